@@ -1,9 +1,10 @@
 //! Builds the agent library and puts it where `src/agent.rs` embeds it.
 //!
-//! The agent is a `cdylib` of this workspace. Cargo cannot make one an input of another package (artifact
-//! dependencies are not stable), so a nested cargo builds it: always as a release build, for the same target, in a
-//! target directory of its own that all builds of this checkout share. `CLRSCOPE_AGENT_PATH` names a ready file
-//! instead, for checks of targets that cannot be linked here.
+//! The agent is a `cdylib` of this workspace. Cargo cannot make one an input of another package
+//! (artifact dependencies are not stable), so a nested cargo builds it: always as a release build,
+//! for the same target, in a target directory of its own that all builds of this checkout share.
+//! `CLRSCOPE_AGENT_PATH` names a ready file instead, for checks of targets that cannot be linked
+//! here.
 
 use std::{
     collections::BTreeSet,
@@ -64,7 +65,8 @@ fn build_agent() -> Result<PathBuf, String> {
         .current_dir(&workspace)
         .stdin(Stdio::null());
     isolate(&mut cargo);
-    let output = cargo.output().map_err(|error| format!("cannot run cargo to build the agent: {error}"))?;
+    let output =
+        cargo.output().map_err(|error| format!("cannot run cargo to build the agent: {error}"))?;
     if !output.status.success() {
         return Err(format!(
             "the agent library could not be built ({}); {READY_FILE}=<file> takes a ready one instead\n{}",
@@ -76,7 +78,8 @@ fn build_agent() -> Result<PathBuf, String> {
     let library = release.join(library_name(&variable("CARGO_CFG_TARGET_OS")?));
     if !library.is_file() {
         return Err(format!(
-            "the build of the agent made no {}; does the target {target} have dynamic libraries?\n{}",
+            "the build of the agent made no {}; does the target {target} have dynamic libraries?\n\
+                {}",
             library.display(),
             String::from_utf8_lossy(&output.stderr).trim_end()
         ));
@@ -111,14 +114,20 @@ fn isolate(cargo: &mut Command) {
     }
 }
 
-/// A directory beside the outer build's profiles (`target/clrscope-agent`), so that debug, release and clippy builds
-/// share one agent; inside `OUT_DIR` where cargo's layout is another one.
+/// A directory beside the outer build's profiles (`target/clrscope-agent`), so that debug, release
+/// and clippy builds share one agent; inside `OUT_DIR` where cargo's layout is another one.
 fn shared_target_dir(out_dir: &Path, target: &str) -> PathBuf {
-    let profile_dir =
-        out_dir.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "build")).and_then(Path::parent);
+    let profile_dir = out_dir
+        .ancestors()
+        .find(|dir| dir.file_name().is_some_and(|name| name == "build"))
+        .and_then(Path::parent);
     let root = profile_dir.and_then(Path::parent).map(|root| {
         // target/<triple>/<profile> when built with --target, target/<profile> otherwise.
-        if root.file_name().is_some_and(|name| name == target) { root.parent().unwrap_or(root) } else { root }
+        if root.file_name().is_some_and(|name| name == target) {
+            root.parent().unwrap_or(root)
+        } else {
+            root
+        }
     });
     match root {
         Some(root) => root.join("clrscope-agent"),
@@ -126,16 +135,21 @@ fn shared_target_dir(out_dir: &Path, target: &str) -> PathBuf {
     }
 }
 
-/// Asks cargo to run this script again when a source of the agent changes. The nested cargo leaves the list of
-/// those files, of all crates of this workspace that the agent is made of, beside the library.
+/// Asks cargo to run this script again when a source of the agent changes. The nested cargo leaves
+/// the list of those files, of all crates of this workspace that the agent is made of, beside the
+/// library.
 fn watch_sources(library: &Path) -> Result<(), String> {
     let list = library.with_extension("d");
-    let text = fs::read_to_string(&list).map_err(|error| format!("cannot read {}: {error}", list.display()))?;
+    let text = fs::read_to_string(&list)
+        .map_err(|error| format!("cannot read {}: {error}", list.display()))?;
     let mut manifests = BTreeSet::new();
     for source in dependencies(&text) {
         println!("cargo::rerun-if-changed={source}");
         manifests.extend(
-            Path::new(&source).ancestors().map(|dir| dir.join("Cargo.toml")).find(|manifest| manifest.is_file()),
+            Path::new(&source)
+                .ancestors()
+                .map(|dir| dir.join("Cargo.toml"))
+                .find(|manifest| manifest.is_file()),
         );
     }
     for manifest in manifests {

@@ -1,9 +1,9 @@
-//! What is done with bytes of anybody: for cargo-fuzz, and for an ordinary test (crates/rules/tests/fuzz.rs), which has this file as
-//! a module. A fault is a panic.
+//! What is done with bytes of anybody: for cargo-fuzz, and for an ordinary test
+//! (crates/rules/tests/fuzz.rs), which has this file as a module. A fault is a panic.
 
 use cil::{
-    CallEffect, EditError, Handler, MethodBody, MethodEditor, MethodShape, MethodSig, NewInstruction, NoNames, Opcode,
-    PropertySig, SignatureError, Token, Tokens, TypeSig, Verifier,
+    CallEffect, EditError, Handler, MethodBody, MethodEditor, MethodShape, MethodSig,
+    NewInstruction, NoNames, Opcode, PropertySig, SignatureError, Token, Tokens, TypeSig, Verifier,
 };
 use rules::{MethodFacts, MethodPattern, Pattern, RuleSet, Signature, Version};
 use std::fmt::Debug;
@@ -45,7 +45,9 @@ fn edited(body: &MethodBody<'_>, shape: MethodShape, verified: bool) {
         Ok(editor) => editor,
         Err(error) => return assert!(!verified, "{error}"),
     };
-    let finish = |editor: &MethodEditor, shape| editor.finish_verified(shape, &Anything, &mut Verifier::new());
+    let finish = |editor: &MethodEditor, shape| {
+        editor.finish_verified(shape, &Anything, &mut Verifier::new())
+    };
     match finish(&editor, shape) {
         Ok(edited) => {
             let count = |body: &MethodBody<'_>| body.instructions().map_while(Result::ok).count();
@@ -143,8 +145,10 @@ pub fn rules(data: &[u8]) {
         let assembly = set.for_assembly(assembly, Version([2, 1, 0, 0]));
         let types = assembly.for_type(type_name);
         for name in ["Load", ".ctor", "System.IDisposable.Dispose"] {
-            let signature = Some(Signature { type_parameters: 1, parameters: &["int", "MyApp.Order[]"] });
-            let facts = MethodFacts { name, signature, attributes: Some(&["System.ObsoleteAttribute"]) };
+            let signature =
+                Some(Signature { type_parameters: 1, parameters: &["int", "MyApp.Order[]"] });
+            let facts =
+                MethodFacts { name, signature, attributes: Some(&["System.ObsoleteAttribute"]) };
             let found = types.for_method(&facts);
             assert!(found.is_none() || types.may_take(name));
             let unknown = MethodFacts { name, signature: None, attributes: None };

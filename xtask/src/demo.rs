@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: a sick web service under load, ten seconds of all profilers, and the pictures.
+//! `cargo xtask demo`: a sick web service under load, ten seconds of all profilers, and the
+//! pictures.
 
 use crate::setup;
 use crate::tool::{self, cargo};
@@ -23,8 +24,12 @@ pub fn run() -> Result<()> {
     println!("demo: building clrscope");
     tool::run(cargo().args(["build", "--release"]), BUILD_LIMIT)?;
 
-    println!("demo: starting samples/sickservice on {} with {LOAD} requests under way", Runtime::V9);
-    let mut service = Sample::named("sickservice").start(Runtime::V9, &["--seconds", SERVICE_SECONDS, "--load", LOAD]);
+    println!(
+        "demo: starting samples/sickservice on {} with {LOAD} requests under way",
+        Runtime::V9
+    );
+    let mut service = Sample::named("sickservice")
+        .start(Runtime::V9, &["--seconds", SERVICE_SECONDS, "--load", LOAD]);
     service.wait_for_line(Duration::from_secs(60), |line| line == "ready")?;
 
     let folder = tool::target_folder().join("demo");
@@ -38,7 +43,10 @@ pub fn run() -> Result<()> {
 
     println!("demo: what it found\n");
     tool::run(clrscope().arg("report").arg(&recording).args(["--format", "text"]), REPORT_LIMIT)?;
-    tool::run(clrscope().arg("report").arg(&recording).args(["--format", "html", "-o"]).arg(&page), REPORT_LIMIT)?;
+    tool::run(
+        clrscope().arg("report").arg(&recording).args(["--format", "html", "-o"]).arg(&page),
+        REPORT_LIMIT,
+    )?;
     println!("\ndemo: recording    {}", recording.display());
     println!("demo: flame graph  {} (open it in a browser)", page.display());
     println!(

@@ -1,8 +1,9 @@
 //! The rules of `deny.toml` about other people's crates: licences, sources, bans, known faults.
 //!
-//! `cargo-deny` checks them where it is installed (`cargo install --locked cargo-deny`). Where it is not, the rules that
-//! need no database are checked here from the same file: licences, sources and bans. Faults that were reported to the
-//! advisory database then stay unchecked, and that is said.
+//! `cargo-deny` checks them where it is installed (`cargo install --locked cargo-deny`). Where it
+//! is not, the rules that need no database are checked here from the same file: licences, sources
+//! and bans. Faults that were reported to the advisory database then stay unchecked, and that is
+//! said.
 
 use crate::plan::Outcome;
 use crate::tool::{self, cargo};
@@ -19,12 +20,16 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub fn check() -> Result<Outcome> {
     if tool::find("cargo-deny").is_none() {
         println!(
-            "cargo-deny is not installed: licences, sources and bans are checked from deny.toml, advisories are not"
+            "cargo-deny is not installed: licences, sources and bans are checked from deny.toml, \
+                advisories are not"
         );
         by_hand()?;
         return Ok(Outcome::Done);
     }
-    tool::run(cargo().args(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]), LIMIT)?;
+    tool::run(
+        cargo().args(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]),
+        LIMIT,
+    )?;
     if tool::succeeds(cargo().args(["deny", "fetch", "db"]), LIMIT) {
         tool::run(cargo().args(["deny", "--log-level", "error", "check", "advisories"]), LIMIT)?;
     } else {
@@ -35,8 +40,10 @@ pub fn check() -> Result<Outcome> {
 
 fn by_hand() -> Result<()> {
     let file = source_root().join("deny.toml");
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let rules: toml::Table = text.parse().with_context(|| format!("cannot read {}", file.display()))?;
+    let text =
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let rules: toml::Table =
+        text.parse().with_context(|| format!("cannot read {}", file.display()))?;
     let metadata = tool::output(cargo().args(["metadata", "--format-version", "1"]), LIMIT)?;
     let metadata: Value = serde_json::from_str(&metadata)?;
     let packages = metadata["packages"].as_array().context("no packages")?;
@@ -62,7 +69,9 @@ fn broken_rules(rules: &toml::Table, packages: &[Value]) -> Result<(Vec<String>,
         .and_then(toml::Value::as_array)
         .into_iter()
         .flatten()
-        .filter_map(|entry| entry.get("crate").or_else(|| entry.get("name")).unwrap_or(entry).as_str())
+        .filter_map(|entry| {
+            entry.get("crate").or_else(|| entry.get("name")).unwrap_or(entry).as_str()
+        })
         .map(str::to_owned)
         .collect();
     let (mut problems, mut versions) = (Vec::new(), BTreeMap::<&str, BTreeSet<&str>>::new());
@@ -91,7 +100,11 @@ fn broken_rules(rules: &toml::Table, packages: &[Value]) -> Result<(Vec<String>,
         .iter()
         .filter(|(_, all)| all.len() > 1)
         .map(|(name, all)| {
-            format!("{name} is there {} times: {}", all.len(), all.iter().copied().collect::<Vec<_>>().join(", "))
+            format!(
+                "{name} is there {} times: {}",
+                all.len(),
+                all.iter().copied().collect::<Vec<_>>().join(", ")
+            )
         })
         .collect();
     Ok((problems, warnings))
@@ -99,11 +112,19 @@ fn broken_rules(rules: &toml::Table, packages: &[Value]) -> Result<(Vec<String>,
 
 /// Licences that are allowed to one crate only: `exceptions = [{ crate = "…", allow = ["…"] }]`.
 fn exceptions(rules: &toml::Table) -> BTreeMap<String, BTreeSet<String>> {
-    let list = rules.get("licenses").and_then(|table| table.get("exceptions")).and_then(toml::Value::as_array);
+    let list = rules
+        .get("licenses")
+        .and_then(|table| table.get("exceptions"))
+        .and_then(toml::Value::as_array);
     list.into_iter()
         .flatten()
         .filter_map(|entry| {
-            let allow = entry.get("allow")?.as_array()?.iter().filter_map(toml::Value::as_str).map(str::to_owned);
+            let allow = entry
+                .get("allow")?
+                .as_array()?
+                .iter()
+                .filter_map(toml::Value::as_str)
+                .map(str::to_owned);
             Some((entry.get("crate")?.as_str()?.to_owned(), allow.collect()))
         })
         .collect()
@@ -115,8 +136,8 @@ fn words(rules: &toml::Table, section: &str, key: &str) -> Result<BTreeSet<Strin
     Ok(list.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect())
 }
 
-/// Whether an SPDX expression can be fulfilled with the allowed licences. `AND` binds more tightly than `OR`; the old
-/// spelling `MIT/Apache-2.0` means `OR`.
+/// Whether an SPDX expression can be fulfilled with the allowed licences. `AND` binds more tightly
+/// than `OR`; the old spelling `MIT/Apache-2.0` means `OR`.
 fn permits(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let tokens: Vec<&str> = spaced.split_whitespace().collect();
@@ -172,8 +193,10 @@ mod tests {
 
     #[test]
     fn expressions_are_read_as_spdx_says() {
-        let allowed: BTreeSet<String> =
-            ["MIT", "Unicode-3.0", "Apache-2.0 WITH LLVM-exception"].iter().map(|name| (*name).into()).collect();
+        let allowed: BTreeSet<String> = ["MIT", "Unicode-3.0", "Apache-2.0 WITH LLVM-exception"]
+            .iter()
+            .map(|name| (*name).into())
+            .collect();
         for good in [
             "MIT",
             "MIT OR GPL-3.0",
@@ -184,7 +207,15 @@ mod tests {
         ] {
             assert!(permits(good, &allowed), "{good}");
         }
-        for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT", "Apache-2.0", "", "MIT)", "(GPL-3.0 OR X) AND MIT"] {
+        for bad in [
+            "GPL-3.0",
+            "MIT AND GPL-3.0",
+            "(MIT",
+            "Apache-2.0",
+            "",
+            "MIT)",
+            "(GPL-3.0 OR X) AND MIT",
+        ] {
             assert!(!permits(bad, &allowed), "{bad}");
         }
     }
@@ -192,7 +223,8 @@ mod tests {
     #[test]
     fn strangers_are_found() {
         let rules: toml::Table = "[licenses]\nallow = [\"MIT\"]\n\
-                                  exceptions = [{ crate = \"good\", allow = [\"CDDL-1.0\"] }]\n[sources]\nallow-registry = [\"here\"]\n\
+                                  exceptions = [{ crate = \"good\", allow = [\"CDDL-1.0\"] }]\n\
+                                  [sources]\nallow-registry = [\"here\"]\n\
                                   [bans]\ndeny = [{ crate = \"bad\" }]\n"
             .parse()
             .unwrap();

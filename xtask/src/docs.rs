@@ -1,7 +1,8 @@
-//! `cargo xtask docs`: writes what pages say of each profiler's parameters, out of the registry, and the budgets of docs/safety.md.
+//! `cargo xtask docs`: writes what pages say of each profiler's parameters, out of the registry,
+//! and the budgets of docs/safety.md.
 //!
-//! On each page in `docs/profilers` the part between a line [`BEGIN`] with the profiler's id and the line [`END`] comes from
-//! here.
+//! On each page in `docs/profilers` the part between a line [`BEGIN`] with the profiler's id and
+//! the line [`END`] comes from here.
 
 use anyhow::{Context, Result, ensure};
 use profilers::{PROFILERS, ProfilerSpec};
@@ -38,8 +39,10 @@ fn budgets() -> Result<(PathBuf, String, String)> {
     let path = source_root().join("docs/safety.md");
     let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let begin = format!("{BEGIN}budgets, written by `cargo xtask docs` -->\n");
-    let (before, rest) = old.split_once(&begin).with_context(|| format!("{}: no {begin}", path.display()))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{}: no {END}", path.display()))?;
+    let (before, rest) =
+        old.split_once(&begin).with_context(|| format!("{}: no {begin}", path.display()))?;
+    let (_, after) =
+        rest.split_once(END).with_context(|| format!("{}: no {END}", path.display()))?;
     let mut table = "| resource | at most | |\n|---|---|---|\n".to_owned();
     for resource in wire::Resource::ALL {
         let budget = match (resource.unit(), resource.budget()) {
@@ -61,7 +64,8 @@ fn page(spec: &ProfilerSpec) -> Result<(PathBuf, String, String)> {
         let path = entry?.path();
         let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let Some((before, rest)) = old.split_once(&begin) else { continue };
-        let (_, after) = rest.split_once(END).with_context(|| format!("{}: no {END}", path.display()))?;
+        let (_, after) =
+            rest.split_once(END).with_context(|| format!("{}: no {END}", path.display()))?;
         ensure!(!after.contains(&begin), "{}: {} is there twice", path.display(), spec.id);
         let new = format!("{before}{begin}{}{END}{after}", part(spec));
         return Ok((path, old, new));
@@ -71,17 +75,31 @@ fn page(spec: &ProfilerSpec) -> Result<(PathBuf, String, String)> {
 
 /// What the registry knows of a profiler.
 fn part(spec: &ProfilerSpec) -> String {
-    let since = if spec.since == 3 { ".NET Core 3.1".to_owned() } else { format!(".NET {}", spec.since) };
+    let since =
+        if spec.since == 3 { ".NET Core 3.1".to_owned() } else { format!(".NET {}", spec.since) };
     let mut text = format!(
-        "| | |\n|---|---|\n| entry | {} |\n| runtimes | {since} and newer |\n| beside another profiler | {} |\n",
-        spec.commands().iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(" and "),
-        if spec.needs_main_slot() { "no: it needs the main profiler slot" } else { "yes, on .NET 6 and newer" },
+        "| | |\n|---|---|\n| entry | {} |\n| runtimes | {since} and newer |\n\
+            | beside another profiler | {} |\n",
+        spec.commands()
+            .iter()
+            .map(|command| format!("`{command}`"))
+            .collect::<Vec<_>>()
+            .join(" and "),
+        if spec.needs_main_slot() {
+            "no: it needs the main profiler slot"
+        } else {
+            "yes, on .NET 6 and newer"
+        },
     );
     if !spec.params.is_empty() {
         text.push_str("\n| parameter | values | default | |\n|---|---|---|---|\n");
     }
     for param in spec.params {
-        let default = if param.default.is_empty() { "none".to_owned() } else { format!("`{}`", param.default) };
+        let default = if param.default.is_empty() {
+            "none".to_owned()
+        } else {
+            format!("`{}`", param.default)
+        };
         let (kind, help) = (param.kind.to_string(), param.help);
         text.push_str(&format!("| `{}` | {kind} | {default} | {help} |\n", param.name));
     }

@@ -1,9 +1,10 @@
-//! `cargo xtask faults`: makes every allocation and system call of the agent fail, one call site after the other, in real
-//! processes.
+//! `cargo xtask faults`: makes every allocation and system call of the agent fail, one call site
+//! after the other, in real processes.
 //!
-//! A build of the agent with the feature `fault-injection` counts its call sites in an ordinary recording. Then each site is
-//! made to fail once, in a recording of its own. After each the process must run on, its results must be right, clrscope
-//! must have ended with a result or an error that says why, and nothing may be left in the process. A site that several profilers share
+//! A build of the agent with the feature `fault-injection` counts its call sites in an ordinary
+//! recording. Then each site is made to fail once, in a recording of its own. After each the
+//! process must run on, its results must be right, clrscope must have ended with a result or an
+//! error that says why, and nothing may be left in the process. A site that several profilers share
 //! fails under the first of them that comes to it again, unless `--all` is given.
 
 use crate::tool::{self, cargo};
@@ -20,14 +21,17 @@ use testkit::{Runtime, Sample, TargetProcess, source_root};
 const FILE: &str = "CLRSCOPE_FAULT_FILE";
 /// The variable by which clrscope takes another agent than its own.
 const AGENT: &str = "CLRSCOPE_AGENT";
-/// How long a recording with a fault in it may take. A process that is out of memory waits for some five seconds.
+/// How long a recording with a fault in it may take. A process that is out of memory waits for some
+/// five seconds.
 const LIMIT: Duration = Duration::from_secs(45);
-/// After so many recordings a process is ended in order, and its results are checked: after sixteen snapshots of the heap the agent stays.
+/// After so many recordings a process is ended in order, and its results are checked: after sixteen
+/// snapshots of the heap the agent stays.
 const RECORDINGS: usize = 12;
-/// How often a site is tried that a recording did not come to, from the second time on in a process of its own.
+/// How often a site is tried that a recording did not come to, from the second time on in a process
+/// of its own.
 const PASSES: usize = 3;
-/// Sites that are still left then fail together: the first one of them that a recording comes to. So many recordings in
-/// turn that come to none end it.
+/// Sites that are still left then fail together: the first one of them that a recording comes to.
+/// So many recordings in turn that come to none end it.
 const TOGETHER: usize = 64;
 const TOGETHER_TRIES: usize = 8;
 /// What may be held as the library goes: threads that still run keep their alternate stacks.
@@ -110,7 +114,10 @@ const WORKS: &[Work] = &[
         launched: false,
         stays: true,
     },
-    launched("calls", &["launch", "-q", "-p", "calls:filter=Clrscope.Samples.*", "-o", "OUT", "--"]),
+    launched(
+        "calls",
+        &["launch", "-q", "-p", "calls:filter=Clrscope.Samples.*", "-o", "OUT", "--"],
+    ),
     launched("transitions", &["launch", "-q", "-p", "transitions", "-o", "OUT", "--"]),
     launched("exact-allocations", &["launch", "-q", "-p", "exact-allocations", "-o", "OUT", "--"]),
 ];
@@ -167,15 +174,23 @@ pub fn run(options: &Options) -> Result<()> {
     let runtimes = [Runtime::V3_1, Runtime::V9].into_iter();
     let runtimes: Vec<Runtime> = runtimes
         .filter(|runtime| {
-            options.runtime.is_empty() || options.runtime.iter().any(|r| runtime.version().starts_with(r))
+            options.runtime.is_empty()
+                || options.runtime.iter().any(|r| runtime.version().starts_with(r))
         })
         .collect();
-    let wanted = |work: &&Work| options.profiler.is_empty() || options.profiler.iter().any(|name| name == work.name);
-    let cells: Vec<(Runtime, &Work)> =
-        WORKS.iter().filter(wanted).flat_map(|work| runtimes.iter().map(move |runtime| (*runtime, work))).collect();
+    let wanted = |work: &&Work| {
+        options.profiler.is_empty() || options.profiler.iter().any(|name| name == work.name)
+    };
+    let cells: Vec<(Runtime, &Work)> = WORKS
+        .iter()
+        .filter(wanted)
+        .flat_map(|work| runtimes.iter().map(move |runtime| (*runtime, work)))
+        .collect();
     // It is refused on older runtimes.
-    let cells: Vec<_> =
-        cells.into_iter().filter(|(runtime, work)| runtime.major() >= 6 || work.name != "allocations").collect();
+    let cells: Vec<_> = cells
+        .into_iter()
+        .filter(|(runtime, work)| runtime.major() >= 6 || work.name != "allocations")
+        .collect();
     ensure!(!cells.is_empty(), "there is no such profiler or runtime");
     let next = Mutex::new(0_usize);
     let (done, met): (Mutex<Sites>, Mutex<Sites>) = Default::default();
@@ -191,7 +206,14 @@ pub fn run(options: &Options) -> Result<()> {
                     };
                     let Some((runtime, work)) = cells.get(index) else { return };
                     let mut row = Row::default();
-                    let cell = Cell { options, clrscope: &clrscope, runtime: *runtime, work, done: &done, met: &met };
+                    let cell = Cell {
+                        options,
+                        clrscope: &clrscope,
+                        runtime: *runtime,
+                        work,
+                        done: &done,
+                        met: &met,
+                    };
                     if let Err(error) = cell.run(&mut row) {
                         row.bad.push(format!("{error:#}"));
                     }
@@ -210,15 +232,16 @@ pub fn run(options: &Options) -> Result<()> {
     let bad: usize = rows.values().map(|row| row.bad.len()).sum();
     let seconds = started.elapsed().as_secs();
     let summary = format!(
-        "{failed} of {met} call sites failed, each in a recording of its own, in {} min {} s; {bad} times something was harmed or left",
+        "{failed} of {met} call sites failed, each in a recording of its own, in {} min {} s; \
+            {bad} times something was harmed or left",
         seconds / 60,
         seconds % 60
     );
     println!("{summary}");
     if options.write {
         let mut table = format!(
-            "{summary} (`cargo xtask faults --write --seed {}`).\n\n| runtime | profiler | call sites | failed | recording worked | ended with \
-             an error | not reached again | harm |\n|---|---|---|---|---|---|---|---|\n",
+            "{summary} (`cargo xtask faults --write --seed {}`).\n\n\
+             | runtime | profiler | call sites | failed | recording worked | ended with an error | not reached again | harm |\n|---|---|---|---|---|---|---|---|\n",
             options.seed
         );
         for ((runtime, work), row) in cells.iter().zip(rows.values()) {
@@ -245,7 +268,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn line(runtime: Runtime, work: &Work, row: &Row) -> String {
     format!(
-        "{runtime:<20} {:<18} {:>5} sites, {:>5} failed: {:>5} worked, {:>5} ended with an error, {:>4} not reached again, {} bad",
+        "{runtime:<20} {:<18} {:>5} sites, {:>5} failed: {:>5} worked, {:>5} ended with an error, \
+            {:>4} not reached again, {} bad",
         work.name,
         row.met,
         row.failed,
@@ -267,9 +291,23 @@ fn build() -> Result<()> {
     let target_dir = tool::target_folder().join("faults");
     let limit = Duration::from_secs(1200);
     let mut agent = cargo();
-    agent.args(["build", "--quiet", "--release", "--package", "agent", "--lib", "--features", "fault-injection"]);
+    agent.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "agent",
+        "--lib",
+        "--features",
+        "fault-injection",
+    ]);
     // Not optimized across crates: call sites stay apart.
-    agent.args(["--config", "profile.release.lto=false", "--config", "profile.release.debug='line-tables-only'"]);
+    agent.args([
+        "--config",
+        "profile.release.lto=false",
+        "--config",
+        "profile.release.debug='line-tables-only'",
+    ]);
     tool::run(agent.arg("--target-dir").arg(&target_dir), limit)?;
     hidden(&library())?;
     tool::run(cargo().args(["build", "--quiet", "--package", "cli"]), limit)?;
@@ -279,17 +317,34 @@ fn build() -> Result<()> {
 /// The functions that the library defines again must be its own affair.
 fn hidden(library: &Path) -> Result<()> {
     let mut command = Command::new("nm");
-    let defined = tool::output(command.args(["-D", "--defined-only"]).arg(library), Duration::from_secs(60))?;
+    let defined =
+        tool::output(command.args(["-D", "--defined-only"]).arg(library), Duration::from_secs(60))?;
     for name in ["open64", "mmap", "read", "syscall", "sigaction", "pthread_create"] {
         let exported = defined.lines().any(|line| line.split_whitespace().last() == Some(name));
         ensure!(!exported, "{} exports {name}: the process would use it", library.display());
     }
     let mut command = Command::new("nm");
-    let missing = tool::output(command.args(["-D", "--undefined-only"]).arg(library), Duration::from_secs(60))?;
-    for name in ["open64", "mmap", "read", "syscall", "sigaction", "pthread_create", "socket", "poll", "send", "recv"] {
-        let asked = missing
-            .lines()
-            .any(|line| line.split_whitespace().last().is_some_and(|symbol| symbol.split('@').next() == Some(name)));
+    let missing = tool::output(
+        command.args(["-D", "--undefined-only"]).arg(library),
+        Duration::from_secs(60),
+    )?;
+    for name in [
+        "open64",
+        "mmap",
+        "read",
+        "syscall",
+        "sigaction",
+        "pthread_create",
+        "socket",
+        "poll",
+        "send",
+        "recv",
+    ] {
+        let asked = missing.lines().any(|line| {
+            line.split_whitespace()
+                .last()
+                .is_some_and(|symbol| symbol.split('@').next() == Some(name))
+        });
         ensure!(!asked, "{} does not use its own {name}", library.display());
     }
     Ok(())
@@ -320,7 +375,12 @@ impl Cell<'_> {
         // The second one knows what the first one has seen to be there, and the other way round.
         for _ in 0..2 {
             let ended = self.once("count", &file, &mut target, row)?;
-            ensure!(ended.code == Some(0), "the recording without faults failed: {:?} {}", ended.code, ended.text);
+            ensure!(
+                ended.code == Some(0),
+                "the recording without faults failed: {:?} {}",
+                ended.code,
+                ended.text
+            );
             sites.extend(said(&file)?.sites);
         }
         row.met = sites.len();
@@ -352,7 +412,8 @@ impl Cell<'_> {
                 }
                 recordings %= RECORDINGS;
                 let error = (number as u64).wrapping_add(self.options.seed) % 4;
-                if self.fail(std::slice::from_ref(&site), error, &file, &mut target, row).is_none() {
+                if self.fail(std::slice::from_ref(&site), error, &file, &mut target, row).is_none()
+                {
                     missed.push(site);
                 }
                 recordings += 1;
@@ -394,7 +455,8 @@ impl Cell<'_> {
         Ok(())
     }
 
-    /// One recording in which the first of these sites fails that it comes to; gives that one's hash.
+    /// One recording in which the first of these sites fails that it comes to; gives that one's
+    /// hash.
     fn fail(
         &self,
         sites: &[Site],
@@ -425,7 +487,9 @@ impl Cell<'_> {
                 match ended.code {
                     Some(0) => row.worked += 1,
                     Some(_) if !ended.text.trim().is_empty() => row.refused += 1,
-                    code => row.bad.push(format!("{context}: clrscope ended with {code:?} and said nothing")),
+                    code => row
+                        .bad
+                        .push(format!("{context}: clrscope ended with {code:?} and said nothing")),
                 }
                 if ended.text.contains("panicked") {
                     row.bad.push(format!("{context}: {}", ended.text.trim()));
@@ -441,13 +505,22 @@ impl Cell<'_> {
     }
 
     /// One recording, with what the agent is to do.
-    fn once(&self, what: &str, file: &Path, target: &mut Option<TargetProcess>, row: &mut Row) -> Result<Ended> {
+    fn once(
+        &self,
+        what: &str,
+        file: &Path,
+        target: &mut Option<TargetProcess>,
+        row: &mut Row,
+    ) -> Result<Ended> {
         let _ = fs::remove_file(out_of(file));
         fs::write(file, what)?;
         let session = file.with_extension("clrscope");
         let mut command = Command::new(self.clrscope);
         command.env(AGENT, library());
-        let launch = Sample::named("steady").launch::<&str>(self.runtime, &[]).env(FILE, file).env(AGENT, library());
+        let launch = Sample::named("steady")
+            .launch::<&str>(self.runtime, &[])
+            .env(FILE, file)
+            .env(AGENT, library());
         if self.work.launched {
             let arguments = self.work.arguments.iter().map(|argument| match *argument {
                 "OUT" => session.clone().into_os_string(),
@@ -563,7 +636,8 @@ impl Held {
 
 fn own_threads(pid: u32) -> Vec<String> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let names = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    let names =
+        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
     names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("clrscope-")).collect()
 }
 
@@ -579,7 +653,8 @@ fn finish(mut process: TargetProcess) -> Result<()> {
 
 fn ended(command: &mut Command) -> Result<Ended> {
     let text = tempfile::tempfile()?;
-    let child = command.stdin(Stdio::null()).stdout(text.try_clone()?).stderr(text.try_clone()?).spawn();
+    let child =
+        command.stdin(Stdio::null()).stdout(text.try_clone()?).stderr(text.try_clone()?).spawn();
     let code = wait(child.context("cannot start clrscope")?)?;
     let mut text = text;
     let mut written = String::new();
@@ -611,7 +686,8 @@ fn out_of(file: &Path) -> PathBuf {
 /// What the agent wrote.
 fn said(file: &Path) -> Result<Said> {
     let out = out_of(file);
-    let text = fs::read_to_string(&out).with_context(|| format!("the agent wrote no {}", out.display()))?;
+    let text = fs::read_to_string(&out)
+        .with_context(|| format!("the agent wrote no {}", out.display()))?;
     let mut said = Said::default();
     for line in text.lines() {
         let words: Vec<&str> = line.splitn(3, ' ').collect();
@@ -648,8 +724,10 @@ fn shuffle(sites: &mut [Site], seed: u64) {
 fn write(table: &str) -> Result<()> {
     let path = source_root().join("docs/reliability.md");
     let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let (before, rest) = old.split_once(BEGIN).with_context(|| format!("{}: no {BEGIN}", path.display()))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{}: no {END}", path.display()))?;
+    let (before, rest) =
+        old.split_once(BEGIN).with_context(|| format!("{}: no {BEGIN}", path.display()))?;
+    let (_, after) =
+        rest.split_once(END).with_context(|| format!("{}: no {END}", path.display()))?;
     fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}"))?;
     Ok(())
 }

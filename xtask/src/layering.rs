@@ -1,4 +1,5 @@
-//! `cargo xtask layering`: what is loaded into somebody else's process stays small and knows nothing of the rest.
+//! `cargo xtask layering`: what is loaded into somebody else's process stays small and knows
+//! nothing of the rest.
 
 use crate::tool::{self, cargo};
 use anyhow::{Context, Result, bail};
@@ -8,10 +9,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// The crates that are loaded into the target. They depend on each other and on nothing else of ours.
-const INSIDE: &[&str] = &["agent", "cil", "com", "corprof", "instrument", "profilers", "rules", "wire"];
+/// The crates that are loaded into the target. They depend on each other and on nothing else of
+/// ours.
+const INSIDE: &[&str] =
+    &["agent", "cil", "com", "corprof", "instrument", "profilers", "rules", "wire"];
 
-/// Exactly the crates of others that are linked into the agent on Linux x86-64, with what those bring along.
+/// Exactly the crates of others that are linked into the agent on Linux x86-64, with what those
+/// bring along.
 const THIRD_PARTY: &[&str] = &[
     "cobs",
     "crossbeam-queue",
@@ -24,13 +28,16 @@ const THIRD_PARTY: &[&str] = &[
     "thiserror",
 ];
 
-/// The library that the New Relic agent loads in place of its own profiler. It is apart from the agent of clrscope, and has
-/// lists of its own: the crates of ours that it may use,
-const DROP_IN: [(&str, &[&str]); 2] =
-    [("newrelic", &["corprof", "newrelic-compat"]), ("newrelic-compat", &["cil", "corprof", "metadata", "rules"])];
+/// The library that the New Relic agent loads in place of its own profiler. It is apart from the
+/// agent of clrscope, and has lists of its own: the crates of ours that it may use,
+const DROP_IN: [(&str, &[&str]); 2] = [
+    ("newrelic", &["corprof", "newrelic-compat"]),
+    ("newrelic-compat", &["cil", "corprof", "metadata", "rules"]),
+];
 
-/// and exactly the crates of others that it links, with what those bring along. `cargo metadata` gives all crates together
-/// one set of features: `serde` and `zlib-rs` are there because others ask `rules` and `flate2` for them.
+/// and exactly the crates of others that it links, with what those bring along. `cargo metadata`
+/// gives all crates together one set of features: `serde` and `zlib-rs` are there because others
+/// ask `rules` and `flate2` for them.
 const DROP_IN_THIRD_PARTY: &[&str] = &[
     "adler2",
     "cfg-if",
@@ -46,8 +53,9 @@ const DROP_IN_THIRD_PARTY: &[&str] = &[
     "zlib-rs",
 ];
 
-/// Optional dependencies of crates inside that only the outside asks for, by a feature of the same name. `cargo metadata`
-/// gives all crates together one set of features; the agent is built by itself and gets its own.
+/// Optional dependencies of crates inside that only the outside asks for, by a feature of the same
+/// name. `cargo metadata` gives all crates together one set of features; the agent is built by
+/// itself and gets its own.
 const OUTSIDE_ONLY: &[(&str, &str)] = &[("rules", "toml")];
 
 /// The crates of ours that may hold `unsafe`; all others forbid it.
@@ -68,8 +76,15 @@ struct Graph {
 /// Checks all rules and names everything that breaks one.
 pub fn check() -> Result<()> {
     let mut command = cargo();
-    command.args(["metadata", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-gnu"]);
-    let metadata: Value = serde_json::from_str(&tool::output(&mut command, Duration::from_secs(300))?)?;
+    command.args([
+        "metadata",
+        "--format-version",
+        "1",
+        "--filter-platform",
+        "x86_64-unknown-linux-gnu",
+    ]);
+    let metadata: Value =
+        serde_json::from_str(&tool::output(&mut command, Duration::from_secs(300))?)?;
     let mut problems = broken_rules(&Graph::read(&metadata)?);
     for package in members(&metadata)? {
         problems.extend(holds_unsafe(package)?);
@@ -79,30 +94,44 @@ pub fn check() -> Result<()> {
     if !problems.is_empty() {
         bail!("the layering is broken:\n  {}", problems.join("\n  "));
     }
-    println!("layering: {} crates inside the target link only {}", INSIDE.len(), THIRD_PARTY.join(", "));
+    println!(
+        "layering: {} crates inside the target link only {}",
+        INSIDE.len(),
+        THIRD_PARTY.join(", ")
+    );
     Ok(())
 }
 
 fn members(metadata: &Value) -> Result<impl Iterator<Item = &Value>> {
-    let members: BTreeSet<&str> =
-        metadata["workspace_members"].as_array().context("no members")?.iter().filter_map(Value::as_str).collect();
+    let members: BTreeSet<&str> = metadata["workspace_members"]
+        .as_array()
+        .context("no members")?
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let packages = metadata["packages"].as_array().context("no packages")?;
-    Ok(packages.iter().filter(move |package| package["id"].as_str().is_some_and(|id| members.contains(id))))
+    Ok(packages
+        .iter()
+        .filter(move |package| package["id"].as_str().is_some_and(|id| members.contains(id))))
 }
 
 impl Graph {
     fn read(metadata: &Value) -> Result<Graph> {
         let packages = metadata["packages"].as_array().context("no packages")?;
-        let names: BTreeMap<&str, &str> =
-            packages.iter().filter_map(|package| Some((package["id"].as_str()?, package["name"].as_str()?))).collect();
+        let names: BTreeMap<&str, &str> = packages
+            .iter()
+            .filter_map(|package| Some((package["id"].as_str()?, package["name"].as_str()?)))
+            .collect();
         // What is a macro runs in the compiler and is linked into nothing.
         let macros: BTreeSet<&str> = packages
             .iter()
             .filter(|package| {
                 let targets = package["targets"].as_array().map_or(&[][..], Vec::as_slice);
-                targets
-                    .iter()
-                    .any(|target| target["kind"].as_array().is_some_and(|kinds| kinds.contains(&"proc-macro".into())))
+                targets.iter().any(|target| {
+                    target["kind"]
+                        .as_array()
+                        .is_some_and(|kinds| kinds.contains(&"proc-macro".into()))
+                })
             })
             .filter_map(|package| package["id"].as_str())
             .collect();
@@ -119,7 +148,8 @@ impl Graph {
                 }
             }
         }
-        let ours: BTreeSet<&str> = members(metadata)?.filter_map(|package| package["id"].as_str()).collect();
+        let ours: BTreeSet<&str> =
+            members(metadata)?.filter_map(|package| package["id"].as_str()).collect();
         let mut graph = Graph::default();
         for (from, to) in OUTSIDE_ONLY {
             for id in ours.iter().filter(|id| names.get(**id) == Some(from)) {
@@ -129,7 +159,10 @@ impl Graph {
         for id in &ours {
             let name = names.get(id).context("a member without name")?;
             let direct = edges.get(id).into_iter().flatten().filter(|to| ours.contains(**to));
-            graph.ours.insert((*name).into(), direct.filter_map(|to| names.get(to)).map(|to| (*to).into()).collect());
+            graph.ours.insert(
+                (*name).into(),
+                direct.filter_map(|to| names.get(to)).map(|to| (*to).into()).collect(),
+            );
             let mut seen = BTreeSet::new();
             let mut open = vec![*id];
             while let Some(next) = open.pop() {
@@ -137,7 +170,8 @@ impl Graph {
                     open.extend(edges.get(next).into_iter().flatten());
                 }
             }
-            let linked = seen.iter().filter(|to| !ours.contains(**to)).filter_map(|to| names.get(to));
+            let linked =
+                seen.iter().filter(|to| !ours.contains(**to)).filter_map(|to| names.get(to));
             graph.linked.insert((*name).into(), linked.map(|to| (*to).into()).collect());
         }
         Ok(graph)
@@ -146,9 +180,12 @@ impl Graph {
 
 fn broken_rules(graph: &Graph) -> Vec<String> {
     let mut problems = Vec::new();
-    for (from, to) in graph.ours.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to))) {
+    for (from, to) in graph.ours.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)))
+    {
         if INSIDE.contains(&from.as_str()) && !INSIDE.contains(&to.as_str()) {
-            problems.push(format!("{from} is loaded into the target and depends on {to}, which is not"));
+            problems.push(format!(
+                "{from} is loaded into the target and depends on {to}, which is not"
+            ));
         }
         if DEVELOPERS_ONLY.contains(&to.as_str()) && !DEVELOPERS_ONLY.contains(&from.as_str()) {
             problems.push(format!("{from} depends on {to}, which is for developers only"));
@@ -158,15 +195,24 @@ fn broken_rules(graph: &Graph) -> Vec<String> {
         match graph.linked.get(*name) {
             None => problems.push(format!("there is no crate {name}")),
             Some(linked) => {
-                let strangers = linked.iter().filter(|other| !THIRD_PARTY.contains(&other.as_str()));
-                problems.extend(strangers.map(|other| format!("{name} brings {other} into the target")));
+                let strangers =
+                    linked.iter().filter(|other| !THIRD_PARTY.contains(&other.as_str()));
+                problems.extend(
+                    strangers.map(|other| format!("{name} brings {other} into the target")),
+                );
             }
         }
     }
-    let linked: BTreeSet<&str> =
-        INSIDE.iter().filter_map(|name| graph.linked.get(*name)).flatten().map(String::as_str).collect();
+    let linked: BTreeSet<&str> = INSIDE
+        .iter()
+        .filter_map(|name| graph.linked.get(*name))
+        .flatten()
+        .map(String::as_str)
+        .collect();
     let unused = THIRD_PARTY.iter().filter(|name| !linked.contains(*name));
-    problems.extend(unused.map(|name| format!("{name} is allowed in the target but no longer used there")));
+    problems.extend(
+        unused.map(|name| format!("{name} is allowed in the target but no longer used there")),
+    );
     problems.extend(drop_in(graph));
     problems
 }
@@ -181,11 +227,14 @@ fn part_of_drop_in(graph: &Graph, name: &str, allowed: &[&str]) -> Vec<String> {
         return vec![format!("there is no crate {name}")];
     };
     let strangers = ours.iter().filter(|other| !allowed.contains(&other.as_str()));
-    let mut problems: Vec<String> = strangers.map(|other| format!("{name} depends on {other}")).collect();
+    let mut problems: Vec<String> =
+        strangers.map(|other| format!("{name} depends on {other}")).collect();
     let brought = linked.iter().filter(|other| !DROP_IN_THIRD_PARTY.contains(&other.as_str()));
     problems.extend(brought.map(|other| format!("{name} links {other}")));
     let unused = DROP_IN_THIRD_PARTY.iter().filter(|other| !linked.contains(**other));
-    problems.extend(unused.map(|other| format!("{other} is allowed in {name} but no longer used there")));
+    problems.extend(
+        unused.map(|other| format!("{other} is allowed in {name} but no longer used there")),
+    );
     problems
 }
 
@@ -197,12 +246,14 @@ fn holds_unsafe(package: &Value) -> Result<Vec<String>> {
     }
     let mut problems = Vec::new();
     for target in package["targets"].as_array().context("a package without targets")? {
-        let kinds: Vec<&str> = target["kind"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let kinds: Vec<&str> =
+            target["kind"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         if !kinds.iter().any(|kind| ["lib", "bin", "cdylib"].contains(kind)) {
             continue;
         }
         let root = Path::new(target["src_path"].as_str().context("a target without source")?);
-        let source = fs::read_to_string(root).with_context(|| format!("cannot read {}", root.display()))?;
+        let source =
+            fs::read_to_string(root).with_context(|| format!("cannot read {}", root.display()))?;
         if !source.contains("#![forbid(unsafe_code)]") {
             problems.push(format!("{name}: {} does not forbid unsafe code", root.display()));
         }
@@ -217,12 +268,17 @@ fn asks_for_outside(package: &Value) -> Result<Vec<String>> {
     if !INSIDE.contains(&name) {
         return Ok(problems);
     }
-    for dependency in package["dependencies"].as_array().context("a package without dependencies")? {
+    for dependency in
+        package["dependencies"].as_array().context("a package without dependencies")?
+    {
         let features = dependency["features"].as_array().map_or(&[][..], Vec::as_slice);
         for (ours, feature) in OUTSIDE_ONLY {
-            let asks = features.contains(&(*feature).into()) || dependency["uses_default_features"] == true;
+            let asks = features.contains(&(*feature).into())
+                || dependency["uses_default_features"] == true;
             if dependency["kind"].is_null() && dependency["name"] == *ours && asks {
-                problems.push(format!("{name} asks for the feature {feature} of {ours}, which is for the outside"));
+                problems.push(format!(
+                    "{name} asks for the feature {feature} of {ours}, which is for the outside"
+                ));
             }
         }
     }
@@ -233,10 +289,13 @@ fn asks_for_outside(package: &Value) -> Result<Vec<String>> {
 fn asks_for_faults(package: &Value) -> Result<Vec<String>> {
     const FEATURE: &str = "fault-injection";
     let name = package["name"].as_str().context("a package without name")?;
-    let has = |features: &Value| features.as_array().is_some_and(|features| features.contains(&FEATURE.into()));
-    let dependencies = package["dependencies"].as_array().context("a package without dependencies")?;
-    let asks =
-        dependencies.iter().any(|dependency| has(&dependency["features"])) || has(&package["features"]["default"]);
+    let has = |features: &Value| {
+        features.as_array().is_some_and(|features| features.contains(&FEATURE.into()))
+    };
+    let dependencies =
+        package["dependencies"].as_array().context("a package without dependencies")?;
+    let asks = dependencies.iter().any(|dependency| has(&dependency["features"]))
+        || has(&package["features"]["default"]);
     Ok(if asks {
         vec![format!("{name} turns on {FEATURE}, which is for `cargo xtask faults` only")]
     } else {
@@ -250,7 +309,9 @@ mod tests {
 
     fn graph(ours: &[(&str, &[&str])], linked: &[(&str, &[&str])]) -> Graph {
         let read = |all: &[(&str, &[&str])]| {
-            all.iter().map(|(name, to)| ((*name).into(), to.iter().map(|to| (*to).into()).collect())).collect()
+            all.iter()
+                .map(|(name, to)| ((*name).into(), to.iter().map(|to| (*to).into()).collect()))
+                .collect()
         };
         let mut graph = Graph { ours: read(ours), linked: read(linked) };
         for name in INSIDE {
@@ -266,24 +327,34 @@ mod tests {
 
     #[test]
     fn the_allowed_graph_breaks_no_rule() {
-        let graph = graph(&[("agent", &["corprof", "wire"]), ("cli", &["wire"])], &[("agent", THIRD_PARTY)]);
+        let graph = graph(
+            &[("agent", &["corprof", "wire"]), ("cli", &["wire"])],
+            &[("agent", THIRD_PARTY)],
+        );
         assert_eq!(broken_rules(&graph), Vec::<String>::new());
     }
 
     #[test]
     fn every_rule_is_held() {
-        let graph =
-            graph(&[("wire", &["session"]), ("cli", &["testkit"])], &[("agent", THIRD_PARTY), ("com", &["regex"])]);
+        let graph = graph(
+            &[("wire", &["session"]), ("cli", &["testkit"])],
+            &[("agent", THIRD_PARTY), ("com", &["regex"])],
+        );
         let problems = broken_rules(&graph).join("\n");
-        assert!(problems.contains("wire is loaded into the target and depends on session"), "{problems}");
+        assert!(
+            problems.contains("wire is loaded into the target and depends on session"),
+            "{problems}"
+        );
         assert!(problems.contains("cli depends on testkit"), "{problems}");
         assert!(problems.contains("com brings regex into the target"), "{problems}");
     }
 
     #[test]
     fn the_drop_in_has_rules_of_its_own() {
-        let mut graph =
-            graph(&[("newrelic", &["corprof", "recorder"])], &[("agent", THIRD_PARTY), ("newrelic", &["regex"])]);
+        let mut graph = graph(
+            &[("newrelic", &["corprof", "recorder"])],
+            &[("agent", THIRD_PARTY), ("newrelic", &["regex"])],
+        );
         graph.linked.entry("newrelic".into()).or_default().remove("quick-xml");
         let problems = broken_rules(&graph);
         let expected = [
@@ -297,7 +368,10 @@ mod tests {
     #[test]
     fn an_allowance_that_nobody_needs_is_told() {
         let problems = broken_rules(&graph(&[], &[])).join("\n");
-        assert!(problems.contains("libc is allowed in the target but no longer used there"), "{problems}");
+        assert!(
+            problems.contains("libc is allowed in the target but no longer used there"),
+            "{problems}"
+        );
     }
 
     #[test]
@@ -335,7 +409,9 @@ mod tests {
             let rules = serde_json::json!({
                 "name": "rules", "kind": null, "features": features, "uses_default_features": default,
             });
-            asks_for_outside(&serde_json::json!({ "name": name, "dependencies": [rules] })).unwrap().len()
+            asks_for_outside(&serde_json::json!({ "name": name, "dependencies": [rules] }))
+                .unwrap()
+                .len()
         };
         assert_eq!([asks("agent", &["toml"], false), asks("agent", &[], true)], [1, 1]);
         assert_eq!([asks("agent", &["serde"], false), asks("cli", &["toml"], true)], [0, 0]);

@@ -21,8 +21,9 @@ struct Step {
     run: fn() -> Result<Outcome>,
 }
 
-/// In order: what fails soonest and cheapest first, the tests last so that their summary ends the output. The release is
-/// not built here, for its time: the agent always is one, and `demo` and the benchmarks build the rest.
+/// In order: what fails soonest and cheapest first, the tests last so that their summary ends the
+/// output. The release is not built here, for its time: the agent always is one, and `demo` and the
+/// benchmarks build the rest.
 const PLAN: &[Step] = &[
     Step { name: "set-up", run: || done(setup::run()) },
     Step { name: "format", run: || done(step(cargo().args(["fmt", "--all", "--check"]))) },
@@ -32,7 +33,10 @@ const PLAN: &[Step] = &[
     Step { name: "lints", run: lints },
     Step { name: "documentation", run: documentation },
     Step { name: "platforms", run: || platforms::check(platforms::Missing::NotRun) },
-    Step { name: "documentation tests", run: || done(step(cargo().args(["test", "--workspace", "--doc", "--quiet"]))) },
+    Step {
+        name: "documentation tests",
+        run: || done(step(cargo().args(["test", "--workspace", "--doc", "--quiet"]))),
+    },
     Step { name: "harm", run: harm },
     Step { name: "tests", run: tests },
 ];
@@ -55,7 +59,8 @@ pub fn run() -> Result<()> {
         }
         println!("\n== {} of {}: {}", index + 1, PLAN.len(), planned.name);
         let begun = Instant::now();
-        let outcome = (planned.run)().with_context(|| format!("step \"{}\" failed", planned.name))?;
+        let outcome =
+            (planned.run)().with_context(|| format!("step \"{}\" failed", planned.name))?;
         let seconds = begun.elapsed().as_secs_f64();
         match outcome {
             Outcome::Done => summary.push(format!("{:<20} {seconds:>6.1} s", planned.name)),
@@ -89,7 +94,15 @@ fn harm() -> Result<Outcome> {
 }
 
 fn lints() -> Result<Outcome> {
-    done(step(cargo().args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])))
+    done(step(cargo().args([
+        "clippy",
+        "--quiet",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ])))
 }
 
 fn documentation() -> Result<Outcome> {
@@ -98,7 +111,8 @@ fn documentation() -> Result<Outcome> {
     done(step(command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")))
 }
 
-/// All tests, by cargo-nextest where there is one: it runs each test in a process of its own and limits its time.
+/// All tests, by cargo-nextest where there is one: it runs each test in a process of its own and
+/// limits its time.
 fn tests() -> Result<Outcome> {
     let mut command = cargo();
     if tool::find("cargo-nextest").is_some() {
@@ -106,7 +120,12 @@ fn tests() -> Result<Outcome> {
         command.args(["--final-status-level", "fail"]);
         // Many of them wait most of the time; those that measure take all slots.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        command.args(["--profile", "ci", "--test-threads", &(processors + processors / 2).to_string()]);
+        command.args([
+            "--profile",
+            "ci",
+            "--test-threads",
+            &(processors + processors / 2).to_string(),
+        ]);
     } else {
         println!("cargo-nextest is not installed: `cargo test` does it, without a limit per test");
         command.args(["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);

@@ -1,8 +1,9 @@
 //! `cargo xtask check-platforms`: type-checks the code for platforms that nobody here runs.
 //!
-//! A toolchain that has the target's standard library (`rustup target add …`) checks directly. Where there is none,
-//! Debian's own compiler does it: its package `rust-web-src` holds the source of the very same version, so that cargo
-//! builds the standard library for any target (`-Zbuild-std`). No linker and no C compiler is needed.
+//! A toolchain that has the target's standard library (`rustup target add …`) checks directly.
+//! Where there is none, Debian's own compiler does it: its package `rust-web-src` holds the source
+//! of the very same version, so that cargo builds the standard library for any target
+//! (`-Zbuild-std`). No linker and no C compiler is needed.
 
 use crate::plan::Outcome;
 use crate::setup::debian;
@@ -38,10 +39,15 @@ const PLATFORMS: &[Platform] = &[
     Platform { triple: "i686-pc-windows-gnu", scope: Scope::Only(&["com", "corprof"]) },
 ];
 
-/// Debian's packages: the compiler, its cargo, the source of its standard library, and `dlltool`, which makes the import
-/// libraries that the standard library of Windows wants.
-const PACKAGES: &[&str] =
-    &["rustc-web", "cargo-web", "rust-web-src", "binutils-mingw-w64-x86-64", "binutils-mingw-w64-i686"];
+/// Debian's packages: the compiler, its cargo, the source of its standard library, and `dlltool`,
+/// which makes the import libraries that the standard library of Windows wants.
+const PACKAGES: &[&str] = &[
+    "rustc-web",
+    "cargo-web",
+    "rust-web-src",
+    "binutils-mingw-w64-x86-64",
+    "binutils-mingw-w64-i686",
+];
 
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
@@ -55,13 +61,15 @@ const PROBE: Duration = Duration::from_secs(30);
 pub enum Missing {
     /// Fail with the command that helps.
     Fail,
-    /// Say so and go on, but only where nothing can be installed: where it can, that is a failure as well.
+    /// Say so and go on, but only where nothing can be installed: where it can, that is a failure
+    /// as well.
     NotRun,
 }
 
 /// Checks every platform.
 pub fn check(missing: Missing) -> Result<Outcome> {
-    let foreign: Vec<&Platform> = PLATFORMS.iter().filter(|platform| !has_standard_library(platform.triple)).collect();
+    let foreign: Vec<&Platform> =
+        PLATFORMS.iter().filter(|platform| !has_standard_library(platform.triple)).collect();
     if !foreign.is_empty()
         && let Err(error) = debian_compiler()
     {
@@ -70,12 +78,14 @@ pub fn check(missing: Missing) -> Result<Outcome> {
             Missing::Fail | Missing::NotRun => Err(error),
         };
     }
-    // A folder of its own, so that checks and ordinary builds do not throw away each other's results.
+    // A folder of its own, so that checks and ordinary builds do not throw away each other's
+    // results.
     let target = tool::target_folder().join("platforms");
     fs::create_dir_all(&target)?;
-    let by_debian = |platform: &Platform| foreign.iter().any(|other| other.triple == platform.triple);
-    // Those that one command can check are checked side by side: the first crates of a standard library keep one
-    // processor busy only.
+    let by_debian =
+        |platform: &Platform| foreign.iter().any(|other| other.triple == platform.triple);
+    // Those that one command can check are checked side by side: the first crates of a standard
+    // library keep one processor busy only.
     let mut groups: Vec<Vec<&Platform>> = Vec::new();
     for platform in PLATFORMS {
         let alike = |group: &&mut Vec<&Platform>| {
@@ -89,14 +99,22 @@ pub fn check(missing: Missing) -> Result<Outcome> {
     let mut failed = Vec::new();
     for group in groups {
         let started = Instant::now();
-        let triples = |platforms: &[&Platform]| platforms.iter().map(|platform| platform.triple).collect::<Vec<_>>();
+        let triples = |platforms: &[&Platform]| {
+            platforms.iter().map(|platform| platform.triple).collect::<Vec<_>>()
+        };
         if tool::status(&mut command(&group, by_debian(group[0]), &target)?, LIMIT)?.success() {
-            println!("{}: checked in {:.0} s", triples(&group).join(", "), started.elapsed().as_secs_f64());
+            println!(
+                "{}: checked in {:.0} s",
+                triples(&group).join(", "),
+                started.elapsed().as_secs_f64()
+            );
             continue;
         }
         // Which of them it is, each says by itself; what is right has been done already.
         for platform in group {
-            if !tool::status(&mut command(&[platform], by_debian(platform), &target)?, LIMIT)?.success() {
+            if !tool::status(&mut command(&[platform], by_debian(platform), &target)?, LIMIT)?
+                .success()
+            {
                 failed.push(platform.triple);
             }
         }
@@ -121,7 +139,9 @@ fn command(platforms: &[&Platform], debian: bool, target: &Path) -> Result<Comma
     command.args(platforms.iter().flat_map(|platform| ["--target", platform.triple]));
     match platforms[0].scope {
         Scope::Everything => command.args(["--workspace", "--exclude", "xtask"]),
-        Scope::Only(packages) => command.args(packages.iter().flat_map(|package| ["--package", package])),
+        Scope::Only(packages) => {
+            command.args(packages.iter().flat_map(|package| ["--package", package]))
+        }
     };
     command.env("CARGO_TARGET_DIR", target);
     command.env("CARGO_INCREMENTAL", "0");
@@ -132,10 +152,12 @@ fn command(platforms: &[&Platform], debian: bool, target: &Path) -> Result<Comma
             flags.push("-Ctarget-feature=-crt-static");
         }
         if debian {
-            // Even for a check cargo builds the standard library as a whole, which takes more than twice as long.
+            // Even for a check cargo builds the standard library as a whole, which takes more than
+            // twice as long.
             flags.push("-Zno-codegen");
         }
-        let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", platform.triple.replace('-', "_").to_uppercase());
+        let variable =
+            format!("CARGO_TARGET_{}_RUSTFLAGS", platform.triple.replace('-', "_").to_uppercase());
         command.env(variable, flags.join(" "));
     }
     // The program carries the agent; a check needs no real one.
@@ -147,23 +169,36 @@ fn command(platforms: &[&Platform], debian: bool, target: &Path) -> Result<Comma
     if debian {
         command.arg("-Zbuild-std=std,panic_abort");
         // Optimised is only what runs, and of this nothing does.
-        command.args(["--config", "profile.dev.package.'*'.opt-level=0", "--config", "profile.dev.debug=0"]);
-        command.env("RUSTC", DEBIAN_RUSTC).env("RUSTDOC", "/usr/bin/rustdoc").env("RUSTC_BOOTSTRAP", "1");
-        for variable in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTUP_HOME", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"] {
+        command.args([
+            "--config",
+            "profile.dev.package.'*'.opt-level=0",
+            "--config",
+            "profile.dev.debug=0",
+        ]);
+        command
+            .env("RUSTC", DEBIAN_RUSTC)
+            .env("RUSTDOC", "/usr/bin/rustdoc")
+            .env("RUSTC_BOOTSTRAP", "1");
+        for variable in
+            ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTUP_HOME", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"]
+        {
             command.env_remove(variable);
         }
         let path = env::var_os("PATH").unwrap_or_default();
-        let path = env::join_paths([PathBuf::from("/usr/bin")].into_iter().chain(env::split_paths(&path)))?;
+        let path = env::join_paths(
+            [PathBuf::from("/usr/bin")].into_iter().chain(env::split_paths(&path)),
+        )?;
         command.env("PATH", path);
     }
     Ok(command)
 }
 
-/// Makes sure of a compiler of the distribution that is new enough and has the source of its standard library.
+/// Makes sure of a compiler of the distribution that is new enough and has the source of its
+/// standard library.
 fn debian_compiler() -> Result<()> {
     if usable().is_err() {
-        // The first release of the distribution has an older compiler of the same package name; only fresh lists
-        // know the newer one.
+        // The first release of the distribution has an older compiler of the same package name;
+        // only fresh lists know the newer one.
         if debian::may_install() {
             debian::update()?;
         }
@@ -175,7 +210,8 @@ fn debian_compiler() -> Result<()> {
 fn usable() -> Result<()> {
     let text = tool::output(Command::new(DEBIAN_RUSTC).arg("--version"), PROBE)?;
     let found = version(&text).with_context(|| format!("{DEBIAN_RUSTC} says: {text}"))?;
-    let wanted = version(env!("CARGO_PKG_RUST_VERSION")).context("the workspace has no rust-version")?;
+    let wanted =
+        version(env!("CARGO_PKG_RUST_VERSION")).context("the workspace has no rust-version")?;
     if found < wanted {
         bail!("{DEBIAN_RUSTC} is {}.{}, needed is {}.{}", found.0, found.1, wanted.0, wanted.1);
     }
@@ -187,12 +223,16 @@ fn usable() -> Result<()> {
     for dlltool in ["x86_64-w64-mingw32-dlltool", "i686-w64-mingw32-dlltool"] {
         tool::find(dlltool).with_context(|| format!("{dlltool} is missing"))?;
     }
-    Path::new(DEBIAN_CARGO).is_file().then_some(()).with_context(|| format!("{DEBIAN_CARGO} is missing"))
+    Path::new(DEBIAN_CARGO)
+        .is_file()
+        .then_some(())
+        .with_context(|| format!("{DEBIAN_CARGO} is missing"))
 }
 
 /// The first two numbers of a version such as `rustc 1.96.0 (…)` or `1.95`.
 fn version(text: &str) -> Option<(u32, u32)> {
-    let word = text.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    let word =
+        text.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     let mut numbers = word.split('.').map(|number| number.parse::<u32>());
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
@@ -203,7 +243,10 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_both_spellings() {
-        assert_eq!(version("rustc 1.96.0 (ac68faa20 2026-05-25) (built from a source tarball)"), Some((1, 96)));
+        assert_eq!(
+            version("rustc 1.96.0 (ac68faa20 2026-05-25) (built from a source tarball)"),
+            Some((1, 96))
+        );
         assert_eq!(version("1.95"), Some((1, 95)));
         assert_eq!(version("nothing"), None);
         assert!(version("1.100.0") > version("1.95.0"));
@@ -211,9 +254,12 @@ mod tests {
 
     #[test]
     fn the_promised_platforms_are_checked_whole() {
-        for triple in
-            ["x86_64-pc-windows-gnu", "aarch64-unknown-linux-gnu", "x86_64-unknown-linux-musl", "aarch64-apple-darwin"]
-        {
+        for triple in [
+            "x86_64-pc-windows-gnu",
+            "aarch64-unknown-linux-gnu",
+            "x86_64-unknown-linux-musl",
+            "aarch64-apple-darwin",
+        ] {
             let platform = PLATFORMS.iter().find(|platform| platform.triple == triple).unwrap();
             assert!(matches!(platform.scope, Scope::Everything), "{triple}");
         }

@@ -17,7 +17,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// The file of a program on `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);
-    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(&file)).find(|path| path.is_file())
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|folder| folder.join(&file))
+        .find(|path| path.is_file())
 }
 
 /// The cargo that runs this task, in the root of the source tree.
@@ -54,7 +56,11 @@ pub fn shown(command: &Command) -> String {
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.into_owned() } else { format!("'{word}'") }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{word}'")
+    }
 }
 
 /// Runs the command with its output shown as it comes, and fails when it does.
@@ -66,14 +72,17 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command with its output shown as it comes, and gives its status. The command gets no standard input.
+/// Runs the command with its output shown as it comes, and gives its status. The command gets no
+/// standard input.
 pub fn status(command: &mut Command, limit: Duration) -> Result<ExitStatus> {
     let text = shown(command);
-    let mut child = command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start `{text}`"))?;
+    let mut child =
+        command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start `{text}`"))?;
     wait(&mut child, limit).with_context(|| format!("`{text}`"))
 }
 
-/// Runs the command quietly and gives its standard output; what it wrote to both streams goes into the error.
+/// Runs the command quietly and gives its standard output; what it wrote to both streams goes into
+/// the error.
 pub fn output(command: &mut Command, limit: Duration) -> Result<String> {
     let text = shown(command);
     let mut child = command
@@ -164,8 +173,11 @@ mod tests {
 
     #[test]
     fn a_failing_command_tells_what_it_wrote() {
-        let error =
-            output(Command::new("sh").args(["-c", "echo why >&2; exit 3"]), Duration::from_secs(10)).unwrap_err();
+        let error = output(
+            Command::new("sh").args(["-c", "echo why >&2; exit 3"]),
+            Duration::from_secs(10),
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("  why"), "{error}");
     }
 

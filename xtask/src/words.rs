@@ -1,7 +1,9 @@
-//! `cargo xtask words`: finds words in pages, help, errors and reports that a .NET engineer does not know, and says which to use.
+//! `cargo xtask words`: finds words in pages, help, errors and reports that a .NET engineer does
+//! not know, and says which to use.
 //!
-//! Searched are the prose of Markdown pages, all string literals of the crates, and the doc comments of the command line, which are
-//! its help. Code in pages, tests and other comments are not.
+//! Searched are the prose of Markdown pages, all string literals of the crates, and the doc
+//! comments of the command line, which are its help. Code in pages, tests and other comments are
+//! not.
 
 use anyhow::{Context, Result, ensure};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -10,7 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use testkit::source_root;
 
-/// Words that are not the field's, as regular expressions, and what to say instead. Case does not count.
+/// Words that are not the field's, as regular expressions, and what to say instead. Case does not
+/// count.
 const WORDS: &[(&str, &str)] = &[
     (
         r"(\b(a|one|each|every|the|first|second|last|next|no|two|three|between|per|both)|\{\w*\}) looks?( [^l]|[^ \w]|$)",
@@ -24,7 +27,10 @@ const WORDS: &[(&str, &str)] = &[
         r"\b(is|are|was|were|be|being|been|not) told( [^a]|[^ \w]|$)|\btold (singly|of)\b|\btells? of\b",
         "is reported, reports",
     ),
-    (r"\bpatterns? takes?\b|\bmethods taken\b|\b(no|a|that) rule takes\b", "matches, methods that match"),
+    (
+        r"\bpatterns? takes?\b|\bmethods taken\b|\b(no|a|that) rule takes\b",
+        "matches, methods that match",
+    ),
     (r"\b(put|puts|putting|takes?|taken|taking) back\b", "revert, reverted"),
     (r"\basked for by the program\b", "induced"),
     (r"\b(goes|go|went|going) on\b", "continues, resumes"),
@@ -33,7 +39,10 @@ const WORDS: &[(&str, &str)] = &[
     (r"\b(for|of which) a part of the time\b", "recorded in windows"),
     (r"\bhow far off\b", "accuracy"),
     (r"\bcase are one\b", "case-insensitive"),
-    (r"\bheld by nothing\b|\bwho holds\b|\bwhat holds\b", "unreachable, retained by, retention path"),
+    (
+        r"\bheld by nothing\b|\bwho holds\b|\bwhat holds\b",
+        "unreachable, retained by, retention path",
+    ),
     (r"\bby chance\b", "randomly sampled"),
     (r"\bat the most\b|\bone in so many\b|\bso many\b", "at most N, 1 in N, N"),
     (r"\bopened for additions\b", "extended"),
@@ -63,11 +72,16 @@ pub fn check() -> Result<()> {
     }
     for path in files(&root.join("crates/report"), "js")? {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let lines: Vec<_> = text.lines().enumerate().map(|(index, line)| (index + 1, line.to_owned())).collect();
+        let lines: Vec<_> =
+            text.lines().enumerate().map(|(index, line)| (index + 1, line.to_owned())).collect();
         found.extend(words.in_all(&root, &path, &lines));
     }
     found.iter().for_each(|line| println!("{line}"));
-    ensure!(found.is_empty(), "{} texts have words that a .NET engineer does not know", found.len());
+    ensure!(
+        found.is_empty(),
+        "{} texts have words that a .NET engineer does not know",
+        found.len()
+    );
     println!("words: none of {} private words is in a page, help, error or report", WORDS.len());
     Ok(())
 }
@@ -86,7 +100,9 @@ impl Words {
 
     /// What is found in a text: the words, and what to say instead.
     fn find<'t>(&self, text: &'t str) -> Vec<(&'t str, &'static str)> {
-        let find = |(regex, instead): &(Regex, &'static str)| regex.find(text).map(|found| (found.as_str(), *instead));
+        let find = |(regex, instead): &(Regex, &'static str)| {
+            regex.find(text).map(|found| (found.as_str(), *instead))
+        };
         self.0.iter().filter_map(find).collect()
     }
 
@@ -94,7 +110,9 @@ impl Words {
         let path = path.strip_prefix(root).unwrap_or(path).display();
         let of_one = |(line, text): &(usize, String)| {
             let found = self.find(text).into_iter();
-            found.map(|(word, say)| format!("{path}:{line}: \"{}\": say: {say}", word.trim())).collect::<Vec<_>>()
+            found
+                .map(|(word, say)| format!("{path}:{line}: \"{}\": say: {say}", word.trim()))
+                .collect::<Vec<_>>()
         };
         texts.iter().flat_map(of_one).collect()
     }
@@ -106,9 +124,15 @@ fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() && !name.starts_with('.') && name != "target" && name != "fixtures" && name != "tests" {
+        if path.is_dir()
+            && !name.starts_with('.')
+            && name != "target"
+            && name != "fixtures"
+            && name != "tests"
+        {
             found.extend(files(&path, extension)?);
-        } else if path.extension().is_some_and(|found| found == extension) && name != "CHANGELOG.md" {
+        } else if path.extension().is_some_and(|found| found == extension) && name != "CHANGELOG.md"
+        {
             found.push(path);
         }
     }
@@ -165,14 +189,17 @@ fn collect(tokens: TokenStream, has_help: bool, found: &mut Vec<(usize, String)>
                 }
             }
             // The body of what an attribute says is a test.
-            TokenTree::Group(group) if is_test && group.delimiter() == Delimiter::Brace => is_test = false,
+            TokenTree::Group(group) if is_test && group.delimiter() == Delimiter::Brace => {
+                is_test = false
+            }
             TokenTree::Group(group) => collect(group.stream(), has_help, found),
             TokenTree::Punct(punct) if punct.as_char() == ';' => is_test = false,
             TokenTree::Literal(literal) => {
                 let text = literal.to_string();
                 if text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#") {
                     // A line that ends in a backslash continues in the next one.
-                    let text = text.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+                    let text =
+                        text.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
                     found.push((literal.span().start().line, text));
                 }
             }
@@ -219,9 +246,12 @@ mod tests {
 
     #[test]
     fn literals_without_tests_and_comments() {
-        let source = "/// Help.\nfn a() { print(\"one \\\n two\"); }\n// \"no\"\n#[cfg(test)]\nmod tests { const A: &str = \"no\"; }\n\
+        let source = "/// Help.\nfn a() { print(\"one \\\n two\"); }\n// \"no\"\n#[cfg(test)]\n\
+                      mod tests { const A: &str = \"no\"; }\n\
                       const B: &str = r#\"three\"#;";
-        let texts = |help| literals(source, help).unwrap().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        let texts = |help| {
+            literals(source, help).unwrap().into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+        };
         assert_eq!(texts(false), ["\"one two\"", "r#\"three\"#"]);
         assert_eq!(texts(true).len(), 3);
     }

@@ -145,7 +145,8 @@ impl Agent {
     ) -> std::io::Result<Self> {
         ledger::restart(config.launched, config.free_memory);
         Ok(Self {
-            // With signals or the kernel's ring there is no walking for CPU samples, unless these turn out not to work.
+            // With signals or the kernel's ring there is no walking for CPU samples, unless these
+            // turn out not to work.
             collectors: Collectors::new(
                 profilers::create(&config),
                 matches!(config.cpu, CpuEngine::Signals | CpuEngine::KernelRing).then_some("cpu"),
@@ -162,7 +163,11 @@ impl Agent {
             wake: Wake::new()?,
             memory: Arc::default(),
             exception_layout: OnceLock::new(),
-            event_classes: if by_events(event_mask) { EventClasses::with_room() } else { EventClasses::default() },
+            event_classes: if by_events(event_mask) {
+                EventClasses::with_room()
+            } else {
+                EventClasses::default()
+            },
             event_state: EventState::default(),
             event_session: Mutex::default(),
             heap: Heap::default(),
@@ -222,7 +227,8 @@ impl Agent {
         self.shutdown.load(Ordering::Acquire)
     }
 
-    /// A callback has panicked. Nothing is collected any more, and the session ends with this reason.
+    /// A callback has panicked. Nothing is collected any more, and the session ends with this
+    /// reason.
     pub fn fail(&self, why: String) {
         self.failed.store(true, Ordering::Release);
         self.give_up(why);
@@ -253,17 +259,22 @@ impl Agent {
 
     /// Whether the runtime knows us when it looks for whom to call.
     ///
-    /// It counts notification-only profilers, and looks for none where the count is 0; but it counts down for the main
-    /// profiler too when that one detaches (`ProfControlBlock::DeRegisterProfilerInfo`, src/coreclr/inc/profilepriv.inl,
-    /// seen in 8, 9 and 10). From then on one notification-only profiler too few is known: no callback comes, and
-    /// a request to detach reads through a null pointer. So before each it is seen whether a suspension is told to us.
+    /// It counts notification-only profilers, and looks for none where the count is 0; but it
+    /// counts down for the main profiler too when that one detaches
+    /// (`ProfControlBlock::DeRegisterProfilerInfo`, src/coreclr/inc/profilepriv.inl, seen in 8, 9
+    /// and 10). From then on one notification-only profiler too few is known: no callback comes,
+    /// and a request to detach reads through a null pointer. So before each it is seen whether a
+    /// suspension is told to us.
     pub fn is_called(&self) -> Called {
         if !self.notify_only {
             return Called::Yes;
         }
         let deadline = clock::monotonic() + HEAR_LIMIT;
         // Until then nothing is told to us in any case.
-        while !self.attached.load(Ordering::Acquire) && !self.is_shutdown() && clock::monotonic() < deadline {
+        while !self.attached.load(Ordering::Acquire)
+            && !self.is_shutdown()
+            && clock::monotonic() < deadline
+        {
             clock::sleep_until(clock::monotonic() + 100_000);
         }
         while !self.is_shutdown() {
@@ -274,26 +285,30 @@ impl Agent {
                     let is_called = self.suspensions.load(Ordering::SeqCst) != before;
                     return if is_called { Called::Yes } else { Called::No };
                 }
-                Err(_) if clock::monotonic() < deadline => clock::sleep_until(clock::monotonic() + 10_000_000),
+                Err(_) if clock::monotonic() < deadline => {
+                    clock::sleep_until(clock::monotonic() + 10_000_000)
+                }
                 Err(_) => break,
             }
         }
         Called::Busy
     }
 
-    /// Whether the library must stay loaded: we have set or asked for what the runtime never takes back, so that it would refuse to detach
-    /// of us, or a signal handler of ours may still be called.
+    /// Whether the library must stay loaded: we have set or asked for what the runtime never takes
+    /// back, so that it would refuse to detach of us, or a signal handler of ours may still be
+    /// called.
     pub fn is_hooked(&self) -> bool {
         if signals::must_stay() || exception_events::must_stay() {
             return true;
         }
         let (low, high) = self.event_mask;
-        let forever = EventMask::IMMUTABLE.union(EventMask::ENTER_LEAVE).union(EventMask::ENABLE_REJIT);
+        let forever =
+            EventMask::IMMUTABLE.union(EventMask::ENTER_LEAVE).union(EventMask::ENABLE_REJIT);
         low & forever.low() != 0 || high & forever.high() != 0
     }
 
-    /// Whether the runtime can be asked to detach us: see [`Self::is_called`]. Found out once, at the end. A runtime that
-    /// cannot be suspended is asked again for a while: to stay is for ever.
+    /// Whether the runtime can be asked to detach us: see [`Self::is_called`]. Found out once, at
+    /// the end. A runtime that cannot be suspended is asked again for a while: to stay is for ever.
     pub fn may_leave(&self) -> bool {
         *self.may_leave.get_or_init(|| {
             self.had_neighbors.store(neighbors() != Neighbors::default(), Ordering::SeqCst);
@@ -302,13 +317,15 @@ impl Agent {
     }
 
     fn is_called_for_certain(&self) -> bool {
-        (0..LEAVE_TRIES).map(|_| self.is_called()).find(|called| *called != Called::Busy) == Some(Called::Yes)
+        (0..LEAVE_TRIES).map(|_| self.is_called()).find(|called| *called != Called::Busy)
+            == Some(Called::Yes)
     }
 
-    /// Whether a request to detach is safe now. The runtime counts one notification-only profiler too few from the moment
-    /// when another agent leaves the main slot for which no idle instance compensates, and a request after that ends the process
-    /// (see [`Self::is_called`]). So where other agents are, those that the runtime is about to unload are waited for, and
-    /// what was found out before does not count.
+    /// Whether a request to detach is safe now. The runtime counts one notification-only profiler
+    /// too few from the moment when another agent leaves the main slot for which no idle instance
+    /// compensates, and a request after that ends the process (see [`Self::is_called`]). So where
+    /// other agents are, those that the runtime is about to unload are waited for, and what was
+    /// found out before does not count.
     pub fn is_safe_to_detach(&self) -> bool {
         let had_neighbors = self.had_neighbors.load(Ordering::SeqCst);
         if !self.notify_only || !had_neighbors && neighbors() == Neighbors::default() {
@@ -316,7 +333,8 @@ impl Agent {
         }
         let mut began = clock::monotonic();
         let deadline = began + NEIGHBORS_LIMIT;
-        while neighbors().without_thread > 0 && !self.is_shutdown() && clock::monotonic() < deadline {
+        while neighbors().without_thread > 0 && !self.is_shutdown() && clock::monotonic() < deadline
+        {
             // With thousands of threads a look takes long: a tenth of the time at most.
             let now = clock::monotonic();
             clock::sleep_until((now + NEIGHBORS_PAUSE.max(10 * (now - began))).min(deadline));
@@ -339,12 +357,16 @@ impl Agent {
 
     /// Waits until a launched process may go on, until a point in time.
     pub fn wait_go(&self, deadline: Nanos) {
-        while !self.go.load(Ordering::Acquire) && self.phase() == Phase::Running && clock::monotonic() < deadline {
+        while !self.go.load(Ordering::Acquire)
+            && self.phase() == Phase::Running
+            && clock::monotonic() < deadline
+        {
             clock::sleep_until(clock::monotonic() + 500_000);
         }
     }
 
-    /// Where exceptions and strings keep what a message needs. Found out once, from the first exception.
+    /// Where exceptions and strings keep what a message needs. Found out once, from the first
+    /// exception.
     pub fn exception_layout(&self, object: Object) -> Option<ExceptionLayout> {
         if let Some(layout) = self.exception_layout.get() {
             return *layout;
@@ -353,7 +375,8 @@ impl Agent {
         *self.exception_layout.get_or_init(|| layout)
     }
 
-    /// How many modules are unloaded, or being unloaded: ids of classes that are older than a change are not to be used.
+    /// How many modules are unloaded, or being unloaded: ids of classes that are older than a
+    /// change are not to be used.
     pub fn modules_gone(&self) -> u64 {
         self.runtime.unloads().went()
     }
@@ -365,11 +388,12 @@ impl Agent {
 
     /// Brings [`Self::second`] up to date.
     pub fn count_seconds(&self, now: Nanos) {
-        self.second.store((now.saturating_sub(self.entered) / 1_000_000_000) as u32, Ordering::Relaxed);
+        self.second
+            .store((now.saturating_sub(self.entered) / 1_000_000_000) as u32, Ordering::Relaxed);
     }
 
-    /// Does something with the signal engine, where one runs. Callbacks may: the lock is held for writing only while
-    /// the engine is put in its place or taken away.
+    /// Does something with the signal engine, where one runs. Callbacks may: the lock is held for
+    /// writing only while the engine is put in its place or taken away.
     pub fn with_signals<R>(&self, call: impl FnOnce(&SignalEngine) -> R) -> Option<R> {
         self.signals.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(call)
     }
@@ -389,13 +413,19 @@ impl Agent {
         let engine = self.signals.write().unwrap_or_else(PoisonError::into_inner).take();
         let Some(left) = engine.map(SignalEngine::stop) else { return };
         if let Some(why) = left.stays {
-            self.log(LogLevel::Warning, format!("the agent remains loaded, and does nothing: {why}"));
+            self.log(
+                LogLevel::Warning,
+                format!("the agent remains loaded, and does nothing: {why}"),
+            );
         }
         if left.stacks > 0 {
             let stacks = left.stacks;
             self.log(
                 LogLevel::Warning,
-                format!("{stacks} threads keep the alternate stacks (96 KB) that they got for the recording"),
+                format!(
+                    "{stacks} threads keep the alternate stacks (96 KB) that they got for the \
+                    recording"
+                ),
             );
         }
     }
@@ -428,15 +458,17 @@ impl Agent {
         self.collectors.want_ticks()
     }
 
-    /// Whether stacks of blocked threads are read, or why all threads are walked under suspension. Only where running
-    /// threads have CPU samples: their stacks are not read.
+    /// Whether stacks of blocked threads are read, or why all threads are walked under suspension.
+    /// Only where running threads have CPU samples: their stacks are not read.
     pub fn walks_blocked(&self) -> Option<String> {
         if let Some(why) = self.walks.get() {
             return Some(why.clone());
         }
         match self.config.cpu {
             CpuEngine::KernelRing | CpuEngine::Signals | CpuEngine::CompareBlocked => None,
-            CpuEngine::SuspendWalk => Some("CPU samples are taken by suspend and walk, too".to_owned()),
+            CpuEngine::SuspendWalk => {
+                Some("CPU samples are taken by suspend and walk, too".to_owned())
+            }
             CpuEngine::Off | CpuEngine::Compare => Some("no CPU samples are taken".to_owned()),
         }
     }
@@ -459,7 +491,8 @@ impl Agent {
         self.copied_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Takes CPU samples by suspension, because it cannot be done by signals. To be called before [`Self::wants_ticks`].
+    /// Takes CPU samples by suspension, because it cannot be done by signals. To be called before
+    /// [`Self::wants_ticks`].
     pub fn walk_instead(&self, why: &str) {
         self.stop_signals();
         self.walk_blocked(format!("timer signals do not work here: {why}"));
@@ -473,7 +506,10 @@ impl Agent {
     }
 
     /// Keeps the session of events until it is taken; returns the one before it.
-    pub fn keep_events(&self, session: Counted<EventPipeSession>) -> Option<Counted<EventPipeSession>> {
+    pub fn keep_events(
+        &self,
+        session: Counted<EventPipeSession>,
+    ) -> Option<Counted<EventPipeSession>> {
         lock(&self.event_session).replace(session)
     }
 
@@ -500,8 +536,8 @@ impl Agent {
         *lock(&self.looker) = Some(thread);
     }
 
-    /// Waits until the thread that looks at the heap has ended, which it does as the session stops. A look that is under
-    /// way ends early.
+    /// Waits until the thread that looks at the heap has ended, which it does as the session stops.
+    /// A look that is under way ends early.
     pub fn stop_looking(&self) {
         let looker = lock(&self.looker).take();
         if let Some(looker) = looker {

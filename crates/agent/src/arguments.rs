@@ -1,7 +1,9 @@
-//! Arguments of single calls, on their way from the threads that make these to the one that tells of them.
+//! Arguments of single calls, on their way from the threads that make these to the one that tells
+//! of them.
 //!
-//! What rewritten code shows is copied into a ring of its thread: numbers as they are, of strings the beginning, of other objects the
-//! class. The arguments of a call are there when [the call](crate::single_calls) is, and are taken with it.
+//! What rewritten code shows is copied into a ring of its thread: numbers as they are, of strings
+//! the beginning, of other objects the class. The arguments of a call are there when [the
+//! call](crate::single_calls) is, and are taken with it.
 
 use crate::ring::Ring;
 
@@ -50,7 +52,8 @@ pub enum Value {
 pub struct Values(Ring<MOST>);
 
 impl Values {
-    /// A call is being told; `false` if there is no room for the longest argument. This and the following are to be called by one thread at a time.
+    /// A call is being told; `false` if there is no room for the longest argument. This and the
+    /// following are to be called by one thread at a time.
     pub fn begin(&self) -> bool {
         self.0.clear();
         // How many words there are is said in the end.
@@ -70,7 +73,8 @@ impl Values {
     /// A string; likewise.
     ///
     /// # Safety
-    /// It is null, or a string that stays where it is as long as this takes, and the layout is that of strings.
+    /// It is null, or a string that stays where it is as long as this takes, and the layout is that
+    /// of strings.
     pub unsafe fn text(&self, index: u32, text: *const u8, layout: TextLayout) -> bool {
         if text.is_null() {
             return self.0.put(&[head(NULL, index, 0)]);
@@ -97,22 +101,24 @@ impl Values {
     /// # Safety
     /// It is null, or an object that stays where it is as long as this takes.
     pub unsafe fn object(&self, index: u32, object: *const u8) -> bool {
-        /// What kind of class it is, in the flags that a method table begins with, and the kind for arrays
-        /// (`MethodTable::enum_flag_Category_Array`, src/coreclr/vm/methodtable.h; the same from .NET Core 3.1 to .NET 10).
+        /// What kind of class it is, in the flags that a method table begins with, and the kind for
+        /// arrays (`MethodTable::enum_flag_Category_Array`, src/coreclr/vm/methodtable.h; the same
+        /// from .NET Core 3.1 to .NET 10).
         const KIND: u32 = 0x000c_0000;
         const ARRAYS: u32 = 0x0008_0000;
         if object.is_null() {
             return self.0.put(&[head(NULL, index, 0)]);
         }
-        // SAFETY: the caller's word. An object begins with the address of its method table; no collection runs, so there are no marks in
-        // the lower bits.
+        // SAFETY: the caller's word. An object begins with the address of its method table; no
+        // collection runs, so there are no marks in the lower bits.
         let class = unsafe { object.cast::<usize>().read() };
         // SAFETY: method tables of objects that are alive are there.
         let flags = unsafe { (class as *const u32).read() };
         if flags & KIND != ARRAYS {
             return self.0.put(&[head(OBJECT, index, 0), class as u64]);
         }
-        // SAFETY: the caller's word. An array has the number of its elements behind its method table.
+        // SAFETY: the caller's word. An array has the number of its elements behind its method
+        // table.
         let elements = unsafe { object.wrapping_add(size_of::<usize>()).cast::<u32>().read() };
         self.0.put(&[head(ARRAY, index, elements), class as u64])
     }
@@ -122,7 +128,8 @@ impl Values {
         self.0.publish(Some);
     }
 
-    /// Takes the arguments of the next call, each with its place among the parameters. To be called by one thread at a time.
+    /// Takes the arguments of the next call, each with its place among the parameters. To be called
+    /// by one thread at a time.
     pub fn take(&self) -> Vec<(u16, Value)> {
         let word = |at| self.0.word(at);
         let end = word(0).min(self.0.waiting());
@@ -137,7 +144,8 @@ impl Values {
                 FLOAT => (Value::Float(f64::from_bits(next)), 1),
                 TEXT => {
                     let told = (more as usize).min(MOST_TEXT);
-                    let unit = |unit| (word(at + 1 + (unit / UNITS) as u64) >> (unit % UNITS * 16)) as u16;
+                    let unit =
+                        |unit| (word(at + 1 + (unit / UNITS) as u64) >> (unit % UNITS * 16)) as u16;
                     (Value::Text((0..told).map(unit).collect(), more), told.div_ceil(UNITS) as u64)
                 }
                 OBJECT => (Value::Object(next as usize), 1),
@@ -191,15 +199,24 @@ mod tests {
         let long = "äx".repeat(1000);
         for _ in 0..200 {
             assert!(values.begin());
-            assert!(values.number(0, -5) && values.float(1, 0.25) && text(&values, 2, "hé") && text(&values, 3, ""));
+            assert!(
+                values.number(0, -5)
+                    && values.float(1, 0.25)
+                    && text(&values, 2, "hé")
+                    && text(&values, 3, "")
+            );
             assert!(text(&values, 65_535, &long));
             // SAFETY: null is allowed.
-            assert!(unsafe { values.text(4, std::ptr::null(), LAYOUT) && values.object(5, std::ptr::null()) });
+            assert!(unsafe {
+                values.text(4, std::ptr::null(), LAYOUT) && values.object(5, std::ptr::null())
+            });
             let (class, of_arrays) = ([0_u32; 4], [0x8008_0008_u32, 0, 0, 0]);
             let object = [class.as_ptr() as usize, 0];
             let array = [of_arrays.as_ptr() as usize, 7];
             // SAFETY: they look like objects.
-            assert!(unsafe { values.object(6, object.as_ptr().cast()) && values.object(7, array.as_ptr().cast()) });
+            assert!(unsafe {
+                values.object(6, object.as_ptr().cast()) && values.object(7, array.as_ptr().cast())
+            });
             values.end();
             let units = |text: &str| text.encode_utf16().collect::<Vec<u16>>();
             let expected = [

@@ -24,7 +24,8 @@ impl Collectors {
         Self { all: collectors.into_iter().map(guarded).collect() }
     }
 
-    /// Calls every collector that is on. One that panics is switched off for good, and `failed` is told of it once.
+    /// Calls every collector that is on. One that panics is switched off for good, and `failed` is
+    /// told of it once.
     pub fn each(&self, mut call: impl FnMut(&dyn Collector), mut failed: impl FnMut(&'static str)) {
         for Guarded { collector, on } in &self.all {
             if !on.load(Ordering::Relaxed) {
@@ -66,8 +67,10 @@ mod tests {
 
     #[test]
     fn one_that_panics_is_switched_off_and_the_others_go_on() {
-        let collectors =
-            Collectors::new(vec![Box::new(Named("good")), Box::new(Named("bad")), Box::new(Named("last"))], None);
+        let collectors = Collectors::new(
+            vec![Box::new(Named("good")), Box::new(Named("bad")), Box::new(Named("last"))],
+            None,
+        );
         let called = AtomicU32::new(0);
         let mut failed = Vec::new();
         for _ in 0..3 {
@@ -86,7 +89,8 @@ mod tests {
 
     #[test]
     fn one_stands_by_until_it_is_switched_on() {
-        let collectors = Collectors::new(vec![Box::new(Named("one")), Box::new(Named("other"))], Some("other"));
+        let collectors =
+            Collectors::new(vec![Box::new(Named("one")), Box::new(Named("other"))], Some("other"));
         let called = || {
             let names = std::sync::Mutex::new(Vec::new());
             collectors.each(|collector| names.lock().unwrap().push(collector.id()), |_| {});

@@ -1,13 +1,15 @@
 //! How clrscope checks its own unwinder: [`wire::CpuEngine::Compare`].
 //!
-//! At each tick the world is stopped, and every managed thread is looked at twice. First one signal makes it copy its
-//! registers and stack into the shared ring, as the signal engine would have it; then the runtime walks it
-//! (`DoStackSnapshot`). While the world stands still no managed frame comes or goes, so a walk of the copy has to find
-//! the very frames that the runtime found. Comparing them is done outside.
+//! At each tick the world is stopped, and every managed thread is looked at twice. First one signal
+//! makes it copy its registers and stack into the shared ring, as the signal engine would have it;
+//! then the runtime walks it (`DoStackSnapshot`). While the world stands still no managed frame
+//! comes or goes, so a walk of the copy has to find the very frames that the runtime found.
+//! Comparing them is done outside.
 //!
-//! [`wire::CpuEngine::CompareBlocked`] does the same for stacks of blocked threads: each is read as the sampling thread
-//! reads it for `wall`, while the program runs; then the runtime is suspended and walks it. Threads whose CPU clock shows
-//! that they did not run from the reading to the end of the walk are compared.
+//! [`wire::CpuEngine::CompareBlocked`] does the same for stacks of blocked threads: each is read as
+//! the sampling thread reads it for `wall`, while the program runs; then the runtime is suspended
+//! and walks it. Threads whose CPU clock shows that they did not run from the reading to the end of
+//! the walk are compared.
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
@@ -54,9 +56,11 @@ pub fn run(agent: &Agent) {
 
 /// Compares every thread that runs now.
 fn compare_all(agent: &Agent, ips: &mut Vec<u64>) {
-    let ids: HashMap<u32, ThreadId> = agent.threads().running().map(|(thread, os_tid)| (os_tid, thread)).collect();
+    let ids: HashMap<u32, ThreadId> =
+        agent.threads().running().map(|(thread, os_tid)| (os_tid, thread)).collect();
     let sampled = agent.with_signals(|engine| engine.sampled()).unwrap_or_default();
-    let threads: Vec<_> = sampled.into_iter().filter_map(|known| Some((known, *ids.get(&known.0)?))).collect();
+    let threads: Vec<_> =
+        sampled.into_iter().filter_map(|known| Some((known, *ids.get(&known.0)?))).collect();
     let most = agent.config.max_frames.clamp(1, 4096) as usize;
     // Room is made before the world stops: a stopped thread may hold the allocator.
     ips.clear();
@@ -67,7 +71,10 @@ fn compare_all(agent: &Agent, ips: &mut Vec<u64>) {
         return;
     };
     for &(known, thread) in &threads {
-        let time = agent.live.contains(thread).then(|| agent.with_signals(|engine| engine.sample_now(known)));
+        let time = agent
+            .live
+            .contains(thread)
+            .then(|| agent.with_signals(|engine| engine.sample_now(known)));
         let Some(time) = time.flatten().flatten() else {
             Counters::add(&agent.counters.not_compared, 1);
             continue;
@@ -86,7 +93,8 @@ fn compare_all(agent: &Agent, ips: &mut Vec<u64>) {
     let mut stacks = agent.stacks();
     for Compared { os_tid, time, ips: range, walked } in compared {
         let ips = ips.get(range).unwrap_or_default();
-        let stack = (walked != Walked::Nothing).then(|| stacks.intern(ips, walked == Walked::Truncated));
+        let stack =
+            (walked != Walked::Nothing).then(|| stacks.intern(ips, walked == Walked::Truncated));
         agent.events.push(Event::Record(Record::Comparison(Comparison { os_tid, time, stack })));
     }
 }
@@ -100,7 +108,8 @@ fn compare_blocked(agent: &Agent, ips: &mut Vec<u64>) {
     let mut read: Vec<(ThreadId, u32, Nanos, Blocked, Vec<u8>)> = Vec::with_capacity(threads.len());
     for &(thread, os_tid) in &threads {
         let mut bytes = Vec::new();
-        let seen = blocked::look(&agent.memory, os_tid, BlockedStack::MOST_BYTES as usize, &mut bytes);
+        let seen =
+            blocked::look(&agent.memory, os_tid, BlockedStack::MOST_BYTES as usize, &mut bytes);
         if let Seen::Blocked(at) = seen {
             read.push((thread, os_tid, clock::monotonic(), at, bytes));
         }
@@ -131,11 +140,13 @@ fn compare_blocked(agent: &Agent, ips: &mut Vec<u64>) {
         let ips = ips.get(range).unwrap_or_default();
         let (id, stack) = {
             let mut stacks = agent.stacks();
-            let stack = (result != Walked::Nothing).then(|| stacks.intern(ips, result == Walked::Truncated));
+            let stack = (result != Walked::Nothing)
+                .then(|| stacks.intern(ips, result == Walked::Truncated));
             (stacks.number(), stack)
         };
         let cut = bytes.len() >= BlockedStack::MOST_BYTES as usize;
-        let copied = BlockedStack { id, os_tid, time, ip: at.ip, sp: at.sp, call: at.call, bytes, cut };
+        let copied =
+            BlockedStack { id, os_tid, time, ip: at.ip, sp: at.sp, call: at.call, bytes, cut };
         agent.events.push(Event::Record(Record::BlockedStack(copied)));
         agent.events.push(Event::Record(Record::Comparison(Comparison { os_tid, time, stack })));
     }

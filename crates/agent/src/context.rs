@@ -51,10 +51,17 @@ impl CallbackCx for Context<'_> {
         if text == 0 {
             return None;
         }
-        let units = memory.u32(text.checked_add(u64::from(layout.string_length))?)?.min(MESSAGE_UNITS);
-        let bytes = memory.bytes(text.checked_add(u64::from(layout.string_buffer))?, units as usize * 2)?;
-        let units = bytes.chunks_exact(2).filter_map(|unit| Some(u16::from_le_bytes(*unit.first_chunk()?)));
-        Some(char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+        let units =
+            memory.u32(text.checked_add(u64::from(layout.string_length))?)?.min(MESSAGE_UNITS);
+        let bytes =
+            memory.bytes(text.checked_add(u64::from(layout.string_buffer))?, units as usize * 2)?;
+        let units =
+            bytes.chunks_exact(2).filter_map(|unit| Some(u16::from_le_bytes(*unit.first_chunk()?)));
+        Some(
+            char::decode_utf16(units)
+                .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+                .collect(),
+        )
     }
 
     fn own_stack(&self) -> (Vec<u64>, bool) {
@@ -67,7 +74,9 @@ impl CallbackCx for Context<'_> {
     fn send(&self, mut sample: CallbackSample) {
         if let CallbackSample::ExceptionCaught { function, .. } = &mut sample {
             // It catches on this thread, so it is loaded.
-            let number = FunctionId(function.0).non_null().and_then(|of| self.agent.runtime.ids().function(of));
+            let number = FunctionId(function.0)
+                .non_null()
+                .and_then(|of| self.agent.runtime.ids().function(of));
             function.0 = number.unwrap_or(0) as usize;
         }
         self.agent.events.push(Event::Sample(sample));

@@ -34,8 +34,8 @@ counters! {
     stopped = "nanoseconds suspended";
     /// Ticks that came so late that they were left out.
     late_ticks = "ticks left out";
-    /// Ticks left out because the runtime would have been suspended for too much of the time, or the ticks would have used too
-    /// much CPU time.
+    /// Ticks left out because the runtime would have been suspended for too much of the time, or
+    /// the ticks would have used too much CPU time.
     spared_ticks = "ticks left out to spare the target";
     /// Suspensions that the runtime refused.
     refused_suspensions = "suspensions refused";

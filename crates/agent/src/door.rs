@@ -1,9 +1,9 @@
 //! What becomes of an agent that stays in its process: it waits for the next session.
 //!
-//! Whoever has rewritten methods, or set hooks, stays in the one slot for a main profiler until the process ends; and so
-//! does whoever is told to. Such an agent opens a door: what is in no file system, and can be found by those only who may
-//! debug the process ([`crate::os::door`]). Through it comes what an attach request would bring, and a session begins as
-//! after one.
+//! Whoever has rewritten methods, or set hooks, stays in the one slot for a main profiler until the
+//! process ends; and so does whoever is told to. Such an agent opens a door: what is in no file
+//! system, and can be found by those only who may debug the process ([`crate::os::door`]). Through
+//! it comes what an attach request would bring, and a session begins as after one.
 
 use crate::agent::{Agent, Phase};
 use crate::entry::{HEAP_REFUSED, allow_heap, event_mask};
@@ -50,7 +50,8 @@ fn next(agent: &Arc<Agent>, door: &Door) -> Option<Arc<Agent>> {
         let Ok(mut config) = SessionConfig::from_bytes(&bytes) else { continue };
         door.say(ResidentState::Records);
         config.launched = false;
-        // What was asked for before may keep the library here for good, whatever this session asks for.
+        // What was asked for before may keep the library here for good, whatever this session asks
+        // for.
         config.stays = true;
         let mask = mask_of(agent, &config);
         compiling::restart();
@@ -74,23 +75,31 @@ fn next(agent: &Arc<Agent>, door: &Door) -> Option<Arc<Agent>> {
             Err(error) => error.to_string(),
         };
         idle(agent);
-        writer::say_bye(&config, agent.hello(config.token, entered), wire::ByeReason::Refused, &refused);
+        writer::say_bye(
+            &config,
+            agent.hello(config.token, entered),
+            wire::ByeReason::Refused,
+            &refused,
+        );
     }
 }
 
-/// What a session through the door may ask for: what one that attaches may, and what is never taken back.
+/// What a session through the door may ask for: what one that attaches may, and what is never taken
+/// back.
 fn mask_of(agent: &Agent, config: &SessionConfig) -> EventMask {
     event_mask(config, false, exception_events::needed(agent.runtime.version())).union(kept(agent))
 }
 
-/// What stays while nothing is recorded: what the runtime never takes back, and which modules come and go.
+/// What stays while nothing is recorded: what the runtime never takes back, and which modules come
+/// and go.
 fn kept(agent: &Agent) -> EventMask {
     let forever = EventMask::IMMUTABLE.union(EventMask::ENABLE_REJIT);
     let (low, high) = agent.event_mask;
     EventMask::from_words(low & forever.low(), high & forever.high()).union(EventMask::MODULE_LOADS)
 }
 
-/// The runtime does no more work for us than it has to. Should it refuse, callbacks find a session that has ended.
+/// The runtime does no more work for us than it has to. Should it refuse, callbacks find a session
+/// that has ended.
 pub fn idle(agent: &Agent) {
     let _ = agent.runtime.info().set_event_mask(kept(agent));
 }

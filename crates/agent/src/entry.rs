@@ -1,7 +1,8 @@
 //! How the runtime reaches the agent: start, callbacks, end.
 //!
-//! Everything here runs on threads of the target. It takes no lock that could be held for long, waits for nobody,
-//! and registers no thread-local destructor: one of those would keep the library mapped after the detach.
+//! Everything here runs on threads of the target. It takes no lock that could be held for long,
+//! waits for nobody, and registers no thread-local destructor: one of those would keep the library
+//! mapped after the detach.
 
 use crate::agent::{Agent, Phase};
 use crate::allocated;
@@ -18,13 +19,15 @@ use crate::{door, exception_events, instrumentation, ledger, panics, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG, E_OUTOFMEMORY};
 use corprof::callback::{
-    CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, MovedRanges, Roots, SuspendReason,
-    TransitionReason,
+    CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, MovedRanges, Roots,
+    SuspendReason, TransitionReason,
 };
 use corprof::control::FunctionControl;
 use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ReJitId, ThreadId};
 use corprof::metadata::token::MethodDef;
-use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
+use corprof::{
+    CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16,
+};
 use profilers::trace::{self, Rewriting, tells_il};
 use profilers::{Function, Object};
 use std::sync::Arc;
@@ -39,8 +42,9 @@ const HOLD_LIMIT: Nanos = 2_000_000_000;
 /// How long the end of the process waits for the last words.
 const SHUTDOWN_LIMIT: Nanos = 500_000_000;
 
-/// Most instances in one process that do nothing but make up for main profilers that have left: each takes one of the
-/// runtime's 32 slots for notification-only profilers, and others may want some.
+/// Most instances in one process that do nothing but make up for main profilers that have left:
+/// each takes one of the runtime's 32 slots for notification-only profilers, and others may want
+/// some.
 const MOST_MADE_UP: u32 = 16;
 /// How many there are.
 static MADE_UP: AtomicU32 = AtomicU32::new(0);
@@ -50,7 +54,8 @@ pub struct Entry {
     notify_only: bool,
     sessions: Arc<Sessions>,
     _used: tls::Used,
-    /// When the running suspension and collection began; 0 while there is none. There is only one at a time.
+    /// When the running suspension and collection began; 0 while there is none. There is only one
+    /// at a time.
     suspended: AtomicU64,
     collecting: AtomicU64,
 }
@@ -59,12 +64,24 @@ impl Entry {
     /// An instance for the main place, or one beside another profiler.
     pub fn new(notify_only: bool) -> Self {
         let (suspended, collecting) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { notify_only, sessions: Arc::default(), _used: tls::Used::count(), suspended, collecting }
+        Self {
+            notify_only,
+            sessions: Arc::default(),
+            _used: tls::Used::count(),
+            suspended,
+            collecting,
+        }
     }
 
-    fn start(&self, info: &ProfilerInfo, config: SessionConfig, entered: Nanos) -> Result<EventMask, HResult> {
+    fn start(
+        &self,
+        info: &ProfilerInfo,
+        config: SessionConfig,
+        entered: Nanos,
+    ) -> Result<EventMask, HResult> {
         let runtime = Runtime::new(info).map_err(HResult::from)?;
-        let mut mask = event_mask(&config, self.notify_only, exception_events::needed(runtime.version()));
+        let mut mask =
+            event_mask(&config, self.notify_only, exception_events::needed(runtime.version()));
         let launched = config.launched;
         let mut no_hooks = None;
         if mask.contains(EventMask::ENTER_LEAVE)
@@ -78,14 +95,22 @@ impl Entry {
         let heap_is_refused = allow_heap(info, &config, mask).is_err();
         info.set_event_mask(mask).map_err(HResult::from)?;
         self.holds(1);
-        let agent = Agent::new(Arc::new(runtime), config, self.notify_only, (mask.low(), mask.high()), entered);
+        let agent = Agent::new(
+            Arc::new(runtime),
+            config,
+            self.notify_only,
+            (mask.low(), mask.high()),
+            entered,
+        );
         let agent = Arc::new(agent.map_err(|_| E_FAIL)?);
         if heap_is_refused {
             agent.log(LogLevel::Warning, HEAP_REFUSED.to_owned());
         }
         if let Some(error) = no_hooks {
             agent.log(LogLevel::Error, format!("no calls: {error}"));
-        } else if mask.contains(EventMask::ENTER_LEAVE) || mask.contains(EventMask::CODE_TRANSITIONS) {
+        } else if mask.contains(EventMask::ENTER_LEAVE)
+            || mask.contains(EventMask::CODE_TRANSITIONS)
+        {
             calls::start(&agent);
         }
         if mask.contains(EventMask::OBJECT_ALLOCATED) {
@@ -99,7 +124,8 @@ impl Entry {
         let name = if self.notify_only { "clrscope-agent" } else { "clrscope-main" };
         // Last of all that can fail: once it runs, the library must stay until it is joined.
         self.sessions.replace(Some(Arc::clone(&agent)));
-        let main = OwnThread::spawn(name, move || door::run(for_thread, &sessions)).map_err(|_| E_FAIL)?;
+        let main =
+            OwnThread::spawn(name, move || door::run(for_thread, &sessions)).map_err(|_| E_FAIL)?;
         agent.keep_main(main);
         if fault::is_asked_for(&agent, "fail-initialize") {
             return Err(E_FAIL);
@@ -114,7 +140,10 @@ impl Entry {
 
     /// Whether the runtime has given us a slot and an event mask: 1, or 0 once it has detached us.
     fn holds(&self, amount: u64) {
-        ledger::set(if self.notify_only { Resource::NotificationSlot } else { Resource::MainSlot }, amount);
+        ledger::set(
+            if self.notify_only { Resource::NotificationSlot } else { Resource::MainSlot },
+            amount,
+        );
         ledger::set(Resource::EventMask, amount);
     }
 
@@ -141,15 +170,26 @@ impl Entry {
 
     fn work(agent: &Agent, kind: RuntimeWorkKind, start: Nanos) {
         if start != 0 {
-            agent.events.push(Event::Work(RuntimeWork { kind, os_tid: current_tid(), start, end: clock::monotonic() }));
+            agent.events.push(Event::Work(RuntimeWork {
+                kind,
+                os_tid: current_tid(),
+                start,
+                end: clock::monotonic(),
+            }));
         }
     }
 }
 
-/// What may be asked for: the union of what the profilers need and what names threads and runtime work.
-pub fn event_mask(config: &SessionConfig, notify_only: bool, exceptions_by_events: bool) -> EventMask {
+/// What may be asked for: the union of what the profilers need and what names threads and runtime
+/// work.
+pub fn event_mask(
+    config: &SessionConfig,
+    notify_only: bool,
+    exceptions_by_events: bool,
+) -> EventMask {
     let (low, high) = profilers::events_of(config);
-    let always = EventMask::THREADS.union(EventMask::SUSPENDS).union(EventMask::ENABLE_STACK_SNAPSHOT);
+    let always =
+        EventMask::THREADS.union(EventMask::SUSPENDS).union(EventMask::ENABLE_STACK_SNAPSHOT);
     let always = always.union(EventMask::BASIC_GC).union(EventMask::DYNAMIC_FUNCTION_UNLOADS);
     let always = always.union(EventMask::MODULE_LOADS);
     let mut wanted = EventMask::from_words(low, high).union(always);
@@ -160,28 +200,39 @@ pub fn event_mask(config: &SessionConfig, notify_only: bool, exceptions_by_event
             wanted = wanted.union(EventMask::EVENT_PIPE);
         }
     }
-    // Forbids the detach for ever. Full collection events (GC) forbid the concurrent collector until then; only the
-    // profiler that cannot do without them asks for them, and only the main one may.
+    // Forbids the detach for ever. Full collection events (GC) forbid the concurrent collector
+    // until then; only the profiler that cannot do without them asks for them, and only the main
+    // one may.
     let rewrites = matches!(Rewriting::of(config), Rewriting::On { .. });
     let never = if rewrites { EventMask::NONE } else { EventMask::ENABLE_REJIT };
     // To have methods compiled that are instrumented when they are called for the first time.
-    let searches = if config.launched && rewrites { EventMask::CACHE_SEARCHES } else { EventMask::NONE };
-    let legal = if config.launched { wanted.union(searches) } else { both(wanted, EventMask::AFTER_ATTACH) };
+    let searches =
+        if config.launched && rewrites { EventMask::CACHE_SEARCHES } else { EventMask::NONE };
+    let legal = if config.launched {
+        wanted.union(searches)
+    } else {
+        both(wanted, EventMask::AFTER_ATTACH)
+    };
     let legal = if notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };
     legal.without(never)
 }
 
 /// The message where heap snapshots cannot be allowed.
-pub const HEAP_REFUSED: &str = "heap snapshots cannot be allowed: the runtime allows them only to an agent that \
-    requests them when it is loaded, and this one did not";
+pub const HEAP_REFUSED: &str = "heap snapshots cannot be allowed: the runtime allows them only to \
+    an agent that requests them when it is loaded, and this one did not";
 
-/// Lets heap snapshots be taken later, if the session asks for that. The runtime allows callbacks of full collections only to a
-/// profiler that has asked for them while it was loaded (`CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`), and makes no background
-/// collections from then on. They are not wanted now: the caller sets the mask without them right afterwards.
+/// Lets heap snapshots be taken later, if the session asks for that. The runtime allows callbacks
+/// of full collections only to a profiler that has asked for them while it was loaded
+/// (`CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`), and makes no background collections from then on.
+/// They are not wanted now: the caller sets the mask without them right afterwards.
 ///
 /// # Errors
 /// The runtime refuses.
-pub fn allow_heap(info: &ProfilerInfo, config: &SessionConfig, mask: EventMask) -> Result<(), corprof::Error> {
+pub fn allow_heap(
+    info: &ProfilerInfo,
+    config: &SessionConfig,
+    mask: EventMask,
+) -> Result<(), corprof::Error> {
     if trace::allows_heap(config) { info.set_event_mask(mask.union(EventMask::GC)) } else { Ok(()) }
 }
 
@@ -231,7 +282,11 @@ impl Profiler for Entry {
         self.start(info, config, entered)
     }
 
-    fn initialize_for_attach(&self, info: &ProfilerInfo, client_data: &[u8]) -> Result<EventMask, HResult> {
+    fn initialize_for_attach(
+        &self,
+        info: &ProfilerInfo,
+        client_data: &[u8],
+    ) -> Result<EventMask, HResult> {
         if !tls::is_ready() {
             return Err(E_OUTOFMEMORY);
         }
@@ -239,15 +294,19 @@ impl Profiler for Entry {
         let mut config = SessionConfig::from_bytes(client_data).map_err(|_| E_INVALIDARG)?;
         config.launched = false;
         if config.makes_up {
-            let made_up = MADE_UP.fetch_update(SeqCst, SeqCst, |count| (count < MOST_MADE_UP).then_some(count + 1));
-            return made_up.map(|_| EventMask::NONE).map_err(|_| CORPROF_E_PROFILER_CANCEL_ACTIVATION);
+            let made_up = MADE_UP
+                .fetch_update(SeqCst, SeqCst, |count| (count < MOST_MADE_UP).then_some(count + 1));
+            return made_up
+                .map(|_| EventMask::NONE)
+                .map_err(|_| CORPROF_E_PROFILER_CANCEL_ACTIVATION);
         }
         self.start(info, config, entered)
     }
 
     fn initialize_failed(&self) {
         if let Some(agent) = self.agent() {
-            // Nothing is asked of the runtime on the way out, and nobody is waited for but our own threads.
+            // Nothing is asked of the runtime on the way out, and nobody is waited for but our own
+            // threads.
             agent.shut_down();
             agent.join();
         }
@@ -282,7 +341,8 @@ impl Profiler for Entry {
             Counters::add(&agent.counters.panics, 1);
             let message = report.message.unwrap_or("no message");
             agent.fail(format!(
-                "the agent has failed in {} ({message}, {}): nothing was collected from then on. Please report this",
+                "the agent has failed in {} ({message}, {}): nothing was collected from then on. \
+                    Please report this",
                 report.callback,
                 panics::place()
             ));
@@ -292,7 +352,8 @@ impl Profiler for Entry {
 
 impl ProfilerCallback for Entry {
     fn thread_created(&self, _cx: &CallbackCx<'_>, thread: ThreadId) {
-        // Our own threads become the runtime's when they ask for events; they are nobody's to look at.
+        // Our own threads become the runtime's when they ask for events; they are nobody's to look
+        // at.
         if let Some(agent) = self.running().filter(|_| !is_own()) {
             agent.live.insert(thread);
         }
@@ -302,7 +363,8 @@ impl ProfilerCallback for Entry {
         // Also while stopping: a walk may still be under way.
         if let Some(agent) = self.agent() {
             agent.live.remove(thread);
-            // The callback comes on the thread that ends. If one day it does not, that is seen to later.
+            // The callback comes on the thread that ends. If one day it does not, that is seen to
+            // later.
             agent.with_signals(|engine| engine.remove_current(thread.0 as u64));
             agent.events.push(Event::ThreadEnded { thread, time: clock::monotonic() });
         }
@@ -310,7 +372,8 @@ impl ProfilerCallback for Entry {
 
     fn thread_assigned_to_os_thread(&self, _cx: &CallbackCx<'_>, thread: ThreadId, os_tid: u32) {
         if let Some(agent) = self.running().filter(|_| !is_own()) {
-            // The callback comes on the thread that it is about. If one day it does not, the thread is not sampled.
+            // The callback comes on the thread that it is about. If one day it does not, the thread
+            // is not sampled.
             agent.with_signals(|engine| {
                 if os_tid == current_tid() {
                     engine.add_current(thread.0 as u64, os_tid);
@@ -350,7 +413,12 @@ impl ProfilerCallback for Entry {
         }
     }
 
-    fn garbage_collection_started(&self, _: &CallbackCx<'_>, collected: CollectedGenerations<'_>, reason: GcReason) {
+    fn garbage_collection_started(
+        &self,
+        _: &CallbackCx<'_>,
+        collected: CollectedGenerations<'_>,
+        reason: GcReason,
+    ) {
         let now = clock::monotonic();
         self.collecting.store(now, Relaxed);
         if let Some(agent) = self.agent() {
@@ -374,7 +442,11 @@ impl ProfilerCallback for Entry {
         }
     }
 
-    fn conditional_weak_table_element_references(&self, _cx: &CallbackCx<'_>, references: DependentReferences<'_>) {
+    fn conditional_weak_table_element_references(
+        &self,
+        _cx: &CallbackCx<'_>,
+        references: DependentReferences<'_>,
+    ) {
         if let Some(agent) = self.agent() {
             agent.heap.dependent(&agent, references);
             agent.survivors.dependent(&agent, references);
@@ -405,11 +477,20 @@ impl ProfilerCallback for Entry {
         }
     }
 
-    fn jit_cached_function_search_started(&self, _cx: &CallbackCx<'_>, _function: FunctionId) -> bool {
+    fn jit_cached_function_search_started(
+        &self,
+        _cx: &CallbackCx<'_>,
+        _function: FunctionId,
+    ) -> bool {
         self.running().is_none_or(|agent| !agent.instrumentation.is_by_first_calls())
     }
 
-    fn jit_compilation_started(&self, _cx: &CallbackCx<'_>, function: FunctionId, _safe_to_block: bool) {
+    fn jit_compilation_started(
+        &self,
+        _cx: &CallbackCx<'_>,
+        function: FunctionId,
+        _safe_to_block: bool,
+    ) {
         compiling::begin();
         if let Some(agent) = self.running() {
             agent.instrumentation.first_call(function);
@@ -466,7 +547,12 @@ impl ProfilerCallback for Entry {
         }
     }
 
-    fn module_load_finished(&self, _cx: &CallbackCx<'_>, module: ModuleId, _status: Result<(), HResult>) {
+    fn module_load_finished(
+        &self,
+        _cx: &CallbackCx<'_>,
+        module: ModuleId,
+        _status: Result<(), HResult>,
+    ) {
         if let Some(agent) = self.running() {
             agent.instrumentation.module_loaded(module);
         }
@@ -506,7 +592,9 @@ impl ProfilerCallback for Entry {
         if let Some(manager) = instrumentation::manager() {
             manager.compiled(function, rejit, status);
             // The original body, compiled again, has the number 0.
-            if let Some(agent) = self.running().filter(|agent| rejit.0 != 0 && tells_il(&agent.config)) {
+            if let Some(agent) =
+                self.running().filter(|agent| rejit.0 != 0 && tells_il(&agent.config))
+            {
                 let failed = status.err().map(|hresult| hresult.to_string());
                 agent.instrumentation.recompiled(manager, function, failed);
             }
@@ -564,7 +652,12 @@ impl ProfilerCallback for Entry {
         }
     }
 
-    fn module_unload_finished(&self, _cx: &CallbackCx<'_>, module: ModuleId, _status: Result<(), HResult>) {
+    fn module_unload_finished(
+        &self,
+        _cx: &CallbackCx<'_>,
+        module: ModuleId,
+        _status: Result<(), HResult>,
+    ) {
         calls::unloaded(module);
         if let Some(manager) = instrumentation::manager() {
             manager.unloaded(module);
@@ -592,28 +685,45 @@ impl ProfilerCallback for Entry {
         if let Some(agent) = self.running() {
             fault::panic_if_asked(&agent, "panic");
             let context = Context::new(&agent);
-            agent.each_collector(|collector| collector.exception_thrown(&context, Object(exception.address())));
+            agent.each_collector(|collector| {
+                collector.exception_thrown(&context, Object(exception.address()))
+            });
         }
     }
 
-    fn exception_catcher_enter(&self, _cx: &CallbackCx<'_>, function: FunctionId, exception: ObjectId<'_>) {
+    fn exception_catcher_enter(
+        &self,
+        _cx: &CallbackCx<'_>,
+        function: FunctionId,
+        exception: ObjectId<'_>,
+    ) {
         if let Some(agent) = self.running() {
             let context = Context::new(&agent);
             agent.each_collector(|collector| {
-                collector.exception_caught(&context, Function(function.0), Object(exception.address()));
+                collector.exception_caught(
+                    &context,
+                    Function(function.0),
+                    Object(exception.address()),
+                );
             });
         }
     }
 }
 
-/// Faults that tests ask for, by parameters of a profiler that clrscope never sends. There are none in release builds.
+/// Faults that tests ask for, by parameters of a profiler that clrscope never sends. There are none
+/// in release builds.
 pub mod fault {
     use crate::agent::Agent;
 
     /// Whether a fault is asked for.
     pub fn is_asked_for(agent: &Agent, name: &str) -> bool {
         cfg!(debug_assertions)
-            && agent.config.profilers.iter().flat_map(|profiler| &profiler.params).any(|(param, _)| param == name)
+            && agent
+                .config
+                .profilers
+                .iter()
+                .flat_map(|profiler| &profiler.params)
+                .any(|(param, _)| param == name)
     }
 
     /// Panics, if that is asked for.

@@ -1,13 +1,15 @@
 //! Exceptions by events, where the runtime's callbacks are not safe.
 //!
-//! .NET 9 handles exceptions in a new way, and has a gap in it: a collection between two handlers of one exception
-//! misses references (dotnet/runtime issue 110769, closed for .NET 10). By itself that is hit once in days. The
-//! callbacks of `COR_PRF_MONITOR_EXCEPTIONS` come in that very gap and let collections in, whatever a profiler does
-//! in them, so that programs die in seconds. Events of the runtime's own tracing do not: an EventPipe session whose
-//! events come to a callback on the throwing thread tells type, message and catcher as well.
+//! .NET 9 handles exceptions in a new way, and has a gap in it: a collection between two handlers
+//! of one exception misses references (dotnet/runtime issue 110769, closed for .NET 10). By itself
+//! that is hit once in days. The callbacks of `COR_PRF_MONITOR_EXCEPTIONS` come in that very gap
+//! and let collections in, whatever a profiler does in them, so that programs die in seconds.
+//! Events of the runtime's own tracing do not: an EventPipe session whose events come to a callback
+//! on the throwing thread tells type, message and catcher as well.
 //!
-//! Four events come for each exception, and the three that tell of its way to the catcher cost three quarters. In a
-//! storm these are therefore asked for now and then only ([`Storm`]): every exception is counted still.
+//! Four events come for each exception, and the three that tell of its way to the catcher cost
+//! three quarters. In a storm these are therefore asked for now and then only ([`Storm`]): every
+//! exception is counted still.
 
 use crate::agent::Agent;
 use crate::context::Context;
@@ -42,7 +44,8 @@ const PAUSE: Nanos = 2_000_000_000;
 const MESSAGE_BYTES: usize = 8192;
 /// Stands in a slot whose name is being written. No class has this number: those of events are odd.
 const BEING_NAMED: usize = 2;
-/// How long the runtime may take to start, switch or end a session, and how often it is checked whether it has.
+/// How long the runtime may take to start, switch or end a session, and how often it is checked
+/// whether it has.
 const SESSION_LIMIT: Nanos = 10_000_000_000;
 const SESSION_PAUSE: Nanos = 200_000;
 /// As how much of that limit a pause counts at most.
@@ -54,23 +57,26 @@ const CLASSES: usize = 2048;
 pub fn needed(version: [u16; 4]) -> bool {
     match version {
         // .NET 8 has the new way too, switched off. `0` switches the old one off.
-        [8, ..] => std::env::var("DOTNET_LegacyExceptionHandling").is_ok_and(|value| value.trim() == "0"),
+        [8, ..] => {
+            std::env::var("DOTNET_LegacyExceptionHandling").is_ok_and(|value| value.trim() == "0")
+        }
         [9, ..] => true,
         _ => false,
     }
 }
 
-/// Starts the events. A thread that does this becomes one of the runtime's own, and may ask it nothing any more
-/// outside of callbacks: so it is done on a thread that then ends.
+/// Starts the events. A thread that does this becomes one of the runtime's own, and may ask it
+/// nothing any more outside of callbacks: so it is done on a thread that then ends.
 pub fn start(agent: &Arc<Agent>) -> Result<(), String> {
     let for_thread = Arc::clone(agent);
     let started = on_own_thread(move || switch_here(&for_thread, true));
-    let answered = started.map_err(|error| error.to_string())?.ok_or("the runtime does not answer")?;
+    let answered =
+        started.map_err(|error| error.to_string())?.ok_or("the runtime does not answer")?;
     answered.map_err(|error| error.to_string())
 }
 
-/// Stops the events: none comes afterwards. In a process that ends the runtime has done so itself, and might not
-/// answer.
+/// Stops the events: none comes afterwards. In a process that ends the runtime has done so itself,
+/// and might not answer.
 pub fn stop(agent: &Arc<Agent>) {
     let Some(session) = agent.take_events() else { return };
     if agent.is_shutdown() {
@@ -83,14 +89,18 @@ pub fn stop(agent: &Arc<Agent>) {
 /// Whether a thread of ours waits for the runtime and does not return: then the library must stay.
 static STUCK: AtomicBool = AtomicBool::new(false);
 
-/// Whether the library must stay, because a thread of ours waits for the runtime's event sessions for good.
+/// Whether the library must stay, because a thread of ours waits for the runtime's event sessions
+/// for good.
 pub fn must_stay() -> bool {
     STUCK.load(SeqCst)
 }
 
-/// Runs something on a thread of its own, and waits for it, but not for ever: a runtime that could not start a thread for some other event
-/// session answers no more. `None` if it panicked, or has not returned in time.
-fn on_own_thread<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> std::io::Result<Option<R>> {
+/// Runs something on a thread of its own, and waits for it, but not for ever: a runtime that could
+/// not start a thread for some other event session answers no more. `None` if it panicked, or has
+/// not returned in time.
+fn on_own_thread<R: Send + 'static>(
+    body: impl FnOnce() -> R + Send + 'static,
+) -> std::io::Result<Option<R>> {
     let result = Arc::new(Mutex::new((false, None)));
     let for_thread = Arc::clone(&result);
     if must_stay() {
@@ -102,7 +112,9 @@ fn on_own_thread<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -
     })?;
     let (mut waited, mut last) = (0, clock::monotonic());
     while waited < SESSION_LIMIT {
-        if let (true, value) = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let (true, value) =
+            std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner))
+        {
             thread.join();
             return Ok(value);
         }
@@ -117,8 +129,8 @@ fn on_own_thread<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -
     Ok(None)
 }
 
-/// Replaces the session by one that tells catches too, or throws only. For a moment two run, so that nothing is
-/// missed; see [`EventState::is_second`].
+/// Replaces the session by one that tells catches too, or throws only. For a moment two run, so
+/// that nothing is missed; see [`EventState::is_second`].
 fn switch_here(agent: &Agent, catches: bool) -> corprof::Result<()> {
     let state = &agent.event_state;
     let switch = state.switches.fetch_add(1, Relaxed).wrapping_add(1);
@@ -126,9 +138,9 @@ fn switch_here(agent: &Agent, catches: bool) -> corprof::Result<()> {
     state.catches.store(0, Release);
     let done = replace_session(agent, catches);
     if !catches && done.is_ok() {
-        // As a session stops the runtime reckons the level of its provider with that session still in it, and goes on
-        // to prepare events that nobody gets. It reckons anew with the next one; if that fails, they are prepared in
-        // vain, no more.
+        // As a session stops the runtime reckons the level of its provider with that session still
+        // in it, and goes on to prepare events that nobody gets. It reckons anew with the next one;
+        // if that fails, they are prepared in vain, no more.
         let _ = replace_session(agent, catches);
     }
     state.switching.store(false, Release);
@@ -141,7 +153,11 @@ fn replace_session(agent: &Agent, catches: bool) -> corprof::Result<()> {
     let provider = ProviderConfig {
         name: "Microsoft-Windows-DotNETRuntime".to_owned(),
         keywords: KEYWORD,
-        level: if catches { COR_PRF_EVENTPIPE_LEVEL::INFORMATIONAL } else { COR_PRF_EVENTPIPE_LEVEL::ERROR },
+        level: if catches {
+            COR_PRF_EVENTPIPE_LEVEL::INFORMATIONAL
+        } else {
+            COR_PRF_EVENTPIPE_LEVEL::ERROR
+        },
         arguments: None,
     };
     let held = ledger::take(Resource::EventSessions, 1);
@@ -165,17 +181,20 @@ pub struct EventState {
 }
 
 thread_local! {
-    // Without a destructor: one that runs at the end of a thread of the target would keep the library mapped.
-    /// Where the data of this thread's last throw were, and when it was dealt with, while sessions were switched.
+    // Without a destructor: one that runs at the end of a thread of the target would keep the
+    // library mapped.
+    /// Where the data of this thread's last throw were, and when it was dealt with, while sessions
+    /// were switched.
     static FIRST: Cell<(usize, Nanos)> = const { Cell::new((0, 0)) };
 }
 
-/// Two sessions get an event one right after the other; the next exception takes several times as long to come.
+/// Two sessions get an event one right after the other; the next exception takes several times as
+/// long to come.
 const SAME_EVENT: Nanos = 1_500;
 
 impl EventState {
-    /// Whether this is an event that another session has told already. While two run, each event comes twice on its
-    /// thread, one right after the other and with its data at the same place.
+    /// Whether this is an event that another session has told already. While two run, each event
+    /// comes twice on its thread, one right after the other and with its data at the same place.
     fn is_second(&self, data: &[u8], now: impl Fn() -> Nanos) -> bool {
         self.switching.load(Acquire)
             && FIRST.try_with(Cell::get).is_ok_and(|(at, dealt_with)| {
@@ -219,13 +238,16 @@ impl Storm {
             if agent.is_shutdown() {
                 return;
             }
-            agent.log(LogLevel::Warning, "the runtime refused to change how exceptions are recorded".to_owned());
+            agent.log(
+                LogLevel::Warning,
+                "the runtime refused to change how exceptions are recorded".to_owned(),
+            );
         } else if !catches && !self.told {
             self.told = true;
             let text = format!(
-                "there are more than {STORM_RATE} exceptions per second: all are counted, give or take one per \
-                 thread now and then, but who catches them is recorded only in windows of a tenth of a second every \
-                 two seconds"
+                "there are more than {STORM_RATE} exceptions per second: all are counted, give or \
+                 take one per thread now and then, but who catches them is recorded only in \
+                 windows of a tenth of a second every two seconds"
             );
             agent.log(LogLevel::Warning, text);
         }
@@ -247,7 +269,8 @@ impl Storm {
         }
         let thrown = throws.saturating_sub(self.throws);
         (self.looked, self.throws) = (now, throws);
-        let storm = u128::from(thrown) * 1_000_000_000 > u128::from(STORM_RATE) * u128::from(passed);
+        let storm =
+            u128::from(thrown) * 1_000_000_000 > u128::from(STORM_RATE) * u128::from(passed);
         storm.then(|| {
             self.resume = Some(now + PAUSE);
             false
@@ -263,14 +286,17 @@ pub fn on_event(agent: &Agent, id: u32, data: &[u8]) {
         THROWN if agent.event_state.is_second(data, clock::monotonic) => {}
         THROWN => {
             agent.event_state.throws.fetch_add(1, Relaxed);
-            let context = EventContext { inner: Context::new(agent), agent, thrown: Thrown::parse(data) };
+            let context =
+                EventContext { inner: Context::new(agent), agent, thrown: Thrown::parse(data) };
             agent.each_collector(|collector| collector.exception_thrown(&context, NO_OBJECT));
             agent.event_state.dealt_with(data, clock::monotonic);
         }
         CATCH_START => {
             let Some(function) = catcher(data) else { return };
             let context = EventContext { inner: Context::new(agent), agent, thrown: None };
-            agent.each_collector(|collector| collector.exception_caught(&context, Function(function.0), NO_OBJECT));
+            agent.each_collector(|collector| {
+                collector.exception_caught(&context, Function(function.0), NO_OBJECT)
+            });
         }
         _ => {}
     }
@@ -305,7 +331,8 @@ fn catcher(data: &[u8]) -> Option<FunctionId> {
 }
 
 fn decode(units: &[u8]) -> String {
-    let units = units.chunks_exact(2).filter_map(|unit| Some(u16::from_le_bytes(*unit.first_chunk()?)));
+    let units =
+        units.chunks_exact(2).filter_map(|unit| Some(u16::from_le_bytes(*unit.first_chunk()?)));
     char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
@@ -352,8 +379,8 @@ impl CallbackCx for EventContext<'_> {
     }
 }
 
-/// Classes that are known by name only. Looked up without a lock. The default has no room: most sessions have no
-/// use for it.
+/// Classes that are known by name only. Looked up without a lock. The default has no room: most
+/// sessions have no use for it.
 #[derive(Debug, Default)]
 pub struct EventClasses {
     slots: Box<[(AtomicUsize, OnceLock<String>)]>,
@@ -365,7 +392,8 @@ impl EventClasses {
         Self { slots: (0..CLASSES).map(|_| Default::default()).collect() }
     }
 
-    /// The class of this name, by a number that no class of the runtime has: those are addresses, and even.
+    /// The class of this name, by a number that no class of the runtime has: those are addresses,
+    /// and even.
     fn class(&self, type_name: &[u8]) -> Option<Class> {
         let key = hash(type_name) | 1;
         for step in 0..CLASSES {
@@ -374,7 +402,8 @@ impl EventClasses {
             if found == key {
                 return Some(Class(key));
             }
-            // Two threads that meet a class for the first time at once may enter it twice; nobody waits.
+            // Two threads that meet a class for the first time at once may enter it twice; nobody
+            // waits.
             if found == 0 && taken.compare_exchange(0, BEING_NAMED, Relaxed, Relaxed).is_ok() {
                 let _ = name.set(decode(type_name));
                 taken.store(key, Release);
@@ -384,8 +413,8 @@ impl EventClasses {
         None
     }
 
-    /// The name of a class as the event has it. Always there for one that [`Self::class`] gave; `None` for the
-    /// runtime's own numbers.
+    /// The name of a class as the event has it. Always there for one that [`Self::class`] gave;
+    /// `None` for the runtime's own numbers.
     pub fn name(&self, class: Class) -> Option<&str> {
         if class.0 & 1 == 0 {
             return None;
@@ -423,7 +452,10 @@ mod tests {
         let mut data = utf16("N.Bad\0went wrong\0");
         data.extend([9; 14]);
         let thrown = Thrown::parse(&data).unwrap();
-        assert_eq!((decode(thrown.type_name), decode(thrown.message)), ("N.Bad".into(), "went wrong".into()));
+        assert_eq!(
+            (decode(thrown.type_name), decode(thrown.message)),
+            ("N.Bad".into(), "went wrong".into())
+        );
         for length in 0..utf16("N.Bad\0went wrong\0").len() {
             assert_eq!(Thrown::parse(&data[..length]), None, "{length}");
         }

@@ -31,11 +31,16 @@ impl ExceptionLayout {
             .find(|field| metadata.name_of(field.field).is_ok_and(|name| name == "_message"))
             .map(|field| field.offset)?;
         let string = info.string_layout().ok()?;
-        Some(Self { message, string_length: string.length_offset, string_buffer: string.buffer_offset })
+        Some(Self {
+            message,
+            string_length: string.length_offset,
+            string_buffer: string.buffer_offset,
+        })
     }
 }
 
-/// `System.Exception`, from a class that derives from it: the one below `System.Object`, which has no parent.
+/// `System.Exception`, from a class that derives from it: the one below `System.Object`, which has
+/// no parent.
 fn base_exception(runtime: &Runtime, mut class: ClassId) -> Option<ClassId> {
     let parent_of = |class| runtime.info().class_info(class).ok().map(|about| about.parent);
     let mut parent = parent_of(class)??;

@@ -1,13 +1,15 @@
-//! Fault injection, in a build for tests only (feature `fault-injection`): allocations and system calls of this library
-//! fail where they are told to.
+//! Fault injection, in a build for tests only (feature `fault-injection`): allocations and system
+//! calls of this library fail where they are told to.
 //!
-//! What this library and the standard library in it call of the C library is defined here again, hidden, so that it binds to
-//! this library alone; everything else in the process calls the real functions. A *site* is a function together with the
-//! return addresses within this library that led to it.
+//! What this library and the standard library in it call of the C library is defined here again,
+//! hidden, so that it binds to this library alone; everything else in the process calls the real
+//! functions. A *site* is a function together with the return addresses within this library that
+//! led to it.
 //!
-//! The file that the variable [`FILE`] names says what to do: `count`, or `site <n> <hash>…` to make the first call of any of these
-//! sites fail with the n-th of the errors that fit, or `after <n>` to make all allocations from the n-th on fail. What was called is written to
-//! the same path with `.out` behind it when a session ends, and when the library is unloaded.
+//! The file that the variable [`FILE`] names says what to do: `count`, or `site <n> <hash>…` to
+//! make the first call of any of these sites fail with the n-th of the errors that fit, or `after
+//! <n>` to make all allocations from the n-th on fail. What was called is written to the same path
+//! with `.out` behind it when a session ends, and when the library is unloaded.
 
 use crate::ledger;
 use std::arch::global_asm;
@@ -52,7 +54,10 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
     static __ehdr_start: u8;
-    fn _Unwind_Backtrace(call: extern "C" fn(*mut c_void, *mut c_void) -> c_int, argument: *mut c_void) -> c_int;
+    fn _Unwind_Backtrace(
+        call: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
@@ -87,7 +92,8 @@ fn site(function: u32) -> u64 {
 fn record(hash: u64, function: u32) {
     let start = hash as usize % SITES;
     for index in (start..SITES).chain(0..start).take(64) {
-        let (Some(place), Some(count), Some(what)) = (HASHES.get(index), COUNTS.get(index), FUNCTIONS.get(index))
+        let (Some(place), Some(count), Some(what)) =
+            (HASHES.get(index), COUNTS.get(index), FUNCTIONS.get(index))
         else {
             return;
         };
@@ -114,7 +120,9 @@ fn fails(function: u32, errors: &[c_int]) -> Option<c_int> {
             record(hash, function);
             None
         }
-        SITE if WANTED.iter().any(|wanted| wanted.load(Relaxed) == hash) && !DONE.swap(true, SeqCst) => {
+        SITE if WANTED.iter().any(|wanted| wanted.load(Relaxed) == hash)
+            && !DONE.swap(true, SeqCst) =>
+        {
             FAILED.fetch_add(1, Relaxed);
             FAILED_SITE.store(hash, Relaxed);
             errors.get(NUMBER.load(Relaxed) as usize % errors.len()).copied()
@@ -224,7 +232,12 @@ fn real(index: usize) -> usize {
 }
 
 #[inline(always)]
-fn call(index: usize, failure: Failure, errors: &[c_int], [a, b, c, d, e, f, g]: [usize; 7]) -> usize {
+fn call(
+    index: usize,
+    failure: Failure,
+    errors: &[c_int],
+    [a, b, c, d, e, f, g]: [usize; 7],
+) -> usize {
     // Every thread's clock may be asked; that of the machine never fails.
     let fails = if NAMES.get(index) == Some(&"clock_gettime") && (a as c_int) >= 0 {
         None
@@ -246,7 +259,8 @@ fn call(index: usize, failure: Failure, errors: &[c_int], [a, b, c, d, e, f, g]:
         resolve();
         function = real(index);
     }
-    // SAFETY: the C library's own function, which takes no more arguments, all of them whole numbers or pointers.
+    // SAFETY: the C library's own function, which takes no more arguments, all of them whole
+    // numbers or pointers.
     unsafe {
         let function: extern "C" fn(usize, usize, usize, usize, usize, usize, usize) -> usize =
             std::mem::transmute(function);
@@ -262,7 +276,8 @@ global_asm!(
     wrapper = sym wrap_syscall,
 );
 
-/// Numbers of system calls that are made by number, and what they fail with. Functions follow those of [`NAMES`].
+/// Numbers of system calls that are made by number, and what they fail with. Functions follow those
+/// of [`NAMES`].
 const BY_NUMBER: &[(libc::c_long, &str, c_int)] = &[
     (libc::SYS_timer_create, "timer_create", libc::EAGAIN),
     (libc::SYS_timer_settime, "timer_settime", libc::EINVAL),
@@ -271,7 +286,15 @@ const BY_NUMBER: &[(libc::c_long, &str, c_int)] = &[
     (libc::SYS_openat2, "openat2", libc::EMFILE),
 ];
 
-extern "C" fn wrap_syscall(n: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> usize {
+extern "C" fn wrap_syscall(
+    n: usize,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> usize {
     let known = BY_NUMBER.iter().position(|(number, ..)| *number == n as libc::c_long);
     if let Some((at, (_, _, error))) = known.and_then(|at| Some((at, BY_NUMBER.get(at)?)))
         && let Some(error) = fails((NAMES.len() + at) as u32, &[*error])
@@ -297,7 +320,9 @@ extern "C" fn wrap_syscall(n: usize, a: usize, b: usize, c: usize, d: usize, e: 
 
 fn name(function: u32) -> &'static str {
     let by_name = NAMES.get(function as usize).copied();
-    by_name.unwrap_or_else(|| BY_NUMBER.get(function as usize - NAMES.len()).map_or("?", |(_, name, _)| name))
+    by_name.unwrap_or_else(|| {
+        BY_NUMBER.get(function as usize - NAMES.len()).map_or("?", |(_, name, _)| name)
+    })
 }
 
 /// Something that needs no memory to be written to.
@@ -311,7 +336,8 @@ impl Text {
     fn empty(&mut self) {
         // SAFETY: as many bytes as there are; straight from the C library.
         unsafe {
-            let write: extern "C" fn(c_int, *const u8, usize) -> isize = std::mem::transmute(real(13));
+            let write: extern "C" fn(c_int, *const u8, usize) -> isize =
+                std::mem::transmute(real(13));
             write(self.file, self.bytes.as_ptr(), self.used);
         }
         self.used = 0;
@@ -352,7 +378,8 @@ fn path(behind: &CStr) -> Option<[c_char; 512]> {
 fn open_file(path: &[c_char; 512], flags: c_int) -> c_int {
     // SAFETY: a C string; straight from the C library.
     unsafe {
-        let open: extern "C" fn(*const c_char, c_int, c_int) -> c_int = std::mem::transmute(real(9));
+        let open: extern "C" fn(*const c_char, c_int, c_int) -> c_int =
+            std::mem::transmute(real(9));
         open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o600)
     }
 }
@@ -378,7 +405,9 @@ pub fn begin() {
         libc::close(file);
         read
     };
-    let text = text.get(..usize::try_from(read).unwrap_or_default()).and_then(|text| std::str::from_utf8(text).ok());
+    let text = text
+        .get(..usize::try_from(read).unwrap_or_default())
+        .and_then(|text| std::str::from_utf8(text).ok());
     let mut words = text.unwrap_or_default().split_whitespace();
     let mode = match words.next() {
         Some("count") => COUNT,
@@ -393,7 +422,8 @@ pub fn begin() {
     MODE.store(mode, SeqCst);
 }
 
-/// Writes what was called and what failed. `unloaded` when the library goes, and nothing may be held any more.
+/// Writes what was called and what failed. `unloaded` when the library goes, and nothing may be
+/// held any more.
 pub fn report(unloaded: bool) {
     let Some(path) = path(c".out") else { return };
     let mode = MODE.swap(OFF, SeqCst);
@@ -406,7 +436,12 @@ pub fn report(unloaded: bool) {
     for ((hash, count), function) in HASHES.iter().zip(&COUNTS).zip(&FUNCTIONS) {
         let hash = hash.load(Relaxed);
         if hash != 0 {
-            let _ = writeln!(text, "site {hash:x} {} {}", name(function.load(Relaxed)), count.load(Relaxed));
+            let _ = writeln!(
+                text,
+                "site {hash:x} {} {}",
+                name(function.load(Relaxed)),
+                count.load(Relaxed)
+            );
         }
     }
     if unloaded {

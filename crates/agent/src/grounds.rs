@@ -1,11 +1,13 @@
 //! Which guesses at addresses of code the runtime may be asked about.
 //!
-//! Words on a stack may be old, or no return addresses at all. Of code that was compiled at run time the runtime has a
-//! map that says for any address whether it is code. In a ready-to-run image it goes back from the address to the
-//! nearest function that has been called; if there is none before it, it runs off the front of the table of functions
-//! and the process dies (`ReadyToRunJitManager::JitCodeToMethodInfo`, src/coreclr/vm/codeman.cpp). So a guess in an
-//! image is looked at here first: it must lie in a function, behind a call. Such a word is a return address, and a
-//! function that will be returned to has been called. What was being executed must lie in a function, too.
+//! Words on a stack may be old, or no return addresses at all. Of code that was compiled at run
+//! time the runtime has a map that says for any address whether it is code. In a ready-to-run image
+//! it goes back from the address to the nearest function that has been called; if there is none
+//! before it, it runs off the front of the table of functions and the process dies
+//! (`ReadyToRunJitManager::JitCodeToMethodInfo`, src/coreclr/vm/codeman.cpp). So a guess in an
+//! image is looked at here first: it must lie in a function, behind a call. Such a word is a return
+//! address, and a function that will be returned to has been called. What was being executed must
+//! lie in a function, too.
 
 use crate::memory::Memory;
 use crate::os::{
@@ -52,7 +54,8 @@ pub struct Grounds {
 }
 
 impl Grounds {
-    /// Those of these addresses that may be asked about, in their order; the others go to `refused`.
+    /// Those of these addresses that may be asked about, in their order; the others go to
+    /// `refused`.
     pub fn sift(
         &mut self,
         memory: &impl Memory,
@@ -148,10 +151,12 @@ fn ground(memory: &impl Memory, mappings: &[Mapping]) -> Ground {
             break;
         }
         above = mapping.start;
-        // The head of a file may be mapped again within its image: the lowest one is the image's own.
+        // The head of a file may be mapped again within its image: the lowest one is the image's
+        // own.
         let contains = |image: &Image| image.contains(part.start);
         found = Image::at(memory, mapping.start).filter(contains).or(found);
-        // All images within a single-file application have its path: the nearest one is that of the code.
+        // All images within a single-file application have its path: the nearest one is that of the
+        // code.
         if is_file && found.is_none() {
             found = Image::in_page(memory, mapping.start, part.start).filter(contains);
             if found.is_some() {
@@ -189,10 +194,15 @@ mod tests {
         let memory = OwnMemory::default();
         let here = maps::mappings as *const () as u64;
         let mut refused = Vec::new();
-        let asked = grounds.sift(&memory, &[here, 8, u64::MAX], Trust::Guessed, |address| refused.push(address));
+        let asked = grounds
+            .sift(&memory, &[here, 8, u64::MAX], Trust::Guessed, |address| refused.push(address));
         assert_eq!(asked, []);
         assert_eq!(refused, [here, 8, u64::MAX]);
-        assert_eq!(grounds.sift(&memory, &[here], Trust::Executed, |_| {}), [here], "what runs is what it is");
+        assert_eq!(
+            grounds.sift(&memory, &[here], Trust::Executed, |_| {}),
+            [here],
+            "what runs is what it is"
+        );
         let heap = [mapping(0x1000, 0x2000, false, ""), mapping(0x2000, 0x3000, true, "")];
         grounds.read(&memory, heap.to_vec());
         assert_eq!(grounds.at(0x2fff), Some(Ground::Heap));
@@ -205,7 +215,8 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn in_an_image_only_what_lies_behind_a_call_is_asked_about() {
         const BASE: u64 = 0x10_0000;
-        // Headers of a PE32+ image of 64 KiB with one function at 0x2000 to 0x2010, and its code: two calls.
+        // Headers of a PE32+ image of 64 KiB with one function at 0x2000 to 0x2010, and its code:
+        // two calls.
         let mut image = vec![0_u8; 0x1_0000];
         let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, b"MZ");
@@ -222,7 +233,9 @@ mod tests {
         impl Memory for Fake {
             fn read(&self, address: u64, out: &mut [u8]) -> bool {
                 let Some(at) = address.checked_sub(BASE) else { return false };
-                let Some(bytes) = self.0.get(at as usize..at as usize + out.len()) else { return false };
+                let Some(bytes) = self.0.get(at as usize..at as usize + out.len()) else {
+                    return false;
+                };
                 out.copy_from_slice(bytes);
                 true
             }
@@ -233,15 +246,26 @@ mod tests {
         let path = "/app/lib.dll";
         for path in [path, ""] {
             let mut grounds = Grounds::default();
-            let mappings =
-                [mapping(BASE, BASE + 0x1800, false, path), mapping(BASE + 0x1800, BASE + 0x5000, true, path)];
+            let mappings = [
+                mapping(BASE, BASE + 0x1800, false, path),
+                mapping(BASE + 0x1800, BASE + 0x5000, true, path),
+            ];
             grounds.read(&memory, mappings.to_vec());
-            let guesses = [0x2005, 0x2004, 0x2006, 0x200f, 0x2805, 0x4fff].map(|offset| BASE + offset);
+            let guesses =
+                [0x2005, 0x2004, 0x2006, 0x200f, 0x2805, 0x4fff].map(|offset| BASE + offset);
             let mut refused = 0;
             grounds.read_at = clock::monotonic();
-            assert_eq!(grounds.sift(&memory, &guesses, Trust::Guessed, |_| refused += 1), [BASE + 0x2005], "{path}");
+            assert_eq!(
+                grounds.sift(&memory, &guesses, Trust::Guessed, |_| refused += 1),
+                [BASE + 0x2005],
+                "{path}"
+            );
             assert_eq!(refused, 5);
-            assert_eq!(grounds.image_at(&memory, BASE + 0x2000).map(|image| image.base), Some(BASE), "{path}");
+            assert_eq!(
+                grounds.image_at(&memory, BASE + 0x2000).map(|image| image.base),
+                Some(BASE),
+                "{path}"
+            );
             assert_eq!(grounds.image_at(&memory, BASE - 1), None);
             let executed = grounds.sift(&memory, &guesses, Trust::Executed, |_| refused += 1);
             assert_eq!(executed, guesses[..4], "what is executed lies in a function");

@@ -1,12 +1,14 @@
 //! Looks at the heap.
 //!
-//! A thread of the agent's forces a collection with the collector's callbacks switched on. The runtime then tells every
-//! root and every surviving object, one after another on one thread, while the world stands still. What it tells is
-//! encoded into one buffer of fixed size, and each full buffer is written to clrscope from the callback itself: so a look
-//! at a heap of any size takes a few megabytes. If clrscope does not read, the look is given up and the world goes on.
+//! A thread of the agent's forces a collection with the collector's callbacks switched on. The
+//! runtime then tells every root and every surviving object, one after another on one thread, while
+//! the world stands still. What it tells is encoded into one buffer of fixed size, and each full
+//! buffer is written to clrscope from the callback itself: so a look at a heap of any size takes a
+//! few megabytes. If clrscope does not read, the look is given up and the world goes on.
 //!
-//! Only numbers are taken while the world stands still; names are asked for afterwards. Where tasks keep their states is
-//! asked for afterwards too, so these are read from the second look on ([`crate::machines`]).
+//! Only numbers are taken while the world stands still; names are asked for afterwards. Where tasks
+//! keep their states is asked for afterwards too, so these are read from the second look on
+//! ([`crate::machines`]).
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
@@ -16,7 +18,9 @@ use crate::os::clock;
 use crate::os::connection::Outgoing;
 use crate::runtime::Runtime;
 use corprof::ObjectId;
-use corprof::callback::{CollectedGenerations, DependentReferences, GcGeneration, GcReason, GcRootKind, Roots};
+use corprof::callback::{
+    CollectedGenerations, DependentReferences, GcGeneration, GcReason, GcRootKind, Roots,
+};
 use corprof::ids::{ClassId, RawObjectId};
 use corprof::info::StringLayout;
 use profilers::heap::{HeapSettings, LookKind};
@@ -48,7 +52,12 @@ pub struct Heap {
 
 impl Heap {
     /// A collection begins. `suspended` is when the world was asked to stop.
-    pub fn collection_started(&self, collected: CollectedGenerations<'_>, reason: GcReason, suspended: Nanos) {
+    pub fn collection_started(
+        &self,
+        collected: CollectedGenerations<'_>,
+        reason: GcReason,
+        suspended: Nanos,
+    ) {
         let fits = match collected.contains(GcGeneration::GEN_2) {
             // One that the program asks for just now is as good as ours.
             true => reason == GcReason::INDUCED && !self.waits_for_small.load(Relaxed),
@@ -70,7 +79,13 @@ impl Heap {
     }
 
     /// An object that survived. False to be told of no more.
-    pub fn object(&self, agent: &Agent, object: RawObjectId, class: ClassId, references: &[RawObjectId]) -> bool {
+    pub fn object(
+        &self,
+        agent: &Agent,
+        object: RawObjectId,
+        class: ClassId,
+        references: &[RawObjectId],
+    ) -> bool {
         self.slot.with(|look| look.object(agent, object, class, references)).unwrap_or(false)
     }
 
@@ -100,7 +115,8 @@ struct Look {
     strings: Option<Strings>,
     /// What is read of tasks.
     plans: Option<Arc<Plans>>,
-    /// What roots refer to, where nothing else is looked at: as many as there is room for, and the number of the others.
+    /// What roots refer to, where nothing else is looked at: as many as there is room for, and the
+    /// number of the others.
     targets: Vec<usize>,
     targets_lost: u64,
 }
@@ -155,7 +171,8 @@ impl Look {
             }
             // The runtime's flags are those of the format.
             self.chunks.encoder.root(target.0 as u64, kind, root.flags.0 as u8, root.id as u64);
-            // What the root refers to is asked for its class, so it must be an object, and not something within one.
+            // What the root refers to is asked for its class, so it must be an object, and not
+            // something within one.
             if self.kind == LookKind::Roots && root.flags.0 as u8 & heap::ROOT_INTERIOR == 0 {
                 self.target(target);
             }
@@ -198,15 +215,21 @@ impl Look {
         }
     }
 
-    fn object(&mut self, agent: &Agent, object: RawObjectId, class: ClassId, references: &[RawObjectId]) -> bool {
+    fn object(
+        &mut self,
+        agent: &Agent,
+        object: RawObjectId,
+        class: ClassId,
+        references: &[RawObjectId],
+    ) -> bool {
         let references = match self.kind {
             LookKind::All => references,
             LookKind::Histogram => &[],
             // Roots were told before; the heap need not be walked.
             LookKind::Roots => return false,
         };
-        // SAFETY: the runtime names objects that are where they will stay, and waits for this callback while the world
-        // stands still.
+        // SAFETY: the runtime names objects that are where they will stay, and waits for this
+        // callback while the world stands still.
         let id = unsafe { ObjectId::from_raw(object) };
         let Ok(size) = agent.runtime.info().object_size(id) else { return true };
         if !self.chunks.has_room(agent) {
@@ -237,7 +260,8 @@ impl Look {
             return false;
         }
         let address = object.address() as u64;
-        // SAFETY: the object stays what and where it is while the world stands still, and has this size.
+        // SAFETY: the object stays what and where it is while the world stands still, and has this
+        // size.
         if let Some(state) = unsafe { read_field::<i32>(object, size, plan.state) } {
             self.chunks.encoder.field(address, FIELD_STATE, u64::from(state as u32));
         }
@@ -256,26 +280,33 @@ impl Look {
             return false;
         }
         let Some(strings) = &mut self.strings else { return true };
-        // SAFETY: the object is a string of `size` bytes, and stays what and where it is during this callback.
+        // SAFETY: the object is a string of `size` bytes, and stays what and where it is during
+        // this callback.
         let Some(units) = (unsafe { strings.units(object, size) }) else { return true };
         // SAFETY: every two bytes are a number, and a number's bytes may be looked at one by one.
-        let bytes = unsafe { std::slice::from_raw_parts(units.as_ptr().cast::<u8>(), size_of_val(units)) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts(units.as_ptr().cast::<u8>(), size_of_val(units)) };
         let hash = heap::string_hash(bytes);
-        let text = strings.is_second(hash).then(|| units.get(..units.len().min(MAX_TEXT)).unwrap_or_default());
+        let text = strings
+            .is_second(hash)
+            .then(|| units.get(..units.len().min(MAX_TEXT)).unwrap_or_default());
         self.chunks.encoder.string(object.address() as u64, hash, units.len() as u32, text);
         true
     }
 
-    /// What is known only now, and until the world goes on: where generations lie. Objects that are never collected were
-    /// told with those of generation 2.
+    /// What is known only now, and until the world goes on: where generations lie. Objects that are
+    /// never collected were told with those of generation 2.
     fn collection_finished(&mut self, agent: &Agent) {
         let info = agent.runtime.info();
         self.targets.sort_unstable();
         self.targets.dedup();
         for target in std::mem::take(&mut self.targets) {
-            // SAFETY: the collection has ended, so that objects are where they will stay, and the world still stands.
+            // SAFETY: the collection has ended, so that objects are where they will stay, and the
+            // world still stands.
             let object = unsafe { ObjectId::from_raw(RawObjectId(target)) };
-            let (Ok(class), Ok(size)) = (info.class_of(object), info.object_size(object)) else { continue };
+            let (Ok(class), Ok(size)) = (info.class_of(object), info.object_size(object)) else {
+                continue;
+            };
             if !self.chunks.has_room(agent) {
                 return;
             }
@@ -297,7 +328,12 @@ impl Look {
         }
         for range in info.non_gc_heap_bounds().unwrap_or_default() {
             if self.chunks.has_room(agent) {
-                self.chunks.encoder.generation(5, range.start as u64, range.used as u64, range.reserved as u64);
+                self.chunks.encoder.generation(
+                    5,
+                    range.start as u64,
+                    range.used as u64,
+                    range.reserved as u64,
+                );
             }
         }
     }
@@ -306,7 +342,8 @@ impl Look {
 /// Reads a field of an object, if it lies within it. Offset 0 is none: the class stands there.
 ///
 /// # Safety
-/// The object has `size` bytes with its header, and stays what and where it is meanwhile. Every bit pattern is a `T`.
+/// The object has `size` bytes with its header, and stays what and where it is meanwhile. Every bit
+/// pattern is a `T`.
 unsafe fn read_field<T: Copy>(object: ObjectId<'_>, size: usize, offset: u32) -> Option<T> {
     let offset = offset as usize;
     let end = offset.checked_add(size_of::<T>())?.checked_add(HEADER)?;
@@ -327,8 +364,8 @@ struct Strings {
 }
 
 impl Strings {
-    /// Finds the class of strings: the one of that name in the module that has `System.Object`. To be called in a
-    /// [hold](crate::runtime::Unloads::hold_all).
+    /// Finds the class of strings: the one of that name in the module that has `System.Object`. To
+    /// be called in a [hold](crate::runtime::Unloads::hold_all).
     fn find(runtime: &Runtime) -> Option<Self> {
         let info = runtime.info();
         let modules = info.modules().ok()?.filter_map(|module| module.ok()?.non_null());
@@ -339,15 +376,21 @@ impl Strings {
             info.class_from_token(module, string).ok()
         });
         let class = class.into_iter().next()?;
-        Some(Self { class, layout: info.string_layout().ok()?, hashes: vec![0; HASHES].into_boxed_slice() })
+        Some(Self {
+            class,
+            layout: info.string_layout().ok()?,
+            hashes: vec![0; HASHES].into_boxed_slice(),
+        })
     }
 
     /// The text of a string.
     ///
     /// # Safety
-    /// The object is a string of `size` bytes, and stays what and where it is for as long as the result is used.
+    /// The object is a string of `size` bytes, and stays what and where it is for as long as the
+    /// result is used.
     unsafe fn units<'a>(&self, object: ObjectId<'a>, size: usize) -> Option<&'a [u16]> {
-        let (length_at, text_at) = (self.layout.length_offset as usize, self.layout.buffer_offset as usize);
+        let (length_at, text_at) =
+            (self.layout.length_offset as usize, self.layout.buffer_offset as usize);
         if size < HEADER + text_at || length_at + size_of::<u32>() > text_at {
             return None;
         }
@@ -383,8 +426,10 @@ impl Strings {
 pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
     let Some(teller) = Teller::new(agent, outgoing, "heap snapshots") else { return };
     let machines = settings.tasks.then(Machines::default);
-    let mut looker = Looker { agent, outgoing, teller, settings, machines, gone: agent.modules_gone() };
-    // The runtime would tell of each collection. Once the events were asked for while it attached, they may come and go.
+    let mut looker =
+        Looker { agent, outgoing, teller, settings, machines, gone: agent.modules_gone() };
+    // The runtime would tell of each collection. Once the events were asked for while it attached,
+    // they may come and go.
     looker.teller.listen(looker.teller.quiet);
     let every = settings.every * 1_000_000_000;
     // A launched process has nothing yet.
@@ -462,7 +507,12 @@ impl Looker<'_> {
         let Some(mut look) = taken.look else { return Ok(()) };
         look.chunks.finish()?;
         let complete = told && look.chunks.abort.is_none();
-        let unnamed = self.teller.send_names(number, (&look.classes, &look.methods), gone, &mut HashSet::new())?;
+        let unnamed = self.teller.send_names(
+            number,
+            (&look.classes, &look.methods),
+            gone,
+            &mut HashSet::new(),
+        )?;
         look.plans = None;
         let unplanned = match &mut self.machines {
             Some(machines) => self.teller.send_machines(number, &look.classes, machines, gone)?,
@@ -470,7 +520,9 @@ impl Looker<'_> {
         };
         let reason = match (look.chunks.abort, forced) {
             (Some(Abort::Stopped), _) => Some("the recording was stopped".to_owned()),
-            (Some(Abort::Late), _) => Some(format!("it took longer than {} s", self.settings.limit)),
+            (Some(Abort::Late), _) => {
+                Some(format!("it took longer than {} s", self.settings.limit))
+            }
             (Some(Abort::Unread), _) => Some(UNREAD.to_owned()),
             (_, Ok(Err(Some(error)))) => Some(format!("the runtime refused to collect: {error}")),
             (_, Ok(Err(None))) => Some("the runtime does not report collections".to_owned()),
@@ -482,19 +534,27 @@ impl Looker<'_> {
                 Some("the recording was stopped".to_owned())
             }
             _ if !told && kind == LookKind::Roots => Some(format!(
-                "the program made no collection of its youngest objects within {} s, and a snapshot of roots needs \
-                    one; a full snapshot forces a collection",
+                "the program made no collection of its youngest objects within {} s, and a \
+                    snapshot of roots needs one; a full snapshot forces a collection",
                 self.settings.limit
             )),
             _ if !told => Some("the runtime made no full collection".to_owned()),
-            _ if look.targets_lost > 0 => Some(format!("the objects of {} roots", look.targets_lost)),
+            _ if look.targets_lost > 0 => {
+                Some(format!("the objects of {} roots", look.targets_lost))
+            }
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
             _ if unplanned > 0 => Some(format!("the states of tasks of {unplanned} classes")),
             _ if wants_strings && !reads_strings => Some("the contents of strings".to_owned()),
             _ => None,
         };
-        let end =
-            HeapEnd { look: number, time: clock::monotonic(), paused, objects: look.chunks.objects, complete, reason };
+        let end = HeapEnd {
+            look: number,
+            time: clock::monotonic(),
+            paused,
+            objects: look.chunks.objects,
+            complete,
+            reason,
+        };
         self.teller.send([Record::HeapEnd(end)])
     }
 }
@@ -506,7 +566,8 @@ mod tests {
     #[test]
     fn a_text_is_sent_at_the_second_sight_of_its_hash_only() {
         let layout = StringLayout { length_offset: 8, buffer_offset: 12 };
-        let mut strings = Strings { class: ClassId(1), layout, hashes: vec![0; HASHES].into_boxed_slice() };
+        let mut strings =
+            Strings { class: ClassId(1), layout, hashes: vec![0; HASHES].into_boxed_slice() };
         for hash in [0, 4, u64::MAX, 0x1234_5678_9abc_def0] {
             let met: Vec<bool> = (0..4).map(|_| strings.is_second(hash)).collect();
             assert_eq!(met, [false, true, false, false], "{hash:x}");
@@ -521,7 +582,8 @@ mod tests {
         let strings = Strings { class: ClassId(1), layout, hashes: Box::new([]) };
         // Class, length, text, zero.
         let mut object = [0u64; 4];
-        let bytes: Vec<u8> = object[0].to_le_bytes().into_iter().chain(3u32.to_le_bytes()).collect();
+        let bytes: Vec<u8> =
+            object[0].to_le_bytes().into_iter().chain(3u32.to_le_bytes()).collect();
         let text = "abc".encode_utf16().chain([0]).flat_map(u16::to_le_bytes);
         for (index, byte) in bytes.into_iter().chain(text).enumerate() {
             object[index / 8] |= u64::from(byte) << (index % 8 * 8);

@@ -1,14 +1,15 @@
 //! The agent's heap: counted, and with a reserve for when the process has no more memory.
 //!
-//! The standard library ends the process when an allocation fails. In somebody else's process that must not be. So where
-//! the C library has no memory left, allocations come from a reserve inside the library, and the session ends collecting at
-//! once ([`is_exhausted`]): what is left to do needs little. On threads of the agent an allocation that does not fit
-//! into the reserve waits for memory.
+//! The standard library ends the process when an allocation fails. In somebody else's process that
+//! must not be. So where the C library has no memory left, allocations come from a reserve inside
+//! the library, and the session ends collecting at once ([`is_exhausted`]): what is left to do
+//! needs little. On threads of the agent an allocation that does not fit into the reserve waits for
+//! memory.
 //!
 //! Large blocks are mappings of their own. The C library would keep them: once a block that it had
-//! mapped is freed, it takes the next ones of that size out of the heap of the thread that asks, and
-//! each of our threads may have another such heap (glibc, `M_MMAP_THRESHOLD`). A few snapshots left
-//! some 4 MB in each of a dozen of them.
+//! mapped is freed, it takes the next ones of that size out of the heap of the thread that asks,
+//! and each of our threads may have another such heap (glibc, `M_MMAP_THRESHOLD`). A few snapshots
+//! left some 4 MB in each of a dozen of them.
 
 use crate::ledger;
 use crate::os::map;
@@ -21,13 +22,16 @@ use std::sync::atomic::{
 };
 use wire::Resource;
 
-/// Bytes of the reserve. It is part of the library's zeroed data: address space, and no memory until it is used.
+/// Bytes of the reserve. It is part of the library's zeroed data: address space, and no memory
+/// until it is used.
 const RESERVE: usize = 4 << 20;
 /// Counters: threads are spread over them.
 const STRIPES: usize = 16;
-/// A stripe is added to the sum when it has changed by so much: the highest mark is exact to [`STRIPES`] times that.
+/// A stripe is added to the sum when it has changed by so much: the highest mark is exact to
+/// [`STRIPES`] times that.
 const STEP: i64 = 16 << 10;
-/// How often, and every how many nanoseconds, a thread of the agent asks again for memory that is not there.
+/// How often, and every how many nanoseconds, a thread of the agent asks again for memory that is
+/// not there.
 const TRIES: u32 = 500;
 const PAUSE: libc::c_long = 10_000_000;
 
@@ -56,8 +60,8 @@ struct Reserve(UnsafeCell<[u8; RESERVE]>);
 unsafe impl Sync for Reserve {}
 
 static MEMORY: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
-/// The reserve's state: the next free offset in the upper half, live allocations in the lower. When none lives, all of it is
-/// free again.
+/// The reserve's state: the next free offset in the upper half, live allocations in the lower. When
+/// none lives, all of it is free again.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that are allocated.
@@ -76,7 +80,8 @@ pub fn refused() -> u64 {
     REFUSED.load(Relaxed)
 }
 
-/// Whether the process ran out of memory, or the agent's heap exceeded its budget: nothing is collected any more.
+/// Whether the process ran out of memory, or the agent's heap exceeded its budget: nothing is
+/// collected any more.
 pub fn is_exhausted() -> bool {
     EXHAUSTED.load(Relaxed)
 }
@@ -185,7 +190,8 @@ fn to_reserve() {
     });
 }
 
-/// Memory where the C library had none: from the reserve, or, on a thread that may wait, from the C library after all.
+/// Memory where the C library had none: from the reserve, or, on a thread that may wait, from the C
+/// library after all.
 #[cold]
 fn emergency(layout: Layout, ask: impl Fn() -> *mut u8) -> *mut u8 {
     REFUSED.fetch_add(1, Relaxed);
@@ -209,7 +215,8 @@ fn emergency(layout: Layout, ask: impl Fn() -> *mut u8) -> *mut u8 {
     null_mut()
 }
 
-// SAFETY: memory is the C library's, a mapping of its own, or a part of the reserve that is only the caller's. Nothing here panics or allocates.
+// SAFETY: memory is the C library's, a mapping of its own, or a part of the reserve that is only
+// the caller's. Nothing here panics or allocates.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -271,7 +278,8 @@ unsafe impl GlobalAlloc for Heap {
         // SAFETY: the caller's contract: the size is no larger than a layout's may be.
         let moved = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
         if !moved.is_null() {
-            // SAFETY: both have at least so many bytes, and the new ones are nobody else's; the old ones are given back once.
+            // SAFETY: both have at least so many bytes, and the new ones are nobody else's; the old
+            // ones are given back once.
             unsafe {
                 moved.copy_from_nonoverlapping(place, layout.size().min(size));
                 self.dealloc(place, layout);
@@ -318,9 +326,13 @@ mod tests {
         }
         for (number, place) in places.iter().enumerate() {
             // SAFETY: as above.
-            assert_eq!(unsafe { (place.read(), place.add(999).read()) }, (number as u8, number as u8));
+            let ends = unsafe { (place.read(), place.add(999).read()) };
+            assert_eq!(ends, (number as u8, number as u8));
         }
-        assert!(from_reserve(Layout::from_size_align(RESERVE, 1).unwrap()).is_null(), "it is not all free");
+        assert!(
+            from_reserve(Layout::from_size_align(RESERVE, 1).unwrap()).is_null(),
+            "it is not all free"
+        );
         count(100 * 1000);
         for place in places {
             // SAFETY: each once.

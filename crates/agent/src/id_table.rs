@@ -1,9 +1,10 @@
 //! Classes and functions that callbacks have met, by numbers that never change their meaning.
 //!
-//! An id of the runtime is the address of a structure. When a collectible assembly is unloaded the structure is freed, and
-//! the id may come again with another meaning. So callbacks exchange each id for a number here, while the class or function
-//! is certainly loaded: an object of it is alive, or it runs. Numbers may wait in queues and tables for as long as they like.
-//! Before a module goes, everything that has a number and no name gets one ([`IdTable::before_unload`]).
+//! An id of the runtime is the address of a structure. When a collectible assembly is unloaded the
+//! structure is freed, and the id may come again with another meaning. So callbacks exchange each
+//! id for a number here, while the class or function is certainly loaded: an object of it is alive,
+//! or it runs. Numbers may wait in queues and tables for as long as they like. Before a module
+//! goes, everything that has a number and no name gets one ([`IdTable::before_unload`]).
 
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::{MethodName, NameResolver};
@@ -13,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Most classes, and most functions, that have numbers at a time.
 const MOST: usize = 16_384;
 
-/// The numbers. The lock is never held while the runtime is asked: callbacks wait for it in cooperative mode, in which a
-/// thread holds up the collector.
+/// The numbers. The lock is never held while the runtime is asked: callbacks wait for it in
+/// cooperative mode, in which a thread holds up the collector.
 #[derive(Debug, Default)]
 pub struct IdTable {
     classes: Mutex<Numbers<Arc<str>>>,
@@ -24,7 +25,8 @@ pub struct IdTable {
 /// What is known of a number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Meaning<I, N> {
-    /// The id stands for it still; it may be asked about in a [hold](crate::runtime::Unloads::hold_all).
+    /// The id stands for it still; it may be asked about in a
+    /// [hold](crate::runtime::Unloads::hold_all).
     Loaded(I),
     /// It was unloaded, and had this name.
     Unloaded(N),
@@ -56,7 +58,13 @@ struct Entry<N> {
 
 impl<N> Default for Numbers<N> {
     fn default() -> Self {
-        Self { current: HashMap::new(), entries: HashMap::new(), fresh: Vec::new(), last: 0, any_unloaded: false }
+        Self {
+            current: HashMap::new(),
+            entries: HashMap::new(),
+            fresh: Vec::new(),
+            last: 0,
+            any_unloaded: false,
+        }
     }
 }
 
@@ -73,7 +81,8 @@ impl<N: Clone> Numbers<N> {
         }
         self.last = self.last.checked_add(1)?;
         self.current.insert(id, self.last);
-        self.entries.insert(self.last, Entry { id, name: None, modules: Vec::new(), is_loaded: true });
+        self.entries
+            .insert(self.last, Entry { id, name: None, modules: Vec::new(), is_loaded: true });
         self.fresh.push(self.last);
         Some(self.last)
     }
@@ -89,7 +98,10 @@ impl<N: Clone> Numbers<N> {
     /// Ids whose names and modules are to be found out.
     fn take_fresh(&mut self) -> Vec<(u32, usize)> {
         let fresh = std::mem::take(&mut self.fresh);
-        fresh.into_iter().filter_map(|number| Some((number, self.entries.get(&number)?.id))).collect()
+        fresh
+            .into_iter()
+            .filter_map(|number| Some((number, self.entries.get(&number)?.id)))
+            .collect()
     }
 
     fn keep(&mut self, number: u32, name: Option<N>, modules: Vec<ModuleId>) {
@@ -98,7 +110,8 @@ impl<N: Clone> Numbers<N> {
         }
     }
 
-    /// What depends on a module is unloaded with it, and so may be all that nobody knows the modules of.
+    /// What depends on a module is unloaded with it, and so may be all that nobody knows the
+    /// modules of.
     fn unload(&mut self, module: ModuleId) {
         for entry in self.entries.values_mut().filter(|entry| entry.is_loaded) {
             if entry.modules.is_empty() || entry.modules.contains(&module) {
@@ -120,7 +133,8 @@ impl<N: Clone> Numbers<N> {
 }
 
 impl IdTable {
-    /// The number of a class, for a callback in which an object of it is alive; `None` if there are too many.
+    /// The number of a class, for a callback in which an object of it is alive; `None` if there are
+    /// too many.
     pub fn class(&self, class: ClassId) -> Option<u32> {
         lock(&self.classes).number(class.0)
     }
@@ -140,8 +154,9 @@ impl IdTable {
         lock(&self.functions).meaning(number).map(FunctionId)
     }
 
-    /// A module is about to be unloaded: whatever has no name yet gets one, and what depends on the module is loaded no
-    /// more. To be called before the runtime frees anything of it, and while nobody else asks.
+    /// A module is about to be unloaded: whatever has no name yet gets one, and what depends on the
+    /// module is loaded no more. To be called before the runtime frees anything of it, and while
+    /// nobody else asks.
     pub fn before_unload(&self, names: &NameResolver, module: ModuleId) {
         let fresh = lock(&self.classes).take_fresh();
         for (number, id) in fresh {
@@ -152,7 +167,11 @@ impl IdTable {
         let fresh = lock(&self.functions).take_fresh();
         for (number, id) in fresh {
             let name = names.method(FunctionId(id)).ok();
-            lock(&self.functions).keep(number, name, modules_of(names, FunctionId(id)).unwrap_or_default());
+            lock(&self.functions).keep(
+                number,
+                name,
+                modules_of(names, FunctionId(id)).unwrap_or_default(),
+            );
         }
         lock(&self.classes).unload(module);
         lock(&self.functions).unload(module);
@@ -180,7 +199,8 @@ impl<N> Meaning<usize, N> {
     }
 }
 
-/// The modules without which a function's id stands for nothing: its own, and those of all generic arguments.
+/// The modules without which a function's id stands for nothing: its own, and those of all generic
+/// arguments.
 fn modules_of(names: &NameResolver, function: FunctionId) -> Option<Vec<ModuleId>> {
     let Ok(about) = names.info().function_info2(function, None) else {
         // Without metadata.
@@ -207,7 +227,10 @@ mod tests {
         let mut numbers = Numbers::<&str>::default();
         let first = numbers.number(0x10).unwrap();
         let other = numbers.number(0x20).unwrap();
-        assert_eq!((numbers.number(0x10), numbers.meaning(first)), (Some(first), Meaning::Loaded(0x10)));
+        assert_eq!(
+            (numbers.number(0x10), numbers.meaning(first)),
+            (Some(first), Meaning::Loaded(0x10))
+        );
         assert_eq!(numbers.take_fresh(), [(first, 0x10), (other, 0x20)]);
         numbers.keep(first, Some("first"), vec![ModuleId(1), ModuleId(2)]);
         numbers.keep(other, Some("other"), vec![ModuleId(1)]);
@@ -221,7 +244,10 @@ mod tests {
         numbers.take_fresh();
         numbers.keep(again, None, Vec::new());
         numbers.unload(ModuleId(9));
-        assert_eq!((numbers.meaning(again), numbers.meaning(other)), (Meaning::Unknown, Meaning::Loaded(0x20)));
+        assert_eq!(
+            (numbers.meaning(again), numbers.meaning(other)),
+            (Meaning::Unknown, Meaning::Loaded(0x20))
+        );
         numbers.forget(0x20);
         assert_eq!(numbers.meaning(other), Meaning::Unloaded("other"));
         assert_eq!(numbers.meaning(77), Meaning::Unknown);
@@ -237,7 +263,10 @@ mod tests {
         for &(number, _) in fresh.iter().take(10) {
             numbers.keep(number, Some("gone"), vec![ModuleId(1)]);
         }
-        fresh.iter().skip(10).for_each(|&(number, _)| numbers.keep(number, Some("there"), vec![ModuleId(2)]));
+        fresh
+            .iter()
+            .skip(10)
+            .for_each(|&(number, _)| numbers.keep(number, Some("there"), vec![ModuleId(2)]));
         numbers.unload(ModuleId(1));
         assert_eq!((MOST + 6..MOST + 20).filter_map(|id| numbers.number(id * 8)).count(), 10);
     }

@@ -1,4 +1,5 @@
-//! Instrumentation in a session: rules come in, methods are rewritten on a thread of its own, and what becomes of them goes out.
+//! Instrumentation in a session: rules come in, methods are rewritten on a thread of its own, and
+//! what becomes of them goes out.
 
 use crate::agent::Agent;
 use crate::compiling;
@@ -23,16 +24,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use wire::{Il, Nanos};
 
-/// How long the load of a module waits at most for its methods to be rewritten, before any of them is called, while nothing happens: whoever
-/// does that may need something that the loading thread holds. A large module with all of its methods takes seconds.
+/// How long the load of a module waits at most for its methods to be rewritten, before any of them
+/// is called, while nothing happens: whoever does that may need something that the loading thread
+/// holds. A large module with all of its methods takes seconds.
 const LOAD_LIMIT: Nanos = 250_000_000;
-/// How long after the begin of a session by attach a compilation may still inline what was allowed to it before: one that began unseen.
+/// How long after the begin of a session by attach a compilation may still inline what was allowed
+/// to it before: one that began unseen.
 const UNSEEN_LIMIT: Nanos = 300_000_000;
-/// How long compilations that have begun are waited for at most, see [`may_inline`]. None takes nearly as long.
+/// How long compilations that have begun are waited for at most, see [`may_inline`]. None takes
+/// nearly as long.
 const COMPILE_LIMIT: Nanos = 5_000_000_000;
 /// How often it is looked for bodies that could not be compiled.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long no module must have been loaded before bodies are proved that nobody waits for: a program that starts needs the processors itself.
+/// How long no module must have been loaded before bodies are proved that nobody waits for: a
+/// program that starts needs the processors itself.
 const QUIET: Duration = Duration::from_secs(1);
 /// Most bytes of bodies that wait to be written; what is rewritten meanwhile waits, too,
 const MOST_UNTOLD: usize = 4 << 20;
@@ -41,7 +46,8 @@ const ROOM_LIMIT: Nanos = 1_000_000_000;
 /// What is held for an event beside the bodies themselves, about.
 const EVENT_SIZE: usize = 128;
 
-/// Knows what is rewritten. There is one for the life of the process, as rewritten methods may outlive a session that was cut.
+/// Knows what is rewritten. There is one for the life of the process, as rewritten methods may
+/// outlive a session that was cut.
 static MANAGER: OnceLock<Manager> = OnceLock::new();
 
 /// The one manager of this process, once there was a session that may rewrite.
@@ -62,14 +68,18 @@ pub fn allow(runtime: &Runtime) {
 
 /// Whether methods may be inlined now.
 ///
-/// A compiler that has inlined a method says so, and before .NET 9 the runtime then looks whether the method was asked to be rewritten since the
-/// compiler was allowed to inline it. If so, it asks for the caller as well, in a way that is faulty (`CEEInfo::reportInliningDecision`,
-/// src/coreclr/vm/jitinterface.cpp). .NET Core 3.1 takes another number of the caller's module for the one that is needed, and reads through a
-/// null pointer. .NET 5 to 8 ask while they hold the lock of code versions, for which whoever else asks waits with the lock that they wait for:
-/// the process stands still for ever (dotnet/runtime#97771; seen to be so in 8). So there nothing is inlined as long as there are methods to be
-/// asked for, and none is asked for until what was compiled before is done.
+/// A compiler that has inlined a method says so, and before .NET 9 the runtime then looks whether
+/// the method was asked to be rewritten since the compiler was allowed to inline it. If so, it asks
+/// for the caller as well, in a way that is faulty (`CEEInfo::reportInliningDecision`,
+/// src/coreclr/vm/jitinterface.cpp). .NET Core 3.1 takes another number of the caller's module for
+/// the one that is needed, and reads through a null pointer. .NET 5 to 8 ask while they hold the
+/// lock of code versions, for which whoever else asks waits with the lock that they wait for: the
+/// process stands still for ever (dotnet/runtime#97771; seen to be so in 8). So there nothing is
+/// inlined as long as there are methods to be asked for, and none is asked for until what was
+/// compiled before is done.
 ///
-/// What is [instrumented at its first call](Instrumentation::first_call) must not have been inlined before.
+/// What is [instrumented at its first call](Instrumentation::first_call) must not have been inlined
+/// before.
 pub fn may_inline(agent: &Agent) -> bool {
     let is_safe = !inlines_blindly(agent) || agent.instrumentation.asking.load(SeqCst) == 0;
     is_safe && !agent.instrumentation.is_by_first_calls()
@@ -81,7 +91,8 @@ fn inlines_blindly(agent: &Agent) -> bool {
 
 #[derive(Debug)]
 enum Job {
-    /// To all modules that there are, and to those that come, unless it is only to be told what would happen.
+    /// To all modules that there are, and to those that come, unless it is only to be told what
+    /// would happen.
     Apply { rules: Arc<RuleSet>, dry: bool },
     /// A module was loaded.
     Module(ModuleId),
@@ -107,7 +118,8 @@ pub struct Told {
 /// What happened to a method.
 #[derive(Debug)]
 pub enum What {
-    /// It has a new body: name of the rule, slot, the bodies before and after or why they are left out.
+    /// It has a new body: name of the rule, slot, the bodies before and after or why they are left
+    /// out.
     Rewritten(Arc<str>, u32, Result<(Il, Il), String>),
     /// The new body was compiled, or why it could not be.
     Recompiled(Option<String>),
@@ -184,8 +196,8 @@ impl Instrumentation {
         self.wait(number, || self.waits_for_compilers.load(SeqCst));
     }
 
-    /// Whether methods are instrumented when they are called for the first time: code that was compiled before the process began must not be
-    /// used then.
+    /// Whether methods are instrumented when they are called for the first time: code that was
+    /// compiled before the process began must not be used then.
     pub fn is_by_first_calls(&self) -> bool {
         self.by_first_calls.load(SeqCst)
     }
@@ -198,7 +210,8 @@ impl Instrumentation {
         }
     }
 
-    /// From now on methods are instrumented by these rules when they are called for the first time, or no more.
+    /// From now on methods are instrumented by these rules when they are called for the first time,
+    /// or no more.
     fn set_first_calls(&self, manager: &Manager, rules: Option<Arc<RuleSet>>) {
         let is_by_first_calls = rules.is_some();
         manager.set_first_calls(rules);
@@ -231,8 +244,8 @@ impl Instrumentation {
         number
     }
 
-    /// Methods will be asked for: from now on none is inlined, and none that is being compiled was allowed to be, where
-    /// [that matters](may_inline).
+    /// Methods will be asked for: from now on none is inlined, and none that is being compiled was
+    /// allowed to be, where [that matters](may_inline).
     fn begin_asking(&self, agent: &Agent) {
         let inlines_blindly = inlines_blindly(agent);
         self.waits_for_compilers.store(inlines_blindly, SeqCst);
@@ -251,7 +264,8 @@ impl Instrumentation {
         std::mem::take(&mut *lock(&self.changes))
     }
 
-    /// What happened to methods since the last time, where it is to be told. To be asked after [`Self::take_changes`].
+    /// What happened to methods since the last time, where it is to be told. To be asked after
+    /// [`Self::take_changes`].
     pub fn take_told(&self) -> VecDeque<Told> {
         let mut untold = lock(&self.untold);
         untold.bytes = 0;
@@ -285,7 +299,8 @@ impl Instrumentation {
         if !self.has_room(EVENT_SIZE) {
             lock(&self.untold).lost += 1;
         } else if let Some((module, method)) = manager.method_of(function) {
-            let event = Told { time: clock::monotonic(), module, method, what: What::Recompiled(failed) };
+            let event =
+                Told { time: clock::monotonic(), module, method, what: What::Recompiled(failed) };
             self.tell(event, EVENT_SIZE);
         }
     }
@@ -300,7 +315,8 @@ impl Instrumentation {
         *lock(&self.worker) = Some(worker);
     }
 
-    /// Ends the working thread, which ends as the session stops, and puts back all original bodies, unless the process ends.
+    /// Ends the working thread, which ends as the session stops, and puts back all original bodies,
+    /// unless the process ends.
     pub fn stop(&self, process_ends: bool) {
         *lock(&self.rules) = None;
         self.wake.notify_all();
@@ -334,7 +350,8 @@ pub fn run(agent: &Agent) {
     while agent.phase() != crate::agent::Phase::Stopping {
         let job = {
             let jobs = lock(&instrumentation.jobs);
-            let waited = instrumentation.wake.wait_timeout_while(jobs, pause, |jobs| jobs.is_empty());
+            let waited =
+                instrumentation.wake.wait_timeout_while(jobs, pause, |jobs| jobs.is_empty());
             let mut jobs = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(jobs, _)| jobs);
             jobs.pop_front()
         };
@@ -346,7 +363,8 @@ pub fn run(agent: &Agent) {
             instrumentation.done.fetch_add(1, SeqCst);
             last_job = Instant::now();
         } else if last_job.elapsed() >= QUIET
-            && manager.prove_more(|module, prove| agent.runtime.unloads().hold(module, prove).is_some())
+            && manager
+                .prove_more(|module, prove| agent.runtime.unloads().hold(module, prove).is_some())
         {
             pause = Duration::ZERO;
         }
@@ -367,12 +385,14 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
             let by_first_calls = !began && !dry && is_by_first_calls(agent, &rules);
             instrumentation.set_first_calls(manager, by_first_calls.then(|| Arc::clone(&rules)));
             changes = manager.revert(|_| true);
-            // Methods of modules that come cannot have been inlined before: for those nobody is waited for.
+            // Methods of modules that come cannot have been inlined before: for those nobody is
+            // waited for.
             if !dry {
                 instrumentation.begin_asking(agent);
             }
             let proof = if dry { Proof::Dry } else { Proof::First };
-            let modules = began.then(|| agent.runtime.info().modules()).into_iter().flatten().flatten();
+            let modules =
+                began.then(|| agent.runtime.info().modules()).into_iter().flatten().flatten();
             for module in modules.filter_map(|module| module.ok()?.non_null()) {
                 changes.extend(one(agent, manager, module, &rules, proof));
             }
@@ -402,7 +422,13 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
     changes
 }
 
-fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, proof: Proof) -> Vec<Change> {
+fn one(
+    agent: &Agent,
+    manager: &Manager,
+    module: ModuleId,
+    rules: &RuleSet,
+    proof: Proof,
+) -> Vec<Change> {
     let see = |rewritten: Rewritten<'_>| tell_rewritten(agent, &rewritten);
     let see = tells_il(&agent.config).then_some(&see as &dyn Fn(Rewritten<'_>));
     // A module that goes waits until we are through with a method.
@@ -417,7 +443,10 @@ fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, proo
     };
     let apply = || manager.apply(&[module], rules, proof, see, &is_over, &still);
     let changes = unloads.hold(module, apply).unwrap_or_default();
-    changes.iter().filter(|change| change.state == State::Requested).for_each(|change| limit(&change.method, rules));
+    changes
+        .iter()
+        .filter(|change| change.state == State::Requested)
+        .for_each(|change| limit(&change.method, rules));
     changes
 }
 
@@ -429,16 +458,19 @@ fn limit(method: &Method, rules: &RuleSet) {
     }
 }
 
-/// Whether rules take so much that methods are better instrumented one by one, when they are called for the first time. Not those that somebody
-/// wants to see: he is waited for, which callbacks must not. Nor where methods that are put back [must not be inlined](may_inline).
+/// Whether rules take so much that methods are better instrumented one by one, when they are called
+/// for the first time. Not those that somebody wants to see: he is waited for, which callbacks must
+/// not. Nor where methods that are put back [must not be inlined](may_inline).
 fn is_by_first_calls(agent: &Agent, rules: &RuleSet) -> bool {
     rules.takes_everything() && !tells_il(&agent.config) && !inlines_blindly(agent)
 }
 
-/// Keeps the bodies of a method for the writer, and waits a while if that has not come to the ones before.
+/// Keeps the bodies of a method for the writer, and waits a while if that has not come to the ones
+/// before.
 fn tell_rewritten(agent: &Agent, rewritten: &Rewritten<'_>) {
     let il = |body: &instrument::Body<'_>| {
-        let text = (body.bytes.len() <= Il::MOST_BYTES).then(|| body.text(Il::MOST_TEXT)).flatten()?;
+        let text =
+            (body.bytes.len() <= Il::MOST_BYTES).then(|| body.text(Il::MOST_TEXT)).flatten()?;
         Some(Il { bytes: body.bytes.to_vec(), text })
     };
     let bodies = il(&rewritten.before).zip(il(&rewritten.after));
@@ -447,14 +479,16 @@ fn tell_rewritten(agent: &Agent, rewritten: &Rewritten<'_>) {
         format!("a body is larger than {bytes} KiB, or its text than {text} KiB")
     });
     let size = |il: &Il| il.bytes.len() + il.text.len();
-    let bytes = EVENT_SIZE + bodies.as_ref().map_or(0, |(before, after)| size(before) + size(after));
+    let bytes =
+        EVENT_SIZE + bodies.as_ref().map_or(0, |(before, after)| size(before) + size(after));
     let (bodies, bytes) = match waits_for_room(agent, bytes) {
         true => (bodies, bytes),
         false => (Err("too many bodies at a time".to_owned()), EVENT_SIZE),
     };
     let (method, rule) = (rewritten.method, Arc::clone(&rewritten.method.rule_name));
     let what = What::Rewritten(rule, method.slot.unwrap_or_default(), bodies);
-    let event = Told { time: clock::monotonic(), module: method.module, method: rewritten.body_of, what };
+    let event =
+        Told { time: clock::monotonic(), module: method.module, method: rewritten.body_of, what };
     agent.instrumentation.tell(event, bytes);
 }
 

@@ -1,8 +1,9 @@
 //! The ledger: what this library holds in the target.
 //!
-//! Everything that is taken from the target is counted here, against the budgets of [`wire::Resource`], and is returned by
-//! dropping what [`take`] gave. The ledger belongs to the library, not to a session: several sessions may follow each other.
-//! Callbacks and signal handlers may use it: it consists of atomic numbers.
+//! Everything that is taken from the target is counted here, against the budgets of
+//! [`wire::Resource`], and is returned by dropping what [`take`] gave. The ledger belongs to the
+//! library, not to a session: several sessions may follow each other. Callbacks and signal handlers
+//! may use it: it consists of atomic numbers.
 
 use crate::os::alternate;
 use std::fs::File;
@@ -22,8 +23,9 @@ struct Account {
 }
 
 const RESOURCES: usize = Resource::ALL.len();
-static ACCOUNTS: [Account; RESOURCES] =
-    [const { Account { held: AtomicU64::new(0), highest: AtomicU64::new(0), refused: AtomicU64::new(0) } }; RESOURCES];
+static ACCOUNTS: [Account; RESOURCES] = [const {
+    Account { held: AtomicU64::new(0), highest: AtomicU64::new(0), refused: AtomicU64::new(0) }
+}; RESOURCES];
 
 fn account(resource: Resource) -> Option<&'static Account> {
     ACCOUNTS.get(resource as usize)
@@ -38,10 +40,11 @@ static LIMITS: [AtomicU64; 2] = [const { AtomicU64::new(NONE) }; 2];
 /// No limit.
 const NONE: u64 = libc::RLIM_INFINITY;
 
-/// What part of the address space that is free as a session begins is for mappings, and as much for alternate stacks. Twice as much is for the
-/// heap.
+/// What part of the address space that is free as a session begins is for mappings, and as much for
+/// alternate stacks. Twice as much is for the heap.
 const PART: u64 = 8;
-/// What is taken to be free where that cannot be read: less than clrscope asks for before it loads the agent.
+/// What is taken to be free where that cannot be read: less than clrscope asks for before it loads
+/// the agent.
 const AT_LEAST: u64 = 256 << 20;
 
 /// The most of a resource that is held at a time.
@@ -60,7 +63,8 @@ pub fn budget(resource: Resource) -> u64 {
 fn limits() -> [u64; 2] {
     // A closure, because the C libraries do not agree on the type of its argument.
     let soft = |what| {
-        let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        let mut limits =
+            libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: the kernel writes to a local.
         unsafe { libc::getrlimit(what, &mut limits) };
         limits.rlim_cur
@@ -68,8 +72,9 @@ fn limits() -> [u64; 2] {
     [soft(libc::RLIMIT_AS), soft(libc::RLIMIT_DATA)]
 }
 
-/// The program, or its administrator (prlimit(1)), may limit addresses at any time: the share is then worked out again, of
-/// what is free and what is held already. Two system calls if nothing has changed.
+/// The program, or its administrator (prlimit(1)), may limit addresses at any time: the share is
+/// then worked out again, of what is free and what is held already. Two system calls if nothing has
+/// changed.
 fn follow_limits() {
     let now = limits();
     let is_new = |(seen, now): (&AtomicU64, u64)| seen.swap(now, SeqCst) != now;
@@ -78,7 +83,9 @@ fn follow_limits() {
         return;
     }
     let stacks = held(Resource::AlternateStacks).saturating_mul(alternate::SIZE as u64);
-    let held = held(Resource::MappedBytes).saturating_add(stacks).saturating_add(held(Resource::HeapBytes));
+    let held = held(Resource::MappedBytes)
+        .saturating_add(stacks)
+        .saturating_add(held(Resource::HeapBytes));
     SHARE.store(share_of(free_addresses(now).map(|free| free.saturating_add(held))), Relaxed);
 }
 
@@ -93,16 +100,19 @@ fn free(limit: Option<u64>, used: Option<u64>) -> Option<u64> {
     limit.map(|limit| used.map_or(AT_LEAST, |used| limit.saturating_sub(used)))
 }
 
-/// Bytes that this process may still map, by its limits on addresses (`RLIMIT_AS`) and on memory of its own (`RLIMIT_DATA`), and by what the
-/// kernel promises where it promises no more than there is (`vm.overcommit_memory=2`): it counts reserved memory in full then. `None` if
-/// nothing limits it.
+/// Bytes that this process may still map, by its limits on addresses (`RLIMIT_AS`) and on memory of
+/// its own (`RLIMIT_DATA`), and by what the kernel promises where it promises no more than there is
+/// (`vm.overcommit_memory=2`): it counts reserved memory in full then. `None` if nothing limits it.
 fn free_addresses(limits: [u64; 2]) -> Option<u64> {
     let text = |path: &str| String::from_utf8_lossy(&read(path).unwrap_or_default()).into_owned();
     let [addresses, data] = limits.map(|limit| Some(limit).filter(|limit| *limit != NONE));
     let is_limited = addresses.is_some() || data.is_some();
     let status = if is_limited { text("/proc/self/status") } else { String::new() };
-    let of_machine = (text("/proc/sys/vm/overcommit_memory").trim() == "2").then(|| text("/proc/meminfo"));
-    let promised = of_machine.as_deref().map(|text| (bytes_of(text, "CommitLimit:"), bytes_of(text, "Committed_AS:")));
+    let of_machine =
+        (text("/proc/sys/vm/overcommit_memory").trim() == "2").then(|| text("/proc/meminfo"));
+    let promised = of_machine
+        .as_deref()
+        .map(|text| (bytes_of(text, "CommitLimit:"), bytes_of(text, "Committed_AS:")));
     let parts = [
         free(addresses, bytes_of(&status, "VmSize:")),
         free(data, bytes_of(&status, "VmData:")),
@@ -116,7 +126,8 @@ fn share_of(free: Option<u64>) -> u64 {
     free.map_or(u64::MAX, |free| free / PART)
 }
 
-/// What the heap may take of the memory that is free, beside what it holds: half of it, as the program itself needs more, too.
+/// What the heap may take of the memory that is free, beside what it holds: half of it, as the
+/// program itself needs more, too.
 fn heap_share_of(free: Option<u64>, held: u64) -> u64 {
     free.map_or(u64::MAX, |free| (free / 2).saturating_add(held))
 }
@@ -126,7 +137,8 @@ pub fn take(resource: Resource, amount: u64) -> Option<Held> {
     enter(resource, amount).then(|| Held { resource, amount })
 }
 
-/// Takes without a guard: whoever does must [`leave`] once. For what handlers take, and for what is kept by number.
+/// Takes without a guard: whoever does must [`leave`] once. For what handlers take, and for what is
+/// kept by number.
 pub fn enter(resource: Resource, amount: u64) -> bool {
     let Some(account) = account(resource) else { return false };
     if matches!(resource, Resource::MappedBytes | Resource::AlternateStacks) {
@@ -149,7 +161,8 @@ pub fn enter(resource: Resource, amount: u64) -> bool {
 pub fn leave(resource: Resource, amount: u64) {
     if let Some(account) = account(resource) {
         // More than there is means that something is returned twice: the account stays at zero.
-        let _ = account.held.fetch_update(SeqCst, Relaxed, |held| Some(held.saturating_sub(amount)));
+        let _ =
+            account.held.fetch_update(SeqCst, Relaxed, |held| Some(held.saturating_sub(amount)));
     }
 }
 
@@ -173,9 +186,12 @@ pub fn held(resource: Resource) -> u64 {
 pub fn report() -> Vec<ResourceUse> {
     let heap = (crate::heap_memory::held(), crate::heap_memory::highest());
     let all = Resource::ALL.iter().zip(&ACCOUNTS).map(|(&resource, account)| match resource {
-        Resource::HeapBytes => {
-            ResourceUse { resource, held: heap.0, highest: heap.1, refused: crate::heap_memory::refused() }
-        }
+        Resource::HeapBytes => ResourceUse {
+            resource,
+            held: heap.0,
+            highest: heap.1,
+            refused: crate::heap_memory::refused(),
+        },
         _ => ResourceUse {
             resource,
             held: account.held.load(SeqCst),
@@ -186,8 +202,9 @@ pub fn report() -> Vec<ResourceUse> {
     all.filter(|used| used.highest != 0 || used.refused != 0).collect()
 }
 
-/// A new session begins: highest marks count from now on, and it may use a share of the address space and of the memory that
-/// is free now. As a process starts, the collector has not taken its own addresses yet, which are up to half of them.
+/// A new session begins: highest marks count from now on, and it may use a share of the address
+/// space and of the memory that is free now. As a process starts, the collector has not taken its
+/// own addresses yet, which are up to half of them.
 pub fn restart(launched: bool, free_memory: Option<u64>) {
     let now = limits();
     LIMITS.iter().zip(now).for_each(|(seen, now)| seen.store(now, SeqCst));
@@ -248,7 +265,8 @@ impl<T> DerefMut for Counted<T> {
 /// # Errors
 /// As `make` says, or "too many open files" where the budget is used up.
 pub fn descriptor<T>(make: impl FnOnce() -> io::Result<T>) -> io::Result<Counted<T>> {
-    let held = take(Resource::Descriptors, 1).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
+    let held =
+        take(Resource::Descriptors, 1).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
     Ok(Counted::new(make()?, held))
 }
 
@@ -288,7 +306,8 @@ mod tests {
         assert_eq!(held(RESOURCE), 2);
         drop((first, second));
         assert_eq!(held(RESOURCE), 0);
-        let used = |report: Vec<ResourceUse>| report.into_iter().find(|used| used.resource == RESOURCE);
+        let used =
+            |report: Vec<ResourceUse>| report.into_iter().find(|used| used.resource == RESOURCE);
         let expected = ResourceUse { resource: RESOURCE, held: 0, highest: 2, refused: 2 };
         assert_eq!(used(report()), Some(expected));
         assert_eq!(expected.left(), Some(0));
@@ -310,9 +329,16 @@ mod tests {
         assert_eq!(budget(Resource::AlternateStacks), 1024);
         assert_eq!(budget(Resource::HeapBytes), 192 << 20);
         assert_eq!(budget(Resource::Threads), Resource::Threads.budget());
-        assert_eq!((heap_share_of(None, 1), heap_share_of(Some(24 << 20), 1 << 20)), (u64::MAX, 13 << 20));
+        assert_eq!(
+            (heap_share_of(None, 1), heap_share_of(Some(24 << 20), 1 << 20)),
+            (u64::MAX, 13 << 20)
+        );
         HEAP_SHARE.store(12 << 20, Relaxed);
-        assert_eq!(budget(Resource::HeapBytes), 12 << 20, "where memory is limited, too, the tighter limit counts");
+        assert_eq!(
+            budget(Resource::HeapBytes),
+            12 << 20,
+            "where memory is limited, too, the tighter limit counts"
+        );
         SHARE.store(u64::MAX, Relaxed);
         assert_eq!(budget(Resource::HeapBytes), 12 << 20);
         HEAP_SHARE.store(u64::MAX, Relaxed);
@@ -320,7 +346,8 @@ mod tests {
 
     #[test]
     fn a_limit_that_comes_later_is_kept_to() {
-        // Nextest runs each test in a process of its own; under `cargo test` others get by with a gigabyte.
+        // Nextest runs each test in a process of its own; under `cargo test` others get by with a
+        // gigabyte.
         let set = |addresses: u64| {
             let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: the kernel writes to a local, and reads it.
@@ -336,7 +363,10 @@ mod tests {
         let status = read("/proc/self/status").unwrap();
         let used = bytes_of(&String::from_utf8_lossy(&status), "VmSize:").unwrap();
         set(used + (1 << 30));
-        assert!(take(Resource::MappedBytes, PIECE).is_none(), "an eighth of a gigabyte, of which 100 MB are held");
+        assert!(
+            take(Resource::MappedBytes, PIECE).is_none(),
+            "an eighth of a gigabyte, of which 100 MB are held"
+        );
         drop(first);
         assert!(take(Resource::MappedBytes, PIECE).is_some());
         set(NONE);
@@ -345,7 +375,8 @@ mod tests {
 
     #[test]
     fn a_file_counts_until_it_is_closed() {
-        // Nextest runs each test in a process of its own; under `cargo test` others may open files, too.
+        // Nextest runs each test in a process of its own; under `cargo test` others may open files,
+        // too.
         let file = open("/proc/self/stat").unwrap();
         assert!((1..=Resource::Descriptors.budget()).contains(&held(Resource::Descriptors)));
         let fd = file.as_raw_fd();

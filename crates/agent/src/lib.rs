@@ -1,14 +1,18 @@
 //! The library inside the target process.
 //!
-//! The runtime loads it, by attach or at start, and makes an [`entry::Entry`]. That starts one thread which talks
-//! to clrscope ([`writer`]) and, where a profiler needs it, one that suspends and walks ([`ticks`]) and one that
-//! looks at the heap ([`heap`]) or at collections ([`survivors`]). When clrscope
-//! says so, or is gone, everything is stopped and the runtime is asked to let go; it then unloads the library.
+//! The runtime loads it, by attach or at start, and makes an [`entry::Entry`]. That starts one
+//! thread which talks to clrscope ([`writer`]) and, where a profiler needs it, one that suspends
+//! and walks ([`ticks`]) and one that looks at the heap ([`heap`]) or at collections
+//! ([`survivors`]). When clrscope says so, or is gone, everything is stopped and the runtime is
+//! asked to let go; it then unloads the library.
 //!
 //! Linux only: on other systems this crate is empty.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 pub mod agent;
 pub mod allocated;

@@ -1,9 +1,10 @@
 //! Which managed threads live, known without a lock.
 //!
-//! Asking the runtime to walk a thread that it has freed is an access to freed memory. So the callback that says
-//! that a thread ends takes it out of here, at once and without waiting; and the walker looks it up here while the
-//! world stands still. A thread that is found then cannot be freed before the world goes on: its end needs the
-//! runtime's list of threads, which a suspension holds.
+//! Asking the runtime to walk a thread that it has freed is an access to freed memory. So the
+//! callback that says that a thread ends takes it out of here, at once and without waiting; and the
+//! walker looks it up here while the world stands still. A thread that is found then cannot be
+//! freed before the world goes on: its end needs the runtime's list of threads, which a suspension
+//! holds.
 
 use crate::os::clock;
 use corprof::ids::ThreadId;
@@ -34,8 +35,9 @@ impl Default for LiveThreads {
 impl LiveThreads {
     /// Slots, a power of two.
     const SLOTS: usize = 16_384;
-    /// An id stands in one of so many slots, all of which are looked at each time: so no search depends on what
-    /// was there before, and a slot can be freed at any moment. With 8,000 live threads hardly any finds no room.
+    /// An id stands in one of so many slots, all of which are looked at each time: so no search
+    /// depends on what was there before, and a slot can be freed at any moment. With 8,000 live
+    /// threads hardly any finds no room.
     const WINDOW: usize = 64;
 
     /// A thread began. False if there is no room: it is not walked then.
@@ -44,7 +46,8 @@ impl LiveThreads {
         self.put(thread.0)
     }
 
-    /// Does something with a thread that lives until it is done; `None` if it does not. Only what takes no lock and no time.
+    /// Does something with a thread that lives until it is done; `None` if it does not. Only what
+    /// takes no lock and no time.
     pub fn hold<R>(&self, thread: ThreadId, then: impl FnOnce() -> R) -> Option<R> {
         self.asking.fetch_add(1, SeqCst);
         let result = self.contains(thread).then(then);
@@ -62,7 +65,8 @@ impl LiveThreads {
     }
 
     fn take_out(&self, thread: ThreadId) {
-        // While threads are being listed this one may be in the list, and must not be added from there.
+        // While threads are being listed this one may be in the list, and must not be added from
+        // there.
         let left = if self.listing.load(SeqCst) { thread.0 | ENDED } else { 0 };
         if !self.replace(thread.0, left) && left != 0 {
             self.put(left);
@@ -74,7 +78,8 @@ impl LiveThreads {
         self.holds(thread.0)
     }
 
-    /// Adds the threads that were there before us: `list` lists them. Threads that end meanwhile stay out.
+    /// Adds the threads that were there before us: `list` lists them. Threads that end meanwhile
+    /// stay out.
     pub fn insert_listed(&self, list: impl FnOnce() -> Vec<ThreadId>) -> Vec<ThreadId> {
         self.listing.store(true, SeqCst);
         let mut threads = list();
@@ -83,7 +88,8 @@ impl LiveThreads {
             if thread.is_null() || self.holds(ended) || !self.put(thread.0) {
                 return false;
             }
-            // One that ended between the look and the addition left its mark; one that ends later finds itself.
+            // One that ended between the look and the addition left its mark; one that ends later
+            // finds itself.
             !(self.holds(ended) && self.replace(thread.0, 0))
         });
         self.listing.store(false, SeqCst);
@@ -101,7 +107,10 @@ impl LiveThreads {
     }
 
     fn put(&self, value: usize) -> bool {
-        self.holds(value) || self.window(value).any(|slot| slot.compare_exchange(0, value, SeqCst, SeqCst).is_ok())
+        self.holds(value)
+            || self
+                .window(value)
+                .any(|slot| slot.compare_exchange(0, value, SeqCst, SeqCst).is_ok())
     }
 
     fn replace(&self, value: usize, by: usize) -> bool {
@@ -110,8 +119,10 @@ impl LiveThreads {
 
     /// The slots in which a value may stand.
     fn window(&self, value: usize) -> impl Iterator<Item = &AtomicUsize> {
-        // Ids are addresses of objects that are hundreds of bytes large; the mark is not part of the place.
-        let start = ((value >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> 32) % Self::SLOTS;
+        // Ids are addresses of objects that are hundreds of bytes large; the mark is not part of
+        // the place.
+        let start =
+            ((value >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> 32) % Self::SLOTS;
         (start..start + Self::WINDOW).filter_map(|index| self.slots.get(index % Self::SLOTS))
     }
 }

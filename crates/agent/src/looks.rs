@@ -1,5 +1,5 @@
-//! What all looks at the heap have in common: the word from the runtime's callbacks to the thread that takes the look, and
-//! the way of what was told to clrscope.
+//! What all looks at the heap have in common: the word from the runtime's callbacks to the thread
+//! that takes the look, and the way of what was told to clrscope.
 
 use crate::agent::{Agent, Phase};
 use crate::machines::Machines;
@@ -15,10 +15,11 @@ use wire::frame::{self, FrameBuilder};
 use wire::heap::{Encoder, MAX_CHUNK};
 use wire::{LogLevel, Nanos, Record};
 
-/// Longest time that a frame may take to be written while the runtime is suspended: the program must not wait for a
-/// clrscope that is stopped, or whose disk does not write.
+/// Longest time that a frame may take to be written while the runtime is suspended: the program
+/// must not wait for a clrscope that is stopped, or whose disk does not write.
 pub const WRITE_LIMIT: Nanos = 100_000_000;
-/// Bytes that may wait for clrscope meanwhile, so that one that is only slow is not waited for at all.
+/// Bytes that may wait for clrscope meanwhile, so that one that is only slow is not waited for at
+/// all.
 const MOST_WAITING: usize = 8 << 20;
 /// The same when it does not.
 pub const CALM_LIMIT: Nanos = 10_000_000_000;
@@ -29,8 +30,8 @@ const STEP: Nanos = 20_000_000;
 /// When the runtime has surely finished to start a launched agent.
 pub const STARTED: Nanos = 1_000_000_000;
 /// What is reported of a snapshot that was cut for that reason.
-pub const UNREAD: &str = "clrscope did not read for 100 ms (it was stopped, or its disk does not write), and the program must not \
-    wait for that: take the snapshot again";
+pub const UNREAD: &str = "clrscope did not read for 100 ms (it was stopped, or its disk does not \
+    write), and the program must not wait for that: take the snapshot again";
 /// How long the runtime may take from the end of a collection to the word that the world goes on.
 const RESUME_LIMIT: Nanos = 100_000_000;
 /// Most arrays in arrays that are followed to find the module of their elements.
@@ -83,9 +84,11 @@ pub struct Taken<L> {
 }
 
 impl<L> Slot<L> {
-    /// A collection begins that fits; says whether a look waits for it. `suspended` is when the world was asked to stop.
+    /// A collection begins that fits; says whether a look waits for it. `suspended` is when the
+    /// world was asked to stop.
     pub fn begin(&self, suspended: Nanos) -> bool {
-        let begins = self.state.compare_exchange(state::ARMED, state::TELLING, SeqCst, SeqCst).is_ok();
+        let begins =
+            self.state.compare_exchange(state::ARMED, state::TELLING, SeqCst, SeqCst).is_ok();
         if begins {
             self.suspended.store(suspended, SeqCst);
             self.resumed.store(0, SeqCst);
@@ -120,8 +123,8 @@ impl<L> Slot<L> {
         if self.state.load(Relaxed) != state::TELLING {
             return None;
         }
-        // With Server GC callbacks of one collection come from several of the collector's threads at the same time, which
-        // wait for each other at its end in any case.
+        // With Server GC callbacks of one collection come from several of the collector's threads
+        // at the same time, which wait for each other at its end in any case.
         self.look().as_mut().map(|look| call(look))
     }
 
@@ -136,7 +139,8 @@ impl<L> Slot<L> {
         self.state.store(state::ARMED, SeqCst);
     }
 
-    /// Takes the look back. Where the runtime is telling just now, it is waited for until it has told all.
+    /// Takes the look back. Where the runtime is telling just now, it is waited for until it has
+    /// told all.
     pub fn disarm(&self) -> Taken<L> {
         // No collection may begin between the two.
         let _ = self.state.compare_exchange(state::ARMED, state::NONE, SeqCst, SeqCst);
@@ -172,7 +176,8 @@ pub enum Abort {
     Gone,
 }
 
-/// What is told, on its way to clrscope: encoded into one buffer, which is written whenever it is full.
+/// What is told, on its way to clrscope: encoded into one buffer, which is written whenever it is
+/// full.
 pub struct Chunks {
     number: u32,
     outgoing: Outgoing,
@@ -199,7 +204,8 @@ impl Chunks {
         (self.number, self.deadline, self.objects, self.abort) = (number, deadline, 0, None);
     }
 
-    /// Whether there is room for the next item; makes some if need be. False once the look is given up.
+    /// Whether there is room for the next item; makes some if need be. False once the look is given
+    /// up.
     pub fn has_room(&mut self, agent: &Agent) -> bool {
         self.encoder.has_room() && self.abort.is_none() || self.make_room(agent)
     }
@@ -313,14 +319,17 @@ pub struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    /// `None`, and a word to the user, where the runtime's one slot for a profiler that may do everything is taken.
+    /// `None`, and a word to the user, where the runtime's one slot for a profiler that may do
+    /// everything is taken.
     pub fn new(agent: &'a Agent, outgoing: &'a Outgoing, what: &str) -> Option<Self> {
         let (low, high) = agent.event_mask;
         let telling = EventMask::from_words(low, high);
         if !telling.contains(EventMask::GC) {
             agent.log(
                 LogLevel::Error,
-                format!("no {what}: they need the main profiler slot, and another profiler holds it"),
+                format!(
+                    "no {what}: they need the main profiler slot, and another profiler holds it"
+                ),
             );
             return None;
         }
@@ -331,7 +340,10 @@ impl<'a> Teller<'a> {
     pub fn listen(&self, events: EventMask) -> bool {
         let set = self.agent.runtime.info().set_event_mask(events);
         if let Err(error) = &set {
-            self.agent.log(LogLevel::Warning, format!("the runtime refused to change what it reports: {error}"));
+            self.agent.log(
+                LogLevel::Warning,
+                format!("the runtime refused to change what it reports: {error}"),
+            );
         }
         set.is_ok()
     }
@@ -343,8 +355,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Sends the names of all that a look met, without those that were sent before; says how many have none. `gone` is
-    /// the number of unloaded modules when the look began.
+    /// Sends the names of all that a look met, without those that were sent before; says how many
+    /// have none. `gone` is the number of unloaded modules when the look began.
     pub fn send_names(
         &self,
         number: u32,
@@ -356,7 +368,8 @@ impl<'a> Teller<'a> {
         let mut unnamed = classes.lost + methods.lost;
         let mut assemblies = HashMap::new();
         let mut frame = FrameBuilder::default();
-        // What has been unloaded must not be asked for, and which classes that were is not known. What may go waits for each question.
+        // What has been unloaded must not be asked for, and which classes that were is not known.
+        // What may go waits for each question.
         let (names, unloads) = (self.agent.runtime.names(), self.agent.runtime.unloads());
         let in_time = || clock::monotonic() < deadline;
         let classes: Vec<u64> = classes.iter().filter(|class| !sent.contains(class)).collect();
@@ -375,7 +388,11 @@ impl<'a> Teller<'a> {
             }
             let count = named.len() as u64;
             unnamed +=
-                if self.put(&mut frame, &Record::HeapClasses { look: number, classes: named })? { 0 } else { count };
+                if self.put(&mut frame, &Record::HeapClasses { look: number, classes: named })? {
+                    0
+                } else {
+                    count
+                };
         }
         let methods: Vec<u64> = methods.iter().filter(|method| !sent.contains(method)).collect();
         for part in methods.chunks(64) {
@@ -392,15 +409,26 @@ impl<'a> Teller<'a> {
             }
             let count = named.len() as u64;
             unnamed +=
-                if self.put(&mut frame, &Record::HeapMethods { look: number, methods: named })? { 0 } else { count };
+                if self.put(&mut frame, &Record::HeapMethods { look: number, methods: named })? {
+                    0
+                } else {
+                    count
+                };
         }
         frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
         Ok(unnamed)
     }
 
-    /// Learns where tasks of the classes that a look met keep their states, and sends where their methods wait; says of
-    /// how many classes that is not known because there are too many, or it took too long. `gone` as in [`Self::send_names`].
-    pub fn send_machines(&self, number: u32, classes: &Ids, machines: &mut Machines, gone: u64) -> io::Result<u64> {
+    /// Learns where tasks of the classes that a look met keep their states, and sends where their
+    /// methods wait; says of how many classes that is not known because there are too many, or it
+    /// took too long. `gone` as in [`Self::send_names`].
+    pub fn send_machines(
+        &self,
+        number: u32,
+        classes: &Ids,
+        machines: &mut Machines,
+        gone: u64,
+    ) -> io::Result<u64> {
         let deadline = clock::monotonic() + NAMES_LIMIT;
         let (mut frame, mut left_out) = (FrameBuilder::default(), 0);
         for class in classes.iter() {
@@ -410,7 +438,10 @@ impl<'a> Teller<'a> {
                 None => left_out += 1,
                 Some(None) => {}
                 Some(Some(machine)) => {
-                    let fits = self.put(&mut frame, &Record::HeapMachines { look: number, machines: vec![machine] })?;
+                    let fits = self.put(
+                        &mut frame,
+                        &Record::HeapMachines { look: number, machines: vec![machine] },
+                    )?;
                     left_out += u64::from(!fits);
                 }
             }
@@ -419,7 +450,8 @@ impl<'a> Teller<'a> {
         Ok(left_out + machines.left_out)
     }
 
-    /// Name of the assembly that defines a class, or the elements of an array; empty if there is none.
+    /// Name of the assembly that defines a class, or the elements of an array; empty if there is
+    /// none.
     fn assembly_of(&self, mut class: ClassId, known: &mut HashMap<ModuleId, String>) -> String {
         let info = self.agent.runtime.info();
         for _ in 0..MOST_RANKS {
@@ -439,7 +471,8 @@ impl<'a> Teller<'a> {
         known.entry(about.module).or_insert_with(name).clone()
     }
 
-    /// Adds a record to a frame, which is sent when it is full. False if the record is too large for any.
+    /// Adds a record to a frame, which is sent when it is full. False if the record is too large
+    /// for any.
     fn put(&self, frame: &mut FrameBuilder, record: &Record) -> io::Result<bool> {
         // Names have a greatest length, so that 64 of them fit.
         let fits = frame.push(record).is_ok();

@@ -1,8 +1,8 @@
-//! Where tasks keep what a look at the heap reads of them: the state of an asynchronous method, and what goes on when a
-//! task has completed.
+//! Where tasks keep what a look at the heap reads of them: the state of an asynchronous method, and
+//! what goes on when a task has completed.
 //!
-//! Nothing may be asked of metadata while the world stands still. So classes are asked about after a look that met them,
-//! and the fields of their objects are read from the next look on.
+//! Nothing may be asked of metadata while the world stands still. So classes are asked about after
+//! a look that met them, and the fields of their objects are read from the next look on.
 
 use crate::runtime::Runtime;
 use cil::{MethodBody, Opcode, Operand, TokenKind};
@@ -13,15 +13,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use wire::Machine;
 
-/// What the names of boxes have in them, before the type of the state machine: those of tasks, the same in programs that
-/// look for forgotten tasks, and those of pooled `ValueTask`s.
-const BOXES: [&str; 3] = ["+AsyncStateMachineBox<", "+DebugFinalizableAsyncStateMachineBox<", "+StateMachineBox<"];
+/// What the names of boxes have in them, before the type of the state machine: those of tasks, the
+/// same in programs that look for forgotten tasks, and those of pooled `ValueTask`s.
+const BOXES: [&str; 3] =
+    ["+AsyncStateMachineBox<", "+DebugFinalizableAsyncStateMachineBox<", "+StateMachineBox<"];
 
 /// The field of a box that is the state machine, or refers to it.
 const MACHINE: &str = "StateMachine";
 /// The field of a task with what goes on after it.
 const CONTINUATION: &str = "m_continuationObject";
-/// The field of a state machine that is its state, as Roslyn, mcs, and the compilers of Visual Basic and F# call it.
+/// The field of a state machine that is its state, as Roslyn, mcs, and the compilers of Visual
+/// Basic and F# call it.
 const STATES: [&str; 4] = ["<>1__state", "$PC", "$State", "ResumptionPoint"];
 
 /// Slots for classes whose objects are read: a power of two, of which three quarters are used.
@@ -31,7 +33,8 @@ const MOST_PARENTS: usize = 8;
 /// Places in one method where it waits.
 const MOST_POINTS: usize = 4096;
 
-/// Where the fields of an object are, in bytes from its address; 0 for one that it does not have: the class stands there.
+/// Where the fields of an object are, in bytes from its address; 0 for one that it does not have:
+/// the class stands there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The state of its state machine, 32 bits.
@@ -101,7 +104,8 @@ pub struct Machines {
     pub plans: Arc<Plans>,
     /// Classes that were asked about.
     asked: HashSet<u64>,
-    /// The class of tasks, and where theirs is that goes on after them; `None` until it was looked for.
+    /// The class of tasks, and where theirs is that goes on after them; `None` until it was looked
+    /// for.
     task: Option<Option<(ClassId, u32)>>,
     /// Classes that there was no room for.
     pub left_out: u64,
@@ -148,17 +152,19 @@ impl Machines {
             let Some(parent) = about.parent else { break };
             at = parent;
         }
-        let found = machine.filter(|(machine, _)| !machine.is_null()).and_then(|(machine, offset)| {
-            let state = field(runtime, machine, &STATES);
-            if let Some(state) = state {
-                // Compilers make classes of state machines when they do not optimise; boxes refer to those.
-                match runtime.info().box_value_offset(machine) {
-                    Ok(_) => plan.state = offset.saturating_add(state),
-                    Err(_) => self.insert(machine.0 as u64, Plan { state, continuation: 0 }),
+        let found =
+            machine.filter(|(machine, _)| !machine.is_null()).and_then(|(machine, offset)| {
+                let state = field(runtime, machine, &STATES);
+                if let Some(state) = state {
+                    // Compilers make classes of state machines when they do not optimise; boxes
+                    // refer to those.
+                    match runtime.info().box_value_offset(machine) {
+                        Ok(_) => plan.state = offset.saturating_add(state),
+                        Err(_) => self.insert(machine.0 as u64, Plan { state, continuation: 0 }),
+                    }
                 }
-            }
-            about(runtime, class, machine)
-        });
+                about(runtime, class, machine)
+            });
         if plan != Plan::default() {
             self.insert(class, plan);
         }
@@ -192,10 +198,19 @@ fn field(runtime: &Runtime, class: ClassId, wanted: &[&str]) -> Option<u32> {
     offset_of(runtime, &runtime.names().metadata(module.non_null()?).ok()?, class, wanted)
 }
 
-fn offset_of(runtime: &Runtime, metadata: &Metadata, class: ClassId, wanted: &[&str]) -> Option<u32> {
+fn offset_of(
+    runtime: &Runtime,
+    metadata: &Metadata,
+    class: ClassId,
+    wanted: &[&str],
+) -> Option<u32> {
     let layout = runtime.info().class_layout(class).ok()?;
     let is_it = |props: corprof::metadata::FieldProps<'_>| wanted.contains(&props.name.as_str());
-    layout.fields.iter().find(|field| metadata.field_props(field.field).is_ok_and(is_it)).map(|field| field.offset)
+    layout
+        .fields
+        .iter()
+        .find(|field| metadata.field_props(field.field).is_ok_and(is_it))
+        .map(|field| field.offset)
 }
 
 /// Where the method of a state machine waits.
@@ -216,7 +231,9 @@ fn points(metadata: &Metadata, type_def: TypeDef, body: &[u8]) -> Vec<(i32, u32)
     let own: HashSet<u32> = metadata
         .fields(type_def)
         .flatten()
-        .filter(|field| metadata.field_props(*field).is_ok_and(|props| STATES.contains(&props.name.as_str())))
+        .filter(|field| {
+            metadata.field_props(*field).is_ok_and(|props| STATES.contains(&props.name.as_str()))
+        })
         .map(|field| field.raw())
         .collect();
     // In a generic type, fields are referred to by their name.
@@ -233,7 +250,10 @@ fn points(metadata: &Metadata, type_def: TypeDef, body: &[u8]) -> Vec<(i32, u32)
 }
 
 /// As [`points`], where the fields are known that hold the state.
-fn points_of(body: &MethodBody<'_>, is_state: &mut dyn FnMut(cil::Token) -> bool) -> Vec<(i32, u32)> {
+fn points_of(
+    body: &MethodBody<'_>,
+    is_state: &mut dyn FnMut(cil::Token) -> bool,
+) -> Vec<(i32, u32)> {
     let mut points = Vec::new();
     // The number on top of the stack, where it was put there just before.
     let mut number = None;
@@ -256,7 +276,12 @@ fn points_of(body: &MethodBody<'_>, is_state: &mut dyn FnMut(cil::Token) -> bool
                 _ => None,
             },
             // Roslyn keeps a copy in a variable.
-            Opcode::Dup | Opcode::Stloc0 | Opcode::Stloc1 | Opcode::Stloc2 | Opcode::Stloc3 | Opcode::StlocS => number,
+            Opcode::Dup
+            | Opcode::Stloc0
+            | Opcode::Stloc1
+            | Opcode::Stloc2
+            | Opcode::Stloc3
+            | Opcode::StlocS => number,
             Opcode::Stfld => {
                 // Below zero it runs, or has ended.
                 if let Some(state) = number.filter(|state| *state >= 0)
@@ -289,7 +314,9 @@ mod tests {
         }
         assert_eq!(plans.of(1), None);
         assert_eq!(plans.of(0), None);
-        let full = (0..SLOTS as u64).filter(|class| !plans.insert((1 << 40) + class, Plan::default())).count();
+        let full = (0..SLOTS as u64)
+            .filter(|class| !plans.insert((1 << 40) + class, Plan::default()))
+            .count();
         assert_eq!(full, SLOTS - (SLOTS / 4 * 3 - 20_000));
         assert_eq!(plans.of(7 << 50), None);
     }

@@ -1,8 +1,10 @@
 //! Panics of this library say nothing to the process.
 //!
-//! The standard library would write them to standard error. That is the program's: it may be a pipe that nobody reads, so that the panic
-//! waits there for ever, perhaps while the runtime is suspended. It would also leave a thread-local destructor, which keeps the library
-//! mapped, and with `RUST_BACKTRACE` in the environment it would map files. What has happened is reported to clrscope.
+//! The standard library would write them to standard error. That is the program's: it may be a pipe
+//! that nobody reads, so that the panic waits there for ever, perhaps while the runtime is
+//! suspended. It would also leave a thread-local destructor, which keeps the library mapped, and
+//! with `RUST_BACKTRACE` in the environment it would map files. What has happened is reported to
+//! clrscope.
 
 use std::panic::set_hook;
 use std::sync::{Mutex, Once, PoisonError};

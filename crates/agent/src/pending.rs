@@ -1,8 +1,8 @@
 //! Asynchronous calls between their first wait and their end.
 //!
-//! A call is known by its method and the id of its task. It may end on another thread before the one that began it has said
-//! that it waits: then its end is kept until that comes. Ends of calls that nobody timed are kept as well, as they look the same; they make
-//! room for others.
+//! A call is known by its method and the id of its task. It may end on another thread before the
+//! one that began it has said that it waits: then its end is kept until that comes. Ends of calls
+//! that nobody timed are kept as well, as they look the same; they make room for others.
 
 use crate::os::clock;
 use std::sync::atomic::{
@@ -31,7 +31,8 @@ struct Group {
 
 #[derive(Debug)]
 struct Call {
-    /// Id of the task in the high half, slot and bits in the low one; 0 for none: no task has the id 0.
+    /// Id of the task in the high half, slot and bits in the low one; 0 for none: no task has the
+    /// id 0.
     key: AtomicU64,
     /// When it began, or ended.
     time: AtomicU64,
@@ -76,7 +77,9 @@ impl Pending {
     pub fn begin(&self, slot: u32, task: u32, begun: u64) -> Begun {
         let key = key_of(slot, task);
         self.group(task, |calls| {
-            if let Some(call) = calls.iter().find(|call| call.key.load(Relaxed) & !FAILED == key | ENDED) {
+            if let Some(call) =
+                calls.iter().find(|call| call.key.load(Relaxed) & !FAILED == key | ENDED)
+            {
                 let failed = call.key.load(Relaxed) & FAILED != 0;
                 call.key.store(0, Relaxed);
                 return Begun::IsOver { time: call.time.load(Relaxed), failed };
@@ -128,7 +131,8 @@ impl Pending {
                 std::hint::spin_loop();
                 continue;
             }
-            // Who holds it may wait for a processor: for good, where this is a thread of the real-time class.
+            // Who holds it may wait for a processor: for good, where this is a thread of the
+            // real-time class.
             let now = clock::monotonic();
             match until {
                 0 => until = now.saturating_add(LIMIT),

@@ -50,8 +50,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether it says what there is: without it, later events would be taken for those of something else, or samples be
-    /// taken twice.
+    /// Whether it says what there is: without it, later events would be taken for those of
+    /// something else, or samples be taken twice.
     fn is_lifecycle(&self) -> bool {
         use Event::{FunctionFreed, ModuleUnloaded, ThreadEnded, ThreadRuns};
         matches!(
@@ -72,17 +72,18 @@ impl Event {
             Self::Sample(CallbackSample::Exception { message, ips, .. }) => {
                 ips.capacity() * size_of::<u64>() + message.as_ref().map_or(0, String::capacity)
             }
-            Self::Record(Record::WallTick(tick) | Record::PoolTick(tick) | Record::ThreadLook(tick)) => {
-                tick.threads.capacity() * size_of::<WallSample>()
-            }
+            Self::Record(
+                Record::WallTick(tick) | Record::PoolTick(tick) | Record::ThreadLook(tick),
+            ) => tick.threads.capacity() * size_of::<WallSample>(),
             Self::Record(Record::BlockedStack(stack)) => stack.bytes.capacity(),
             _ => 0,
         }
     }
 }
 
-/// A bounded queue without locks: a full one drops what comes, and counts it. Half of its room is for events that say what
-/// begins and ends, so that samples do not displace them; should even those be too many, that is noted.
+/// A bounded queue without locks: a full one drops what comes, and counts it. Half of its room is
+/// for events that say what begins and ends, so that samples do not displace them; should even
+/// those be too many, that is noted.
 #[derive(Debug)]
 pub struct Events {
     queue: ArrayQueue<Event>,

@@ -1,4 +1,5 @@
-//! From addresses to methods: what code stands where, what it is called, and how its frames are unwound.
+//! From addresses to methods: what code stands where, what it is called, and how its frames are
+//! unwound.
 
 use crate::counters::Counters;
 use crate::grounds::{Grounds, Trust};
@@ -18,8 +19,8 @@ use wire::{Class, Code, Method, MethodKind, Module, Record, UnwindTable, as_csha
 /// Largest code whose bytes are sent along.
 const MOST_BYTES: u32 = 256 << 10;
 
-/// Answers [`wire::Control::Resolve`], and gives ids to modules, classes and methods. Each is defined before it is
-/// named, by records pushed to the list that every method takes.
+/// Answers [`wire::Control::Resolve`], and gives ids to modules, classes and methods. Each is
+/// defined before it is named, by records pushed to the list that every method takes.
 #[derive(Default)]
 pub struct Resolver {
     memory: Arc<OwnMemory>,
@@ -60,8 +61,8 @@ struct Named {
 }
 
 impl Resolver {
-    /// Distinct code ranges, and addresses that are no code, that are remembered. When there are more, all are
-    /// forgotten, and sent again when they are met again.
+    /// Distinct code ranges, and addresses that are no code, that are remembered. When there are
+    /// more, all are forgotten, and sent again when they are met again.
     const MOST: usize = 100_000;
 
     /// One that reads memory in this way.
@@ -74,12 +75,19 @@ impl Resolver {
         self.sent.len() * 64
             + self.not_code.capacity() * 9
             + (self.modules.capacity() + self.classes.capacity() + self.methods.capacity()) * 17
-            + (self.event_classes.len() + self.numbered_classes.len() + self.numbered_methods.len()) * 12
+            + (self.event_classes.len() + self.numbered_classes.len() + self.numbered_methods.len())
+                * 12
             + self.images.len() * 64
     }
 
     /// Says what code stands at these addresses, each once.
-    pub fn resolve(&mut self, runtime: &Runtime, counters: &Counters, ips: &[u64], out: &mut Vec<Record>) {
+    pub fn resolve(
+        &mut self,
+        runtime: &Runtime,
+        counters: &Counters,
+        ips: &[u64],
+        out: &mut Vec<Record>,
+    ) {
         Counters::add(&counters.addresses, ips.len() as u64);
         for &ip in ips {
             if self.covers(ip) || self.not_code.contains(&ip) {
@@ -101,9 +109,15 @@ impl Resolver {
         }
     }
 
-    /// As [`Self::resolve`], for addresses that were asked for: these are answered again, as the asker may have
-    /// forgotten them, or they may have become code since.
-    pub fn answer(&mut self, runtime: &Runtime, counters: &Counters, ips: &[u64], out: &mut Vec<Record>) {
+    /// As [`Self::resolve`], for addresses that were asked for: these are answered again, as the
+    /// asker may have forgotten them, or they may have become code since.
+    pub fn answer(
+        &mut self,
+        runtime: &Runtime,
+        counters: &Counters,
+        ips: &[u64],
+        out: &mut Vec<Record>,
+    ) {
         for ip in ips {
             self.not_code.remove(ip);
         }
@@ -114,10 +128,14 @@ impl Resolver {
     pub fn sift(&mut self, executed: &[u64], guessed: &[u64], out: &mut Vec<Record>) -> Vec<u64> {
         let mut ips = Vec::with_capacity(executed.len() + guessed.len());
         for (addresses, trust) in [(executed, Trust::Executed), (guessed, Trust::Guessed)] {
-            let (known, unknown): (Vec<u64>, Vec<u64>) = addresses.iter().partition(|ip| self.covers(**ip));
+            let (known, unknown): (Vec<u64>, Vec<u64>) =
+                addresses.iter().partition(|ip| self.covers(**ip));
             ips.extend(known);
             // Not remembered: a refused guess may turn out to be code.
-            ips.extend(self.grounds.sift(&*self.memory, &unknown, trust, |ip| out.push(Record::NotCode(ip))));
+            ips.extend(
+                self.grounds
+                    .sift(&*self.memory, &unknown, trust, |ip| out.push(Record::NotCode(ip))),
+            );
         }
         ips
     }
@@ -126,7 +144,13 @@ impl Resolver {
         self.sent.range(..=ip).next_back().is_some_and(|(_, sent)| ip < sent.end)
     }
 
-    fn send_code(&mut self, runtime: &Runtime, counters: &Counters, code: NativeCode, out: &mut Vec<Record>) {
+    fn send_code(
+        &mut self,
+        runtime: &Runtime,
+        counters: &Counters,
+        code: NativeCode,
+        out: &mut Vec<Record>,
+    ) {
         let Some(&(entry, length)) = code.ranges.first() else { return };
         let method = self.method(runtime, counters, code.function, out);
         for &(start, length) in &code.ranges {
@@ -142,7 +166,8 @@ impl Resolver {
         if unwind.is_none() {
             Counters::add(&counters.without_unwind, 1);
         }
-        let bytes = if length <= MOST_BYTES { self.memory.bytes(entry, length as usize) } else { None };
+        let bytes =
+            if length <= MOST_BYTES { self.memory.bytes(entry, length as usize) } else { None };
         let il_map = runtime.il_map(entry);
         out.push(Record::Code(Code {
             method,
@@ -155,8 +180,11 @@ impl Resolver {
     }
 
     fn forget_overlapping(&mut self, start: u64, end: u64) {
-        while let Some((&first, _)) =
-            self.sent.range(..end).next_back().filter(|(first, sent)| **first >= start || sent.end > start)
+        while let Some((&first, _)) = self
+            .sent
+            .range(..end)
+            .next_back()
+            .filter(|(first, sent)| **first >= start || sent.end > start)
         {
             self.sent.remove(&first);
         }
@@ -182,7 +210,8 @@ impl Resolver {
     }
 
     fn image_of(&self, address: u64) -> Option<Image> {
-        let (_, image) = self.images.range((Bound::Unbounded, Bound::Included(address))).next_back()?;
+        let (_, image) =
+            self.images.range((Bound::Unbounded, Bound::Included(address))).next_back()?;
         image.contains(address).then_some(*image)
     }
 
@@ -235,7 +264,13 @@ impl Resolver {
         id
     }
 
-    fn record(&mut self, runtime: &Runtime, id: u32, name: Result<MethodName, Error>, out: &mut Vec<Record>) -> Method {
+    fn record(
+        &mut self,
+        runtime: &Runtime,
+        id: u32,
+        name: Result<MethodName, Error>,
+        out: &mut Vec<Record>,
+    ) -> Method {
         match name {
             Ok(name) => {
                 let (kind, module) = match name.kind {
@@ -265,8 +300,15 @@ impl Resolver {
         }
     }
 
-    /// A new id for a method by its place in metadata, with generic parameters in place of arguments.
-    pub fn method_def(&mut self, runtime: &Runtime, module: ModuleId, method: MethodDef, out: &mut Vec<Record>) -> u32 {
+    /// A new id for a method by its place in metadata, with generic parameters in place of
+    /// arguments.
+    pub fn method_def(
+        &mut self,
+        runtime: &Runtime,
+        module: ModuleId,
+        method: MethodDef,
+        out: &mut Vec<Record>,
+    ) -> u32 {
         let name = runtime.names().method_def(module, method);
         self.last_method = self.last_method.wrapping_add(1);
         let record = self.record(runtime, self.last_method, name, out);
@@ -275,11 +317,17 @@ impl Resolver {
     }
 
     /// Id of a module; `None` if it is gone, and was not met before.
-    fn module(&mut self, runtime: &Runtime, module: ModuleId, out: &mut Vec<Record>) -> Option<u32> {
+    fn module(
+        &mut self,
+        runtime: &Runtime,
+        module: ModuleId,
+        out: &mut Vec<Record>,
+    ) -> Option<u32> {
         if let Some(&(id, _)) = self.modules.get(&module) {
             return Some(id);
         }
-        let found = runtime.unloads().hold(module, || (runtime.module(module), runtime.mvid(module)));
+        let found =
+            runtime.unloads().hold(module, || (runtime.module(module), runtime.mvid(module)));
         let ((base, path, assembly), mvid) = found?;
         self.last_module = self.last_module.wrapping_add(1);
         let id = self.last_module;
@@ -305,7 +353,13 @@ impl Resolver {
     }
 
     /// Id of a class that is known by its name in an event only.
-    pub fn event_class(&mut self, runtime: &Runtime, class: ClassId, name: &str, out: &mut Vec<Record>) -> u32 {
+    pub fn event_class(
+        &mut self,
+        runtime: &Runtime,
+        class: ClassId,
+        name: &str,
+        out: &mut Vec<Record>,
+    ) -> u32 {
         if let Some(&id) = self.event_classes.get(&class) {
             return id;
         }
@@ -315,7 +369,8 @@ impl Resolver {
         id
     }
 
-    /// Id of a class by its number in the [table of ids](crate::id_table). It may have been unloaded.
+    /// Id of a class by its number in the [table of ids](crate::id_table). It may have been
+    /// unloaded.
     pub fn numbered_class(&mut self, runtime: &Runtime, number: u32, out: &mut Vec<Record>) -> u32 {
         if let Some(&id) = self.numbered_classes.get(&number) {
             return id;
@@ -332,7 +387,8 @@ impl Resolver {
         id
     }
 
-    /// Id of a method by its number in the [table of ids](crate::id_table). It may have been unloaded.
+    /// Id of a method by its number in the [table of ids](crate::id_table). It may have been
+    /// unloaded.
     pub fn numbered_method(
         &mut self,
         runtime: &Runtime,
@@ -367,7 +423,8 @@ impl Resolver {
         self.last_class
     }
 
-    /// So many modules and functions were unloaded that not each of them could be told: forgets all that may have been.
+    /// So many modules and functions were unloaded that not each of them could be told: forgets all
+    /// that may have been.
     pub fn forget_loaded(&mut self, out: &mut Vec<Record>) {
         self.grounds.forget();
         self.modules.clear();
@@ -392,9 +449,11 @@ impl Resolver {
         if let Some((_, base)) = self.modules.remove(&module) {
             self.images.remove(&base);
         }
-        // Which of them were its own is not known; those that live get new ids when they are met again.
+        // Which of them were its own is not known; those that live get new ids when they are met
+        // again.
         self.classes.clear();
-        let gone: Vec<_> = self.methods.extract_if(|_, named| named.module == Some(module)).collect();
+        let gone: Vec<_> =
+            self.methods.extract_if(|_, named| named.module == Some(module)).collect();
         for (function, named) in gone {
             self.forget_code(function, &named, out);
         }
@@ -420,17 +479,22 @@ impl Resolver {
     }
 }
 
-/// Events name a nested class without what it is nested in, and so without a namespace. The first nested class of
-/// that name is taken for it; `None` if there is none, or the name is whole.
+/// Events name a nested class without what it is nested in, and so without a namespace. The first
+/// nested class of that name is taken for it; `None` if there is none, or the name is whole.
 fn full_name(runtime: &Runtime, name: &str) -> Option<String> {
     let (simple, arguments) = name.split_at(name.find('[').unwrap_or(name.len()));
     if simple.contains('.') {
         return None;
     }
     let info = runtime.info();
-    let listed = || info.modules().ok().map(|modules| modules.filter_map(|module| module.ok()?.non_null()).collect());
+    let listed = || {
+        info.modules()
+            .ok()
+            .map(|modules| modules.filter_map(|module| module.ok()?.non_null()).collect())
+    };
     let modules: Vec<ModuleId> = runtime.unloads().hold_all(listed)?;
-    // One module at a time: each may go between two questions, and does not have to wait for all of them.
+    // One module at a time: each may go between two questions, and does not have to wait for all of
+    // them.
     let is_whole = |module: &ModuleId| {
         let found = || {
             info.module_metadata(*module)
@@ -446,15 +510,17 @@ fn full_name(runtime: &Runtime, name: &str) -> Option<String> {
         let found = || {
             let metadata = info.module_metadata(*module).ok()?;
             let mut buffer = String::new();
-            let named = metadata.type_defs().filter_map(|type_def| type_def.ok()).find(|type_def| {
-                buffer.clear();
-                metadata.type_def_into(*type_def, &mut buffer).is_ok() && buffer == simple
-            })?;
+            let named =
+                metadata.type_defs().filter_map(|type_def| type_def.ok()).find(|type_def| {
+                    buffer.clear();
+                    metadata.type_def_into(*type_def, &mut buffer).is_ok() && buffer == simple
+                })?;
             runtime.names().type_def(*module, named).ok()
         };
         runtime.unloads().hold(*module, found)?
     })?;
-    // The generic parameters that the definition has are replaced by the arguments that the event names.
+    // The generic parameters that the definition has are replaced by the arguments that the event
+    // names.
     let nested = nested.split('<').next().unwrap_or_default();
     Some(as_csharp(&format!("{nested}{arguments}")))
 }

@@ -1,4 +1,5 @@
-//! Words on their way from the thread that writes them to the one that reads them, without a wait on either side.
+//! Words on their way from the thread that writes them to the one that reads them, without a wait
+//! on either side.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -17,13 +18,15 @@ pub struct Ring<const N: usize> {
 }
 
 impl<const N: usize> Ring<N> {
-    /// Whether there is room for so many words more. This and the three that follow are to be called by one thread at a time.
+    /// Whether there is room for so many words more. This and the three that follow are to be
+    /// called by one thread at a time.
     pub fn has_room(&self, words: usize) -> bool {
         let end = self.written.load(Relaxed).wrapping_add(self.put.load(Relaxed));
         end.wrapping_sub(self.read.load(Acquire)) + words as u64 <= N as u64
     }
 
-    /// Puts words behind those that are there, unread before [`Self::publish`]; `false` if there is no room for all.
+    /// Puts words behind those that are there, unread before [`Self::publish`]; `false` if there is
+    /// no room for all.
     pub fn put(&self, words: &[u64]) -> bool {
         if !self.has_room(words.len()) {
             return false;
@@ -42,7 +45,8 @@ impl<const N: usize> Ring<N> {
         self.put.store(0, Relaxed);
     }
 
-    /// Lets the words be read that were put, the first of them as `first` makes it out of how many they are.
+    /// Lets the words be read that were put, the first of them as `first` makes it out of how many
+    /// they are.
     pub fn publish(&self, first: impl FnOnce(u64) -> Option<u64>) {
         let (written, put) = (self.written.load(Relaxed), self.put.load(Relaxed));
         if let Some(first) = (put > 0).then(|| first(put)).flatten() {
@@ -58,7 +62,8 @@ impl<const N: usize> Ring<N> {
         }
     }
 
-    /// How many words there are to read. This and the two that follow are to be called by one thread at a time.
+    /// How many words there are to read. This and the two that follow are to be called by one
+    /// thread at a time.
     pub fn waiting(&self) -> u64 {
         self.written.load(Acquire).wrapping_sub(self.read.load(Relaxed))
     }
@@ -66,7 +71,9 @@ impl<const N: usize> Ring<N> {
     /// One of the words there are; 0 behind the last.
     pub fn word(&self, at: u64) -> u64 {
         let read = self.read.load(Relaxed);
-        let place = (at < self.waiting()).then(|| self.words.get(read.wrapping_add(at) as usize % N)).flatten();
+        let place = (at < self.waiting())
+            .then(|| self.words.get(read.wrapping_add(at) as usize % N))
+            .flatten();
         place.map_or(0, |place| place.load(Relaxed))
     }
 

@@ -7,7 +7,9 @@ use crate::os::{clock, maps};
 use com::codes::CORPROF_E_SUSPENSION_IN_PROGRESS;
 use corprof::NameResolver;
 use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId, ReJitId, ThreadId};
-use corprof::info::{CodeRange, Error, IlOffset, ProfilerInfo, Result, SnapshotFlags, SuspendedRuntime};
+use corprof::info::{
+    CodeRange, Error, IlOffset, ProfilerInfo, Result, SnapshotFlags, SuspendedRuntime,
+};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,10 +17,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Nanos;
 
-/// What `RequestProfilerDetach` is told to expect, milliseconds: so soon the runtime looks whether no callback runs
-/// any more. With less it sometimes sleeps for seconds instead.
+/// What `RequestProfilerDetach` is told to expect, milliseconds: so soon the runtime looks whether
+/// no callback runs any more. With less it sometimes sleeps for seconds instead.
 const DETACH_EXPECTATION: u32 = 300;
-/// How often a suspension is asked for while a collection holds the world, and the pause between, nanoseconds.
+/// How often a suspension is asked for while a collection holds the world, and the pause between,
+/// nanoseconds.
 const SUSPEND_TRIES: u32 = 40;
 const SUSPEND_PAUSE: u64 = 500_000;
 
@@ -27,10 +30,11 @@ const SUSPEND_PAUSE: u64 = 500_000;
 pub struct Runtime {
     info: ProfilerInfo,
     version: [u16; 4],
-    /// Held while one of our threads has the world stopped. The runtime has one flag for "stopped by the profiler" and
-    /// sets it before it waits for its turn: of two that ask at once the second could not let the world go on again
-    /// (`ProfToEEInterfaceImpl::SuspendRuntime` and `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp). Between the
-    /// agents of several recordings a [`Turn`] does the same.
+    /// Held while one of our threads has the world stopped. The runtime has one flag for "stopped
+    /// by the profiler" and sets it before it waits for its turn: of two that ask at once the
+    /// second could not let the world go on again (`ProfToEEInterfaceImpl::SuspendRuntime` and
+    /// `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp). Between the agents of several
+    /// recordings a [`Turn`] does the same.
     stopping: Mutex<()>,
     unloads: Unloads,
     ids: IdTable,
@@ -59,16 +63,18 @@ pub struct Suspended<'a> {
 
 /// Keeps questions to the runtime and the unloading of modules apart.
 ///
-/// An id of a class, a function or a module is an address, and a runtime that unloads assemblies frees what is there. It also takes modules
-/// down first, and their code out of its map of code later, on .NET Core 3.1 much later: until then it finds a method at an
-/// address, and looks into the module of it, which is gone (`GetFunctionFromIP3` and `ReJitManager::GetReJitId`,
+/// An id of a class, a function or a module is an address, and a runtime that unloads assemblies
+/// frees what is there. It also takes modules down first, and their code out of its map of code
+/// later, on .NET Core 3.1 much later: until then it finds a method at an address, and looks into
+/// the module of it, which is gone (`GetFunctionFromIP3` and `ReJitManager::GetReJitId`,
 /// src/coreclr/vm/rejit.cpp).
 ///
-/// So whoever asks on a thread of ours does it in a hold, and `ModuleUnloadStarted` does not return while there is one: nothing
-/// is freed before. There is no limit to that wait, because a question that outlives it reads freed memory. It ends all the
-/// same: a hold is some questions long, none of which waits for the unloading thread. That one is in preemptive mode,
-/// so it holds up no collection, and has none of the runtime's locks (`Module::Destruct`, src/coreclr/vm/ceeload.cpp). While a module goes,
-/// new questions wait.
+/// So whoever asks on a thread of ours does it in a hold, and `ModuleUnloadStarted` does not return
+/// while there is one: nothing is freed before. There is no limit to that wait, because a question
+/// that outlives it reads freed memory. It ends all the same: a hold is some questions long, none
+/// of which waits for the unloading thread. That one is in preemptive mode, so it holds up no
+/// collection, and has none of the runtime's locks (`Module::Destruct`,
+/// src/coreclr/vm/ceeload.cpp). While a module goes, new questions wait.
 #[derive(Debug, Default)]
 pub struct Unloads {
     /// How many threads of ours ask just now.
@@ -77,7 +83,8 @@ pub struct Unloads {
     going: AtomicU32,
     /// Modules go one after the other.
     turn: Mutex<()>,
-    /// Modules that have been taken down, or are just being. An id comes again with a module that is loaded.
+    /// Modules that have been taken down, or are just being. An id comes again with a module that
+    /// is loaded.
     gone: Mutex<Gone>,
     /// How many have begun to go.
     went: AtomicU64,
@@ -91,8 +98,10 @@ struct Gone {
 }
 
 thread_local! {
-    // Without a destructor: one that runs at the end of a thread of the target would keep the library mapped.
-    /// Holds of this thread: in a hold, a further one must not wait for a module that waits for the first.
+    // Without a destructor: one that runs at the end of a thread of the target would keep the
+    // library mapped.
+    /// Holds of this thread: in a hold, a further one must not wait for a module that waits for the
+    /// first.
     static HOLDS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -103,8 +112,8 @@ impl Unloads {
     /// Modules that are remembered. The code of the first of so many has left the map.
     const MOST: usize = 1 << 16;
 
-    /// A module is about to go: waits for questions that are under way, then does what is to be done before it has gone.
-    /// Only in the callback `ModuleUnloadStarted`.
+    /// A module is about to go: waits for questions that are under way, then does what is to be
+    /// done before it has gone. Only in the callback `ModuleUnloadStarted`.
     pub fn module_goes(&self, module: ModuleId, last: impl FnOnce()) {
         self.went.fetch_add(1, SeqCst);
         {
@@ -128,9 +137,10 @@ impl Unloads {
         gone.old.remove(&module);
     }
 
-    /// The code of a dynamic method is about to be freed: waits for questions that are under way, but not for long. This thread
-    /// is in cooperative mode, so that a collection waits for it, and what is asked might wait for the collection. Pauses are counted
-    /// beside the time: a process that was stopped meanwhile, or gets no processor, has not waited.
+    /// The code of a dynamic method is about to be freed: waits for questions that are under way,
+    /// but not for long. This thread is in cooperative mode, so that a collection waits for it, and
+    /// what is asked might wait for the collection. Pauses are counted beside the time: a process
+    /// that was stopped meanwhile, or gets no processor, has not waited.
     pub fn function_goes(&self) {
         let deadline = clock::monotonic() + Self::FUNCTION_LIMIT;
         for pause in 0_u32.. {
@@ -171,7 +181,8 @@ impl Unloads {
         (!self.is_gone(module)).then(then)
     }
 
-    /// In a hold of a module that takes long: lets those go that wait. Whether the module is still there.
+    /// In a hold of a module that takes long: lets those go that wait. Whether the module is still
+    /// there.
     pub fn let_pass(&self, module: ModuleId) -> bool {
         if HOLDS.try_with(Cell::get).unwrap_or(0) == 1 {
             while self.going.load(SeqCst) != 0 {
@@ -188,7 +199,8 @@ impl Unloads {
         self.went.load(SeqCst)
     }
 
-    /// Does something while no module goes, if none has begun to since there were so many; `None` if one has.
+    /// Does something while no module goes, if none has begun to since there were so many; `None`
+    /// if one has.
     pub fn hold_since<R>(&self, went: u64, then: impl FnOnce() -> R) -> Option<R> {
         let _asking = self.asking();
         (self.went() == went).then(then)
@@ -297,7 +309,8 @@ impl Runtime {
         self.version
     }
 
-    /// Asks the runtime to let go of us. `ProfilerDetachSucceeded` comes when no callback runs any more.
+    /// Asks the runtime to let go of us. `ProfilerDetachSucceeded` comes when no callback runs any
+    /// more.
     ///
     /// # Errors
     /// As of [`ProfilerInfo::request_detach`].
@@ -328,12 +341,14 @@ impl Runtime {
         &self.ids
     }
 
-    /// Names. To be asked in a [hold](Unloads::hold_all), or in a callback about what is certainly loaded.
+    /// Names. To be asked in a [hold](Unloads::hold_all), or in a callback about what is certainly
+    /// loaded.
     pub fn names(&self) -> &NameResolver {
         &self.names
     }
 
-    /// The callback `ModuleUnloadStarted`: when this returns, nothing asks about the module any more.
+    /// The callback `ModuleUnloadStarted`: when this returns, nothing asks about the module any
+    /// more.
     pub fn module_goes(&self, module: ModuleId) {
         self.unloads.module_goes(module, || {
             self.ids.before_unload(&self.names, module);
@@ -347,13 +362,15 @@ impl Runtime {
         self.ids.function_freed(function);
     }
 
-    /// Hands over the managed code that holds an address: of all versions of the function the one that does. Until
-    /// `then` has returned, its module is there. Code of modules that were unloaded is none.
+    /// Hands over the managed code that holds an address: of all versions of the function the one
+    /// that does. Until `then` has returned, its module is there. Code of modules that were
+    /// unloaded is none.
     pub fn with_code_at<R>(&self, ip: u64, then: impl FnOnce(NativeCode) -> R) -> Option<R> {
         let address = usize::try_from(ip).ok()?;
         let _asking = self.unloads.asking();
-        // These look no further than the method itself, which stays as long as its code. Dynamic methods are not found
-        // so; what they belong to lives as long as they do. Most processes never unload anything.
+        // These look no further than the method itself, which stays as long as its code. Dynamic
+        // methods are not found so; what they belong to lives as long as they do. Most processes
+        // never unload anything.
         if self.unloads.any_gone()
             && let Ok(function) = self.info.function_from_ip(address)
             && self.info.function_info(function).is_ok_and(|of| self.unloads.is_gone(of.module))
@@ -373,11 +390,13 @@ impl Runtime {
         // Functions whose versions are not listed, such as dynamic ones, have one.
         let first = || self.info.code_info3(function, rejit).ok().filter(holds);
         let ranges = versions.into_iter().find(holds).or_else(first)?;
-        let ranges = ranges.iter().map(|range| Some((range.start as u64, u32::try_from(range.size).ok()?)));
+        let ranges =
+            ranges.iter().map(|range| Some((range.start as u64, u32::try_from(range.size).ok()?)));
         Some(NativeCode { function, rejit, ranges: ranges.collect::<Option<_>>()? })
     }
 
-    /// Native offset and IL offset of the code that starts here, ascending, special IL offsets left out.
+    /// Native offset and IL offset of the code that starts here, ascending, special IL offsets left
+    /// out.
     pub fn il_map(&self, start: u64) -> Vec<(u32, u32)> {
         let map = self.info.il_to_native_mapping3(start as usize).unwrap_or_default();
         let pairs = map.into_iter().filter_map(|entry| match entry.il {
@@ -392,12 +411,19 @@ impl Runtime {
 
     /// Address of a module's image (0 for none), its path or name, and the name of its assembly.
     pub fn module(&self, module: ModuleId) -> (u64, String, String) {
-        let Ok(info) = self.info.module_info(module) else { return (0, String::new(), String::new()) };
+        let Ok(info) = self.info.module_info(module) else {
+            return (0, String::new(), String::new());
+        };
         let assembly = info.assembly.and_then(|assembly| self.info.assembly_info(assembly).ok());
-        (info.base.unwrap_or_default() as u64, info.name, assembly.map(|a| a.name).unwrap_or_default())
+        (
+            info.base.unwrap_or_default() as u64,
+            info.name,
+            assembly.map(|a| a.name).unwrap_or_default(),
+        )
     }
 
-    /// Module version id of a module's metadata, as its bytes lie in memory; zeros if it cannot be had.
+    /// Module version id of a module's metadata, as its bytes lie in memory; zeros if it cannot be
+    /// had.
     pub fn mvid(&self, module: ModuleId) -> [u8; 16] {
         let scope = self.info.module_metadata(module).and_then(|metadata| metadata.scope_props());
         let Ok(scope) = scope else { return [0; 16] };
@@ -412,7 +438,8 @@ impl Runtime {
     /// Class of an object that the running callback was given.
     pub fn class_of(&self, object: RawObjectId) -> Option<ClassId> {
         let mut class = ClassId::NULL;
-        // SAFETY: the runtime only reads the object, which a callback holds still; the answer goes to a local.
+        // SAFETY: the runtime only reads the object, which a callback holds still; the answer goes
+        // to a local.
         unsafe { self.info.raw().GetClassFromObject(object, &mut class) }.ok().ok()?;
         class.non_null()
     }
@@ -430,9 +457,12 @@ impl Runtime {
                     Ok(world) => return Ok(Suspended { world, _turn: turn, _stopping: stopping }),
                     Err(error) => error,
                 },
-                None => Error::Hr { call: "SuspendRuntime", hresult: CORPROF_E_SUSPENSION_IN_PROGRESS },
+                None => {
+                    Error::Hr { call: "SuspendRuntime", hresult: CORPROF_E_SUSPENSION_IN_PROGRESS }
+                }
             };
-            let is_passing = matches!(refused, Error::Hr { hresult: CORPROF_E_SUSPENSION_IN_PROGRESS, .. });
+            let is_passing =
+                matches!(refused, Error::Hr { hresult: CORPROF_E_SUSPENSION_IN_PROGRESS, .. });
             if !is_passing || tries >= SUSPEND_TRIES {
                 return Err(refused);
             }
@@ -448,10 +478,20 @@ impl Runtime {
 }
 
 impl Suspended<'_> {
-    /// A thread's managed frames, leaf first, added to `ips` until that holds `most`. A thread that is not in the
-    /// set of live ones is not walked: it may have been freed.
-    pub fn walk(&self, live: &LiveThreads, thread: ThreadId, ips: &mut Vec<u64>, most: usize) -> Walked {
-        if live.contains(thread) { walk(self.world.info(), Some(thread), ips, most) } else { Walked::Failed }
+    /// A thread's managed frames, leaf first, added to `ips` until that holds `most`. A thread that
+    /// is not in the set of live ones is not walked: it may have been freed.
+    pub fn walk(
+        &self,
+        live: &LiveThreads,
+        thread: ThreadId,
+        ips: &mut Vec<u64>,
+        most: usize,
+    ) -> Walked {
+        if live.contains(thread) {
+            walk(self.world.info(), Some(thread), ips, most)
+        } else {
+            Walked::Failed
+        }
     }
 }
 
@@ -478,10 +518,11 @@ fn walk(info: &ProfilerInfo, thread: Option<ThreadId>, ips: &mut Vec<u64>, most:
     }
 }
 
-/// Version of a .NET Core 3 that does not tell it itself: the name of the folder that it was loaded from. Only 3.1
-/// is left of those that have what [`Runtime::new`] asks for.
+/// Version of a .NET Core 3 that does not tell it itself: the name of the folder that it was loaded
+/// from. Only 3.1 is left of those that have what [`Runtime::new`] asks for.
 fn version_of_core_3() -> [u16; 4] {
-    let library = maps::mappings().into_iter().find(|mapping| mapping.path.ends_with("/libcoreclr.so"));
+    let library =
+        maps::mappings().into_iter().find(|mapping| mapping.path.ends_with("/libcoreclr.so"));
     let folder = library.as_ref().and_then(|mapping| mapping.path.rsplit('/').nth(1));
     folder.and_then(parse_version).unwrap_or([3, 1, 0, 0])
 }
@@ -509,7 +550,8 @@ mod tests {
         let last = AtomicU32::new(0);
         std::thread::scope(|scope| {
             let (of_thread, last) = (&unloads, &last);
-            let going = scope.spawn(move || of_thread.module_goes(module, || last.store(1, SeqCst)));
+            let going =
+                scope.spawn(move || of_thread.module_goes(module, || last.store(1, SeqCst)));
             while !unloads.is_gone(module) {
                 std::thread::yield_now();
             }
@@ -558,7 +600,10 @@ mod tests {
                 assert_eq!(asked.load(SeqCst), 0);
             });
         });
-        assert_eq!((asked.into_inner(), unloads.asking.into_inner(), unloads.going.into_inner()), (1, 0, 0));
+        assert_eq!(
+            (asked.into_inner(), unloads.asking.into_inner(), unloads.going.into_inner()),
+            (1, 0, 0)
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The session that callbacks work for, and how one is followed by another.
 //!
-//! An agent that can leave has one session and goes with it. One that the runtime never lets go of ([`crate::door`]) may serve
-//! several, one after the other. Callbacks come on all threads of the target at any time, so whoever uses a session holds it by a
-//! [`Held`], which costs two atomic additions to a number that few other threads use; a session that is replaced is given back once
+//! An agent that can leave has one session and goes with it. One that the runtime never lets go of
+//! ([`crate::door`]) may serve several, one after the other. Callbacks come on all threads of the
+//! target at any time, so whoever uses a session holds it by a [`Held`], which costs two atomic
+//! additions to a number that few other threads use; a session that is replaced is given back once
 //! nobody can hold it any more.
 
 use crate::agent::{Agent, Phase};
@@ -14,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
 use wire::Nanos;
 
-/// How long a session that is replaced is waited for at most; one that is still held then stays for ever.
+/// How long a session that is replaced is waited for at most; one that is still held then stays for
+/// ever.
 const RELEASE_LIMIT: Nanos = 5_000_000_000;
 /// Counters of holders: threads are spread over them.
 const STRIPES: usize = 16;
@@ -60,7 +62,8 @@ impl Sessions {
         let stripe = (&raw const here).addr() >> 14;
         let Stripe(holders) = self.holders.get(stripe % STRIPES)?;
         holders.fetch_add(1, SeqCst);
-        // SAFETY: it is null or came from `Arc::into_raw`, and whoever replaces it waits until all counters were 0 after that.
+        // SAFETY: it is null or came from `Arc::into_raw`, and whoever replaces it waits until all
+        // counters were 0 after that.
         match unsafe { self.current.load(SeqCst).as_ref() } {
             Some(agent) => Some(Held { agent, holders }),
             None => {
@@ -75,7 +78,8 @@ impl Sessions {
         self.get().filter(|agent| agent.phase() != Phase::Stopping && !heap_memory::is_exhausted())
     }
 
-    /// Puts another session in the place of the current one, which is given back once nobody holds it.
+    /// Puts another session in the place of the current one, which is given back once nobody holds
+    /// it.
     pub fn replace(&self, next: Option<Arc<Agent>>) {
         let next = next.map_or(null_mut(), |next| Arc::into_raw(next).cast_mut());
         let before = self.current.swap(next, SeqCst);

@@ -1,4 +1,5 @@
-//! Single calls of rewritten methods, on their way from the threads that make them to the one that tells of them.
+//! Single calls of rewritten methods, on their way from the threads that make them to the one that
+//! tells of them.
 
 use crate::ring::Ring;
 
@@ -36,14 +37,16 @@ pub struct SingleCall {
 pub struct Calls(Ring<{ WORDS * MOST }>);
 
 impl Calls {
-    /// Adds a call; `false` if there is no room. This and the following are to be called by one thread at a time.
+    /// Adds a call; `false` if there is no room. This and the following are to be called by one
+    /// thread at a time.
     pub fn push(&self, call: SingleCall) -> bool {
         let has_room = self.put_down(call);
         self.publish();
         has_room
     }
 
-    /// Adds a call that is not read before [`Self::publish`], in the place of one that waits so; `false` if there is no room.
+    /// Adds a call that is not read before [`Self::publish`], in the place of one that waits so;
+    /// `false` if there is no room.
     pub fn put_down(&self, call: SingleCall) -> bool {
         self.0.clear();
         let flags = u64::from(call.failed) * FAILED
@@ -85,7 +88,15 @@ mod tests {
     fn call(begun: u64) -> SingleCall {
         let odd = begun % 2 == 1;
         let (slot, os_tid, arguments) = (0xffff, u32::MAX, begun.is_multiple_of(3));
-        SingleCall { slot, os_tid, begun, taken: begun * 3, failed: odd, asynchronous: !odd, arguments }
+        SingleCall {
+            slot,
+            os_tid,
+            begun,
+            taken: begun * 3,
+            failed: odd,
+            asynchronous: !odd,
+            arguments,
+        }
     }
 
     #[test]

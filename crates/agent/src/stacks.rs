@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Stack ids by content. The stacks themselves are not kept: they are written once, and known outside from then on.
+/// Stack ids by content. The stacks themselves are not kept: they are written once, and known
+/// outside from then on.
 #[derive(Debug, Default)]
 pub struct Stacks {
     ids: HashMap<u128, u32>,
@@ -13,8 +14,9 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Distinct stacks that are remembered. When there are more, all are forgotten, and written again under new
-    /// ids when they come again: 6 MB is what the memory of an own process may cost the target.
+    /// Distinct stacks that are remembered. When there are more, all are forgotten, and written
+    /// again under new ids when they come again: 6 MB is what the memory of an own process may cost
+    /// the target.
     const MOST: usize = 100_000;
 
     /// Addresses of stacks that wait to be written, above which no more should be collected.
@@ -85,7 +87,8 @@ mod tests {
         assert_eq!(stacks.intern(&[1, 2, 3], false), a);
         assert_eq!([a, b, c, d], [1, 2, 3, 4]);
         assert_eq!((stacks.number(), stacks.number()), (5, 6));
-        let written: Vec<_> = stacks.take_new().into_iter().map(|stack| (stack.id, stack.truncated)).collect();
+        let written: Vec<_> =
+            stacks.take_new().into_iter().map(|stack| (stack.id, stack.truncated)).collect();
         assert_eq!(written, [(1, false), (2, false), (3, true), (4, false)]);
         assert!(stacks.take_new().is_empty());
     }

@@ -1,12 +1,15 @@
 //! When nobody reads the metadata of a module.
 //!
-//! The runtime lets a module's metadata be extended while the program uses them. But as they are opened for that, all of their tables are laid out
-//! anew, and some of those who read them take no lock (`MDInternalRW`, src/coreclr/md/enc/mdinternalrw.cpp; dotnet/runtime#127957, in all versions
-//! up to 10). Who looks for a method just then does not find it, and the program ends by a `MissingMethodException`, or reads memory that is gone.
+//! The runtime lets a module's metadata be extended while the program uses them. But as they are
+//! opened for that, all of their tables are laid out anew, and some of those who read them take no
+//! lock (`MDInternalRW`, src/coreclr/md/enc/mdinternalrw.cpp; dotnet/runtime#127957, in all
+//! versions up to 10). Who looks for a method just then does not find it, and the program ends by a
+//! `MissingMethodException`, or reads memory that is gone.
 //!
-//! A module that is just being loaded has no readers. One that is in use may be read by threads that compile, load types or reflect. All of them are
-//! threads of the runtime, and they run: none sleeps while it reads. So the world is stopped, which keeps managed code from asking for anything, and
-//! threads in the runtime are waited for until they come to where they stop, too.
+//! A module that is just being loaded has no readers. One that is in use may be read by threads
+//! that compile, load types or reflect. All of them are threads of the runtime, and they run: none
+//! sleeps while it reads. So the world is stopped, which keeps managed code from asking for
+//! anything, and threads in the runtime are waited for until they come to where they stop, too.
 
 use crate::os::clock;
 use crate::os::tasks::Sleepers;
@@ -16,7 +19,8 @@ use corprof::info::Error;
 use std::collections::HashSet;
 use wire::Nanos;
 
-/// How long the world stands still at most until all threads sleep. Those in the runtime do soon, but for a long compilation.
+/// How long the world stands still at most until all threads sleep. Those in the runtime do soon,
+/// but for a long compilation.
 const STOP_LIMIT: Nanos = 1_000_000;
 /// How often it is looked meanwhile.
 const LOOK_INTERVAL: Nanos = 30_000;
@@ -40,17 +44,20 @@ pub struct Found {
 #[derive(Debug, Default)]
 pub struct Stillness {
     sleepers: Sleepers,
-    /// Threads that never sleep, and until when that is believed. They run native code that is not the runtime's.
+    /// Threads that never sleep, and until when that is believed. They run native code that is not
+    /// the runtime's.
     restless: HashSet<u32>,
     believed: Nanos,
 }
 
 impl Stillness {
-    /// Does something while no thread of the program runs, but for those that run without end. The world stands still meanwhile, so it should not
-    /// take long. To be called on an own thread, never in a callback.
+    /// Does something while no thread of the program runs, but for those that run without end. The
+    /// world stands still meanwhile, so it should not take long. To be called on an own thread,
+    /// never in a callback.
     ///
-    /// It is done in any case, after about a fifth of a second at the latest (while a collection holds the world, after half of one); also where the
-    /// world cannot be stopped, as when a runtime starts.
+    /// It is done in any case, after about a fifth of a second at the latest (while a collection
+    /// holds the world, after half of one); also where the world cannot be stopped, as when a
+    /// runtime starts.
     pub fn wait(&mut self, runtime: &Runtime, act: &mut dyn FnMut()) -> Found {
         if clock::monotonic() > self.believed {
             self.restless.clear();

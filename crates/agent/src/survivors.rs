@@ -1,12 +1,13 @@
 //! Looks at collections: what survives, and through which references young objects were held.
 //!
-//! Collections are those of the program itself. Before one of them the collector's callbacks are switched on, and within
-//! the last callback of it off again, so that those between two looks are as fast as ever. The runtime tells first which
-//! ranges it moves (what it leaves in place lies where a collected generation was before), and when it has collected:
-//! every root, then every object of the whole heap with its references, those of generation 2 first. Of that is kept: young
-//! survivors (of generations 0 and 1) with references to each other, roots and older objects that refer to them, and sums
-//! by class of older survivors. It goes to clrscope as a look at the heap does, in chunks of one buffer of fixed size;
-//! chains and sums are made there.
+//! Collections are those of the program itself. Before one of them the collector's callbacks are
+//! switched on, and within the last callback of it off again, so that those between two looks are
+//! as fast as ever. The runtime tells first which ranges it moves (what it leaves in place lies
+//! where a collected generation was before), and when it has collected: every root, then every
+//! object of the whole heap with its references, those of generation 2 first. Of that is kept:
+//! young survivors (of generations 0 and 1) with references to each other, roots and older objects
+//! that refer to them, and sums by class of older survivors. It goes to clrscope as a look at the
+//! heap does, in chunks of one buffer of fixed size; chains and sums are made there.
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
@@ -14,7 +15,8 @@ use crate::looks::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use corprof::callback::{
-    CollectedGenerations, DependentReferences, GcReason, GcRootFlags, GcRootKind, MovedRanges, Roots,
+    CollectedGenerations, DependentReferences, GcReason, GcRootFlags, GcRootKind, MovedRanges,
+    Roots,
 };
 use corprof::ids::{ClassId, RawObjectId};
 use corprof::{EventMask, ObjectId};
@@ -92,7 +94,13 @@ impl Survivors {
     }
 
     /// An object of the heap, survivor or not. False to be told of no more.
-    pub fn object(&self, agent: &Agent, object: RawObjectId, class: ClassId, references: &[RawObjectId]) -> bool {
+    pub fn object(
+        &self,
+        agent: &Agent,
+        object: RawObjectId,
+        class: ClassId,
+        references: &[RawObjectId],
+    ) -> bool {
         self.slot.with(|look| look.object(agent, object, class, references)).unwrap_or(false)
     }
 
@@ -172,7 +180,9 @@ impl Places {
         let stretch = Stretch { start: new, end: new.saturating_add(length), generation };
         let has_room = self.moved.len() < MOST_MOVED;
         match self.moved.last_mut() {
-            Some(last) if last.end == stretch.start && last.generation == generation => last.end = stretch.end,
+            Some(last) if last.end == stretch.start && last.generation == generation => {
+                last.end = stretch.end
+            }
             _ if has_room => self.moved.push(stretch),
             _ => self.lost += length as u64,
         }
@@ -186,7 +196,8 @@ impl Places {
         self.span = (start, all().map(|stretch| stretch.end).max().unwrap_or(0));
     }
 
-    /// The generation in which an object was before the collection; `None` for one that was not collected.
+    /// The generation in which an object was before the collection; `None` for one that was not
+    /// collected.
     fn origin(&self, object: RawObjectId) -> Option<u8> {
         let address = object.0;
         if address < self.span.0 || address >= self.span.1 {
@@ -381,7 +392,10 @@ impl Look {
             if self.is_late(number) {
                 return;
             }
-            if reference.key.is_null() || reference.value.is_null() || !self.places.is_young(reference.value) {
+            if reference.key.is_null()
+                || reference.value.is_null()
+                || !self.places.is_young(reference.value)
+            {
                 continue;
             }
             if !self.chunks.has_room(agent) {
@@ -392,7 +406,13 @@ impl Look {
         }
     }
 
-    fn object(&mut self, agent: &Agent, object: RawObjectId, class: ClassId, references: &[RawObjectId]) -> bool {
+    fn object(
+        &mut self,
+        agent: &Agent,
+        object: RawObjectId,
+        class: ClassId,
+        references: &[RawObjectId],
+    ) -> bool {
         self.begin();
         self.chunks.objects += 1;
         if self.chunks.objects.is_multiple_of(BETWEEN) {
@@ -407,13 +427,16 @@ impl Look {
         let origin = self.places.origin(object);
         let is_young = origin.is_some_and(|generation| generation <= YOUNG);
         let places = &self.places;
-        let mut young = references.iter().copied().filter(|target| !target.is_null() && places.is_young(*target));
+        let mut young = references
+            .iter()
+            .copied()
+            .filter(|target| !target.is_null() && places.is_young(*target));
         let first = young.next();
         if origin.is_none() && first.is_none() {
             return true;
         }
-        // SAFETY: the runtime names objects that are where they will stay, and waits for this callback while the world
-        // stands still.
+        // SAFETY: the runtime names objects that are where they will stay, and waits for this
+        // callback while the world stands still.
         let id = unsafe { ObjectId::from_raw(object) };
         let Ok(size) = agent.runtime.info().object_size(id) else { return true };
         if let (Some(generation), false) = (origin, is_young) {
@@ -451,7 +474,8 @@ impl Look {
         for range in info.generation_bounds().unwrap_or_default() {
             if self.chunks.has_room(agent) {
                 let generation = u8::try_from(range.generation.0).unwrap_or(u8::MAX);
-                let (start, used, reserved) = (range.start as u64, range.used as u64, range.reserved as u64);
+                let (start, used, reserved) =
+                    (range.start as u64, range.used as u64, range.reserved as u64);
                 self.chunks.encoder.generation(generation, start, used, reserved);
             }
         }
@@ -460,7 +484,8 @@ impl Look {
                 self.chunks.encoder.sum(generation, class, objects, bytes);
             }
         }
-        // The next collection is not slowed down any more. Should the runtime refuse, the thread that waits tries again.
+        // The next collection is not slowed down any more. Should the runtime refuse, the thread
+        // that waits tries again.
         let _ = info.set_event_mask(self.quiet);
         if self.first != 0 {
             self.telling = clock::monotonic().saturating_sub(self.first);
@@ -477,7 +502,8 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: SurvivorSettings) 
         teller.wait(agent.entered + STARTED, || false);
         teller.listen(teller.quiet);
     }
-    let mut looker = Looker { agent, teller, settings, sent: HashSet::new(), gone: agent.modules_gone() };
+    let mut looker =
+        Looker { agent, teller, settings, sent: HashSet::new(), gone: agent.modules_gone() };
     let mut look = Box::new(Look::new(outgoing, looker.teller.quiet));
     agent.survivors.memory.store(look.memory(), Relaxed);
     let mut number = 0;
@@ -506,39 +532,53 @@ struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    /// Waits for a collection and sends what survived it. Gives the look back, and says how long the telling took.
+    /// Waits for a collection and sends what survived it. Gives the look back, and says how long
+    /// the telling took.
     fn look(&mut self, number: u32, mut look: Box<Look>) -> io::Result<(Option<Box<Look>>, Nanos)> {
         let agent = self.agent;
         look.restart(number);
         self.teller.send([Record::SurvivorsBegin { look: number }])?;
         let memory = look.memory();
-        // First the events, then the look: of a collection that is under way it would see the end only.
+        // First the events, then the look: of a collection that is under way it would see the end
+        // only.
         if !self.teller.listen(self.teller.telling) {
             return Ok((None, 0));
         }
         agent.survivors.slot.arm(look, memory);
         self.teller.wait(clock::monotonic() + PATIENCE, || agent.survivors.slot.is_told());
         let begun = clock::thread_cpu();
-        // First the look, then the events: without them a collection that is under way would be told in part.
+        // First the look, then the events: without them a collection that is under way would be
+        // told in part.
         let taken = agent.survivors.slot.disarm();
         self.teller.listen(self.teller.quiet);
         let Some(mut look) = taken.look else { return Ok((None, 0)) };
         look.chunks.finish()?;
         let lost = look.places.lost > 0 || look.sums.lost > 0;
-        let complete = taken.told && look.first != 0 && look.chunks.abort.is_none() && !look.late && !lost;
+        let complete =
+            taken.told && look.first != 0 && look.chunks.abort.is_none() && !look.late && !lost;
         if look.gone != self.gone {
             // What has been unloaded may come again with another meaning.
             self.sent.clear();
             self.gone = look.gone;
         }
         let (ids, gone) = ((&look.classes, &look.methods), look.gone);
-        let unnamed = if taken.told { self.teller.send_names(number, ids, gone, &mut self.sent)? } else { 0 };
+        let unnamed = if taken.told {
+            self.teller.send_names(number, ids, gone, &mut self.sent)?
+        } else {
+            0
+        };
         let reason = match look.chunks.abort {
             Some(Abort::Stopped) => Some("the recording was stopped".to_owned()),
             Some(Abort::Unread) => Some(UNREAD.to_owned()),
-            _ if look.late => Some(format!("it took longer than {} ms", self.settings.limit / 1_000_000)),
-            _ if taken.told && look.first == 0 => Some("the runtime reported nothing of it".to_owned()),
-            _ if lost => Some("more was moved, or of more classes, than there is room for".to_owned()),
+            _ if look.late => {
+                Some(format!("it took longer than {} ms", self.settings.limit / 1_000_000))
+            }
+            _ if taken.told && look.first == 0 => {
+                Some("the runtime reported nothing of it".to_owned())
+            }
+            _ if lost => {
+                Some("more was moved, or of more classes, than there is room for".to_owned())
+            }
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
             _ => None,
         };
@@ -605,7 +645,9 @@ mod tests {
     #[test]
     fn sums_are_kept_by_class_and_generation() {
         let mut sums = Sums::new(64);
-        for (class, generation, bytes) in [(0x1000, 2, 24), (0x1000, 3, 100), (0x1000, 2, 32), (0x2000, 2, 8)] {
+        for (class, generation, bytes) in
+            [(0x1000, 2, 24), (0x1000, 3, 100), (0x1000, 2, 32), (0x2000, 2, 8)]
+        {
             sums.add(class, generation, bytes);
         }
         let mut all: Vec<_> = sums.iter().collect();

@@ -22,7 +22,9 @@ impl Threads {
     pub fn runs(&mut self, thread: ThreadId, os_tid: u32, time: Option<Nanos>) -> Option<Record> {
         let known = self.known.entry(thread).or_default();
         let news = known.os_tid.replace(os_tid) != Some(os_tid);
-        news.then(|| Record::ThreadStarted(ThreadStarted { os_tid, time, name: known.name.clone() }))
+        news.then(|| {
+            Record::ThreadStarted(ThreadStarted { os_tid, time, name: known.name.clone() })
+        })
     }
 
     /// A thread got a name.

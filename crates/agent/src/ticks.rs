@@ -1,4 +1,5 @@
-//! The sampling thread: reads where blocked threads stand, or suspends the runtime and walks the threads that ran.
+//! The sampling thread: reads where blocked threads stand, or suspends the runtime and walks the
+//! threads that ran.
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
@@ -18,14 +19,17 @@ use wire::{BlockedStack, Nanos, Record};
 
 /// Most threads walked at one tick: at 5 µs each the runtime is suspended for 5 ms at most.
 const MOST_WALKS: usize = 1000;
-/// Most bytes of stacks copied at one tick. Less is in the queue at a time: see [`crate::queue::Events`].
+/// Most bytes of stacks copied at one tick. Less is in the queue at a time: see
+/// [`crate::queue::Events`].
 const MOST_COPIED: usize = 8 << 20;
 /// Most CPU time for reading threads at one tick. Those that are left out come first at the next.
 const MOST_READING: Nanos = 20_000_000;
-/// How long a tick waits at most for the writer to take stacks out of the queue, and how often it looks.
+/// How long a tick waits at most for the writer to take stacks out of the queue, and how often it
+/// looks.
 const ROOM_LIMIT: Nanos = 20_000_000;
 const ROOM_STEP: Nanos = 1_000_000;
-/// What sending a copied byte takes, in nanoseconds: it is copied twice more, by the writer and by the kernel.
+/// What sending a copied byte takes, in nanoseconds: it is copied twice more, by the writer and by
+/// the kernel.
 const SENDING: Nanos = 1;
 /// So many threads in a row that cannot be read and have not ended show that none can.
 const MOST_UNREADABLE: u32 = 32;
@@ -35,8 +39,8 @@ const MOST_UNTOLD: u32 = 32;
 const LONGEST_SLEEP: Nanos = 20_000_000;
 
 /// The message where callbacks have ceased, see [`Agent::is_called`].
-const UNHEARD: &str = "the runtime no longer calls the agent, because another profiler has detached from the process \
-    meanwhile: the recording ended";
+const UNHEARD: &str = "the runtime no longer calls the agent, because another profiler has \
+    detached from the process meanwhile: the recording ended";
 
 /// Runs until the session stops.
 pub fn run(agent: &Agent) {
@@ -47,18 +51,24 @@ pub fn run(agent: &Agent) {
         worker.end_round();
         let mut next = now + LONGEST_SLEEP;
         agent.each_collector(|collector| {
-            let Some(interval) = collector.interval().filter(|&interval| interval > 0) else { return };
+            let Some(interval) = collector.interval().filter(|&interval| interval > 0) else {
+                return;
+            };
             let plan = plans.entry(collector.id()).or_insert_with(|| Plan {
                 due: now,
                 budget: Budget::new(collector.most_stopped(), now),
                 cpu: Budget::full(agent.config.share_of_processor(collector.most_cpu()), now),
             });
             if plan.due <= now {
-                // Ticks stand on a raster. Those that passed while the last took long are left out, not made up.
+                // Ticks stand on a raster. Those that passed while the last took long are left out,
+                // not made up.
                 let late = (now - plan.due) / interval;
                 Counters::add(&agent.counters.late_ticks, late);
                 plan.due += (late + 1) * interval;
-                if agent.events.is_filling() || !agent.stacks().has_room() || heap_memory::is_exhausted() {
+                if agent.events.is_filling()
+                    || !agent.stacks().has_room()
+                    || heap_memory::is_exhausted()
+                {
                     // clrscope does not read fast enough. What it cannot take is not collected.
                     Counters::add(&agent.counters.late_ticks, 1);
                 } else if !(plan.budget.allows(now) & plan.cpu.allows(now)) {
@@ -69,7 +79,8 @@ pub fn run(agent: &Agent) {
                     collector.tick(&mut worker);
                     plan.budget.spend(std::mem::take(&mut worker.stopped));
                     let used = clock::thread_cpu().saturating_sub(begun);
-                    plan.cpu.spend(used + std::mem::take(&mut worker.copied).saturating_mul(SENDING));
+                    plan.cpu
+                        .spend(used + std::mem::take(&mut worker.copied).saturating_mul(SENDING));
                     Counters::add(&agent.counters.ticks, 1);
                     Counters::add(&agent.counters.tick_time, used);
                 }
@@ -93,11 +104,12 @@ struct Plan {
     cpu: Budget,
 }
 
-/// Time that ticks may take: a share of the time that passes. What is not used is kept for [`Self::KEPT`] only, so that a
-/// long quiet time pays for no long tick.
+/// Time that ticks may take: a share of the time that passes. What is not used is kept for
+/// [`Self::KEPT`] only, so that a long quiet time pays for no long tick.
 struct Budget {
     share: u64,
-    /// Nanoseconds in hand, times a thousand; below zero when the last tick took more than there was.
+    /// Nanoseconds in hand, times a thousand; below zero when the last tick took more than there
+    /// was.
     credit: i64,
     told: Nanos,
 }
@@ -112,7 +124,11 @@ impl Budget {
 
     /// One that has in hand what is kept at most: the first tick reads every thread.
     fn full(share: u64, now: Nanos) -> Self {
-        Self { share, credit: i64::try_from(Self::KEPT.saturating_mul(share)).unwrap_or(i64::MAX), told: now }
+        Self {
+            share,
+            credit: i64::try_from(Self::KEPT.saturating_mul(share)).unwrap_or(i64::MAX),
+            told: now,
+        }
     }
 
     /// Whether anything is in hand.
@@ -121,7 +137,10 @@ impl Budget {
         self.told = now;
         let kept = Self::KEPT.saturating_mul(self.share);
         let earned = passed.saturating_mul(self.share);
-        self.credit = self.credit.saturating_add_unsigned(earned).min(i64::try_from(kept).unwrap_or(i64::MAX));
+        self.credit = self
+            .credit
+            .saturating_add_unsigned(earned)
+            .min(i64::try_from(kept).unwrap_or(i64::MAX));
         self.credit > 0
     }
 
@@ -135,7 +154,8 @@ struct Worker<'a> {
     /// For how long the runtime was suspended since this was last taken.
     stopped: Nanos,
     tasks: Tasks,
-    /// Counts the times that ticks come together. Collectors whose ticks do share one look at the threads.
+    /// Counts the times that ticks come together. Collectors whose ticks do share one look at the
+    /// threads.
     round: u64,
     /// Threads of this round, once somebody has asked for them.
     seen: Option<Vec<Task>>,
@@ -165,7 +185,8 @@ struct LastStack {
     run: Nanos,
     stack: Option<u32>,
     state: u8,
-    /// Whether the thread has run since the stack was taken: then it is only the last that is known.
+    /// Whether the thread has run since the stack was taken: then it is only the last that is
+    /// known.
     old: bool,
 }
 
@@ -198,7 +219,8 @@ impl<'a> Worker<'a> {
         if self.seen.is_some() {
             return;
         }
-        self.ids = self.agent.threads().running().map(|(thread, os_tid)| (os_tid, thread)).collect();
+        self.ids =
+            self.agent.threads().running().map(|(thread, os_tid)| (os_tid, thread)).collect();
         let ids = &self.ids;
         self.tasks.retain(|os_tid| ids.contains_key(&os_tid));
         self.last.retain(|os_tid, last| ids.get(os_tid) == Some(&last.thread));
@@ -219,7 +241,9 @@ impl<'a> Worker<'a> {
         let agent = self.agent;
         if self.reads != Some(false) {
             let walks = agent.walks_blocked();
-            let refused = walks.or_else(|| if self.reads.is_none() { blocked::refusal(&agent.memory) } else { None });
+            let refused = walks.or_else(|| {
+                if self.reads.is_none() { blocked::refusal(&agent.memory) } else { None }
+            });
             self.reads = Some(refused.is_none());
             if let Some(why) = refused {
                 agent.walk_blocked(why);
@@ -251,7 +275,9 @@ impl<'a> Worker<'a> {
         // They are sorted by number.
         let first = tasks.partition_point(|task| task.os_tid < self.first);
         for index in (first..tasks.len()).chain(0..first) {
-            let (Some(task), Some(taken)) = (tasks.get(index), threads.get_mut(index)) else { continue };
+            let (Some(task), Some(taken)) = (tasks.get(index), threads.get_mut(index)) else {
+                continue;
+            };
             *taken = self.unchanged(task);
             if taken.is_some() {
                 Counters::add(&agent.counters.reused, 1);
@@ -286,7 +312,13 @@ impl<'a> Worker<'a> {
         Stacks { threads, stopped: 0, refused: false }
     }
 
-    fn read_one(&mut self, task: &Task, thread: ThreadId, limit: usize, copied: &mut usize) -> Option<Stacked> {
+    fn read_one(
+        &mut self,
+        task: &Task,
+        thread: ThreadId,
+        limit: usize,
+        copied: &mut usize,
+    ) -> Option<Stacked> {
         let agent = self.agent;
         let os_tid = task.os_tid;
         let seen = blocked::look(&agent.memory, os_tid, limit, &mut self.copy);
@@ -298,7 +330,16 @@ impl<'a> Worker<'a> {
                 let id = agent.stacks().number();
                 let (time, bytes) = (clock::monotonic(), self.copy.clone());
                 let cut = bytes.len() >= limit;
-                let stack = BlockedStack { id, os_tid, time, ip: at.ip, sp: at.sp, call: at.call, bytes, cut };
+                let stack = BlockedStack {
+                    id,
+                    os_tid,
+                    time,
+                    ip: at.ip,
+                    sp: at.sp,
+                    call: at.call,
+                    bytes,
+                    cut,
+                };
                 self.unreadable = 0;
                 if !agent.events.push(Event::Record(Record::BlockedStack(stack))) {
                     return None;
@@ -306,7 +347,14 @@ impl<'a> Worker<'a> {
                 // Outside of a system call a thread waits for memory or a disk.
                 let state = if at.call.is_some() { b'S' } else { b'D' };
                 self.tasks.note(os_tid, TaskTimes { run: at.run, state });
-                let last = LastStack { thread, round: self.round, run: at.run, stack: Some(id), state, old: false };
+                let last = LastStack {
+                    thread,
+                    round: self.round,
+                    run: at.run,
+                    stack: Some(id),
+                    state,
+                    old: false,
+                };
                 self.last.insert(os_tid, last);
                 Some(Stacked { stack: Some(id), state })
             }
@@ -321,8 +369,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A thread could not be read: it has ended, or there is no descriptor to spare, or what could be read at first no
-    /// longer can.
+    /// A thread could not be read: it has ended, or there is no descriptor to spare, or what could
+    /// be read at first no longer can.
     fn cannot_be_read(&mut self, os_tid: u32) {
         if descriptors::are_short() || is_gone(os_tid) {
             return;
@@ -334,7 +382,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The state of a thread that the kernel says to run, where it has said so of every thread until now.
+    /// The state of a thread that the kernel says to run, where it has said so of every thread
+    /// until now.
     fn told(&mut self, os_tid: u32) -> u8 {
         let state = state_of(os_tid);
         if matches!(state, b'S' | b'D')
@@ -343,7 +392,9 @@ impl<'a> Worker<'a> {
             *untold += 1;
             if *untold >= MOST_UNTOLD {
                 self.reads = Some(false);
-                self.agent.walk_blocked("the kernel reports all threads as running, also those that sleep".to_owned());
+                self.agent.walk_blocked(
+                    "the kernel reports all threads as running, also those that sleep".to_owned(),
+                );
             }
         }
         state
@@ -352,7 +403,8 @@ impl<'a> Worker<'a> {
     /// A thread whose stack is not read: it keeps the last that is known of it.
     fn ready(&mut self, task: &Task, thread: ThreadId, state: u8) -> Stacked {
         Counters::add(&self.agent.counters.ready_threads, u64::from(state == b'R'));
-        // What was known already stays known for as long as it would: it is looked at again now and then.
+        // What was known already stays known for as long as it would: it is looked at again now and
+        // then.
         if task.state == b'?' {
             self.tasks.note(task.os_tid, TaskTimes { run: task.run, state });
         }
@@ -377,7 +429,8 @@ impl WorkerCx for Worker<'_> {
         tids.sort_unstable();
         let tasks = tids.into_iter().filter_map(|os_tid| {
             // Where a thread that ran is read, its state comes with that.
-            let times = if reads { self.tasks.read_if_still(os_tid)? } else { self.tasks.read(os_tid)? };
+            let times =
+                if reads { self.tasks.read_if_still(os_tid)? } else { self.tasks.read(os_tid)? };
             Some(Task { os_tid, run: times.run, state: times.state })
         });
         self.seen.insert(tasks.collect()).clone()
@@ -405,14 +458,16 @@ impl WorkerCx for Worker<'_> {
         let (counters, round) = (&self.agent.counters, self.round);
         Counters::add(&counters.reused, (tasks.len() - to_walk.len()) as u64);
         if to_walk.len() > MOST_WALKS {
-            // Those left out keep their last stack, and are walked first next time only if they run again.
+            // Those left out keep their last stack, and are walked first next time only if they run
+            // again.
             to_walk.truncate(MOST_WALKS);
         }
         if to_walk.is_empty() {
             return Walk { stacks, stopped: 0, refused: false };
         }
         let most = self.agent.config.max_frames.clamp(1, 4096) as usize;
-        // Room is made before the runtime is suspended. A walk adds at most `most` addresses to what is there.
+        // Room is made before the runtime is suspended. A walk adds at most `most` addresses to
+        // what is there.
         self.ips.clear();
         self.ips.reserve(to_walk.len() * 64);
         let mut walked = Vec::with_capacity(to_walk.len());
@@ -443,12 +498,14 @@ impl WorkerCx for Worker<'_> {
         let mut interned = self.agent.stacks();
         for (index, task, thread, range, result) in walked {
             let ips = self.ips.get(range).unwrap_or_default();
-            let stack = (!ips.is_empty()).then(|| interned.intern(ips, result == Walked::Truncated));
+            let stack =
+                (!ips.is_empty()).then(|| interned.intern(ips, result == Walked::Truncated));
             let before = self.last.get(&task.os_tid);
             if stack.is_none() && before.is_some_and(|last| last.stack.is_some()) {
                 Counters::add(&counters.failed_walks, 1);
             }
-            let last = LastStack { thread, round, run: task.run, stack, state: task.state, old: false };
+            let last =
+                LastStack { thread, round, run: task.run, stack, state: task.state, old: false };
             self.last.insert(task.os_tid, last);
             if let Some(slot) = stacks.get_mut(index) {
                 *slot = stack;

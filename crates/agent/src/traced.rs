@@ -1,12 +1,16 @@
 //! What rewritten methods call, and what is kept of their calls.
 //!
-//! Rewritten code calls [`count`], [`enter`] and [`leave`] as if they were managed: see [`instrument::Probes`] for what that
-//! asks of them. They take no lock, wait for nobody and allocate nothing, but for pages of a table of their own.
+//! Rewritten code calls [`count`], [`enter`] and [`leave`] as if they were managed: see
+//! [`instrument::Probes`] for what that asks of them. They take no lock, wait for nobody and
+//! allocate nothing, but for pages of a table of their own.
 //!
-//! Each thread writes a [`Shard`] of its own with a [`Block`] for each method that it has called, and a [`Histogram`] for those that it calls more than
-//! a few times: everything in it is an atomic number that is loaded and stored without order, which on a processor is a plain load or store. Once its thread is gone, the shard is handed to
-//! the next new thread as it is: it is the sum over all shards that counts, and during a session numbers only grow. After it the shards of threads that are gone
-//! are given back. Those of others stay: what the runtime compiled to call these functions may call them as long as the process lives.
+//! Each thread writes a [`Shard`] of its own with a [`Block`] for each method that it has called,
+//! and a [`Histogram`] for those that it calls more than a few times: everything in it is an atomic
+//! number that is loaded and stored without order, which on a processor is a plain load or store.
+//! Once its thread is gone, the shard is handed to the next new thread as it is: it is the sum over
+//! all shards that counts, and during a session numbers only grow. After it the shards of threads
+//! that are gone are given back. Those of others stay: what the runtime compiled to call these
+//! functions may call them as long as the process lives.
 
 use crate::arguments::{TextLayout, Value, Values};
 use crate::calls::{self, GUARDED, Tree, TreeKind, UNTIMED};
@@ -39,7 +43,8 @@ const METHODS: usize = Manager::MOST as usize;
 /// Fewest and most bytes that a thread reserves at a time.
 const LEAST_AT_A_TIME: usize = PAGE;
 const MOST_AT_A_TIME: usize = 512 << 10;
-/// Pieces of memory that a thread may reserve in this way: more than fit into all that there may be, and as many as the last page of a shard has room for.
+/// Pieces of memory that a thread may reserve in this way: more than fit into all that there may
+/// be, and as many as the last page of a shard has room for.
 const RESERVED: usize = 360;
 
 /// Owner of a shard that is about to be given back.
@@ -47,7 +52,8 @@ const NOBODY_ANY_MORE: u32 = u32::MAX;
 /// How long threads that are just looking for a shard are waited for.
 const SEEK_LIMIT: Duration = Duration::from_millis(100);
 
-/// Pause before the next attempt to allocate a shard, after one has failed: each traced call of a thread without one would try.
+/// Pause before the next attempt to allocate a shard, after one has failed: each traced call of a
+/// thread without one would try.
 const ASK_AGAIN: Nanos = 100_000_000;
 
 /// Buckets within each doubling: a bucket is 6 % wide.
@@ -60,16 +66,16 @@ const BUCKETS: usize = PARTS + (LONGEST_BITS - PARTS_BITS) as usize * PARTS;
 
 /// How many of the slowest calls of a method each thread tells singly, at most.
 const SLOWEST: usize = rules::Action::MAX_SLOWEST as usize;
-/// Timed calls of a method on a thread that need no histogram: so many that a [`Block`] is four cache lines. Most methods that a program calls, it calls
-/// no more often than that.
+/// Timed calls of a method on a thread that need no histogram: so many that a [`Block`] is four
+/// cache lines. Most methods that a program calls, it calls no more often than that.
 const FIRST: usize = 8;
 
 /// Whether calls are counted. Looked at first of all.
 static ON: AtomicBool = AtomicBool::new(false);
 /// Of how many calls one is timed, by slot; 0 stands for 1.
 static ONE_IN: [AtomicU32; METHODS] = [const { AtomicU32::new(0) }; METHODS];
-/// One more than how many of the slowest are told singly, by slot; 0 as long as that has not been said: code may run before the
-/// rule that asked for it has been heard of here.
+/// One more than how many of the slowest are told singly, by slot; 0 as long as that has not been
+/// said: code may run before the rule that asked for it has been heard of here.
 static TOLD: [AtomicU16; METHODS] = [const { AtomicU16::new(0) }; METHODS];
 /// Whether every timed call is told singly, not only the slowest.
 static EACH: AtomicBool = AtomicBool::new(false);
@@ -77,10 +83,12 @@ static EACH: AtomicBool = AtomicBool::new(false);
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
 /// Arguments of those that are told, for which there was no room: of a whole call, or one.
 static UNSHOWN: AtomicU64 = AtomicU64::new(0);
-/// Where strings have their length, and in the upper half where they have their text; 0 as long as that is not known.
+/// Where strings have their length, and in the upper half where they have their text; 0 as long as
+/// that is not known.
 static TEXT_LAYOUT: AtomicU64 = AtomicU64::new(0);
 /// The shards that there are.
-static SHARDS: [AtomicPtr<Shard>; MOST_SHARDS] = [const { AtomicPtr::new(null_mut()) }; MOST_SHARDS];
+static SHARDS: [AtomicPtr<Shard>; MOST_SHARDS] =
+    [const { AtomicPtr::new(null_mut()) }; MOST_SHARDS];
 /// Behind all places that ever had a shard: readers look at all of them for each method.
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// Threads that look for a shard just now, and may look into any.
@@ -99,7 +107,8 @@ static PENDING: Pending = Pending::new();
 /// When an asynchronous call has begun that is not timed.
 const LEFT_OUT: i64 = -1;
 
-/// What a thread finds its own by. In one piece, because looking for it costs as much as all the rest of counting.
+/// What a thread finds its own by. In one piece, because looking for it costs as much as all the
+/// rest of counting.
 struct Local {
     shard: Cell<*const Shard>,
     tree: Cell<*const Tree>,
@@ -108,7 +117,8 @@ struct Local {
 }
 
 thread_local! {
-    // Without a destructor: the library may be asked on threads of the target that are about to end.
+    // Without a destructor: the library may be asked on threads of the target that are about to
+    // end.
     static LOCAL: Local =
         const { Local { shard: Cell::new(null()), tree: Cell::new(null()), begun: Cell::new((0, 0)) } };
 }
@@ -117,7 +127,8 @@ thread_local! {
 #[inline(always)]
 fn local() -> Option<&'static Local> {
     let local = LOCAL.try_with(std::ptr::from_ref).ok()?;
-    // SAFETY: it lives as long as its thread, has no destructor, and no other thread can get the reference.
+    // SAFETY: it lives as long as its thread, has no destructor, and no other thread can get the
+    // reference.
     Some(unsafe { &*local })
 }
 
@@ -137,7 +148,8 @@ pub struct Block {
     slow: AtomicU64,
     /// How many calls took how long, once there are others than the first ones.
     histogram: AtomicPtr<Histogram>,
-    /// The group that a call was last counted in, and in the lowest bits, which are free, its place: on the same cache line as all that is not a time.
+    /// The group that a call was last counted in, and in the lowest bits, which are free, its
+    /// place: on the same cache line as all that is not a time.
     recent: AtomicUsize,
     /// Ticks of the first calls.
     first: [AtomicU64; FIRST],
@@ -151,7 +163,8 @@ const _: () = assert!(size_of::<Block>() == 4 * 64, "four cache lines");
 #[repr(C, align(64))]
 struct Histogram([AtomicPtr<Group>; BUCKETS / PARTS]);
 
-/// Counts that begin again behind the largest number: a cache line. Readers look at them each second, and only at what was added since.
+/// Counts that begin again behind the largest number: a cache line. Readers look at them each
+/// second, and only at what was added since.
 #[repr(C, align(64))]
 struct Group([AtomicU32; PARTS]);
 
@@ -172,13 +185,16 @@ struct Shard {
     reserved: Reserved,
 }
 
-const _: () = assert!(size_of::<Shard>() <= 9 * PAGE, "no page for the list of what is reserved alone");
+const _: () =
+    assert!(size_of::<Shard>() <= 9 * PAGE, "no page for the list of what is reserved alone");
 
-/// What the supplies of a shard have reserved: addresses, in whose lowest bits, which are free, the number of pages is. All zeros are nothing.
+/// What the supplies of a shard have reserved: addresses, in whose lowest bits, which are free, the
+/// number of pages is. All zeros are nothing.
 #[repr(C)]
 struct Reserved([AtomicPtr<u8>; RESERVED]);
 
-/// Memory for more of the same, of which a thread that has many will need more. All zeros are nothing.
+/// Memory for more of the same, of which a thread that has many will need more. All zeros are
+/// nothing.
 #[repr(C)]
 struct Supply<T> {
     /// How many were taken so far, and are reserved beyond: how many, and where.
@@ -232,10 +248,12 @@ pub fn switch_off() {
 
 /// How strings lie in memory.
 pub fn set_text_layout(layout: StringLayout) {
-    TEXT_LAYOUT.store(u64::from(layout.buffer_offset) << 32 | u64::from(layout.length_offset), Relaxed);
+    TEXT_LAYOUT
+        .store(u64::from(layout.buffer_offset) << 32 | u64::from(layout.length_offset), Relaxed);
 }
 
-/// From now on one of so many calls of a method is timed, and so many of the slowest are told singly.
+/// From now on one of so many calls of a method is timed, and so many of the slowest are told
+/// singly.
 pub fn set_limits(slot: u32, one_in: u32, slowest: u16) {
     if let (Some(timed), Some(told)) = (ONE_IN.get(slot as usize), TOLD.get(slot as usize)) {
         timed.store(one_in, Relaxed);
@@ -320,7 +338,8 @@ extern "C" fn fail_telling(slot: u32) -> i32 {
     left(slot, true, true).into()
 }
 
-/// A call ends. Whether its arguments are to be shown. Inlined, as all that follows for each call: that is an eighth of what a call costs.
+/// A call ends. Whether its arguments are to be shown. Inlined, as all that follows for each call:
+/// that is an eighth of what a call costs.
 #[inline(always)]
 fn left(slot: u32, failed: bool, shows: bool) -> bool {
     let Some(local) = local() else { return false };
@@ -465,7 +484,9 @@ fn ended_later(slot: u32, task: u32, failed: i32, shows: bool) -> bool {
 
 /// An asynchronous call ends. Whether its arguments are to be shown.
 fn end_of_task(slot: u32, begun: u64, now: u64, failed: bool, shows: bool) -> bool {
-    local().is_some_and(|local| ends(local, Ended { slot, begun, now, failed, asynchronous: true, shows }))
+    local().is_some_and(|local| {
+        ends(local, Ended { slot, begun, now, failed, asynchronous: true, shows })
+    })
 }
 
 /// Counts a call. Whether it is timed.
@@ -515,11 +536,12 @@ fn ends(local: &Local, call: Ended) -> bool {
     (taken > block.slow.load(Relaxed) || EACH.load(Relaxed)) && tell(shard, block, &call, taken)
 }
 
-/// Tells of a single call: one of the slowest, or any. Whether its arguments are to be shown, and it is told then.
+/// Tells of a single call: one of the slowest, or any. Whether its arguments are to be shown, and
+/// it is told then.
 #[cold]
 fn tell(shard: &Shard, block: &Block, call: &Ended, taken: u64) -> bool {
-    let is_slow =
-        taken > block.slow.load(Relaxed) && told_of(call.slot).is_some_and(|told| block.note_slow(taken, told));
+    let is_slow = taken > block.slow.load(Relaxed)
+        && told_of(call.slot).is_some_and(|told| block.note_slow(taken, told));
     if !is_slow && !EACH.load(Relaxed) {
         return false;
     }
@@ -551,7 +573,9 @@ fn lost() {
 
 /// The bucket of a time in ticks: one each below 16, then 16 for each doubling.
 fn bucket_of(ticks: u64) -> usize {
-    let Some(bits) = ticks.checked_ilog2().filter(|bits| *bits >= PARTS_BITS) else { return ticks as usize };
+    let Some(bits) = ticks.checked_ilog2().filter(|bits| *bits >= PARTS_BITS) else {
+        return ticks as usize;
+    };
     if bits >= LONGEST_BITS {
         return BUCKETS - 1;
     }
@@ -600,11 +624,13 @@ impl Local {
             return None;
         }
         let os_tid = current_tid();
-        // Said before the first is looked at: from then on none is given back that can be seen here.
+        // Said before the first is looked at: from then on none is given back that can be seen
+        // here.
         SEEKERS.fetch_add(1, SeqCst);
         fence(SeqCst);
         let take = |shard: &&Shard| {
-            shard.os_tid.load(Relaxed) == 0 && shard.os_tid.compare_exchange(0, os_tid, AcqRel, Relaxed).is_ok()
+            shard.os_tid.load(Relaxed) == 0
+                && shard.os_tid.compare_exchange(0, os_tid, AcqRel, Relaxed).is_ok()
         };
         let shard = shards().find(take);
         SEEKERS.fetch_sub(1, SeqCst);
@@ -639,7 +665,8 @@ fn new_shard(os_tid: u32) -> Option<&'static Shard> {
     shard.os_tid.store(os_tid, Relaxed);
     // Others look for a place at the same time.
     let mut places = SHARDS.iter().enumerate().skip(free);
-    let placed = places.find(|(_, slot)| slot.compare_exchange(null_mut(), made, AcqRel, Relaxed).is_ok());
+    let placed =
+        places.find(|(_, slot)| slot.compare_exchange(null_mut(), made, AcqRel, Relaxed).is_ok());
     // One without a place stays, unused: the rare loser of a race for the last one.
     let (place, _) = placed?;
     USED.fetch_max(place + 1, AcqRel);
@@ -649,13 +676,15 @@ fn new_shard(os_tid: u32) -> Option<&'static Shard> {
 
 /// For the one thread that gives them back, and those that are [`SEEKERS`].
 fn shards() -> impl Iterator<Item = &'static Shard> {
-    // SAFETY: what stands there was made by `new_shard`. Whoever gives it back takes it away here first and then waits for all seekers.
+    // SAFETY: what stands there was made by `new_shard`. Whoever gives it back takes it away here
+    // first and then waits for all seekers.
     SHARDS.iter().take(USED.load(Acquire)).filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
 }
 
 /// Memory of zeros for as long as the shard; `None` if there is none, or there would be too much.
 fn piece<T>() -> Option<*mut T> {
-    // SAFETY: only called for types that are made of atomic numbers and pointers, for which zero is a value.
+    // SAFETY: only called for types that are made of atomic numbers and pointers, for which zero is
+    // a value.
     accounted(size_of::<T>(), || unsafe { Zeroed::<T>::reserve() }.map(Zeroed::into_raw))
 }
 
@@ -711,7 +740,9 @@ impl Block {
                 first.store(taken, Relaxed);
                 true
             }
-            (None, None) => self.first_histogram(shard).is_some_and(|histogram| self.add(histogram, shard, taken)),
+            (None, None) => self
+                .first_histogram(shard)
+                .is_some_and(|histogram| self.add(histogram, shard, taken)),
         };
         if has_room {
             // Readers look there for as many as they find counted.
@@ -761,7 +792,9 @@ impl Block {
             // SAFETY: they stay as long as the shard.
             let Some(group) = (unsafe { group.load(Acquire).as_ref() }) else { continue };
             let counts = group.0.iter().map(|count| count.load(Relaxed)).enumerate();
-            counts.filter(|(_, count)| *count > 0).for_each(|(part, count)| each(place * PARTS + part, count));
+            counts
+                .filter(|(_, count)| *count > 0)
+                .for_each(|(part, count)| each(place * PARTS + part, count));
         }
     }
 
@@ -773,7 +806,10 @@ impl Block {
             least.store(taken, Relaxed);
         }
         // Without any, none is slow enough.
-        self.slow.store(slowest.iter().map(|ticks| ticks.load(Relaxed)).min().unwrap_or(u64::MAX), Relaxed);
+        self.slow.store(
+            slowest.iter().map(|ticks| ticks.load(Relaxed)).min().unwrap_or(u64::MAX),
+            Relaxed,
+        );
         least.is_some()
     }
 
@@ -800,8 +836,9 @@ impl Group {
 }
 
 impl<T> Supply<T> {
-    /// Zeros for one more. As many are reserved at a time as fit into a page, and later a quarter of as many as there are: all of their pages at once cost
-    /// far less than one by one. To be called by the one thread that owns the shard, for types of which zeros are a value.
+    /// Zeros for one more. As many are reserved at a time as fit into a page, and later a quarter
+    /// of as many as there are: all of their pages at once cost far less than one by one. To be
+    /// called by the one thread that owns the shard, for types of which zeros are a value.
     #[cold]
     fn take(&self, list: &Reserved) -> Option<*mut T> {
         const { assert!(size_of::<T>() != 0 && size_of::<T>() <= LEAST_AT_A_TIME, "one fits") };
@@ -837,8 +874,11 @@ impl Reserved {
         for place in &self.0 {
             let what = place.swap(null_mut(), Relaxed);
             let bytes = what.addr() % PAGE * PAGE;
-            let Some(made) = NonNull::new(what.map_addr(|address| address & !(PAGE - 1))) else { return };
-            // SAFETY: `add` reserved so many bytes there, and by the caller's word nobody uses them.
+            let Some(made) = NonNull::new(what.map_addr(|address| address & !(PAGE - 1))) else {
+                return;
+            };
+            // SAFETY: `add` reserved so many bytes there, and by the caller's word nobody uses
+            // them.
             unsafe { map::give_back(made, bytes) };
             MEMORY.fetch_sub(bytes, Relaxed);
         }
@@ -851,7 +891,8 @@ impl Shard {
     /// # Safety
     /// It came from [`piece`], and nobody uses it any more.
     unsafe fn discard(shard: *mut Shard) {
-        // SAFETY: the caller's word. What it points to is its own, and was made by `piece`, but for what its supplies have reserved.
+        // SAFETY: the caller's word. What it points to is its own, and was made by `piece`, but for
+        // what its supplies have reserved.
         unsafe {
             let Some(there) = shard.as_ref() else { return };
             there.reserved.discard();
@@ -871,7 +912,8 @@ impl Shard {
     #[inline]
     fn block(&self, slot: u32) -> Option<&Block> {
         let slot = slot as usize;
-        made_by(self.blocks.get(slot / BLOCKS)?, || self.more_blocks.take(&self.reserved))?.get(slot % BLOCKS)
+        made_by(self.blocks.get(slot / BLOCKS)?, || self.more_blocks.take(&self.reserved))?
+            .get(slot % BLOCKS)
     }
 
     /// The same for a reader, who makes nothing.
@@ -906,7 +948,8 @@ pub struct Totals {
     pub ticks: u64,
     /// Ticks of the longest since the last time that it was asked for.
     pub longest: u64,
-    /// Buckets into which some fell, in order, and how many: numbers that begin again behind the largest.
+    /// Buckets into which some fell, in order, and how many: numbers that begin again behind the
+    /// largest.
     pub buckets: Vec<(u16, u32)>,
 }
 
@@ -953,7 +996,8 @@ pub fn totals(slot: u32) -> Totals {
     totals
 }
 
-/// The same, if shards were made since the last time: where threads come and go by the hundred in a second, each would need one of its own.
+/// The same, if shards were made since the last time: where threads come and go by the hundred in a
+/// second, each would need one of its own.
 pub fn free_shards_if_grown() {
     if GROWN.load(Relaxed) {
         free_shards();
@@ -971,7 +1015,8 @@ pub fn free_shards() {
     }
 }
 
-/// Gives back the shards of threads that are gone. What they counted is in no sum any more: to be called between two sessions, by the thread that reads.
+/// Gives back the shards of threads that are gone. What they counted is in no sum any more: to be
+/// called between two sessions, by the thread that reads.
 pub fn give_back() {
     free_shards();
     let mut gone = Vec::new();
@@ -980,7 +1025,9 @@ pub fn give_back() {
         // SAFETY: only this thread takes away what stands there.
         let free = unsafe { shard.as_ref() };
         // Nobody who sees it takes it any more.
-        if free.is_some_and(|free| free.os_tid.compare_exchange(0, NOBODY_ANY_MORE, AcqRel, Relaxed).is_ok()) {
+        if free.is_some_and(|free| {
+            free.os_tid.compare_exchange(0, NOBODY_ANY_MORE, AcqRel, Relaxed).is_ok()
+        }) {
             place.store(null_mut(), Release);
             gone.push(shard);
         }
@@ -994,7 +1041,8 @@ pub fn give_back() {
     let nobody_looks = SEEKERS.load(SeqCst) == 0;
     for shard in gone {
         if nobody_looks {
-            // SAFETY: its thread is gone, it is in no place, and nobody looks at what was in one before.
+            // SAFETY: its thread is gone, it is in no place, and nobody looks at what was in one
+            // before.
             unsafe { Shard::discard(shard) };
             continue;
         }
@@ -1004,12 +1052,14 @@ pub fn give_back() {
             shard.os_tid.store(0, Release);
         }
         let mut places = SHARDS.iter().enumerate();
-        let placed = places.find(|(_, slot)| slot.compare_exchange(null_mut(), shard, AcqRel, Relaxed).is_ok());
+        let placed = places
+            .find(|(_, slot)| slot.compare_exchange(null_mut(), shard, AcqRel, Relaxed).is_ok());
         USED.fetch_max(placed.map_or(0, |(place, _)| place + 1), AcqRel);
     }
 }
 
-/// Takes the calls that are to be told singly, with their arguments where those were shown. Only one thread at a time may.
+/// Takes the calls that are to be told singly, with their arguments where those were shown. Only
+/// one thread at a time may.
 pub fn take_single_calls(mut each: impl FnMut(SingleCall, Vec<(u16, Value)>)) {
     for shard in shards() {
         // SAFETY: as in `made`.
@@ -1101,7 +1151,10 @@ mod tests {
         assert!(found.longest > 0 && found.ticks >= found.longest);
         assert_eq!(totals(slot).longest, 0, "since the last time");
         assert_eq!(totals(slot - 1).calls, 4000);
-        assert_eq!((counted(slot), counted(slot - 1), counted(slot - 2)), ((4000, 4000), (4000, 0), (0, 0)));
+        assert_eq!(
+            (counted(slot), counted(slot - 1), counted(slot - 2)),
+            ((4000, 4000), (4000, 0), (0, 0))
+        );
         while tids.iter().any(|tid| !is_gone(*tid)) {
             thread::yield_now();
         }
@@ -1151,7 +1204,8 @@ mod tests {
                     })
                     .collect();
                 give_back();
-                let tids: Vec<u32> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+                let tids: Vec<u32> =
+                    threads.into_iter().map(|thread| thread.join().unwrap()).collect();
                 if round % 10 == 0 {
                     assert!(memory() > memory_before);
                 }
@@ -1170,7 +1224,10 @@ mod tests {
         switch_off();
         // Call trees are given back by who reads them.
         let trees = 200 * size_of::<Tree>();
-        assert_eq!(ledger::held(Resource::MappedBytes) - held_before, (trees + size_of::<Shard>() + PAGE) as u64);
+        assert_eq!(
+            ledger::held(Resource::MappedBytes) - held_before,
+            (trees + size_of::<Shard>() + PAGE) as u64
+        );
     }
 
     /// A call that has begun then.
@@ -1192,7 +1249,10 @@ mod tests {
                 });
                 *expected.entry(bucket_of(taken) as u16).or_default() += 1;
                 let found = totals(slot);
-                assert_eq!((found.timed, found.buckets), (calls, expected.clone().into_iter().collect()));
+                assert_eq!(
+                    (found.timed, found.buckets),
+                    (calls, expected.clone().into_iter().collect())
+                );
             }
         })
         .join()
@@ -1283,7 +1343,9 @@ mod tests {
             shown_times
         });
         assert_eq!(shown_by.join().unwrap(), [5_000, 900_000_000]);
-        take_single_calls(|call, values| told.extend((call.slot == slot).then_some((call.arguments, values))));
+        take_single_calls(|call, values| {
+            told.extend((call.slot == slot).then_some((call.arguments, values)))
+        });
         let expected = |taken: i64| (true, vec![(0, Value::Number(taken)), (2, Value::Float(0.5))]);
         assert_eq!(told, [expected(5_000), expected(900_000_000)]);
         assert_eq!(unshown_arguments(), 0);
@@ -1319,8 +1381,11 @@ mod tests {
             [at_once, waits, later, unknown, overtaken, end_async_telling(slot, LEFT_OUT, 0)]
         });
         assert_eq!(asked.join().unwrap(), [1, 0, 1, 0, 1, 0]);
-        take_single_calls(|call, values| told.extend((call.slot == slot).then_some((call.failed, values))));
-        let expected = [(false, 1), (true, 2), (false, 3)].map(|(failed, n)| (failed, vec![(0, Value::Number(n))]));
+        take_single_calls(|call, values| {
+            told.extend((call.slot == slot).then_some((call.failed, values)))
+        });
+        let expected = [(false, 1), (true, 2), (false, 3)]
+            .map(|(failed, n)| (failed, vec![(0, Value::Number(n))]));
         assert_eq!(told, expected);
         assert_eq!(unshown_arguments(), 0);
         switch_off();

@@ -17,7 +17,8 @@ use wire::{Argument, CallArguments, Nanos, Record, SingleCall, Traced, TracedMet
 const MOST: usize = 256;
 /// Most single calls of one record.
 const MOST_SINGLE: usize = 4096;
-/// From how many bytes of arguments on another record begins, about. Those of one call are at most 400 KB.
+/// From how many bytes of arguments on another record begins, about. Those of one call are at most
+/// 400 KB.
 const MOST_ARGUMENTS: usize = 256 << 10;
 
 struct Told {
@@ -58,8 +59,9 @@ impl Reader {
         // Those of a session before.
         traced::take_single_calls(|_, _| ());
         let slots = instrumentation::manager().map_or(0, Manager::slots);
-        let before =
-            (0..slots).map(|slot| (slot, traced::totals(slot))).filter(|(_, totals)| *totals != Totals::default());
+        let before = (0..slots)
+            .map(|slot| (slot, traced::totals(slot)))
+            .filter(|(_, totals)| *totals != Totals::default());
         Self {
             before: before.collect(),
             told: BTreeMap::new(),
@@ -98,12 +100,19 @@ impl Reader {
 
     /// About how many bytes it holds.
     pub fn memory(&self) -> usize {
-        let of = |told: &Told| size_of::<Told>() + told.totals.buckets.capacity() * size_of::<(u16, u32)>() + 16;
+        let of = |told: &Told| {
+            size_of::<Told>() + told.totals.buckets.capacity() * size_of::<(u16, u32)>() + 16
+        };
         self.told.values().map(of).sum::<usize>() + traced::memory()
     }
 
     /// The calls since the last time that are told singly.
-    pub fn read_single(&mut self, runtime: &Runtime, resolver: &mut Resolver, out: &mut Vec<Record>) {
+    pub fn read_single(
+        &mut self,
+        runtime: &Runtime,
+        resolver: &mut Resolver,
+        out: &mut Vec<Record>,
+    ) {
         let Some((ticks, time)) = self.begun else { return };
         let nanos_per_tick = 1e9 / self.ticks_per_second();
         let went = std::mem::replace(&mut self.went, runtime.unloads().went());
@@ -131,11 +140,12 @@ impl Reader {
             let mut arguments = Vec::with_capacity(values.len());
             for (index, value) in values {
                 let argument = argument(value, runtime, |class| {
-                    // The class of an object that was alive when calls were last taken is there, unless its module has gone since.
+                    // The class of an object that was alive when calls were last taken is there,
+                    // unless its module has gone since.
                     runtime.unloads().hold_since(went, || resolver.class(runtime, class, out))
                 });
-                bytes +=
-                    size_of::<Argument>() + if let Argument::Text { text, .. } = &argument { text.len() } else { 0 };
+                bytes += size_of::<Argument>()
+                    + if let Argument::Text { text, .. } = &argument { text.len() } else { 0 };
                 arguments.push((index, argument));
             }
             part.push(CallArguments { call, arguments });
@@ -208,7 +218,11 @@ impl Reader {
 }
 
 /// An argument as it is told. Before .NET 5 arrays of several classes had one method table.
-fn argument(value: Value, runtime: &Runtime, mut class: impl FnMut(ClassId) -> Option<u32>) -> Argument {
+fn argument(
+    value: Value,
+    runtime: &Runtime,
+    mut class: impl FnMut(ClassId) -> Option<u32>,
+) -> Argument {
     match value {
         Value::Number(number) => Argument::Number(number),
         Value::Float(number) => Argument::Float(number),

@@ -1,22 +1,24 @@
 //! The runtime's own unwind tables, read from memory.
 //!
-//! On x64 CoreCLR describes every function and funclet by Windows `UNWIND_INFO` on every system: the JIT makes it,
-//! the runtime's own stack walker uses it, so it is exact. Where it stands is no public contract. Every number
-//! that is read here is checked against what is known from elsewhere (the code's address and size), and at the
-//! first contradiction there is no table: the unwinder then falls back to what it can tell from the code.
+//! On x64 CoreCLR describes every function and funclet by Windows `UNWIND_INFO` on every system:
+//! the JIT makes it, the runtime's own stack walker uses it, so it is exact. Where it stands is no
+//! public contract. Every number that is read here is checked against what is known from elsewhere
+//! (the code's address and size), and at the first contradiction there is no table: the unwinder
+//! then falls back to what it can tell from the code.
 //!
 //! | code | where the table stands |
 //! |---|---|
 //! | compiled at run time | the pointer before the first instruction leads to the code header (`RealCodeHeader` of the runtime's codeman.h): four pointers, a `u32` count at 32, then that many `RUNTIME_FUNCTION`s |
 //! | ready-to-run | the exception directory of the PE image: a sorted array of `RUNTIME_FUNCTION`s |
 //!
-//! A `RUNTIME_FUNCTION` is three `u32` offsets from a base: begin, end, unwind info (PE specification, .pdata).
+//! A `RUNTIME_FUNCTION` is three `u32` offsets from a base: begin, end, unwind info (PE
+//! specification, .pdata).
 
 use crate::memory::Memory;
 use wire::{UnwindEntry, UnwindTable};
 
-/// Offset of the count in the code header: after debug info, exception clauses, GC info and method descriptor.
-/// Equal in 3.1, 8, 9 and 10.
+/// Offset of the count in the code header: after debug info, exception clauses, GC info and method
+/// descriptor. Equal in 3.1, 8, 9 and 10.
 const HEADER_COUNT: u64 = 32;
 /// Most functions and funclets in one method: each catch, finally and filter is a funclet.
 const MAX_FUNCLETS: u32 = 4096;
@@ -26,7 +28,8 @@ const FUNCTION_SIZE: u64 = 12;
 const CHAINED: u8 = 4;
 /// Longest chain that is followed.
 const MAX_CHAIN: usize = 8;
-/// Values of the pointer before the code that are no pointers but kinds of stubs (`StubCodeBlockKind`).
+/// Values of the pointer before the code that are no pointers but kinds of stubs
+/// (`StubCodeBlockKind`).
 const STUB_KINDS: u64 = 0x1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,15 +65,21 @@ pub fn of_jitted(memory: &impl Memory, start: u64, size: u32) -> Option<UnwindTa
         Some(bytes) if both => bytes.to_vec(),
         _ => memory.bytes(at.checked_add(4)?, length)?,
     };
-    let functions: Vec<Function> =
-        functions.chunks_exact(FUNCTION_SIZE as usize).map(Function::parse).collect::<Option<_>>()?;
+    let functions: Vec<Function> = functions
+        .chunks_exact(FUNCTION_SIZE as usize)
+        .map(Function::parse)
+        .collect::<Option<_>>()?;
     let main = functions.first()?;
-    // The base is wherever the first function's begin is an offset from; the others must then fit into the code.
+    // The base is wherever the first function's begin is an offset from; the others must then fit
+    // into the code.
     let base = start.checked_sub(u64::from(main.begin))?;
     let code_end = u64::from(main.begin) + u64::from(size);
     let mut last_end = main.begin;
     for function in &functions {
-        if function.begin < last_end || function.end <= function.begin || u64::from(function.end) > code_end {
+        if function.begin < last_end
+            || function.end <= function.begin
+            || u64::from(function.end) > code_end
+        {
             return None;
         }
         last_end = function.end;
@@ -104,7 +113,8 @@ fn infos(memory: &impl Memory, base: u64, mut offset: u32) -> Option<Vec<Vec<u8>
 
 /// One `UNWIND_INFO` up to the end of its codes, and the function chained to it.
 fn one_info(memory: &impl Memory, at: u64) -> Option<(Vec<u8>, Option<Function>)> {
-    // Most are short. A read that would run off the end of the mapping is done again with the exact length.
+    // Most are short. A read that would run off the end of the mapping is done again with the exact
+    // length.
     let mut bytes = [0; 48];
     let whole = memory.read(at, &mut bytes);
     if !whole && !memory.read(at, bytes.get_mut(..4)?) {
@@ -112,8 +122,8 @@ fn one_info(memory: &impl Memory, at: u64) -> Option<(Vec<u8>, Option<Function>)
     }
     let [head, _prolog, count, frame] = *bytes.first_chunk::<4>()?;
     let (version, flags) = (head & 7, head >> 3);
-    // Version 2 only adds epilog codes. The frame register is rbp or none in everything that CoreCLR makes, but
-    // any is right; an offset without a register is not.
+    // Version 2 only adds epilog codes. The frame register is rbp or none in everything that
+    // CoreCLR makes, but any is right; an offset without a register is not.
     if !(1..=2).contains(&version) || flags & !7 != 0 || (frame & 15 == 0 && frame >> 4 != 0) {
         return None;
     }
@@ -168,7 +178,8 @@ impl Image {
         }
         let optional = head.get(24..)?;
         let word = |at: usize| Some(u32::from_le_bytes(optional.get(at..at + 4)?.try_into().ok()?));
-        // PE32+ has 16 more bytes before the directories than PE32 (PE specification, optional header).
+        // PE32+ has 16 more bytes before the directories than PE32 (PE specification, optional
+        // header).
         let directories = match u16::from_le_bytes(*optional.first_chunk()?) {
             0x20b => 112,
             0x10b => 96,
@@ -185,15 +196,18 @@ impl Image {
         Some(Self { base, size, table: base.checked_add(u64::from(table))?, count })
     }
 
-    /// The image whose headers stand somewhere in a page, and one of whose sections was mapped to the page at `code`.
+    /// The image whose headers stand somewhere in a page, and one of whose sections was mapped to
+    /// the page at `code`.
     ///
-    /// A file within a single-file application begins at any multiple of 16 bytes (`Bundler`, src/installer/managed/
-    /// Microsoft.NET.HostModel in dotnet/runtime), and is mapped by whole pages of that application. The page with the
-    /// headers may be mapped again where the code begins: so the place of a section must fit, too.
+    /// A file within a single-file application begins at any multiple of 16 bytes (`Bundler`,
+    /// src/installer/managed/ Microsoft.NET.HostModel in dotnet/runtime), and is mapped by whole
+    /// pages of that application. The page with the headers may be mapped again where the code
+    /// begins: so the place of a section must fit, too.
     pub fn in_page(memory: &impl Memory, page: u64, code: u64) -> Option<Self> {
         let bytes = memory.bytes(page, PAGE)?;
-        let starts =
-            (0..PAGE).step_by(HOST_ALIGNMENT).filter(|at| bytes.get(*at..).is_some_and(|at| at.starts_with(b"MZ")));
+        let starts = (0..PAGE)
+            .step_by(HOST_ALIGNMENT)
+            .filter(|at| bytes.get(*at..).is_some_and(|at| at.starts_with(b"MZ")));
         starts
             .filter_map(|at| Self::at(memory, page.checked_add(at as u64)?))
             .find(|image| image.has_section(memory, code))
@@ -201,10 +215,15 @@ impl Image {
 
     /// Whether a section begins in the page at an address.
     fn has_section(&self, memory: &impl Memory, page: u64) -> bool {
-        let head = memory.u32(self.base.saturating_add(60)).and_then(|pe| self.base.checked_add(u64::from(pe)));
+        let head = memory
+            .u32(self.base.saturating_add(60))
+            .and_then(|pe| self.base.checked_add(u64::from(pe)));
         let Some(pe) = head else { return false };
-        // The number of sections, and the size of the optional header in front of them (PE specification, COFF file header).
-        let (Some(count), Some(optional)) = (memory.u32(pe + 4), memory.u32(pe + 20)) else { return false };
+        // The number of sections, and the size of the optional header in front of them (PE
+        // specification, COFF file header).
+        let (Some(count), Some(optional)) = (memory.u32(pe + 4), memory.u32(pe + 20)) else {
+            return false;
+        };
         let (count, optional) = (u64::from(count >> 16), u64::from(optional & 0xffff));
         (0..count.min(MOST_SECTIONS)).any(|index| {
             let offset = memory.u32(pe + 24 + optional + index * SECTION_SIZE + 12);
@@ -220,7 +239,9 @@ impl Image {
 
     /// Whether an address lies in a function or funclet.
     pub fn has_function_at(&self, memory: &impl Memory, address: u64) -> bool {
-        let Some(offset) = address.checked_sub(self.base).and_then(|offset| u32::try_from(offset).ok()) else {
+        let Some(offset) =
+            address.checked_sub(self.base).and_then(|offset| u32::try_from(offset).ok())
+        else {
             return false;
         };
         let behind = offset.checked_add(1).and_then(|next| self.lower_bound(memory, next));
@@ -240,7 +261,10 @@ impl Image {
                 if function.begin >= end {
                     break;
                 }
-                if function.end <= function.begin || function.end > end || functions.len() > MAX_FUNCLETS as usize {
+                if function.end <= function.begin
+                    || function.end > end
+                    || functions.len() > MAX_FUNCLETS as usize
+                {
                     return None;
                 }
                 functions.push(function);
@@ -273,7 +297,9 @@ impl Image {
             return None;
         }
         let mut bytes = [0; FUNCTION_SIZE as usize];
-        memory.read(self.table + u64::from(index) * FUNCTION_SIZE, &mut bytes).then(|| Function::parse(&bytes))?
+        memory
+            .read(self.table + u64::from(index) * FUNCTION_SIZE, &mut bytes)
+            .then(|| Function::parse(&bytes))?
     }
 }
 
@@ -299,7 +325,10 @@ mod tests {
     impl Memory for Bytes {
         fn read(&self, address: u64, out: &mut [u8]) -> bool {
             let Some(at) = address.checked_sub(self.0) else { return false };
-            let Some(bytes) = self.1.get(at as usize..).and_then(|rest| rest.get(..out.len())) else { return false };
+            let Some(bytes) = self.1.get(at as usize..).and_then(|rest| rest.get(..out.len()))
+            else {
+                return false;
+            };
             out.copy_from_slice(bytes);
             true
         }
@@ -348,7 +377,11 @@ mod tests {
             (1, vec![[0x100, 0x140, 0x4000]], 0x50),
         ] {
             let memory = jitted(count, &functions);
-            assert_eq!(of_jitted(&memory, BASE + 0x100, size), None, "{count} {functions:x?} {size:x}");
+            assert_eq!(
+                of_jitted(&memory, BASE + 0x100, size),
+                None,
+                "{count} {functions:x?} {size:x}"
+            );
         }
         // A stub's kind instead of a header, and nothing before the code at all.
         let mut memory = jitted(1, &[good]);
@@ -386,17 +419,29 @@ mod tests {
 
     #[test]
     fn an_image_is_searched() {
-        let functions: Vec<_> = (0..20).map(|i| [0x400 + i * 0x20, 0x410 + i * 0x20, 0x1800]).collect();
+        let functions: Vec<_> =
+            (0..20).map(|i| [0x400 + i * 0x20, 0x410 + i * 0x20, 0x1800]).collect();
         let memory = image(&functions);
         let image = Image::at(&memory, BASE).unwrap();
-        assert!(image.contains(BASE + 0x3fff) && !image.contains(BASE + 0x4000) && !image.contains(BASE - 1));
+        assert!(
+            image.contains(BASE + 0x3fff)
+                && !image.contains(BASE + 0x4000)
+                && !image.contains(BASE - 1)
+        );
         for i in 0..20u64 {
             let start = BASE + 0x400 + i * 0x20;
             let table = image.unwind_table(&memory, &[(start, 0x10)]).unwrap();
-            assert_eq!(table.entries, [UnwindEntry { begin: start, end: start + 0x10, info: vec![INFO.to_vec()] }]);
+            assert_eq!(
+                table.entries,
+                [UnwindEntry { begin: start, end: start + 0x10, info: vec![INFO.to_vec()] }]
+            );
         }
-        let two = image.unwind_table(&memory, &[(BASE + 0x440, 0x30), (BASE + 0x400, 0x10)]).unwrap();
-        assert_eq!(two.entries.iter().map(|e| e.begin - BASE).collect::<Vec<_>>(), [0x400, 0x440, 0x460]);
+        let two =
+            image.unwind_table(&memory, &[(BASE + 0x440, 0x30), (BASE + 0x400, 0x10)]).unwrap();
+        assert_eq!(
+            two.entries.iter().map(|e| e.begin - BASE).collect::<Vec<_>>(),
+            [0x400, 0x440, 0x460]
+        );
         assert_eq!(image.unwind_table(&memory, &[(BASE + 0x408, 8)]), None);
         assert_eq!(image.unwind_table(&memory, &[(BASE + 0x400, 8)]), None);
         assert_eq!(image.unwind_table(&memory, &[(BASE + 0x3000, 8)]), None);

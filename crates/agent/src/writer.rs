@@ -20,7 +20,8 @@ use crate::queue::Event;
 use crate::resolver::Resolver;
 use crate::{traced, traced_reader};
 use com::codes::{
-    CORPROF_E_IMMUTABLE_FLAGS_SET, CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT, CORPROF_E_PROFILER_DETACHING,
+    CORPROF_E_IMMUTABLE_FLAGS_SET, CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT,
+    CORPROF_E_PROFILER_DETACHING,
 };
 use corprof::Error;
 use corprof::ids::{ClassId, ModuleId};
@@ -34,27 +35,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use wire::frame::FrameBuilder;
 use wire::{
-    Bye, ByeReason, Control, CpuEngine, HeapEnd, Hello, InstrumentState, Instrumented, LogLevel, Nanos, Parameter,
-    ParameterShown, Parameters, Record, Resource, Rewritten, Status,
+    Bye, ByeReason, Control, CpuEngine, HeapEnd, Hello, InstrumentState, Instrumented, LogLevel,
+    Nanos, Parameter, ParameterShown, Parameters, Record, Resource, Rewritten, Status,
 };
 
 /// How long to try to connect, nanoseconds.
 const CONNECT_LIMIT: Nanos = 2_000_000_000;
-/// Nanoseconds between two rounds of writing what callbacks collected, while they do, and while they do not.
+/// Nanoseconds between two rounds of writing what callbacks collected, while they do, and while
+/// they do not.
 const ROUND: Nanos = 20_000_000;
 const IDLE_ROUND: Nanos = 100_000_000;
-/// How often threads are visited for the signal engine until all have answered, and nanoseconds between.
+/// How often threads are visited for the signal engine until all have answered, and nanoseconds
+/// between.
 const MOST_VISITS: u32 = 10;
 const VISIT_INTERVAL: Nanos = 200_000_000;
 /// Nanoseconds between two unasked status records.
 const STATUS_INTERVAL: Nanos = 1_000_000_000;
-/// How long and how often the runtime is asked to let us go before we stop to listen to it, nanoseconds; and how often from then on.
+/// How long and how often the runtime is asked to let us go before we stop to listen to it,
+/// nanoseconds; and how often from then on.
 const DETACH_SOON: Nanos = 5_000_000_000;
 const DETACH_PAUSE: Nanos = 20_000_000;
 const DETACH_LATER: Nanos = 500_000_000;
 /// The message where the runtime cannot be suspended even once.
-const BUSY: &str = "the runtime could not be suspended within 2 s, because it is being suspended by something else \
-    all the time; try again, or check whether another profiler or a debugger is active there";
+const BUSY: &str = "the runtime could not be suspended within 2 s, because it is being suspended \
+    by something else all the time; try again, or check whether another profiler or a debugger is \
+    active there";
 /// Longest time that writing a frame may take: a stopped clrscope must not keep us for ever.
 const WRITE_LIMIT: Nanos = 10_000_000_000;
 
@@ -63,7 +68,8 @@ const TICKS: &str = "clrscope-ticks";
 const LOOKS: &str = "clrscope-heap";
 const REJIT: &str = "clrscope-rejit";
 
-/// What such a thread does. A panic in it ends the session, which says so: whoever waited for the thread would wait for ever.
+/// What such a thread does. A panic in it ends the session, which says so: whoever waited for the
+/// thread would wait for ever.
 fn guarded(agent: &Arc<Agent>, name: &str, body: impl FnOnce(&Arc<Agent>)) {
     let ended = catch_unwind(AssertUnwindSafe(|| {
         fault::panic_if_asked(agent, name);
@@ -73,7 +79,8 @@ fn guarded(agent: &Arc<Agent>, name: &str, body: impl FnOnce(&Arc<Agent>)) {
         Counters::add(&agent.counters.panics, 1);
         let place = panics::place();
         agent.give_up(format!(
-            "the agent has failed in its thread {name} ({place}): the recording ended. Please report this"
+            "the agent has failed in its thread {name} ({place}): the recording ended. Please \
+                report this"
         ));
     }
 }
@@ -182,7 +189,10 @@ impl<'a> Writer<'a> {
                 Called::Busy => {
                     // At once: to find out whether we may leave takes longer than clrscope waits.
                     self.put(Record::Log { level: LogLevel::Error, message: BUSY.to_owned() })?;
-                    self.put(Record::Bye(Bye { reason: ByeReason::Failed, status: Status::default() }))?;
+                    self.put(Record::Bye(Bye {
+                        reason: ByeReason::Failed,
+                        status: Status::default(),
+                    }))?;
                     self.send()?;
                     return Ok(ByeReason::Failed);
                 }
@@ -233,7 +243,8 @@ impl<'a> Writer<'a> {
                 let status = self.status();
                 self.put(Record::Status(status))?;
             }
-            // Names of many methods at once would take long as the process ends, and so would many calls.
+            // Names of many methods at once would take long as the process ends, and so would many
+            // calls.
             self.define_instrumented()?;
             traced::free_shards_if_grown();
             if begun && self.calls.has_much() {
@@ -242,23 +253,33 @@ impl<'a> Writer<'a> {
             self.drain()?;
             self.send()?;
             if self.agent.phase() == Phase::Stopping {
-                return Ok(if self.agent.is_shutdown() { ByeReason::Shutdown } else { ByeReason::Failed });
+                return Ok(if self.agent.is_shutdown() {
+                    ByeReason::Shutdown
+                } else {
+                    ByeReason::Failed
+                });
             }
             if heap_memory::is_exhausted() {
-                self.put(Record::Log { level: LogLevel::Error, message: wire::OUT_OF_MEMORY.to_owned() })?;
+                self.put(Record::Log {
+                    level: LogLevel::Error,
+                    message: wire::OUT_OF_MEMORY.to_owned(),
+                })?;
                 return Ok(ByeReason::Failed);
             }
             let busy = agent.events.passed() != passed || agent.wants_ticks();
             passed = agent.events.passed();
             let round = if busy { ROUND } else { IDLE_ROUND };
-            let timeout = if begun { round.min(next_status.saturating_sub(now)) } else { STATUS_INTERVAL };
-            let incoming = self.connection.receive(timeout.div_ceil(1_000_000) as i32, &self.agent.wake);
+            let timeout =
+                if begun { round.min(next_status.saturating_sub(now)) } else { STATUS_INTERVAL };
+            let incoming =
+                self.connection.receive(timeout.div_ceil(1_000_000) as i32, &self.agent.wake);
             self.agent.wake.clear();
             let Incoming::Messages(messages) = incoming else { return Err(Gone) };
             for message in messages {
                 match message {
                     Control::Go => {
-                        // Before the first module is loaded: what comes later is seen to as it comes.
+                        // Before the first module is loaded: what comes later is seen to as it
+                        // comes.
                         self.agent.instrumentation.wait_done();
                         self.agent.go();
                     }
@@ -272,7 +293,8 @@ impl<'a> Writer<'a> {
                         self.put(Record::Status(status))?;
                     }
                     Control::CopyMore(bytes) => agent.copy_more(bytes),
-                    Control::SampleInside if agent.config.cpu != CpuEngine::KernelRing || self.inside => {}
+                    Control::SampleInside
+                        if agent.config.cpu != CpuEngine::KernelRing || self.inside => {}
                     Control::SampleInside => {
                         self.inside = true;
                         if begun {
@@ -301,7 +323,10 @@ impl<'a> Writer<'a> {
         let listed = agent.live.insert_listed(|| match agent.runtime.threads() {
             Ok(threads) => threads,
             Err(error) => {
-                agent.log(LogLevel::Warning, format!("the runtime does not list its threads: {error}"));
+                agent.log(
+                    LogLevel::Warning,
+                    format!("the runtime does not list its threads: {error}"),
+                );
                 Vec::new()
             }
         });
@@ -310,7 +335,9 @@ impl<'a> Writer<'a> {
             let mut threads = agent.threads();
             for thread in listed {
                 // A thread that was ended meanwhile must not be asked for.
-                if let Some(os_tid) = agent.live.hold(thread, || agent.runtime.os_tid(thread)).flatten() {
+                if let Some(os_tid) =
+                    agent.live.hold(thread, || agent.runtime.os_tid(thread)).flatten()
+                {
                     started.extend(threads.runs(thread, os_tid, None));
                 }
             }
@@ -322,7 +349,8 @@ impl<'a> Writer<'a> {
     fn begin(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
         self.list_threads()?;
-        let by_signals = self.inside || matches!(agent.config.cpu, CpuEngine::Signals | CpuEngine::Compare);
+        let by_signals =
+            self.inside || matches!(agent.config.cpu, CpuEngine::Signals | CpuEngine::Compare);
         if by_signals {
             self.start_signals()?;
         }
@@ -380,7 +408,14 @@ impl<'a> Writer<'a> {
                 if waited_for {
                     // Whoever waits for the first one learns that none comes.
                     let time = clock::monotonic();
-                    let end = HeapEnd { look: 0, time, paused: 0, objects: 0, complete: false, reason: Some(why) };
+                    let end = HeapEnd {
+                        look: 0,
+                        time,
+                        paused: 0,
+                        objects: 0,
+                        complete: false,
+                        reason: Some(why),
+                    };
                     self.put(Record::HeapBegin { look: 0, time })?;
                     self.put(Record::HeapEnd(end))?;
                 }
@@ -392,11 +427,15 @@ impl<'a> Writer<'a> {
     /// Starts the thread that rewrites methods, where that is allowed.
     fn start_instrumentation(&self) {
         let agent = self.agent;
-        if agent.config.profiler(profilers::trace::SPEC.id).is_none() || instrumentation::manager().is_none() {
+        if agent.config.profiler(profilers::trace::SPEC.id).is_none()
+            || instrumentation::manager().is_none()
+        {
             return;
         }
         let for_thread = Arc::clone(agent);
-        match OwnThread::spawn(REJIT, move || guarded(&for_thread, REJIT, |agent| instrumentation::run(agent))) {
+        match OwnThread::spawn(REJIT, move || {
+            guarded(&for_thread, REJIT, |agent| instrumentation::run(agent))
+        }) {
             Ok(thread) => agent.instrumentation.keep(thread),
             // Each module that is loaded would wait for it, and clrscope for the first method.
             Err(error) => agent.give_up(format!("no methods are traced: {error}")),
@@ -422,14 +461,16 @@ impl<'a> Writer<'a> {
         turn.write_with_descriptor(&Record::SampleRing(layout), ring).map_err(|_| Gone)?;
         drop(turn);
         agent.keep_signals(engine);
-        // Threads that begin from now on see to themselves. All others are known once the events are read.
+        // Threads that begin from now on see to themselves. All others are known once the events
+        // are read.
         self.drain()?;
         self.visit_threads();
         Ok(())
     }
 
-    /// Makes the signal engine sample the threads that it does not sample yet. On a busy machine not all of them answer
-    /// in time, and the runtime cannot always be suspended: then it is tried again later, but not for ever.
+    /// Makes the signal engine sample the threads that it does not sample yet. On a busy machine
+    /// not all of them answer in time, and the runtime cannot always be suspended: then it is tried
+    /// again later, but not for ever.
     fn visit_threads(&mut self) {
         let agent = self.agent;
         let threads: Vec<(u64, u32)> =
@@ -452,7 +493,8 @@ impl<'a> Writer<'a> {
         drop(suspended);
         // Not in the counter of suspensions, which are those of ticks.
         Counters::add(&agent.counters.stopped, clock::monotonic().saturating_sub(begun));
-        let (answered, armed) = agent.with_signals(|engine| engine.arm_visited(&visits)).unwrap_or_default();
+        let (answered, armed) =
+            agent.with_signals(|engine| engine.arm_visited(&visits)).unwrap_or_default();
         if answered > 0 && armed == 0 && all {
             // Such as where the user may have no more signals pending: timers need that.
             agent.walk_instead("no thread gets a timer (see RLIMIT_SIGPENDING)");
@@ -553,14 +595,15 @@ impl<'a> Writer<'a> {
         self.resolver.forget_loaded(&mut records);
         self.instrumented.retain(|(module, _), _| !agent.runtime.unloads().is_gone(*module));
         let running: Vec<_> = agent.threads().running().collect();
-        for (thread, os_tid) in running.into_iter().filter(|(_, os_tid)| threads::is_gone(*os_tid)) {
+        for (thread, os_tid) in running.into_iter().filter(|(_, os_tid)| threads::is_gone(*os_tid))
+        {
             agent.with_signals(|engine| engine.remove(thread.0 as u64, os_tid));
             records.extend(agent.threads().ended(thread, clock::monotonic()));
         }
         records.push(Record::Log {
             level: LogLevel::Warning,
-            message: "more threads, modules or dynamic methods ended at a time than could be recorded: they were \
-                looked up again"
+            message: "more threads, modules or dynamic methods ended at a time than could be \
+                recorded: they were looked up again"
                 .to_owned(),
         });
         self.put_all(&mut records)?;
@@ -572,7 +615,12 @@ impl<'a> Writer<'a> {
         let stacks = self.agent.stacks().take_new();
         let mut records = Vec::new();
         for stack in stacks {
-            self.resolver.resolve(&self.agent.runtime, &self.agent.counters, &stack.ips, &mut records);
+            self.resolver.resolve(
+                &self.agent.runtime,
+                &self.agent.counters,
+                &stack.ips,
+                &mut records,
+            );
             records.push(Record::Stack(stack));
             self.put_all(&mut records)?;
         }
@@ -586,7 +634,9 @@ impl<'a> Writer<'a> {
             Event::ThreadRuns { thread, os_tid, time } => {
                 records.extend(agent.threads().runs(thread, os_tid, Some(time)));
             }
-            Event::ThreadNamed { thread, name } => records.extend(agent.threads().named(thread, name)),
+            Event::ThreadNamed { thread, name } => {
+                records.extend(agent.threads().named(thread, name))
+            }
             Event::ThreadEnded { thread, time } => {
                 let ended = agent.threads().ended(thread, time);
                 if let Some(Record::ThreadEnded { os_tid, .. }) = ended {
@@ -616,15 +666,25 @@ impl<'a> Writer<'a> {
                 let stack = agent.stacks().intern(&ips, truncated);
                 self.put_all(&mut records)?;
                 self.define_stacks()?;
-                let exception = wire::Exception { sequence, time, os_tid, class, message, stack, weight };
+                let exception =
+                    wire::Exception { sequence, time, os_tid, class, message, stack, weight };
                 records.push(Record::Exception(exception));
             }
             Event::Sample(CallbackSample::ExceptionCaught { sequence, time, function }) => {
                 let number = u32::try_from(function.0).ok().filter(|number| *number != 0);
                 let method = number.and_then(|number| {
-                    self.resolver.numbered_method(&agent.runtime, &agent.counters, number, &mut records)
+                    self.resolver.numbered_method(
+                        &agent.runtime,
+                        &agent.counters,
+                        number,
+                        &mut records,
+                    )
                 });
-                records.push(Record::ExceptionCaught(wire::ExceptionCaught { sequence, time, method }));
+                records.push(Record::ExceptionCaught(wire::ExceptionCaught {
+                    sequence,
+                    time,
+                    method,
+                }));
             }
         }
         self.put_all(&mut records)
@@ -692,16 +752,22 @@ impl<'a> Writer<'a> {
         for Told { time, module, method, what } in agent.instrumentation.take_told() {
             let Some(method) = self.instrumented_id(module, method, &mut records) else { continue };
             records.push(match what {
-                What::Rewritten(rule, slot, bodies) => {
-                    Record::Rewritten(Rewritten { time, method, rule: rule.as_ref().to_owned(), slot, bodies })
-                }
+                What::Rewritten(rule, slot, bodies) => Record::Rewritten(Rewritten {
+                    time,
+                    method,
+                    rule: rule.as_ref().to_owned(),
+                    slot,
+                    bodies,
+                }),
                 What::Recompiled(failed) => Record::Recompiled { time, method, failed },
             });
             self.put_all(&mut records)?;
         }
         for change in changes {
             let method = change.method;
-            let Some(id) = self.instrumented_id(method.module, method.method, &mut records) else { continue };
+            let Some(id) = self.instrumented_id(method.module, method.method, &mut records) else {
+                continue;
+            };
             if let Some(slot) = method.slot.filter(|_| change.state == State::Requested) {
                 self.traced.begin(slot, method.rule);
                 self.calls.name_slot(slot, id);
@@ -726,7 +792,12 @@ impl<'a> Writer<'a> {
     }
 
     /// The id of a method that is instrumented; `None` if its module is gone.
-    fn instrumented_id(&mut self, module: ModuleId, method: MethodDef, records: &mut Vec<Record>) -> Option<u32> {
+    fn instrumented_id(
+        &mut self,
+        module: ModuleId,
+        method: MethodDef,
+        records: &mut Vec<Record>,
+    ) -> Option<u32> {
         if let Some(known) = self.instrumented.get(&(module, method)) {
             return Some(*known);
         }
@@ -779,7 +850,10 @@ impl<'a> Writer<'a> {
         dropped.extend(self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)));
         dropped.extend(self.calls.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         dropped.extend(self.allocated.dropped().map(|(reason, count)| (reason.to_owned(), count)));
-        dropped.push(("compilations of new bodies, log full".to_owned(), agent.instrumentation.lost()));
+        dropped.push((
+            "compilations of new bodies, log full".to_owned(),
+            agent.instrumentation.lost(),
+        ));
         dropped.extend(self.traced.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         let mut counters = agent.counters.list();
         counters.push(("events".to_owned(), agent.events.passed()));
@@ -791,7 +865,10 @@ impl<'a> Writer<'a> {
             dropped.push(("samples, ring full".to_owned(), full));
             dropped.push(("samples off the thread's stack".to_owned(), off_stack));
             dropped.push(("threads not sampled".to_owned(), engine.unsampled()));
-            dropped.push(("threads without a timer (RLIMIT_SIGPENDING)".to_owned(), engine.without_timer()));
+            dropped.push((
+                "threads without a timer (RLIMIT_SIGPENDING)".to_owned(),
+                engine.without_timer(),
+            ));
             let (median, handled) = engine.handler_time();
             counters.push(("signals handled".to_owned(), handled));
             counters.push(("nanoseconds in the signal handler, median".to_owned(), median));
@@ -846,7 +923,9 @@ fn parameters(method: u32, arguments: &Arguments) -> Option<Record> {
         shown: match parameter.shown {
             Shown::Redacted => ParameterShown::Redacted,
             Shown::ByType => ParameterShown::ByType,
-            Shown::Signed | Shown::Unsigned | Shown::Float | Shown::Text | Shown::Object => ParameterShown::ByValue,
+            Shown::Signed | Shown::Unsigned | Shown::Float | Shown::Text | Shown::Object => {
+                ParameterShown::ByValue
+            }
         },
     };
     let parameters = parameters.iter().map(parameter).collect();
@@ -854,7 +933,12 @@ fn parameters(method: u32, arguments: &Arguments) -> Option<Record> {
 }
 
 /// Id of a class on the wire, whether the runtime has a number for it or it is known by name only.
-fn class_id(agent: &Agent, resolver: &mut Resolver, class: Class, records: &mut Vec<Record>) -> u32 {
+fn class_id(
+    agent: &Agent,
+    resolver: &mut Resolver,
+    class: Class,
+    records: &mut Vec<Record>,
+) -> u32 {
     let runtime = &agent.runtime;
     match agent.event_classes.name(class) {
         Some(name) => resolver.event_class(runtime, ClassId(class.0), name, records),
@@ -894,7 +978,9 @@ pub fn say_bye(config: &wire::SessionConfig, hello: Hello, reason: ByeReason, wh
     let mut frame = FrameBuilder::default();
     let level = if reason == ByeReason::Skipped { LogLevel::Info } else { LogLevel::Error };
     let bye = Bye { reason, status: Status::default() };
-    for record in [Record::Hello(hello), Record::Log { level, message: why.to_owned() }, Record::Bye(bye)] {
+    for record in
+        [Record::Hello(hello), Record::Log { level, message: why.to_owned() }, Record::Bye(bye)]
+    {
         if frame.push(&record).is_err() {
             return;
         }
@@ -938,7 +1024,8 @@ impl Agent {
                 Err(Error::Hr { hresult: CORPROF_E_PROFILER_DETACHING, .. }) => return,
                 // It never will: we stay, and do nothing.
                 Err(Error::Hr {
-                    hresult: CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT | CORPROF_E_IMMUTABLE_FLAGS_SET,
+                    hresult:
+                        CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT | CORPROF_E_IMMUTABLE_FLAGS_SET,
                     ..
                 }) => return door::idle(self),
                 Err(_) => {}
@@ -949,7 +1036,9 @@ impl Agent {
                 is_idle = true;
                 door::idle(self);
             }
-            clock::sleep_until(clock::monotonic() + if is_late { DETACH_LATER } else { DETACH_PAUSE });
+            clock::sleep_until(
+                clock::monotonic() + if is_late { DETACH_LATER } else { DETACH_PAUSE },
+            );
         }
     }
 }

@@ -45,14 +45,23 @@ fn check_unwind(code: &Code) -> usize {
             assert_eq!(info.len(), 4 + 2 * usize::from(info[2]));
             let mut at = 4;
             while at < info.len() {
-                let (offset, op, operand) = (usize::from(info[at]), info[at + 1] & 15, info[at + 1] >> 4);
+                let (offset, op, operand) =
+                    (usize::from(info[at]), info[at + 1] & 15, info[at + 1] >> 4);
                 match op {
-                    // On-stack replacement goes on in the frame of the code before it: what that pushed is told
-                    // at offset 0, and stands nowhere in this code.
+                    // On-stack replacement goes on in the frame of the code before it: what that
+                    // pushed is told at offset 0, and stands nowhere in this code.
                     0 if offset == 0 => at += 2,
                     0 => {
-                        let expected: &[u8] = if operand < 8 { &[0x50 + operand] } else { &[0x41, 0x50 + operand - 8] };
-                        assert!(code[..offset].ends_with(expected), "{:x?} {info:x?}", &code[..offset]);
+                        let expected: &[u8] = if operand < 8 {
+                            &[0x50 + operand]
+                        } else {
+                            &[0x41, 0x50 + operand - 8]
+                        };
+                        assert!(
+                            code[..offset].ends_with(expected),
+                            "{:x?} {info:x?}",
+                            &code[..offset]
+                        );
                         pushes += 1;
                         at += 2;
                     }
@@ -80,7 +89,11 @@ fn addresses_become_methods_with_exact_unwind_tables() {
         assert_eq!(hello.pid, process.pid());
         assert_eq!(hello.notify_only, runtime.major() >= 6, "{runtime}");
         assert_eq!(hello.runtime[0], runtime.major(), "{runtime}: {:?}", hello.runtime);
-        assert!(hello.info_version >= if runtime.major() < 8 { 11 } else { 14 }, "{runtime}: {}", hello.info_version);
+        assert!(
+            hello.info_version >= if runtime.major() < 8 { 11 } else { 14 },
+            "{runtime}: {}",
+            hello.info_version
+        );
         client.resolve(&ips);
         // What is no code is said to be none.
         client.resolve(&[1, main as *const () as u64]);
@@ -102,20 +115,30 @@ fn addresses_become_methods_with_exact_unwind_tables() {
         }
         let all = client.codes().count();
         eprintln!(
-            "{runtime}: {} addresses, {all} methods, {with} with unwind table, {pushes} pushes checked",
+            "{runtime}: {} addresses, {all} methods, {with} with unwind table, {pushes} pushes \
+                checked",
             ips.len()
         );
         assert_eq!(with, all, "{runtime}");
         assert!(pushes > with, "{runtime}");
         if runtime.runs_samples() {
-            assert!(names.values().any(|name| name.starts_with("Clrscope.Samples.Burn.Slow(")), "{names:#?}");
+            assert!(
+                names.values().any(|name| name.starts_with("Clrscope.Samples.Burn.Slow(")),
+                "{names:#?}"
+            );
         }
-        let modules = client.records.iter().filter(|record| matches!(record, Record::Module(_))).count();
+        let modules =
+            client.records.iter().filter(|record| matches!(record, Record::Module(_))).count();
         assert!(modules >= 1);
         let bye = client.stop();
         assert_eq!(bye.reason, ByeReason::Stopped);
-        let naming = |name: &str| bye.status.counters.iter().find(|(n, _)| n == name).map_or(0, |(_, count)| *count);
-        eprintln!("{runtime}: {} ns to name a method", naming("nanoseconds naming") / naming("methods named").max(1));
+        let naming = |name: &str| {
+            bye.status.counters.iter().find(|(n, _)| n == name).map_or(0, |(_, count)| *count)
+        };
+        eprintln!(
+            "{runtime}: {} ns to name a method",
+            naming("nanoseconds naming") / naming("methods named").max(1)
+        );
         let gone = wait_gone(process.pid());
         assert!(gone < Duration::from_secs(2), "{runtime}: {gone:?}");
         assert!(process.is_running());
@@ -129,22 +152,36 @@ fn threads_are_told() {
     for runtime in supported() {
         let process = running(runtime);
         let mut client = Client::attach(&process, config(&[], CpuEngine::KernelRing));
-        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::ThreadStarted(_))));
+        client.wait(|client| {
+            client.records.iter().any(|record| matches!(record, Record::ThreadStarted(_)))
+        });
         // Where nothing is left to ask the runtime about, there are answers too.
         let native = main as *const () as u64;
         client.send(&Control::Resolve { executed: vec![], guessed: vec![native] });
-        client.wait(|client| client.records.iter().any(|r| matches!(r, Record::NotCode(ip) if *ip == native)));
+        client.wait(|client| {
+            client.records.iter().any(|r| matches!(r, Record::NotCode(ip) if *ip == native))
+        });
         client.send(&Control::Flush);
-        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::Flushed { .. })));
+        client.wait(|client| {
+            client.records.iter().any(|record| matches!(record, Record::Flushed { .. }))
+        });
         let threads: BTreeSet<u32> = client
             .records
             .iter()
-            .filter_map(|record| if let Record::ThreadStarted(thread) = record { Some(thread.os_tid) } else { None })
+            .filter_map(|record| {
+                if let Record::ThreadStarted(thread) = record { Some(thread.os_tid) } else { None }
+            })
             .collect();
         for tid in &threads {
-            assert!(std::path::Path::new(&format!("/proc/{}/task/{tid}", process.pid())).exists(), "{runtime}: {tid}");
+            assert!(
+                std::path::Path::new(&format!("/proc/{}/task/{tid}", process.pid())).exists(),
+                "{runtime}: {tid}"
+            );
         }
-        assert!(threads.contains(&process.pid()), "{runtime}: the main thread is managed: {threads:?}");
+        assert!(
+            threads.contains(&process.pid()),
+            "{runtime}: the main thread is managed: {threads:?}"
+        );
         assert!(threads.len() >= 2, "{runtime}: {threads:?}");
         client.stop();
         wait_gone(process.pid());
@@ -155,7 +192,8 @@ fn threads_are_told() {
 fn the_agent_leaves_when_the_other_side_is_gone() {
     for runtime in supported() {
         let mut process = running(runtime);
-        let mut client = Client::attach(&process, config(&["wall", "exceptions"], CpuEngine::SuspendWalk));
+        let mut client =
+            Client::attach(&process, config(&["wall", "exceptions"], CpuEngine::SuspendWalk));
         client.collect(Duration::from_millis(300));
         assert_eq!(agent_threads(process.pid()).len(), 2);
         drop(client);
@@ -179,18 +217,25 @@ fn where_memory_is_limited_the_heap_takes_a_part_of_what_is_free() {
     }
 }
 
-/// From .NET 6 on a main profiler that leaves is counted as one beside it, of which there is none then: ends of threads are not told any more.
+/// From .NET 6 on a main profiler that leaves is counted as one beside it, of which there is none
+/// then: ends of threads are not told any more.
 #[test]
 fn nothing_is_walked_once_the_runtime_has_ceased_to_call() {
     let mut process = running(Runtime::V9.require());
-    let mut beside = Client::attach_as(&process, config(&["wall"], CpuEngine::Off), wire::CLSID_NOTIFY_ONLY);
+    let mut beside =
+        Client::attach_as(&process, config(&["wall"], CpuEngine::Off), wire::CLSID_NOTIFY_ONLY);
     beside.collect(Duration::from_millis(500));
     assert!(beside.bye.is_none());
-    let mut main = Client::attach_as(&process, config(&["exceptions"], CpuEngine::Off), wire::CLSID_MAIN);
+    let mut main =
+        Client::attach_as(&process, config(&["exceptions"], CpuEngine::Off), wire::CLSID_MAIN);
     main.stop();
     beside.wait(|client| client.bye.is_some());
     assert_eq!(beside.bye.as_ref().unwrap().reason, ByeReason::Stays);
-    assert!(beside.complaints().iter().any(|text| text.contains("no longer calls")), "{:?}", beside.complaints());
+    assert!(
+        beside.complaints().iter().any(|text| text.contains("no longer calls")),
+        "{:?}",
+        beside.complaints()
+    );
     assert!(process.is_running());
 }
 
@@ -220,7 +265,8 @@ fn fifty_cycles_leave_memory_as_it_was() {
         for cycle in 0..50 {
             let begun = Instant::now();
             let engine = if cycle % 2 == 0 { CpuEngine::SuspendWalk } else { CpuEngine::Signals };
-            let mut client = Client::attach(&process, config(&["wall:rate=100", "exceptions", "cpu"], engine));
+            let mut client =
+                Client::attach(&process, config(&["wall:rate=100", "exceptions", "cpu"], engine));
             attach_times.push(begun.elapsed());
             client.collect(Duration::from_millis(20));
             let begun = Instant::now();
@@ -233,9 +279,14 @@ fn fifty_cycles_leave_memory_as_it_was() {
         }
         attach_times.sort_unstable();
         detach_times.sort_unstable();
-        let grown = after[after.len() - 5..].iter().min().unwrap().saturating_sub(*after[..5].iter().min().unwrap());
+        let grown = after[after.len() - 5..]
+            .iter()
+            .min()
+            .unwrap()
+            .saturating_sub(*after[..5].iter().min().unwrap());
         eprintln!(
-            "{runtime}: attach and hello p50 {:?}, detach p50 {:?} p95 {:?}, grown {} kB in 40 cycles",
+            "{runtime}: attach and hello p50 {:?}, detach p50 {:?} p95 {:?}, grown {} kB in 40 \
+                cycles",
             attach_times[25],
             detach_times[25],
             detach_times[47],
@@ -252,7 +303,9 @@ fn guesses_at_addresses_do_no_harm() {
     for runtime in supported() {
         let mut process = running(runtime);
         let mut client = Client::attach(&process, config(&["cpu"], CpuEngine::Off));
-        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::ThreadStarted(_))));
+        client.wait(|client| {
+            client.records.iter().any(|record| matches!(record, Record::ThreadStarted(_)))
+        });
         // Most assemblies of the framework have run little or nothing of their code.
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.pid())).unwrap();
         let code = maps.lines().filter_map(|line| {
@@ -261,8 +314,8 @@ fn guesses_at_addresses_do_no_harm() {
             let address = |text: &str| u64::from_str_radix(text, 16).ok();
             (rest.as_bytes().get(2) == Some(&b'x')).then_some(address(start)?..address(end)?)
         });
-        // On stacks there are old return addresses, pointers to functions, and anything else; but what lies behind a
-        // call is there only if that call was made.
+        // On stacks there are old return addresses, pointers to functions, and anything else; but
+        // what lies behind a call is there only if that call was made.
         let memory = File::open(format!("/proc/{}/mem", process.pid())).unwrap();
         let is_in_call = |address: u64| {
             let mut code = [0; LONGEST_CALL];
@@ -281,8 +334,11 @@ fn guesses_at_addresses_do_no_harm() {
             client.send(&Control::Resolve { executed: vec![], guessed: part.to_vec() });
         }
         client.send(&Control::Flush);
-        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::Flushed { .. })));
-        let refused = client.records.iter().filter(|record| matches!(record, Record::NotCode(_))).count();
+        client.wait(|client| {
+            client.records.iter().any(|record| matches!(record, Record::Flushed { .. }))
+        });
+        let refused =
+            client.records.iter().filter(|record| matches!(record, Record::NotCode(_))).count();
         assert!(refused > 500, "{runtime}: {refused} of {}", guessed.len());
         client.stop();
         wait_gone(process.pid());

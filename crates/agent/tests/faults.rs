@@ -2,7 +2,9 @@
 
 mod client;
 
-use client::{Client, LIMIT, Listener, agent_threads, attach, clsid, config, is_mapped, library, wait_gone};
+use client::{
+    Client, LIMIT, Listener, agent_threads, attach, clsid, config, is_mapped, library, wait_gone,
+};
 use std::time::Duration;
 use testkit::{Sample, TargetProcess, sample_runtimes};
 use wire::{ByeReason, CpuEngine};
@@ -18,7 +20,8 @@ fn ends_well(mut process: TargetProcess) {
 #[test]
 fn a_panic_in_a_callback_ends_the_session_with_a_reason() {
     for runtime in sample_runtimes() {
-        let mut process = Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "500", "--gate"]);
+        let mut process =
+            Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "500", "--gate"]);
         process.wait_for_ready();
         let asked = config(&["exceptions:panic=1", "wall", "threads"], CpuEngine::Off);
         let mut client = Client::attach(&process, asked);
@@ -29,7 +32,9 @@ fn a_panic_in_a_callback_ends_the_session_with_a_reason() {
         assert_eq!(client.bye.as_ref().unwrap().reason, ByeReason::Failed, "{runtime}");
         let complaints = client.complaints();
         assert!(
-            complaints.iter().any(|text| text.contains("the agent has failed in ICorProfilerCallback")),
+            complaints
+                .iter()
+                .any(|text| text.contains("the agent has failed in ICorProfilerCallback")),
             "{complaints:?}"
         );
         wait_gone(process.pid());
@@ -41,14 +46,22 @@ fn a_panic_in_a_callback_ends_the_session_with_a_reason() {
 #[test]
 fn a_panic_in_a_thread_of_the_agent_ends_the_session_with_a_reason() {
     for runtime in sample_runtimes() {
-        let mut process = Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "100", "--gate"]);
+        let mut process =
+            Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "100", "--gate"]);
         process.wait_for_ready();
         for asked in ["wall:clrscope-ticks=1", "heap:clrscope-heap=1"] {
             let mut client = Client::attach(&process, config(&[asked], CpuEngine::Off));
             client.wait(|client| client.bye.is_some());
-            assert_eq!(client.bye.as_ref().unwrap().reason, ByeReason::Failed, "{runtime}, {asked}");
+            assert_eq!(
+                client.bye.as_ref().unwrap().reason,
+                ByeReason::Failed,
+                "{runtime}, {asked}"
+            );
             let complaints = client.complaints();
-            assert!(complaints.iter().any(|text| text.contains("has failed in its thread")), "{complaints:?}");
+            assert!(
+                complaints.iter().any(|text| text.contains("has failed in its thread")),
+                "{complaints:?}"
+            );
             wait_gone(process.pid());
         }
         ends_well(process);
@@ -58,7 +71,8 @@ fn a_panic_in_a_thread_of_the_agent_ends_the_session_with_a_reason() {
 #[test]
 fn an_agent_that_fails_to_start_leaves_nothing_behind() {
     for runtime in sample_runtimes() {
-        let mut process = Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "100", "--gate"]);
+        let mut process =
+            Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "100", "--gate"]);
         process.wait_for_ready();
         let pid = process.pid();
         for _ in 0..3 {

@@ -43,7 +43,9 @@ impl Look {
                     }
                 }
                 Record::HeapClasses { look, classes } if *look == number => {
-                    let named = classes.iter().map(|(id, name, module)| (*id, (name.clone(), module.clone())));
+                    let named = classes
+                        .iter()
+                        .map(|(id, name, module)| (*id, (name.clone(), module.clone())));
                     seen.classes.extend(named);
                 }
                 Record::HeapMethods { look, methods } if *look == number => {
@@ -60,10 +62,16 @@ impl Look {
         match item {
             HeapItem::Object { address, class, size } => {
                 *last = address;
-                assert_eq!(self.objects.insert(address, (class, size)), None, "an object is told once");
+                assert_eq!(
+                    self.objects.insert(address, (class, size)),
+                    None,
+                    "an object is told once"
+                );
             }
             HeapItem::Reference { target } => self.edges.push((*last, target)),
-            HeapItem::Root { target, kind, flags, id } => self.roots.push((target, kind, flags, id)),
+            HeapItem::Root { target, kind, flags, id } => {
+                self.roots.push((target, kind, flags, id))
+            }
             HeapItem::Dependent { key, value, .. } => self.dependents.push((key, value)),
             HeapItem::Generation { generation, start, length, .. } => {
                 self.generations.push((generation, start, length))
@@ -93,13 +101,17 @@ impl Look {
     }
 
     fn edges_between(&self, from: &str, to: &str) -> u64 {
-        self.edges.iter().filter(|(a, b)| self.name(*a) == from && self.name(*b) == to).count() as u64
+        self.edges.iter().filter(|(a, b)| self.name(*a) == from && self.name(*b) == to).count()
+            as u64
     }
 
     /// All objects that the roots keep alive.
     fn reachable(&self) -> HashSet<u64> {
         let mut targets: HashMap<u64, Vec<u64>> = HashMap::new();
-        self.edges.iter().chain(&self.dependents).for_each(|(from, to)| targets.entry(*from).or_default().push(*to));
+        self.edges
+            .iter()
+            .chain(&self.dependents)
+            .for_each(|(from, to)| targets.entry(*from).or_default().push(*to));
         let strong = self.roots.iter().filter(|(_, _, flags, _)| flags & ROOT_WEAK == 0);
         let mut queue: VecDeque<u64> = strong.map(|(target, ..)| *target).collect();
         let mut reached = HashSet::new();
@@ -114,10 +126,14 @@ impl Look {
     /// Objects that could have been collected, and that no root keeps alive.
     fn lost(&self) -> impl Iterator<Item = u64> {
         const FROZEN: u8 = 5;
-        let (reachable, ranges) = (self.reachable(), self.generations.iter().filter(|(number, ..)| *number == FROZEN));
+        let (reachable, ranges) =
+            (self.reachable(), self.generations.iter().filter(|(number, ..)| *number == FROZEN));
         let ranges: Vec<_> = ranges.map(|(_, start, length)| *start..start + length).collect();
         let is_frozen = move |object: u64| ranges.iter().any(|range| range.contains(&object));
-        self.objects.keys().copied().filter(move |object| !reachable.contains(object) && !is_frozen(*object))
+        self.objects
+            .keys()
+            .copied()
+            .filter(move |object| !reachable.contains(object) && !is_frozen(*object))
     }
 }
 
@@ -135,7 +151,10 @@ fn heap(profiler: &str) -> SessionConfig {
 
 fn wait_for_look(client: &mut Client, number: u32) -> Look {
     client.wait(|client| {
-        client.records.iter().any(|record| matches!(record, Record::HeapEnd(end) if end.look == number))
+        client
+            .records
+            .iter()
+            .any(|record| matches!(record, Record::HeapEnd(end) if end.look == number))
     });
     Look::of(client, number)
 }
@@ -179,61 +198,96 @@ fn a_look_tells_every_object_and_what_holds_it() {
         assert!(end.paused > 1_000_000 && end.paused < 10_000_000_000, "{what}: {end:?}");
         check_types(&look, &truth, &what);
 
-        let names = ["Held", "Link", "Entry", "Pinned", "Finalizable", "Attached", "OnStack", "Block[]"];
-        let ours = |name: &str| names.iter().any(|known| name == format!("Clrscope.Samples.{known}"));
+        let names =
+            ["Held", "Link", "Entry", "Pinned", "Finalizable", "Attached", "OnStack", "Block[]"];
+        let ours =
+            |name: &str| names.iter().any(|known| name == format!("Clrscope.Samples.{known}"));
         let samples = look.classes.values().filter(|(name, _)| ours(name));
-        assert!(samples.into_iter().all(|(_, module)| module == "heapster"), "{what}: {:?}", look.classes);
+        assert!(
+            samples.into_iter().all(|(_, module)| module == "heapster"),
+            "{what}: {:?}",
+            look.classes
+        );
 
         let edges = |field: &str| truth["edges"][field].as_u64().unwrap();
         let between = |from: &str, to: &str| {
-            let to = if to.contains('.') { to.to_owned() } else { format!("Clrscope.Samples.{to}") };
+            let to =
+                if to.contains('.') { to.to_owned() } else { format!("Clrscope.Samples.{to}") };
             look.edges_between(&format!("Clrscope.Samples.{from}"), &to)
         };
-        assert_eq!(between("Held", "System.String") + between("Held", "string"), edges("held_to_text"), "{what}");
+        assert_eq!(
+            between("Held", "System.String") + between("Held", "string"),
+            edges("held_to_text"),
+            "{what}"
+        );
         assert_eq!(between("Held", "Held"), edges("held_to_twin"), "{what}");
         assert_eq!(between("Link", "Link"), edges("link_to_link"), "{what}");
-        let dependent = look.dependents.iter().filter(|(key, _)| look.name(*key) == "Clrscope.Samples.Held");
+        let dependent =
+            look.dependents.iter().filter(|(key, _)| look.name(*key) == "Clrscope.Samples.Held");
         assert_eq!(dependent.count() as u64, edges("dependent"), "{what}");
 
         // Everything that lives is held by something, and what the pins hold only they hold.
         let lost: Vec<&str> = look.lost().map(|object| look.name(object)).collect();
         let share = lost.len() as f64 / look.objects.len() as f64;
-        assert!(share < 0.001, "{what}: {} objects are held by nothing: {:?}", lost.len(), &lost[..lost.len().min(20)]);
+        assert!(
+            share < 0.001,
+            "{what}: {} objects are held by nothing: {:?}",
+            lost.len(),
+            &lost[..lost.len().min(20)]
+        );
         assert!(!lost.iter().any(|name| ours(name)), "{what}: {lost:?}");
         let pins = look.roots.iter().filter(|(target, kind, flags, _)| {
-            *kind == RootKind::Handle && flags & ROOT_PINNING != 0 && look.name(*target) == "Clrscope.Samples.Pinned"
+            *kind == RootKind::Handle
+                && flags & ROOT_PINNING != 0
+                && look.name(*target) == "Clrscope.Samples.Pinned"
         });
         assert_eq!(pins.count() as u64, truth["pinned"].as_u64().unwrap(), "{what}");
         // The variable of `Main`.
-        let methods = look
-            .roots
-            .iter()
-            .filter(|(target, kind, ..)| *kind == RootKind::Stack && look.name(*target) == "Clrscope.Samples.OnStack");
+        let methods = look.roots.iter().filter(|(target, kind, ..)| {
+            *kind == RootKind::Stack && look.name(*target) == "Clrscope.Samples.OnStack"
+        });
         let methods: Vec<&String> = methods.filter_map(|(.., id)| look.methods.get(id)).collect();
         assert!(methods.iter().any(|name| name.contains("Heapster.Main")), "{what}: {methods:?}");
 
         let duplicate = &truth["duplicate"];
         let text = duplicate["text"].as_str().unwrap();
         let hash = string_hash(&text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>());
-        let same: Vec<u64> =
-            look.strings.iter().filter(|(_, (h, ..))| *h == hash).map(|(address, _)| *address).collect();
+        let same: Vec<u64> = look
+            .strings
+            .iter()
+            .filter(|(_, (h, ..))| *h == hash)
+            .map(|(address, _)| *address)
+            .collect();
         // The literal says it too.
         let count = duplicate["strings"].as_u64().unwrap();
         assert_eq!(same.len() as u64, count + 1, "{what}");
-        assert!(same.iter().all(|address| look.strings[address].1 as usize == text.len()), "{what}");
-        assert!(same.iter().any(|address| look.strings[address].2.as_deref() == Some(text)), "{what}");
-        assert!(same.iter().all(|address| look.objects[address].1 == duplicate["size"].as_u64().unwrap()), "{what}");
-        let strings = look
-            .objects
-            .values()
-            .filter(|(class, _)| matches!(look.classes[class].0.as_str(), "System.String" | "string"));
+        assert!(
+            same.iter().all(|address| look.strings[address].1 as usize == text.len()),
+            "{what}"
+        );
+        assert!(
+            same.iter().any(|address| look.strings[address].2.as_deref() == Some(text)),
+            "{what}"
+        );
+        assert!(
+            same.iter()
+                .all(|address| look.objects[address].1 == duplicate["size"].as_u64().unwrap()),
+            "{what}"
+        );
+        let strings = look.objects.values().filter(|(class, _)| {
+            matches!(look.classes[class].0.as_str(), "System.String" | "string")
+        });
         assert_eq!(strings.count(), look.strings.len(), "{what}: every string is read");
 
         let inside = |address: u64| {
             let mut ranges = look.generations.iter();
             ranges.any(|(_, start, length)| (*start..start + length).contains(&address))
         };
-        assert!(look.objects.keys().all(|address| inside(*address)), "{what}: {:?}", look.generations);
+        assert!(
+            look.objects.keys().all(|address| inside(*address)),
+            "{what}: {:?}",
+            look.generations
+        );
         let waiting = look.objects.values().filter(|(class, _)| {
             let name = &look.classes[class].0;
             name.contains("AsyncStateMachineBox") && name.contains("<Outer>")
@@ -259,7 +313,8 @@ fn further_looks_see_what_has_grown() {
         let mut process = heapster(runtime, &["--count", "1000", "--chain", "10"]);
         let mut client = attach(&process, "heap:snapshots=2:every=2:strings=off");
         let first = wait_for_look(&mut client, 0);
-        let leaked = |look: &Look| look.histogram().get("Clrscope.Samples.Leaked").map_or(0, |row| row.0);
+        let leaked =
+            |look: &Look| look.histogram().get("Clrscope.Samples.Leaked").map_or(0, |row| row.0);
         assert_eq!(leaked(&first), 0, "{runtime}");
         assert!(first.strings.is_empty(), "{runtime}");
         process.send_line("grow 4321").unwrap();
@@ -286,7 +341,8 @@ fn looks_survive_threads_that_allocate_all_the_time() {
             assert!(look.end.as_ref().unwrap().complete, "{runtime}: {:?}", look.end);
             check_types(look, &truth, &runtime.to_string());
         }
-        // Three of ours, and those that were there before; between looks nothing is told, so nothing is slow.
+        // Three of ours, and those that were there before; between looks nothing is told, so
+        // nothing is slow.
         assert!(truth["collections"].as_u64().unwrap() >= 3, "{runtime}: {truth}");
     }
 }
@@ -304,10 +360,15 @@ fn long_chains_and_many_objects_are_no_trouble() {
         process.close_stdin();
         let truth = process.truth(LIMIT);
         check_types(&look, &truth, &runtime.to_string());
-        assert_eq!(look.edges_between("Clrscope.Samples.Link", "Clrscope.Samples.Link"), 999_999, "{runtime}");
+        assert_eq!(
+            look.edges_between("Clrscope.Samples.Link", "Clrscope.Samples.Link"),
+            999_999,
+            "{runtime}"
+        );
         let end = look.end.unwrap();
         eprintln!(
-            "{runtime}: {} objects, {} references in {:.0} ms: {:.1} M/s; {} bytes; {} MB resident before, {} bytes held",
+            "{runtime}: {} objects, {} references in {:.0} ms: {:.1} M/s; {} bytes; {} MB resident \
+                before, {} bytes held",
             end.objects,
             look.edges.len(),
             end.paused as f64 / 1e6,
@@ -325,11 +386,16 @@ fn a_look_is_given_up_when_the_recording_ends() {
     for runtime in supported() {
         let mut process = heapster(runtime, &["--count", "3000000"]);
         let mut client = attach(&process, "heap");
-        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. })));
+        client.wait(|client| {
+            client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. }))
+        });
         client.stop();
         let look = Look::of(&client, 0);
         let end = look.end.as_ref().unwrap();
-        assert!(!end.complete && end.reason.as_deref() == Some("the recording was stopped"), "{runtime}: {end:?}");
+        assert!(
+            !end.complete && end.reason.as_deref() == Some("the recording was stopped"),
+            "{runtime}: {end:?}"
+        );
         // What came has its names.
         assert!(!look.objects.is_empty() && look.histogram().len() > 1, "{runtime}");
         wait_gone(process.pid());
@@ -357,7 +423,8 @@ fn the_program_does_not_wait_for_a_clrscope_that_does_not_read() {
     for runtime in supported() {
         let mut process = heapster(runtime, &["--count", "2000000"]);
         let mut client = attach(&process, "heap");
-        // Nobody reads: the runtime is suspended for what the collection takes and a tenth of a second, no longer.
+        // Nobody reads: the runtime is suspended for what the collection takes and a tenth of a
+        // second, no longer.
         std::thread::sleep(Duration::from_millis(300));
         let begun = Instant::now();
         answers(&mut process, Duration::from_secs(8));
@@ -389,7 +456,9 @@ fn the_world_goes_on_when_clrscope_is_gone() {
     for runtime in supported() {
         let mut process = heapster(runtime, &["--count", "3000000"]);
         let mut client = attach(&process, "heap");
-        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. })));
+        client.wait(|client| {
+            client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. }))
+        });
         drop(client);
         answers(&mut process, Duration::from_secs(3));
         wait_gone(process.pid());
@@ -402,7 +471,9 @@ fn what_came_can_be_read_when_the_process_dies() {
     for runtime in supported() {
         let mut process = heapster(runtime, &["--count", "3000000"]);
         let mut client = attach(&process, "heap");
-        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. })));
+        client.wait(|client| {
+            client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. }))
+        });
         process.kill();
         client.collect(Duration::from_secs(5));
         let mut objects = 0;
@@ -429,8 +500,8 @@ fn a_look_at_a_real_application() {
         let lost = look.lost().count();
         let targets = look.edges.iter().filter(|(_, to)| look.objects.contains_key(to)).count();
         eprintln!(
-            "{runtime}: {} objects, {} references, {} of them to known objects, {} roots, {} classes in {} bytes, {:.1} ms, \
-                {lost} held by nothing",
+            "{runtime}: {} objects, {} references, {} of them to known objects, {} roots, {} \
+                classes in {} bytes, {:.1} ms, {lost} held by nothing",
             look.objects.len(),
             look.edges.len(),
             targets,
@@ -468,9 +539,12 @@ fn other_recordings_work_before_and_after() {
             assert!(wait_for_look(&mut client, 0).end.unwrap().complete, "{runtime}");
             client.stop();
             wait_left();
-            // One that the runtime does not call stays, and the next is called: `Client::attach` knows.
+            // One that the runtime does not call stays, and the next is called: `Client::attach`
+            // knows.
             let mut client = Client::attach(&process, config(&["wall:rate=100"], CpuEngine::Off));
-            client.wait(|client| client.records.iter().any(|record| matches!(record, Record::WallTick(_))));
+            client.wait(|client| {
+                client.records.iter().any(|record| matches!(record, Record::WallTick(_)))
+            });
             assert_eq!(client.stop().reason, wire::ByeReason::Stopped, "{runtime}");
             wait_left();
         }

@@ -38,7 +38,10 @@ fn a_launched_process_is_held_until_go_and_says_bye_at_its_end() {
         assert_eq!(hello.pid, process.pid());
         assert!(!hello.command_line.is_empty());
         client.collect(Duration::from_millis(700));
-        assert!(process.lines(testkit::Stream::Out).is_empty(), "{runtime}: it went on without being told");
+        assert!(
+            process.lines(testkit::Stream::Out).is_empty(),
+            "{runtime}: it went on without being told"
+        );
         client.send(&Control::Go);
         let truth = process.truth(LIMIT);
         client.wait(|client| client.bye.is_some());
@@ -47,7 +50,13 @@ fn a_launched_process_is_held_until_go_and_says_bye_at_its_end() {
         let counted: u64 = client
             .records
             .iter()
-            .filter_map(|record| if let Record::ExceptionCounts { counts, .. } = record { Some(counts) } else { None })
+            .filter_map(|record| {
+                if let Record::ExceptionCounts { counts, .. } = record {
+                    Some(counts)
+                } else {
+                    None
+                }
+            })
             .flatten()
             .map(|(_, count)| count)
             .sum();
@@ -64,7 +73,8 @@ fn a_process_is_not_held_for_ever() {
         let listener = Listener::new();
         let config = launched(&listener, &[]);
         let begun = Instant::now();
-        let mut process = profiled(Sample::named("burn").launch(runtime, &["--seconds", "30"]), &config).start();
+        let mut process =
+            profiled(Sample::named("burn").launch(runtime, &["--seconds", "30"]), &config).start();
         let mut client = listener.accept();
         process.wait_for_ready();
         assert!(begun.elapsed() >= Duration::from_millis(1900), "{runtime}");
@@ -81,7 +91,8 @@ fn a_launched_application_of_others_runs_as_ever() {
     for runtime in [Runtime::V10, Runtime::Azmcp9] {
         let listener = Listener::new();
         let config = launched(&listener, &["cpu", "wall", "exceptions"]);
-        let mut process: TargetProcess = profiled(TargetProcess::azmcp_launch(runtime), &config).start();
+        let mut process: TargetProcess =
+            profiled(TargetProcess::azmcp_launch(runtime), &config).start();
         let mut client = listener.accept();
         client.send(&Control::Go);
         process.feed(3).unwrap();
@@ -110,16 +121,20 @@ fn nobody_listening_or_no_configuration_lets_the_program_run() {
 
 #[test]
 fn a_command_host_is_left_alone() {
-    // Any command line of the SDK will do: the runtime starts, and with it the profiler, before it is found missing.
+    // Any command line of the SDK will do: the runtime starts, and with it the profiler, before it
+    // is found missing.
     let directory = tempfile::tempdir().unwrap();
     let program = Sample::named("burn").compile(Runtime::V9).unwrap();
-    for (from, to) in [("dll", "VBCSCompiler.dll"), ("runtimeconfig.json", "VBCSCompiler.runtimeconfig.json")] {
+    for (from, to) in
+        [("dll", "VBCSCompiler.dll"), ("runtimeconfig.json", "VBCSCompiler.runtimeconfig.json")]
+    {
         std::fs::copy(program.with_extension(from), directory.path().join(to)).unwrap();
     }
     let listener = Listener::new();
     let config = launched(&listener, &["cpu"]);
     let host = Runtime::V9.executable();
-    let launch = Launch::new(host).arg(directory.path().join("VBCSCompiler.dll")).args(["--seconds", "1"]);
+    let launch =
+        Launch::new(host).arg(directory.path().join("VBCSCompiler.dll")).args(["--seconds", "1"]);
     let mut process = profiled(launch, &config).start();
     let mut client = listener.accept();
     client.wait(|client| client.bye.is_some());
@@ -131,7 +146,8 @@ fn a_command_host_is_left_alone() {
 fn beside_another_profiler_only_what_that_allows_is_asked_for() {
     for runtime in supported() {
         let mut process = client::running(runtime);
-        let mut first = Client::attach_as(&process, config(&["wall"], CpuEngine::Off), wire::CLSID_MAIN);
+        let mut first =
+            Client::attach_as(&process, config(&["wall"], CpuEngine::Off), wire::CLSID_MAIN);
         let mut second = config(&["wall", "exceptions", "cpu"], CpuEngine::SuspendWalk);
         let listener = Listener::new();
         second.socket = listener.path();
@@ -146,17 +162,22 @@ fn beside_another_profiler_only_what_that_allows_is_asked_for() {
             assert_eq!(hello.event_mask.0 & !0x1001_027e, 0, "{:x}", hello.event_mask.0);
             assert_eq!(hello.event_mask.1 & !0xf6, 0, "{:x}", hello.event_mask.1);
             beside.wait(|client| {
-                client.records.iter().filter(|record| matches!(record, Record::WallTick(_))).count() > 10
+                client.records.iter().filter(|record| matches!(record, Record::WallTick(_))).count()
+                    > 10
             });
             assert_eq!(beside.stop().reason, ByeReason::Stopped);
         }
         // The other one was not disturbed.
-        first.wait(|client| client.records.iter().filter(|r| matches!(r, Record::WallTick(_))).count() > 10);
+        first.wait(|client| {
+            client.records.iter().filter(|r| matches!(r, Record::WallTick(_))).count() > 10
+        });
         assert_eq!(first.stop().reason, ByeReason::Stopped);
         wait_gone(process.pid());
-        // The main place is taken at most once. Refusing leaves the library mapped, in every runtime since .NET 6:
-        // the runtime has opened it to ask whether it would be content with less, and does not close it.
-        let mut first = Client::attach_as(&process, config(&["wall"], CpuEngine::Off), wire::CLSID_MAIN);
+        // The main place is taken at most once. Refusing leaves the library mapped, in every
+        // runtime since .NET 6: the runtime has opened it to ask whether it would be content with
+        // less, and does not close it.
+        let mut first =
+            Client::attach_as(&process, config(&["wall"], CpuEngine::Off), wire::CLSID_MAIN);
         attach(process.pid(), &second, wire::CLSID_MAIN).unwrap_err();
         assert_eq!(first.stop().reason, ByeReason::Stopped);
         wait_threads_gone(process.pid());
@@ -168,8 +189,9 @@ fn beside_another_profiler_only_what_that_allows_is_asked_for() {
 fn two_that_stop_the_world_take_turns() {
     for runtime in supported().into_iter().filter(|runtime| runtime.major() >= 6) {
         let mut process = client::running(runtime);
-        let mut clients: Vec<Client> =
-            (0..3).map(|_| Client::attach(&process, config(&["wall:rate=200"], CpuEngine::Off))).collect();
+        let mut clients: Vec<Client> = (0..3)
+            .map(|_| Client::attach(&process, config(&["wall:rate=200"], CpuEngine::Off)))
+            .collect();
         for _ in 0..5 {
             let before: Vec<usize> = clients.iter().map(wall_ticks).collect();
             for (client, before) in clients.iter_mut().zip(before) {
@@ -206,12 +228,17 @@ fn a_main_profiler_that_leaves_does_not_take_the_process_with_it() {
         assert_eq!(main.stop().reason, ByeReason::Stopped);
         beside.wait(|client| client.bye.is_some());
         assert_eq!(beside.bye.as_ref().unwrap().reason, ByeReason::Stays, "{runtime}");
-        assert!(beside.complaints().iter().any(|text| text.contains("no longer calls")), "{:?}", beside.complaints());
+        assert!(
+            beside.complaints().iter().any(|text| text.contains("no longer calls")),
+            "{:?}",
+            beside.complaints()
+        );
         // The one that stays makes up for it.
         let mut next = Client::attach(&process, wall());
         next.wait(|client| wall_ticks(client) > 3);
         assert_eq!(next.stop().reason, ByeReason::Stopped, "{runtime}");
-        // It leaves while nobody else is there: the next one says so at once, and the one after it is served.
+        // It leaves while nobody else is there: the next one says so at once, and the one after it
+        // is served.
         let mut main = Client::attach_as(&process, wall(), wire::CLSID_MAIN);
         main.wait(|client| wall_ticks(client) > 3);
         assert_eq!(main.stop().reason, ByeReason::Stopped);

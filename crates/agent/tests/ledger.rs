@@ -25,7 +25,8 @@ fn everything_is_counted_bounded_and_returned() {
         let mut process = Sample::named("burn").start(runtime, &["--seconds", "30"]);
         process.wait_for_ready();
         let before = descriptors(process.pid());
-        let mut client = Client::attach(&process, config(&["cpu", "exceptions"], CpuEngine::Signals));
+        let mut client =
+            Client::attach(&process, config(&["cpu", "exceptions"], CpuEngine::Signals));
         client.collect(Duration::from_millis(500));
         // The ring's descriptor is here, too, as long as this process keeps it.
         let during = descriptors(process.pid());
@@ -43,12 +44,17 @@ fn everything_is_counted_bounded_and_returned() {
         assert!(counted >= 3, "{runtime}: connection, event and ring");
         let threads = std::fs::read_dir(format!("/proc/{}/task", process.pid())).unwrap();
         let ours = threads.flatten().filter(|entry| {
-            std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default().starts_with("clrscope-")
+            std::fs::read_to_string(entry.path().join("comm"))
+                .unwrap_or_default()
+                .starts_with("clrscope-")
         });
         assert_eq!(of(&uses, Resource::Threads).held, ours.count() as u64, "{runtime}");
-        assert!(of(&uses, Resource::Timers).held >= 1 && of(&uses, Resource::SignalHandlers).held == 1);
+        assert!(
+            of(&uses, Resource::Timers).held >= 1 && of(&uses, Resource::SignalHandlers).held == 1
+        );
         assert!(of(&uses, Resource::HeapBytes).held > 100_000, "{runtime}");
-        let slot = if runtime.major() >= 6 { Resource::NotificationSlot } else { Resource::MainSlot };
+        let slot =
+            if runtime.major() >= 6 { Resource::NotificationSlot } else { Resource::MainSlot };
         assert_eq!(of(&uses, slot).held, 1, "{runtime}");
         let bye = client.stop();
         for used in &bye.status.resources {

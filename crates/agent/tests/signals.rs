@@ -34,21 +34,35 @@ impl Taken {
 
 impl Ring {
     fn map(client: &mut Client) -> Self {
-        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::SampleRing(_))));
-        let layout = client.records.iter().find_map(|r| if let Record::SampleRing(l) = r { Some(*l) } else { None });
+        client.wait(|client| {
+            client.records.iter().any(|record| matches!(record, Record::SampleRing(_)))
+        });
+        let layout = client
+            .records
+            .iter()
+            .find_map(|r| if let Record::SampleRing(l) = r { Some(*l) } else { None });
         let layout = layout.unwrap();
         let file = client.descriptors.pop().unwrap();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping of the file that came with the frame.
-        let start =
-            unsafe { libc::mmap(std::ptr::null_mut(), layout.size(), access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                layout.size(),
+                access,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
         assert_ne!(start, libc::MAP_FAILED);
         Self { start: start.cast(), layout, next: 0 }
     }
 
     /// All samples that are ready, in the order of their tickets.
     fn take(&mut self, mut each: impl FnMut(Taken)) {
-        // SAFETY: the offsets are those of the ring's description, and slots are ours while they are ready.
+        // SAFETY: the offsets are those of the ring's description, and slots are ours while they
+        // are ready.
         unsafe {
             let tickets = (*self.start.cast::<AtomicU64>()).load(Ordering::Acquire);
             while self.next < tickets {
@@ -67,7 +81,8 @@ impl Ring {
                 each(Taken {
                     tid: slot.add(4).cast::<u32>().read(),
                     rip: slot.add(16).cast::<u64>().add(Register::Rip as usize).read(),
-                    stack: std::slice::from_raw_parts(slot.add(Layout::SLOT_HEADER), length).to_vec(),
+                    stack: std::slice::from_raw_parts(slot.add(Layout::SLOT_HEADER), length)
+                        .to_vec(),
                     ticks: 1 + u64::from(slot.add(156).cast::<u32>().read()),
                 });
                 state.store(slot_state::FREE, Ordering::Release);
@@ -93,7 +108,8 @@ fn handles_sigprof(pid: u32) -> bool {
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
     let bit = 1u64 << (libc::SIGPROF - 1);
-    (u64::from_str_radix(caught, 16).unwrap() | u64::from_str_radix(ignored, 16).unwrap()) & bit != 0
+    (u64::from_str_radix(caught, 16).unwrap() | u64::from_str_radix(ignored, 16).unwrap()) & bit
+        != 0
 }
 
 fn counter(bye: &wire::Bye, name: &str) -> u64 {
@@ -103,7 +119,8 @@ fn counter(bye: &wire::Bye, name: &str) -> u64 {
 #[test]
 fn the_split_of_the_cpu_time_is_found() {
     for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()) {
-        let mut process = Sample::named("burn").start(runtime, &["--seconds", "12", "--threads", "2"]);
+        let mut process =
+            Sample::named("burn").start(runtime, &["--seconds", "12", "--threads", "2"]);
         process.wait_for_ready();
         let mut session = config(&["cpu"], CpuEngine::Signals);
         session.rate_hz = 200;
@@ -121,7 +138,9 @@ fn the_split_of_the_cpu_time_is_found() {
         let codes: BTreeMap<u64, (u64, u32)> = client
             .codes()
             .flat_map(|code| {
-                code.ranges.iter().map(|&(start, length)| (start, (start + u64::from(length), code.method)))
+                code.ranges
+                    .iter()
+                    .map(|&(start, length)| (start, (start + u64::from(length), code.method)))
             })
             .collect();
         let mut by_method: BTreeMap<&str, u64> = BTreeMap::new();
@@ -130,7 +149,8 @@ fn the_split_of_the_cpu_time_is_found() {
                 Some((_, &(end, method))) if sample.rip < end => names[&method].as_str(),
                 _ => "native",
             };
-            let method = ["Burn.Slow", "Medium", "Light"].into_iter().find(|method| name.contains(method));
+            let method =
+                ["Burn.Slow", "Medium", "Light"].into_iter().find(|method| name.contains(method));
             *by_method.entry(method.unwrap_or(name)).or_default() += sample.ticks;
         }
         let of = |name: &str| by_method.get(name).copied().unwrap_or(0) as f64;
@@ -141,12 +161,18 @@ fn the_split_of_the_cpu_time_is_found() {
             let found = of(name) / all;
             // Three standard errors, and what the clock's own ticks add.
             let tolerance = 3.0 * (expected * (1.0 - expected) / all).sqrt() + 0.01;
-            assert!((found - expected).abs() < tolerance, "{runtime}: {name} {found} for {expected}");
+            assert!(
+                (found - expected).abs() < tolerance,
+                "{runtime}: {name} {found} for {expected}"
+            );
         }
         // 200 Hz of what was burnt in 10 of 12 seconds.
         let ticks: u64 = samples.iter().map(|sample| sample.ticks).sum();
         let expected = truth["cpu_ns"].as_f64().unwrap() / 12.0 * 10.0 / 1e9 * 200.0;
-        assert!((0.75..1.15).contains(&(ticks as f64 / expected)), "{runtime}: {ticks} for {expected}");
+        assert!(
+            (0.75..1.15).contains(&(ticks as f64 / expected)),
+            "{runtime}: {ticks} for {expected}"
+        );
         assert!(samples.iter().all(|sample| sample.stack.len() > 200 && sample.tid != 0));
         assert_eq!(bye.status.dropped, []);
         assert!(counter(&bye, "signals handled") >= samples.len() as u64);
@@ -170,7 +196,8 @@ fn a_launched_process_is_sampled_from_its_start() {
         let mut ring = Ring::map(&mut client);
         client.send(&wire::Control::Go);
         let samples = ring.collect(&mut client, Duration::from_secs(3));
-        let threads: std::collections::BTreeSet<u32> = samples.iter().map(|sample| sample.tid).collect();
+        let threads: std::collections::BTreeSet<u32> =
+            samples.iter().map(|sample| sample.tid).collect();
         eprintln!("{runtime}: {} samples of {} threads", samples.len(), threads.len());
         assert!(threads.contains(&process.pid()), "{runtime}: the main thread starts the program");
         assert!(threads.len() >= 2, "{runtime}: {threads:?}");
@@ -183,8 +210,11 @@ fn a_launched_process_is_sampled_from_its_start() {
 /// Ranges of code that no file holds: compiled at run time.
 fn compiled_at_run_time(pid: u32) -> Vec<std::ops::Range<u64>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    // What the runtime writes through another mapping is shared (`r-xs`); .NET Core 3.1 writes it in place (`rwxp`).
-    let executable = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|may| may.as_bytes()[2] == b'x'));
+    // What the runtime writes through another mapping is shared (`r-xs`); .NET Core 3.1 writes it
+    // in place (`rwxp`).
+    let executable = maps
+        .lines()
+        .filter(|line| line.split(' ').nth(1).is_some_and(|may| may.as_bytes()[2] == b'x'));
     let executable = executable.filter(|line| !line.contains(".so") && !line.contains(".dll"));
     let range = |line: &str| {
         let (start, end) = line.split_once(' ')?.0.split_once('-')?;
@@ -216,8 +246,12 @@ fn dynamic_methods_are_named_and_their_end_is_told() {
         }
         client.stop();
         wait_gone(process.pid());
-        let dynamic: Vec<_> =
-            client.methods().into_values().filter(|method| method.kind == wire::MethodKind::Dynamic).cloned().collect();
+        let dynamic: Vec<_> = client
+            .methods()
+            .into_values()
+            .filter(|method| method.kind == wire::MethodKind::Dynamic)
+            .cloned()
+            .collect();
         let of_dynamic = |code: &&wire::Code| dynamic.iter().any(|method| method.id == code.method);
         let (mut live, mut freed) = (std::collections::BTreeSet::new(), 0);
         for record in &client.records {
@@ -233,10 +267,14 @@ fn dynamic_methods_are_named_and_their_end_is_told() {
         let codes = client.codes().filter(of_dynamic).count();
         let with = client.codes().filter(of_dynamic).filter(|code| code.unwind.is_some()).count();
         eprintln!(
-            "{runtime}: {codes} codes of dynamic methods, {freed} freed, {with} with unwind table: {:?}",
+            "{runtime}: {codes} codes of dynamic methods, {freed} freed, {with} with unwind table: \
+                {:?}",
             dynamic.first()
         );
-        assert!(dynamic.iter().any(|method| method.name.starts_with("Generated")), "{runtime}: {dynamic:?}");
+        assert!(
+            dynamic.iter().any(|method| method.name.starts_with("Generated")),
+            "{runtime}: {dynamic:?}"
+        );
         assert!(dynamic.iter().all(|method| method.module.is_none()));
         assert!(freed > 0, "{runtime}");
         assert_eq!(with, codes, "{runtime}");
@@ -313,12 +351,14 @@ fn a_real_application_is_sampled() {
     }
 }
 
-/// A debugger holds a thread that is about to get a `SIGPROF`, until the recording is over. The signal is not pending any more then, so
-/// that nothing can discard it: it must not meet the default action, which ends the process.
+/// A debugger holds a thread that is about to get a `SIGPROF`, until the recording is over. The
+/// signal is not pending any more then, so that nothing can discard it: it must not meet the
+/// default action, which ends the process.
 #[test]
 fn a_signal_that_a_debugger_holds_back_ends_nothing() {
     for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()) {
-        let mut process = Sample::named("burn").start(runtime, &["--seconds", "20", "--threads", "2"]);
+        let mut process =
+            Sample::named("burn").start(runtime, &["--seconds", "20", "--threads", "2"]);
         process.wait_for_ready();
         let mut session = config(&["cpu"], CpuEngine::Signals);
         session.rate_hz = 200;
@@ -335,7 +375,12 @@ fn a_signal_that_a_debugger_holds_back_ends_nothing() {
             assert!(libc::WIFSTOPPED(status), "{runtime}: {status:x}");
             libc::WSTOPSIG(status)
         };
-        assert_eq!(trace(libc::PTRACE_SEIZE, 0), 0, "{runtime}: {}", std::io::Error::last_os_error());
+        assert_eq!(
+            trace(libc::PTRACE_SEIZE, 0),
+            0,
+            "{runtime}: {}",
+            std::io::Error::last_os_error()
+        );
         loop {
             match stop() {
                 libc::SIGPROF => break,
@@ -349,7 +394,10 @@ fn a_signal_that_a_debugger_holds_back_ends_nothing() {
         assert_eq!(trace(libc::PTRACE_DETACH, libc::SIGPROF as usize), 0, "{runtime}");
         std::thread::sleep(Duration::from_millis(300));
         assert!(process.is_running(), "{runtime}: {}", process.transcript());
-        assert!(client::is_mapped(process.pid(), &client::library()), "{runtime}: the handler's library has gone");
+        assert!(
+            client::is_mapped(process.pid(), &client::library()),
+            "{runtime}: the handler's library has gone"
+        );
         process.close_stdin();
         process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");

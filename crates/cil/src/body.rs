@@ -1,7 +1,9 @@
 //! Method bodies: header, code, exception clauses. Source: ECMA-335 II.25.4.
 
 use crate::clauses::{encode_fat_sections, encode_sections, parse_sections};
-use crate::{DecodeError, ExceptionClause, Instruction, Instructions, MethodHeader, decode_all, instructions};
+use crate::{
+    DecodeError, ExceptionClause, Instruction, Instructions, MethodHeader, decode_all, instructions,
+};
 use std::borrow::Cow;
 
 /// Why bytes are no method body. Offsets count from the start of the header.
@@ -68,12 +70,13 @@ impl<'a> MethodBody<'a> {
         let truncated = BodyError::Truncated { offset: parsed.size };
         let end = parsed.size.checked_add(parsed.code_size as usize).ok_or(truncated)?;
         let code = bytes.get(parsed.size..end).ok_or(truncated)?;
-        let (clauses, end) = if parsed.more_sections { parse_sections(bytes, end)? } else { (Vec::new(), end) };
+        let (clauses, end) =
+            if parsed.more_sections { parse_sections(bytes, end)? } else { (Vec::new(), end) };
         Ok((Self { header: parsed.header, code: Cow::Borrowed(code), clauses }, end))
     }
 
-    /// Writes it in the shortest form that [`MethodHeader::format`] allows. A fat body has to be placed at a
-    /// multiple of four.
+    /// Writes it in the shortest form that [`MethodHeader::format`] allows. A fat body has to be
+    /// placed at a multiple of four.
     ///
     /// # Errors
     /// [`BodyError::CodeSize`].
@@ -81,7 +84,8 @@ impl<'a> MethodBody<'a> {
         self.encode_with(encode_sections)
     }
 
-    /// As [`MethodBody::encode`], with exception clauses in the fat form even where the small one would do.
+    /// As [`MethodBody::encode`], with exception clauses in the fat form even where the small one
+    /// would do.
     ///
     /// # Errors
     /// [`BodyError::CodeSize`].
@@ -89,7 +93,10 @@ impl<'a> MethodBody<'a> {
         self.encode_with(encode_fat_sections)
     }
 
-    fn encode_with(&self, sections: fn(&[ExceptionClause], &mut Vec<u8>)) -> Result<Vec<u8>, BodyError> {
+    fn encode_with(
+        &self,
+        sections: fn(&[ExceptionClause], &mut Vec<u8>),
+    ) -> Result<Vec<u8>, BodyError> {
         let size = self.code.len();
         let code_size = u32::try_from(size).map_err(|_| BodyError::CodeSize { size })?;
         // Enough for a fat header and fat clauses.
@@ -119,7 +126,11 @@ impl<'a> MethodBody<'a> {
     /// The same, with a copy of the code where it was borrowed.
     #[must_use]
     pub fn into_owned(self) -> MethodBody<'static> {
-        MethodBody { header: self.header, code: Cow::Owned(self.code.into_owned()), clauses: self.clauses }
+        MethodBody {
+            header: self.header,
+            code: Cow::Owned(self.code.into_owned()),
+            clauses: self.clauses,
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Exception clauses and the sections behind the code that hold them. Source: ECMA-335 II.25.4.5 and II.25.4.6.
+//! Exception clauses and the sections behind the code that hold them. Source: ECMA-335 II.25.4.5
+//! and II.25.4.6.
 
 use crate::{BodyError, Token};
 
@@ -70,9 +71,12 @@ const SMALL_LIMIT: usize = (u8::MAX as usize - SECTION_HEADER) / SMALL_CLAUSE;
 /// Clauses that the three-byte size of a fat section can count.
 const FAT_LIMIT: usize = (0xff_ffff - SECTION_HEADER) / FAT_CLAUSE;
 
-/// Reads the sections that start at `at` or at the next multiple of four; gives the offset behind them too.
-/// Sections of other kinds are skipped.
-pub(crate) fn parse_sections(bytes: &[u8], mut at: usize) -> Result<(Vec<ExceptionClause>, usize), BodyError> {
+/// Reads the sections that start at `at` or at the next multiple of four; gives the offset behind
+/// them too. Sections of other kinds are skipped.
+pub(crate) fn parse_sections(
+    bytes: &[u8],
+    mut at: usize,
+) -> Result<(Vec<ExceptionClause>, usize), BodyError> {
     let mut clauses = Vec::new();
     loop {
         at = at.next_multiple_of(4);
@@ -86,7 +90,8 @@ pub(crate) fn parse_sections(bytes: &[u8], mut at: usize) -> Result<(Vec<Excepti
         };
         let mut end = size.max(SECTION_HEADER);
         if kind & KIND_MASK == EH_TABLE {
-            // Some compilers leave the section's header out of its size; the runtime divides, and so do we.
+            // Some compilers leave the section's header out of its size; the runtime divides, and
+            // so do we.
             let count = size / clause_size;
             end = end.max(SECTION_HEADER + count * clause_size);
             let table = section.get(SECTION_HEADER..end).ok_or(truncated)?;
@@ -120,7 +125,8 @@ fn parse_clause(bytes: &[u8]) -> Option<ExceptionClause> {
         extra = u32::from_le_bytes([e0, e1, e2, e3]);
     } else {
         let &[f, t, ts, h, hs, e] = bytes.as_chunks::<4>().0.first_chunk()?;
-        [flags, try_start, try_size, handler_start, handler_size, extra] = [f, t, ts, h, hs, e].map(u32::from_le_bytes);
+        [flags, try_start, try_size, handler_start, handler_size, extra] =
+            [f, t, ts, h, hs, e].map(u32::from_le_bytes);
     }
     // 8 marks a clause that the runtime copied from another one; it is only seen inside the JIT.
     let kind = match flags & 0x7 {
@@ -139,7 +145,8 @@ fn parse_clause(bytes: &[u8]) -> Option<ExceptionClause> {
 
 impl ExceptionClause {
     fn fits_small(&self) -> bool {
-        let fits = |range: &CodeRange| range.start <= u16::MAX.into() && range.len() <= u8::MAX.into();
+        let fits =
+            |range: &CodeRange| range.start <= u16::MAX.into() && range.len() <= u8::MAX.into();
         fits(&self.try_block) && fits(&self.handler)
     }
 
@@ -153,7 +160,8 @@ impl ExceptionClause {
     }
 }
 
-/// Appends padding and as many sections as the clauses need: a small one where that can express them.
+/// Appends padding and as many sections as the clauses need: a small one where that can express
+/// them.
 pub(crate) fn encode_sections(clauses: &[ExceptionClause], out: &mut Vec<u8>) {
     if clauses.len() <= SMALL_LIMIT && clauses.iter().all(ExceptionClause::fits_small) {
         out.resize(out.len().next_multiple_of(4), 0);
@@ -224,7 +232,8 @@ mod tests {
 
     #[test]
     fn each_limit_of_small() {
-        let with = |try_block, handler| round(&[ExceptionClause { try_block, handler, ..CLAUSE }])[0];
+        let with =
+            |try_block, handler| round(&[ExceptionClause { try_block, handler, ..CLAUSE }])[0];
         let range = |start, size| CodeRange { start, end: start + size };
         assert_eq!(with(range(0xffff, 0xff), range(0xffff, 0xff)), 0x01);
         assert_eq!(with(range(0x1_0000, 1), range(0, 1)), 0x41);

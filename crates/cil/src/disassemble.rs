@@ -3,13 +3,13 @@
 use crate::regions::{ROOT, RegionKind, Regions};
 use crate::signature::Modifier;
 use crate::{
-    CallingConvention, ClauseKind, ExceptionClause, Instruction, MAX_DEPTH, MethodBody, MethodSig, Opcode, Operand,
-    OperandKind, Token, TokenKind, TypeSig,
+    CallingConvention, ClauseKind, ExceptionClause, Instruction, MAX_DEPTH, MethodBody, MethodSig,
+    Opcode, Operand, OperandKind, Token, TokenKind, TypeSig,
 };
 use std::fmt::{self, Write};
 
-/// Names of tokens, out of the metadata of the module that the code belongs to. What is not known is shown as
-/// `mdtoken(…)`, which ILAsm accepts.
+/// Names of tokens, out of the metadata of the module that the code belongs to. What is not known
+/// is shown as `mdtoken(…)`, which ILAsm accepts.
 pub trait Names {
     /// A type, method, field or stand-alone signature as ILAsm refers to it, such as
     /// `void [System.Console]System.Console::WriteLine(string)`.
@@ -18,7 +18,8 @@ pub trait Names {
     /// The characters of a literal in the `#US` heap.
     fn literal(&self, token: Token) -> Option<Vec<u16>>;
 
-    /// What stands for a number of eight bytes that differs from run to run, such as the address of a function.
+    /// What stands for a number of eight bytes that differs from run to run, such as the address of
+    /// a function.
     fn number(&self, _: i64) -> Option<String> {
         None
     }
@@ -38,12 +39,18 @@ impl Names for NoNames {
     }
 }
 
-/// Writes a body: stack, locals, instructions, with try blocks and handlers as blocks where they lie one behind the
-/// other, and by offsets where they do not. Where code cannot be read, a comment says so, and the text ends.
+/// Writes a body: stack, locals, instructions, with try blocks and handlers as blocks where they
+/// lie one behind the other, and by offsets where they do not. Where code cannot be read, a comment
+/// says so, and the text ends.
 ///
 /// # Errors
 /// `out` fails.
-pub fn disassemble(out: &mut impl Write, body: &MethodBody<'_>, locals: &[TypeSig], names: &impl Names) -> fmt::Result {
+pub fn disassemble(
+    out: &mut impl Write,
+    body: &MethodBody<'_>,
+    locals: &[TypeSig],
+    names: &impl Names,
+) -> fmt::Result {
     writeln!(out, ".maxstack  {}", body.header.max_stack)?;
     if !locals.is_empty() {
         out.write_str(if body.header.init_locals { ".locals init (" } else { ".locals (" })?;
@@ -56,7 +63,13 @@ pub fn disassemble(out: &mut impl Write, body: &MethodBody<'_>, locals: &[TypeSi
     let regions = Regions::build(&body.clauses, u32::try_from(body.code.len()).unwrap_or(u32::MAX))
         .ok()
         .filter(|regions| are_blocks(regions, body));
-    let mut blocks = Blocks { regions: regions.as_ref(), clauses: &body.clauses, current: ROOT, next: 1, depth: 0 };
+    let mut blocks = Blocks {
+        regions: regions.as_ref(),
+        clauses: &body.clauses,
+        current: ROOT,
+        next: 1,
+        depth: 0,
+    };
     for instruction in body.instructions() {
         match instruction {
             Ok(instruction) => {
@@ -76,8 +89,8 @@ pub fn disassemble(out: &mut impl Write, body: &MethodBody<'_>, locals: &[TypeSi
     Ok(())
 }
 
-/// Whether all clauses can be written as blocks: borders between instructions, handlers right behind what they
-/// protect, in the order of the clauses.
+/// Whether all clauses can be written as blocks: borders between instructions, handlers right
+/// behind what they protect, in the order of the clauses.
 fn are_blocks(regions: &Regions, body: &MethodBody<'_>) -> bool {
     let mut starts = vec![false; body.code.len() + 1];
     for instruction in body.instructions() {
@@ -91,7 +104,8 @@ fn are_blocks(regions: &Regions, body: &MethodBody<'_>) -> bool {
     }
     let is_start = |offset: u32| starts.get(offset as usize) == Some(&true);
     // Where the next handler of each try block has to start.
-    let mut ends: Vec<u32> = (0..regions.len() as u32).map(|index| regions.get(index).range.end).collect();
+    let mut ends: Vec<u32> =
+        (0..regions.len() as u32).map(|index| regions.get(index).range.end).collect();
     (0..).zip(&body.clauses).all(|(index, clause)| {
         let first = match clause.kind {
             ClauseKind::Filter(start) => start,
@@ -99,7 +113,10 @@ fn are_blocks(regions: &Regions, body: &MethodBody<'_>) -> bool {
         };
         let end = ends.get_mut(regions.try_of(index) as usize);
         let follows = end.is_some_and(|end| std::mem::replace(end, clause.handler.end) == first);
-        follows && [clause.try_block.start, first, clause.handler.start, clause.handler.end].into_iter().all(is_start)
+        follows
+            && [clause.try_block.start, first, clause.handler.start, clause.handler.end]
+                .into_iter()
+                .all(is_start)
     })
 }
 
@@ -114,7 +131,8 @@ struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// Spaces in front of a line. Limited, so that thousands of nested blocks do not make a text of their square.
+    /// Spaces in front of a line. Limited, so that thousands of nested blocks do not make a text of
+    /// their square.
     fn indent(&self) -> usize {
         self.depth.min(32) * 2
     }
@@ -150,7 +168,11 @@ impl Blocks<'_> {
     }
 }
 
-fn write_by_offsets(out: &mut impl Write, clause: &ExceptionClause, names: &impl Names) -> fmt::Result {
+fn write_by_offsets(
+    out: &mut impl Write,
+    clause: &ExceptionClause,
+    names: &impl Names,
+) -> fmt::Result {
     let ExceptionClause { kind, try_block, handler } = clause;
     write!(out, ".try IL_{:04x} to IL_{:04x} ", try_block.start, try_block.end)?;
     match kind {
@@ -162,7 +184,11 @@ fn write_by_offsets(out: &mut impl Write, clause: &ExceptionClause, names: &impl
     writeln!(out, " handler IL_{:04x} to IL_{:04x}", handler.start, handler.end)
 }
 
-fn write_instruction(out: &mut impl Write, instruction: &Instruction<'_>, names: &impl Names) -> fmt::Result {
+fn write_instruction(
+    out: &mut impl Write,
+    instruction: &Instruction<'_>,
+    names: &impl Names,
+) -> fmt::Result {
     write!(out, "IL_{:04x}:  ", instruction.offset)?;
     let mnemonic = instruction.opcode.mnemonic();
     if instruction.operand == Operand::None {
@@ -188,10 +214,12 @@ fn write_instruction(out: &mut impl Write, instruction: &Instruction<'_>, names:
         },
         Operand::Argument(index) => write!(out, "{index}")?,
         Operand::Local(index) => write!(out, "V_{index}")?,
-        Operand::Token(token) if instruction.opcode.operand() == OperandKind::String => match names.literal(token) {
-            Some(text) => write_literal(out, &text)?,
-            None => write!(out, "mdtoken({token})")?,
-        },
+        Operand::Token(token) if instruction.opcode.operand() == OperandKind::String => {
+            match names.literal(token) {
+                Some(text) => write_literal(out, &text)?,
+                None => write!(out, "mdtoken({token})")?,
+            }
+        }
         Operand::Token(token) => {
             // Without the word, ILAsm reads a type.
             let word = match token.kind() {
@@ -279,7 +307,9 @@ fn write_type(out: &mut String, sig: &TypeSig, names: &impl Names, depth: u32) {
         TypeSig::GenericInst { value_type, definition, arguments } => {
             out.push_str(if *value_type { "valuetype " } else { "class " });
             match &**definition {
-                TypeSig::Class(token) | TypeSig::ValueType(token) => out.push_str(&name(*token, names)),
+                TypeSig::Class(token) | TypeSig::ValueType(token) => {
+                    out.push_str(&name(*token, names))
+                }
                 other => write_type(out, other, names, depth + 1),
             }
             out.push('<');
@@ -305,7 +335,9 @@ fn write_type(out: &mut String, sig: &TypeSig, names: &impl Names, depth: u32) {
             out.push_str(if *required { " modreq(" } else { " modopt(" });
             match modifier {
                 Modifier::Token(token) => out.push_str(&name(*token, names)),
-                Modifier::Internal(handle) => push(out, format_args!("/* type handle {handle:#x} */")),
+                Modifier::Internal(handle) => {
+                    push(out, format_args!("/* type handle {handle:#x} */"))
+                }
             }
             out.push(')');
         }
@@ -322,7 +354,8 @@ fn write_list(out: &mut String, types: &[TypeSig], names: &impl Names, depth: u3
     }
 }
 
-/// Dimensions as `low...high`; nothing where nothing is stated. The runtime allows 32 dimensions, a signature 2²⁹.
+/// Dimensions as `low...high`; nothing where nothing is stated. The runtime allows 32 dimensions, a
+/// signature 2²⁹.
 fn write_bounds(out: &mut String, rank: u32, sizes: &[u32], lower_bounds: &[i32]) {
     const MOST: u32 = 32;
     out.push('[');
@@ -365,8 +398,12 @@ pub fn nested(parts: &[String]) -> String {
 /// A name as ILAsm reads it: in quotes if it has characters that identifiers do not have.
 #[must_use]
 pub fn quoted(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '@' | '`' | '?' | '.');
-    if !name.is_empty() && name.chars().all(is_plain) && !name.starts_with(|c: char| c.is_ascii_digit()) {
+    let is_plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '@' | '`' | '?' | '.');
+    if !name.is_empty()
+        && name.chars().all(is_plain)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+    {
         return name.to_owned();
     }
     let mut text = String::from("'");
@@ -381,7 +418,8 @@ pub fn quoted(name: &str) -> String {
     text
 }
 
-/// A method as ILAsm refers to it: its signature around what it is called, such as `instance void Space.Type::Name(int32)`.
+/// A method as ILAsm refers to it: its signature around what it is called, such as `instance void
+/// Space.Type::Name(int32)`.
 #[must_use]
 pub fn method_text(method: &MethodSig, called: &str, names: &impl Names) -> String {
     let mut out = String::new();
@@ -389,9 +427,19 @@ pub fn method_text(method: &MethodSig, called: &str, names: &impl Names) -> Stri
     out
 }
 
-fn write_function(out: &mut String, method: &MethodSig, called: &str, names: &impl Names, depth: u32) {
+fn write_function(
+    out: &mut String,
+    method: &MethodSig,
+    called: &str,
+    names: &impl Names,
+    depth: u32,
+) {
     if method.convention.has_this() {
-        out.push_str(if method.convention.explicit_this() { "instance explicit " } else { "instance " });
+        out.push_str(if method.convention.explicit_this() {
+            "instance explicit "
+        } else {
+            "instance "
+        });
     }
     out.push_str(match method.convention.kind() {
         CallingConvention::C => "unmanaged cdecl ",
@@ -407,7 +455,8 @@ fn write_function(out: &mut String, method: &MethodSig, called: &str, names: &im
     out.push_str(called);
     out.push('(');
     let fixed = method.sentinel.unwrap_or(method.parameters.len()).min(method.parameters.len());
-    let (before, after) = method.parameters.split_at_checked(fixed).unwrap_or((&method.parameters, &[]));
+    let (before, after) =
+        method.parameters.split_at_checked(fixed).unwrap_or((&method.parameters, &[]));
     write_list(out, before, names, depth);
     if method.sentinel.is_some() {
         out.push_str(if before.is_empty() { "..." } else { ", ..." });
@@ -452,7 +501,8 @@ mod tests {
     }
 
     fn text(code: &[u8], clauses: Vec<ExceptionClause>) -> String {
-        let body = MethodBody { header: MethodHeader::default(), code: Cow::Borrowed(code), clauses };
+        let body =
+            MethodBody { header: MethodHeader::default(), code: Cow::Borrowed(code), clauses };
         let mut out = String::new();
         disassemble(&mut out, &body, &[], &Few).unwrap();
         out.strip_prefix(".maxstack  8\n").unwrap().to_owned()
@@ -468,8 +518,9 @@ mod tests {
     #[test]
     fn operands() {
         let code = [
-            0x1f, 0xfb, 0x22, 0, 0, 0xc0, 0x3f, 0x22, 0, 0, 0xc0, 0x7f, 0x72, 1, 0, 0, 0x70, 0x72, 2, 0, 0, 0x70, 0x72,
-            3, 0, 0, 0x70, 0xd0, 1, 0, 0, 4, 0x11, 9, 0x45, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x2a, 0x24,
+            0x1f, 0xfb, 0x22, 0, 0, 0xc0, 0x3f, 0x22, 0, 0, 0xc0, 0x7f, 0x72, 1, 0, 0, 0x70, 0x72,
+            2, 0, 0, 0x70, 0x72, 3, 0, 0, 0x70, 0xd0, 1, 0, 0, 4, 0x11, 9, 0x45, 2, 0, 0, 0, 0, 0,
+            0, 0, 1, 0, 0, 0, 0x2a, 0x24,
         ];
         assert_eq!(
             text(&code, Vec::new()),
@@ -490,7 +541,10 @@ mod tests {
     #[test]
     fn numbers_with_names() {
         let code = [0x21, 7, 0, 0, 0, 0, 0, 0, 0, 0x21, 8, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(text(&code, Vec::new()), "IL_0000:  ldc.i8     &seven\nIL_0009:  ldc.i8     8\n");
+        assert_eq!(
+            text(&code, Vec::new()),
+            "IL_0000:  ldc.i8     &seven\nIL_0009:  ldc.i8     8\n"
+        );
     }
 
     #[test]
@@ -533,7 +587,10 @@ mod tests {
     #[test]
     fn clauses_apart_are_written_by_offsets() {
         let shown = text(&[0xde, 1, 0x2a, 0xdc], vec![clause(ClauseKind::Fault, (0, 2), (3, 4))]);
-        assert!(shown.ends_with(".try IL_0000 to IL_0002 fault handler IL_0003 to IL_0004\n"), "{shown}");
+        assert!(
+            shown.ends_with(".try IL_0000 to IL_0002 fault handler IL_0003 to IL_0004\n"),
+            "{shown}"
+        );
         // The second handler of a try block in front of the first.
         let both = vec![clause(CATCH, (0, 2), (5, 8)), clause(CATCH, (0, 2), (2, 5))];
         let shown = text(&[0xde, 6, 0x26, 0xde, 3, 0x26, 0xde, 0, 0x2a], both);
@@ -543,9 +600,9 @@ mod tests {
     #[test]
     fn types_and_locals() {
         let blob = [
-            0x07, 0x07, 0x08, 0x45, 0x10, 0x0e, 0x15, 0x12, 0x05, 0x02, 0x13, 0x00, 0x1e, 0x01, 0x1d, 0x0f, 0x01, 0x14,
-            0x08, 0x02, 0x01, 0x03, 0x02, 0x00, 0x02, 0x14, 0x08, 0x01, 0x00, 0x00, 0x1b, 0x05, 0x02, 0x01, 0x08, 0x41,
-            0x1f, 0x05, 0x1c,
+            0x07, 0x07, 0x08, 0x45, 0x10, 0x0e, 0x15, 0x12, 0x05, 0x02, 0x13, 0x00, 0x1e, 0x01,
+            0x1d, 0x0f, 0x01, 0x14, 0x08, 0x02, 0x01, 0x03, 0x02, 0x00, 0x02, 0x14, 0x08, 0x01,
+            0x00, 0x00, 0x1b, 0x05, 0x02, 0x01, 0x08, 0x41, 0x1f, 0x05, 0x1c,
         ];
         let locals = crate::decode_locals(&blob).unwrap();
         let header = MethodHeader { init_locals: true, ..MethodHeader::default() };

@@ -1,9 +1,9 @@
 //! Changes to code by labels: offsets exist only before and after.
 //!
-//! Code stays bytes where nothing happens to it. Instructions that branch or return, and those that something is done
-//! to or next to, are nodes of a linked list, so that a probe at each instruction costs no more than the code is long.
-//! Branches and clauses refer to labels, labels to instructions; short and long forms of branches are chosen when it
-//! is all done.
+//! Code stays bytes where nothing happens to it. Instructions that branch or return, and those that
+//! something is done to or next to, are nodes of a linked list, so that a probe at each instruction
+//! costs no more than the code is long. Branches and clauses refer to labels, labels to
+//! instructions; short and long forms of branches are chosen when it is all done.
 
 mod layout;
 mod new_instruction;
@@ -15,9 +15,9 @@ pub use wrap::Handler;
 use crate::opcode::Step;
 use crate::signature::position_of_type;
 use crate::{
-    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, Instruction, MethodBody,
-    MethodHeader, MethodShape, Opcode, Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig,
-    Verifier, VerifyError, count_locals,
+    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, Instruction,
+    MethodBody, MethodHeader, MethodShape, Opcode, Operand, SignatureError, StackError,
+    StackHeights, Token, Tokens, TypeSig, Verifier, VerifyError, count_locals,
 };
 use layout::Layout;
 use std::borrow::Cow;
@@ -95,8 +95,8 @@ pub enum EditError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Label(u32);
 
-/// An instruction in a [`MethodEditor`]. It stays valid through all edits; a removed instruction stands for the one
-/// that came after it.
+/// An instruction in a [`MethodEditor`]. It stays valid through all edits; a removed instruction
+/// stands for the one that came after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InstructionId(u32);
 
@@ -114,7 +114,8 @@ pub struct OffsetPair {
 pub struct Edited {
     /// The new body.
     pub body: MethodBody<'static>,
-    /// Where the instructions of the original have gone, in the order of the result. Removed ones are missing.
+    /// Where the instructions of the original have gone, in the order of the result. Removed ones
+    /// are missing.
     pub offsets: Vec<OffsetPair>,
 }
 
@@ -259,7 +260,8 @@ impl MethodEditor {
         editor
     }
 
-    /// Forgets everything but its room, and makes some for that many bytes of code and a few changes.
+    /// Forgets everything but its room, and makes some for that many bytes of code and a few
+    /// changes.
     fn clear(&mut self, code_size: usize) {
         let mut types = self.locals.take().map(|locals| locals.types).unwrap_or_default();
         types.clear();
@@ -270,7 +272,8 @@ impl MethodEditor {
         self.clauses.clear();
         self.switches.clear();
         (self.originals, self.is_as_made) = (0, true);
-        // Real code takes three bytes per instruction on average, and one instruction in six branches or returns.
+        // Real code takes three bytes per instruction on average, and one instruction in six
+        // branches or returns.
         self.labels.reserve(code_size / 16 + 8);
         self.places.clear();
         self.places.reserve(code_size / 2 + 8);
@@ -280,8 +283,8 @@ impl MethodEditor {
         self.push_node(Opcode::Nop, Content::Kept, END, (END, END));
     }
 
-    /// An editor of `body`. `locals` is the blob of its local signature; without it no local can be added to a body
-    /// that has some.
+    /// An editor of `body`. `locals` is the blob of its local signature; without it no local can be
+    /// added to a body that has some.
     ///
     /// # Errors
     /// The code or the blob cannot be read, or a branch or clause refers to no instruction.
@@ -291,11 +294,13 @@ impl MethodEditor {
         Ok(editor)
     }
 
-    /// Makes it the editor of another body, as [`MethodEditor::new`] does, in the memory that it has: for many bodies, one after the
-    /// other. Ids and labels of the body before are of no use any more.
+    /// Makes it the editor of another body, as [`MethodEditor::new`] does, in the memory that it
+    /// has: for many bodies, one after the other. Ids and labels of the body before are of no use
+    /// any more.
     ///
     /// # Errors
-    /// As [`MethodEditor::new`]. What is in the editor then is of no use, but it can be made that of another body.
+    /// As [`MethodEditor::new`]. What is in the editor then is of no use, but it can be made that
+    /// of another body.
     pub fn open(&mut self, body: &MethodBody<'_>, locals: Option<&[u8]>) -> Result<(), EditError> {
         if i32::try_from(body.code.len()).is_err() {
             return Err(EditError::TooLarge);
@@ -306,7 +311,8 @@ impl MethodEditor {
         match (locals, &mut editor.locals) {
             (Some(blob), Some(locals)) => {
                 locals.count = count_locals(blob)?;
-                let known = blob.get(1 + compressed_size(locals.count.into())..).unwrap_or_default();
+                let known =
+                    blob.get(1 + compressed_size(locals.count.into())..).unwrap_or_default();
                 // Room for one more.
                 locals.types.reserve(known.len() + 16);
                 locals.types.extend_from_slice(known);
@@ -335,7 +341,8 @@ impl MethodEditor {
         Ok(())
     }
 
-    /// Makes places of all instructions, and nodes of those that turn. Their labels are offsets still.
+    /// Makes places of all instructions, and nodes of those that turn. Their labels are offsets
+    /// still.
     fn read(&mut self, code: &[u8]) -> Result<(), EditError> {
         let mut offset = 0;
         while let Some(&first) = code.get(offset as usize) {
@@ -348,7 +355,9 @@ impl MethodEditor {
                 if turns(instruction.opcode) {
                     let content = match instruction.operand {
                         Operand::Target(target) => Content::Branch(Label(target)),
-                        Operand::Switch(targets) => self.take_switch(targets.iter().map(Label).collect()),
+                        Operand::Switch(targets) => {
+                            self.take_switch(targets.iter().map(Label).collect())
+                        }
                         _ => Content::Kept,
                     };
                     let opcode = instruction.opcode.long().unwrap_or(instruction.opcode);
@@ -384,7 +393,8 @@ impl MethodEditor {
         Ok(())
     }
 
-    /// The instruction at an offset of the original that something refers to; behind the last one is the end.
+    /// The instruction at an offset of the original that something refers to; behind the last one
+    /// is the end.
     fn find(&self, offset: u32) -> Result<InstructionId, EditError> {
         if offset as usize == self.code.len() {
             return Ok(Self::END);
@@ -415,7 +425,8 @@ impl MethodEditor {
 
     /// All instructions in order.
     pub fn ids(&self) -> impl Iterator<Item = InstructionId> + '_ {
-        std::iter::successors(Some(self.first()), |&id| Some(self.next(id))).take_while(|&id| id != Self::END)
+        std::iter::successors(Some(self.first()), |&id| Some(self.next(id)))
+            .take_while(|&id| id != Self::END)
     }
 
     /// An instruction; `None` for the end.
@@ -428,7 +439,9 @@ impl MethodEditor {
             }
             Some(Content::Plain(operand)) => NewOperand::Plain(operand),
             Some(Content::Branch(label)) => NewOperand::Label(label),
-            Some(Content::Switch(number)) => NewOperand::Switch(self.switches.get(number as usize)?.clone()),
+            Some(Content::Switch(number)) => {
+                NewOperand::Switch(self.switches.get(number as usize)?.clone())
+            }
         };
         Some(NewInstruction { opcode: self.opcode(place)?, operand })
     }
@@ -453,7 +466,8 @@ impl MethodEditor {
         Label(self.labels.len() as u32 - 1)
     }
 
-    /// A label on the instruction, shared with everyone who asks. It moves with those that branches have.
+    /// A label on the instruction, shared with everyone who asks. It moves with those that branches
+    /// have.
     pub fn label_of(&mut self, id: InstructionId) -> Label {
         let place = self.live(id);
         match self.node(place).map_or(NONE, |node| node.label) {
@@ -465,14 +479,20 @@ impl MethodEditor {
     fn new_label_at(&mut self, id: InstructionId) -> Label {
         let (place, label) = (self.live(id), self.labels.len() as u32);
         let index = self.touch(place);
-        let next = self.nodes.get_mut(index as usize).map_or(NONE, |node| std::mem::replace(&mut node.label, label));
+        let next = self
+            .nodes
+            .get_mut(index as usize)
+            .map_or(NONE, |node| std::mem::replace(&mut node.label, label));
         self.labels.push(LabelSlot { node: index, next });
         Label(label)
     }
 
-    /// Binds the label to an instruction, wherever it was bound before: all that refer to it go there from now on.
+    /// Binds the label to an instruction, wherever it was bound before: all that refer to it go
+    /// there from now on.
     pub fn bind(&mut self, label: Label, to: InstructionId) {
-        let Some(&LabelSlot { node: old, next }) = self.labels.get(label.0 as usize) else { return };
+        let Some(&LabelSlot { node: old, next }) = self.labels.get(label.0 as usize) else {
+            return;
+        };
         if let Some(old) = self.nodes.get_mut(old as usize) {
             // Out of the list of its old node.
             let mut at = old.label;
@@ -502,23 +522,37 @@ impl MethodEditor {
         self.nodes.get(slot.node as usize).map(|node| InstructionId(node.place))
     }
 
-    /// Inserts in front of `at`, for those who come from the instruction before: branches to `at` still go to `at`,
-    /// and a try block or handler that starts there starts behind the new instruction.
-    pub fn insert_before(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
+    /// Inserts in front of `at`, for those who come from the instruction before: branches to `at`
+    /// still go to `at`, and a try block or handler that starts there starts behind the new
+    /// instruction.
+    pub fn insert_before(
+        &mut self,
+        at: InstructionId,
+        new: impl Into<NewInstruction>,
+    ) -> InstructionId {
         self.link(self.live(at), new.into())
     }
 
-    /// Inserts in front of `at`, for everyone: branches to `at` and clauses that start or end there now mean the new
-    /// instruction.
-    pub fn insert_at(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
+    /// Inserts in front of `at`, for everyone: branches to `at` and clauses that start or end there
+    /// now mean the new instruction.
+    pub fn insert_at(
+        &mut self,
+        at: InstructionId,
+        new: impl Into<NewInstruction>,
+    ) -> InstructionId {
         let at = self.live(at);
         let new = self.link(at, new.into());
         self.move_labels(at, new.0);
         new
     }
 
-    /// Inserts behind `at`: as [`MethodEditor::insert_before`] in front of the instruction that follows.
-    pub fn insert_after(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
+    /// Inserts behind `at`: as [`MethodEditor::insert_before`] in front of the instruction that
+    /// follows.
+    pub fn insert_after(
+        &mut self,
+        at: InstructionId,
+        new: impl Into<NewInstruction>,
+    ) -> InstructionId {
         let next = self.next(at);
         self.link(next.0, new.into())
     }
@@ -559,7 +593,9 @@ impl MethodEditor {
     fn node_targets_mut(&mut self, node: usize) -> &mut [Label] {
         match self.nodes.get_mut(node).map(|node| &mut node.content) {
             Some(Content::Branch(label)) => std::slice::from_mut(label),
-            Some(Content::Switch(number)) => self.switches.get_mut(*number as usize).map_or(&mut [], Vec::as_mut_slice),
+            Some(Content::Switch(number)) => {
+                self.switches.get_mut(*number as usize).map_or(&mut [], Vec::as_mut_slice)
+            }
             _ => &mut [],
         }
     }
@@ -568,14 +604,16 @@ impl MethodEditor {
     fn targets(&self, node: usize) -> &[Label] {
         match self.nodes.get(node).map(|node| &node.content) {
             Some(Content::Branch(label)) => std::slice::from_ref(label),
-            Some(Content::Switch(number)) => self.switches.get(*number as usize).map_or(&[], Vec::as_slice),
+            Some(Content::Switch(number)) => {
+                self.switches.get(*number as usize).map_or(&[], Vec::as_slice)
+            }
             _ => &[],
         }
     }
 
-    /// Adds a clause behind all others, so it has to be the outermost one, or to share nothing with them. Ends are
-    /// the first instructions behind. A filter starts at the label `filter`, whatever offset `kind` says, and ends
-    /// where the handler starts.
+    /// Adds a clause behind all others, so it has to be the outermost one, or to share nothing with
+    /// them. Ends are the first instructions behind. A filter starts at the label `filter`,
+    /// whatever offset `kind` says, and ends where the handler starts.
     pub fn add_clause(
         &mut self,
         kind: ClauseKind,
@@ -592,7 +630,8 @@ impl MethodEditor {
         self.clauses.push(NewClause { kind, try_block, handler });
     }
 
-    /// Adds a local variable and gives its index. [`MethodEditor::set_local_signature`] has to follow.
+    /// Adds a local variable and gives its index. [`MethodEditor::set_local_signature`] has to
+    /// follow.
     ///
     /// # Errors
     /// The other locals are unknown, there are too many, or the type cannot be encoded.
@@ -612,10 +651,12 @@ impl MethodEditor {
         self.locals.as_ref().is_some_and(|locals| locals.grown)
     }
 
-    /// The first instructions of handlers that only run because of an exception: of catch, filter and fault clauses, as they are now.
+    /// The first instructions of handlers that only run because of an exception: of catch, filter
+    /// and fault clauses, as they are now.
     #[must_use]
     pub fn exception_handlers(&self) -> Vec<InstructionId> {
-        let clauses = self.clauses.iter().filter(|clause| !matches!(clause.kind, NewClauseKind::Finally));
+        let clauses =
+            self.clauses.iter().filter(|clause| !matches!(clause.kind, NewClauseKind::Finally));
         clauses.filter_map(|clause| self.bound_to(clause.handler.0)).collect()
     }
 
@@ -626,8 +667,8 @@ impl MethodEditor {
         position_of_type(&locals.types, locals.count, of)
     }
 
-    /// The blob of the local signature as it is now: to be made a token of. `None` if it is unknown or there are no
-    /// locals.
+    /// The blob of the local signature as it is now: to be made a token of. `None` if it is unknown
+    /// or there are no locals.
     #[must_use]
     pub fn local_signature(&self) -> Option<Vec<u8>> {
         let locals = self.locals.as_ref().filter(|locals| locals.count != 0)?;
@@ -651,19 +692,21 @@ impl MethodEditor {
         self.header.init_locals = init;
     }
 
-    /// Lays the code out and computes its maximal stack. `returns` says whether the method returns a value.
+    /// Lays the code out and computes its maximal stack. `returns` says whether the method returns
+    /// a value.
     ///
     /// # Errors
-    /// An unbound label, an operand that does not fit its opcode, locals without a token, or code without a definite
-    /// stack. What [`crate::verify()`] finds beyond that is not looked for.
+    /// An unbound label, an operand that does not fit its opcode, locals without a token, or code
+    /// without a definite stack. What [`crate::verify()`] finds beyond that is not looked for.
     pub fn finish(&self, returns: bool, tokens: &impl Tokens) -> Result<Edited, EditError> {
         let mut edited = self.finish_with(self.header.max_stack)?;
         edited.body.header.max_stack = StackHeights::compute(&edited.body, returns, tokens)?.max();
         Ok(edited)
     }
 
-    /// Lays the code out, computes its maximal stack, and checks it all as [`crate::verify()`] does, in one go and in
-    /// the room of `verifier`. `shape` is that of the method with the locals that were added.
+    /// Lays the code out, computes its maximal stack, and checks it all as [`crate::verify()`]
+    /// does, in one go and in the room of `verifier`. `shape` is that of the method with the locals
+    /// that were added.
     ///
     /// # Errors
     /// As [`MethodEditor::finish`], and what the check finds.
@@ -690,7 +733,9 @@ impl MethodEditor {
         let (code, offsets) = layout.write(self)?;
         let unbound = EditError::UnboundLabel { what: Opcode::Nop };
         let offset = |label: Label| layout.offset(self, label).ok_or(unbound);
-        let range = |(start, end)| Ok::<_, EditError>(CodeRange { start: offset(start)?, end: offset(end)? });
+        let range = |(start, end)| {
+            Ok::<_, EditError>(CodeRange { start: offset(start)?, end: offset(end)? })
+        };
         let mut clauses = Vec::with_capacity(self.clauses.len());
         for clause in &self.clauses {
             let kind = match clause.kind {
@@ -725,7 +770,8 @@ impl MethodEditor {
             }
             let node = self.nodes.get(index as usize)?;
             // The first one without a node, if any is, is the next place too.
-            let behind = self.places.get(node.next as usize..=self.originals as usize).unwrap_or_default();
+            let behind =
+                self.places.get(node.next as usize..=self.originals as usize).unwrap_or_default();
             let count = behind.iter().position(|place| place.node != NONE).unwrap_or(behind.len());
             at = if count == 0 { self.place(node.next) } else { behind.get(count) };
             Some(Stretch { index, node, end: node.place + 1 + count as u32 })
@@ -799,8 +845,22 @@ impl MethodEditor {
         place.map_or(self.code.len() as u32, |place| place.original)
     }
 
-    fn push_node(&mut self, opcode: Opcode, content: Content, place: u32, (previous, next): (u32, u32)) -> u32 {
-        self.nodes.push(Node { opcode, content, place, previous, next, label: NONE, removed: false });
+    fn push_node(
+        &mut self,
+        opcode: Opcode,
+        content: Content,
+        place: u32,
+        (previous, next): (u32, u32),
+    ) -> u32 {
+        self.nodes.push(Node {
+            opcode,
+            content,
+            place,
+            previous,
+            next,
+            label: NONE,
+            removed: false,
+        });
         self.nodes.len() as u32 - 1
     }
 
@@ -856,14 +916,17 @@ impl MethodEditor {
             last = at;
             at = slot.next;
         }
-        if let (Some(slot), Some(to)) = (self.labels.get_mut(last as usize), self.nodes.get_mut(to as usize)) {
+        if let (Some(slot), Some(to)) =
+            (self.labels.get_mut(last as usize), self.nodes.get_mut(to as usize))
+        {
             slot.next = std::mem::replace(&mut to.label, first);
         }
         self.change(from, |node| node.label = NONE);
     }
 }
 
-/// Whether an instruction is not passed over when a body is wrapped: it branches, returns, or may not be in a try block.
+/// Whether an instruction is not passed over when a body is wrapped: it branches, returns, or may
+/// not be in a try block.
 fn turns(opcode: Opcode) -> bool {
     // From the first to the last, all of them branch.
     (Opcode::Ret..=Opcode::Switch).contains(&opcode)
@@ -891,7 +954,9 @@ const fn compressed_size(value: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CallEffect, MethodShape, Primitive, VerifyError, decode_locals, encode_locals, verify};
+    use crate::{
+        CallEffect, MethodShape, Primitive, VerifyError, decode_locals, encode_locals, verify,
+    };
 
     struct NoCalls;
 
@@ -923,15 +988,19 @@ mod tests {
     #[test]
     fn an_editor_takes_one_body_after_the_other() {
         let locals = encode_locals(&[INT]).unwrap();
-        let with_locals = MethodHeader { local_signature: Token(0x1100_0001), ..MethodHeader::default() };
+        let with_locals =
+            MethodHeader { local_signature: Token(0x1100_0001), ..MethodHeader::default() };
         // 0: br.s 3; 2: nop; 3: ret. Then one that cannot be read, and others.
         let first = body(&[0x2b, 1, 0x00, 0x2a], Vec::new());
         let broken = body(&[0x2b, 7], Vec::new());
         let second = MethodBody { header: with_locals, ..body(&[0x00, 0x2a], Vec::new()) };
         let mut editor = MethodEditor::empty();
-        for (body, locals, same) in
-            [(&first, None, true), (&broken, None, false), (&second, Some(&locals[..]), true), (&first, None, true)]
-        {
+        for (body, locals, same) in [
+            (&first, None, true),
+            (&broken, None, false),
+            (&second, Some(&locals[..]), true),
+            (&first, None, true),
+        ] {
             let opened = editor.open(body, locals);
             assert_eq!(opened.is_ok(), same);
             let Ok(mut fresh) = MethodEditor::new(body, locals) else { continue };
@@ -956,9 +1025,15 @@ mod tests {
             code(&editor)
         };
         assert_eq!(at(|_, _| {}), original);
-        assert_eq!(at(|e, ret| _ = e.insert_before(ret, Opcode::Break)), [0x2b, 2, 0x00, 0x01, 0x2a]);
+        assert_eq!(
+            at(|e, ret| _ = e.insert_before(ret, Opcode::Break)),
+            [0x2b, 2, 0x00, 0x01, 0x2a]
+        );
         assert_eq!(at(|e, ret| _ = e.insert_at(ret, Opcode::Break)), [0x2b, 1, 0x00, 0x01, 0x2a]);
-        assert_eq!(at(|e, ret| _ = e.insert_after(ret, Opcode::Break)), [0x2b, 1, 0x00, 0x2a, 0x01]);
+        assert_eq!(
+            at(|e, ret| _ = e.insert_after(ret, Opcode::Break)),
+            [0x2b, 1, 0x00, 0x2a, 0x01]
+        );
         assert_eq!(at(|e, ret| e.replace(ret, Opcode::Throw)), [0x2b, 1, 0x00, 0x7a]);
         assert_eq!(editor(&original).at_offset(1), None);
     }
@@ -972,11 +1047,15 @@ mod tests {
         let offsets: Vec<Option<u32>> = ids.iter().map(|&id| editor.original_offset(id)).collect();
         assert_eq!(offsets, [Some(0), Some(1), Some(6), Some(7)]);
         assert_eq!(editor.instruction(ids[1]), Some(NewInstruction::ldc_i4(1000)));
-        assert_eq!((editor.previous(ids[0]), editor.next(ids[3])), (MethodEditor::END, MethodEditor::END));
+        assert_eq!(
+            (editor.previous(ids[0]), editor.next(ids[3])),
+            (MethodEditor::END, MethodEditor::END)
+        );
         assert_eq!((editor.previous(ids[2]), editor.next(ids[2])), (ids[1], ids[3]));
         assert!(editor.targets_mut(ids[1]).is_empty());
         // Probes from the last one to the first one.
-        let probes: Vec<_> = ids.iter().rev().map(|&id| editor.insert_before(id, Opcode::Break)).collect();
+        let probes: Vec<_> =
+            ids.iter().rev().map(|&id| editor.insert_before(id, Opcode::Break)).collect();
         assert_eq!((editor.previous(ids[2]), editor.next(ids[1])), (probes[1], probes[1]));
         assert_eq!(code(&editor), [1, 0, 1, 0x20, 0xe8, 3, 0, 0, 1, 0x26, 1, 0x2a]);
         probes.into_iter().for_each(|probe| editor.remove(probe));
@@ -1044,7 +1123,8 @@ mod tests {
         editor.bind(b, id);
         let code = code(&editor);
         assert_eq!((code[0], code[5]), (0x38, 0x38));
-        let targets: Vec<u32> = crate::instructions(&code).filter_map(Result::ok).flat_map(|i| i.targets()).collect();
+        let targets: Vec<u32> =
+            crate::instructions(&code).filter_map(Result::ok).flat_map(|i| i.targets()).collect();
         assert_eq!(targets, [135, 146]);
     }
 
@@ -1074,7 +1154,8 @@ mod tests {
 
     #[test]
     fn locals_grow() {
-        let header = MethodHeader { local_signature: Token(0x1100_0001), ..MethodHeader::default() };
+        let header =
+            MethodHeader { local_signature: Token(0x1100_0001), ..MethodHeader::default() };
         let known = MethodBody { header, ..body(&[0x2a], Vec::new()) };
         let mut editor = MethodEditor::new(&known, Some(&[0x07, 1, 0x0e])).unwrap();
         assert_eq!(editor.add_local(&INT), Ok(1));
@@ -1087,7 +1168,10 @@ mod tests {
             editor.add_local(&INT).unwrap();
         }
         let blob = editor.local_signature().unwrap();
-        assert_eq!((&blob[..4], decode_locals(&blob).unwrap().len()), (&[0x07, 0x80, 0x80, 0x0e][..], 128));
+        assert_eq!(
+            (&blob[..4], decode_locals(&blob).unwrap().len()),
+            (&[0x07, 0x80, 0x80, 0x0e][..], 128)
+        );
         let again = MethodEditor::new(&known, Some(&blob)).unwrap();
         assert_eq!(again.local_signature().unwrap(), blob);
 
@@ -1134,7 +1218,8 @@ mod tests {
         let result = editor.add_local(&INT).unwrap();
         editor.set_local_signature(Token(0x1100_0001));
         editor.wrap_body(Handler::Finally(vec![Opcode::Nop.into()]), Some(result)).unwrap();
-        let edited = check(&editor, MethodShape { arguments: 1, locals: 1, returns: true }).unwrap();
+        let edited =
+            check(&editor, MethodShape { arguments: 1, locals: 1, returns: true }).unwrap();
         assert_eq!(
             *edited.body.code,
             [0x02, 0x2c, 4, 0x17, 0x0a, 0xde, 6, 0x18, 0x0a, 0xde, 2, 0x00, 0xdc, 0x06, 0x2a]
@@ -1168,7 +1253,8 @@ mod tests {
         let exception = Token(0x0100_0001);
         let handler = Handler::Catch { exception, code: vec![Opcode::Pop.into()] };
         editor.wrap(start, end, handler, None).unwrap();
-        let edited = check(&editor, MethodShape { arguments: 1, ..MethodShape::default() }).unwrap();
+        let edited =
+            check(&editor, MethodShape { arguments: 1, ..MethodShape::default() }).unwrap();
         let [inner, outer] = &edited.body.clauses[..] else { panic!("{:?}", edited.body.clauses) };
         assert_eq!((inner.kind, outer.kind), (ClauseKind::Catch(exception), ClauseKind::Finally));
         assert_eq!(inner.try_block, CodeRange { start: 1, end: 9 });
@@ -1261,7 +1347,8 @@ mod tests {
         };
         let cut = Err(EditError::CutsClause { clause: 0 });
         assert_eq!([wrap(1, 4), wrap(1, 5), wrap(0, 4)], [cut; 3]);
-        // All of it and more, exactly it, exactly the try block, a part of the try block, what follows.
+        // All of it and more, exactly it, exactly the try block, a part of the try block, what
+        // follows.
         for (start, end) in [(0, 6), (0, 5), (0, 3), (1, 3), (5, 6)] {
             assert_eq!(wrap(start, end), Ok(2), "{start} to {end}");
         }

@@ -39,7 +39,12 @@ pub struct MethodHeader {
 
 impl Default for MethodHeader {
     fn default() -> Self {
-        Self { format: HeaderFormat::Tiny, max_stack: TINY_MAX_STACK, init_locals: false, local_signature: Token::NIL }
+        Self {
+            format: HeaderFormat::Tiny,
+            max_stack: TINY_MAX_STACK,
+            init_locals: false,
+            local_signature: Token::NIL,
+        }
     }
 }
 
@@ -58,13 +63,18 @@ impl MethodHeader {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, BodyError> {
         let truncated = BodyError::Truncated { offset: bytes.len() };
         let &first = bytes.first().ok_or(truncated)?;
-        // A tiny header keeps the code size in the upper six bits, so only two bits tell the formats apart.
+        // A tiny header keeps the code size in the upper six bits, so only two bits tell the
+        // formats apart.
         match first & 0x3 {
-            TINY => {
-                Ok(Parsed { header: Self::default(), size: 1, code_size: u32::from(first >> 2), more_sections: false })
-            }
+            TINY => Ok(Parsed {
+                header: Self::default(),
+                size: 1,
+                code_size: u32::from(first >> 2),
+                more_sections: false,
+            }),
             FAT => {
-                let &[f0, f1, s0, s1, c0, c1, c2, c3, t0, t1, t2, t3] = bytes.first_chunk::<12>().ok_or(truncated)?;
+                let &[f0, f1, s0, s1, c0, c1, c2, c3, t0, t1, t2, t3] =
+                    bytes.first_chunk::<12>().ok_or(truncated)?;
                 let flags = u16::from_le_bytes([f0, f1]);
                 let words = flags >> 12;
                 if words < FAT_WORDS {
@@ -134,7 +144,10 @@ mod tests {
         assert_eq!(encode(MethodHeader { max_stack: 9, ..tiny }, 1, false).len(), 12);
         assert_eq!(encode(MethodHeader { max_stack: 1, ..tiny }, 1, false).len(), 1);
         assert_eq!(encode(MethodHeader { init_locals: true, ..tiny }, 1, false).len(), 12);
-        assert_eq!(encode(MethodHeader { local_signature: Token(0x1100_0001), ..tiny }, 1, false).len(), 12);
+        assert_eq!(
+            encode(MethodHeader { local_signature: Token(0x1100_0001), ..tiny }, 1, false).len(),
+            12
+        );
         let fat = MethodHeader { format: HeaderFormat::Fat, ..tiny };
         assert_eq!(encode(fat, 1, false), [0x03, 0x30, 8, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
     }

@@ -54,8 +54,8 @@ pub enum Operand<'a> {
     Local(u16),
     /// A metadata token.
     Token(Token),
-    /// Offset of the instruction that is branched to. Not checked to be inside the code: a distance that leads in
-    /// front of the code wraps around to a large offset.
+    /// Offset of the instruction that is branched to. Not checked to be inside the code: a distance
+    /// that leads in front of the code wraps around to a large offset.
     Target(u32),
     /// The targets of `switch`.
     Switch(SwitchTargets<'a>),
@@ -84,7 +84,9 @@ impl<'a> SwitchTargets<'a> {
     /// The offsets, first case first. Unchecked like [`Operand::Target`].
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         let end = self.end;
-        self.distances.iter().map(move |distance| end.wrapping_add_signed(i32::from_le_bytes(*distance)))
+        self.distances
+            .iter()
+            .map(move |distance| end.wrapping_add_signed(i32::from_le_bytes(*distance)))
     }
 }
 
@@ -102,7 +104,8 @@ pub struct Instruction<'a> {
 }
 
 impl<'a> Instruction<'a> {
-    /// Reads the instruction at `offset`; [`DecodeError::Truncated`] if that is not inside the code.
+    /// Reads the instruction at `offset`; [`DecodeError::Truncated`] if that is not inside the
+    /// code.
     ///
     /// # Errors
     /// There is no whole instruction.
@@ -125,20 +128,31 @@ impl<'a> Instruction<'a> {
             OperandKind::None => Some(Operand::None),
             OperandKind::Int8 => array(rest).map(|bytes| Operand::Int8(i8::from_le_bytes(bytes))),
             OperandKind::Uint8 => rest.first().map(|&byte| Operand::Uint8(byte)),
-            OperandKind::Int32 => array(rest).map(|bytes| Operand::Int32(i32::from_le_bytes(bytes))),
-            OperandKind::Int64 => array(rest).map(|bytes| Operand::Int64(i64::from_le_bytes(bytes))),
-            OperandKind::Float32 => array(rest).map(|bytes| Operand::Float32(u32::from_le_bytes(bytes))),
-            OperandKind::Float64 => array(rest).map(|bytes| Operand::Float64(u64::from_le_bytes(bytes))),
+            OperandKind::Int32 => {
+                array(rest).map(|bytes| Operand::Int32(i32::from_le_bytes(bytes)))
+            }
+            OperandKind::Int64 => {
+                array(rest).map(|bytes| Operand::Int64(i64::from_le_bytes(bytes)))
+            }
+            OperandKind::Float32 => {
+                array(rest).map(|bytes| Operand::Float32(u32::from_le_bytes(bytes)))
+            }
+            OperandKind::Float64 => {
+                array(rest).map(|bytes| Operand::Float64(u64::from_le_bytes(bytes)))
+            }
             OperandKind::Argument8 => rest.first().map(|&byte| Operand::Argument(byte.into())),
-            OperandKind::Argument16 => array(rest).map(|bytes| Operand::Argument(u16::from_le_bytes(bytes))),
+            OperandKind::Argument16 => {
+                array(rest).map(|bytes| Operand::Argument(u16::from_le_bytes(bytes)))
+            }
             OperandKind::Local8 => rest.first().map(|&byte| Operand::Local(byte.into())),
-            OperandKind::Local16 => array(rest).map(|bytes| Operand::Local(u16::from_le_bytes(bytes))),
-            OperandKind::Branch8 => {
-                array(rest).map(|bytes| Operand::Target(end.wrapping_add_signed(i8::from_le_bytes(bytes).into())))
+            OperandKind::Local16 => {
+                array(rest).map(|bytes| Operand::Local(u16::from_le_bytes(bytes)))
             }
-            OperandKind::Branch32 => {
-                array(rest).map(|bytes| Operand::Target(end.wrapping_add_signed(i32::from_le_bytes(bytes))))
-            }
+            OperandKind::Branch8 => array(rest).map(|bytes| {
+                Operand::Target(end.wrapping_add_signed(i8::from_le_bytes(bytes).into()))
+            }),
+            OperandKind::Branch32 => array(rest)
+                .map(|bytes| Operand::Target(end.wrapping_add_signed(i32::from_le_bytes(bytes)))),
             OperandKind::Switch => switch(rest, end).map(|targets| {
                 size = targets.end - offset;
                 Operand::Switch(targets)
@@ -148,7 +162,9 @@ impl<'a> Instruction<'a> {
             | OperandKind::Type
             | OperandKind::String
             | OperandKind::Signature
-            | OperandKind::Any => array(rest).map(|bytes| Operand::Token(Token(u32::from_le_bytes(bytes)))),
+            | OperandKind::Any => {
+                array(rest).map(|bytes| Operand::Token(Token(u32::from_le_bytes(bytes))))
+            }
         };
         Ok(Self { offset, size, opcode, operand: operand.ok_or(truncated)? })
     }
@@ -156,15 +172,16 @@ impl<'a> Instruction<'a> {
     /// Appends its bytes, as they stand at its offset.
     ///
     /// # Errors
-    /// The operand is none that the opcode takes, or a target is too far away for the form of the branch.
+    /// The operand is none that the opcode takes, or a target is too far away for the form of the
+    /// branch.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), OperandError> {
         let Self { offset, opcode, operand, .. } = *self;
         push_opcode(opcode, out);
         let distance = |target: u32| target.wrapping_sub(self.end()).cast_signed();
         let pushed = match (opcode.operand(), operand) {
-            (OperandKind::Branch8, Operand::Target(target)) => {
-                i8::try_from(distance(target)).ok().map(|distance| out.push(distance.cast_unsigned()))
-            }
+            (OperandKind::Branch8, Operand::Target(target)) => i8::try_from(distance(target))
+                .ok()
+                .map(|distance| out.push(distance.cast_unsigned())),
             (OperandKind::Branch32, Operand::Target(target)) => {
                 out.extend_from_slice(&distance(target).to_le_bytes());
                 Some(())
@@ -241,15 +258,23 @@ pub(crate) fn push_operand(opcode: Opcode, operand: Operand<'_>, out: &mut Vec<u
         (OperandKind::Uint8, Operand::Uint8(value)) => out.push(value),
         (OperandKind::Int32, Operand::Int32(value)) => out.extend_from_slice(&value.to_le_bytes()),
         (OperandKind::Int64, Operand::Int64(value)) => out.extend_from_slice(&value.to_le_bytes()),
-        (OperandKind::Float32, Operand::Float32(bits)) => out.extend_from_slice(&bits.to_le_bytes()),
-        (OperandKind::Float64, Operand::Float64(bits)) => out.extend_from_slice(&bits.to_le_bytes()),
-        (OperandKind::Argument8, Operand::Argument(index)) | (OperandKind::Local8, Operand::Local(index)) => {
+        (OperandKind::Float32, Operand::Float32(bits)) => {
+            out.extend_from_slice(&bits.to_le_bytes())
+        }
+        (OperandKind::Float64, Operand::Float64(bits)) => {
+            out.extend_from_slice(&bits.to_le_bytes())
+        }
+        (OperandKind::Argument8, Operand::Argument(index))
+        | (OperandKind::Local8, Operand::Local(index)) => {
             out.push(u8::try_from(index).ok()?);
         }
-        (OperandKind::Argument16, Operand::Argument(index)) | (OperandKind::Local16, Operand::Local(index)) => {
+        (OperandKind::Argument16, Operand::Argument(index))
+        | (OperandKind::Local16, Operand::Local(index)) => {
             out.extend_from_slice(&index.to_le_bytes());
         }
-        (kind, Operand::Token(token)) if kind.is_token() => out.extend_from_slice(&token.0.to_le_bytes()),
+        (kind, Operand::Token(token)) if kind.is_token() => {
+            out.extend_from_slice(&token.0.to_le_bytes())
+        }
         _ => return None,
     }
     Some(())
@@ -316,8 +341,10 @@ mod tests {
 
     #[test]
     fn operands() {
-        let code =
-            [0x02, 0x1f, 0xff, 0x20, 0xfe, 0xff, 0xff, 0xff, 0xfe, 0x0c, 0x01, 0x02, 0x28, 1, 0, 0, 0x0a, 0x2b, 0xed];
+        let code = [
+            0x02, 0x1f, 0xff, 0x20, 0xfe, 0xff, 0xff, 0xff, 0xfe, 0x0c, 0x01, 0x02, 0x28, 1, 0, 0,
+            0x0a, 0x2b, 0xed,
+        ];
         let all = decode_all(&code).unwrap();
         assert_eq!(all[0].argument(), Some(0));
         assert_eq!(all[1].operand, Operand::Int8(-1));
@@ -353,7 +380,10 @@ mod tests {
         assert_eq!(bad.next(), Some(Err(DecodeError::UnknownOpcode { offset: 1, byte: 0x24 })));
         assert_eq!(bad.next(), None);
         assert_eq!(decode_all(&[0xfe]), Err(DecodeError::Truncated { offset: 0 }));
-        assert_eq!(decode_all(&[0xfe, 0x08]), Err(DecodeError::UnknownOpcode { offset: 0, byte: 8 }));
+        assert_eq!(
+            decode_all(&[0xfe, 0x08]),
+            Err(DecodeError::UnknownOpcode { offset: 0, byte: 8 })
+        );
         assert_eq!(decode_all(&[0x20, 1, 2, 3]), Err(DecodeError::Truncated { offset: 0 }));
     }
 }

@@ -1,5 +1,5 @@
-//! The CIL instruction set, as one table. Source: ECMA-335 III (encodings: III.1.2.1; stack transitions: the page of
-//! each instruction) and `opcode.def` of dotnet/runtime.
+//! The CIL instruction set, as one table. Source: ECMA-335 III (encodings: III.1.2.1; stack
+//! transitions: the page of each instruction) and `opcode.def` of dotnet/runtime.
 
 /// How an instruction's operand is encoded and what it stands for. Little-endian throughout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +62,10 @@ impl OperandKind {
     /// Whether the operand is a metadata token.
     #[must_use]
     pub const fn is_token(self) -> bool {
-        matches!(self, Self::Method | Self::Field | Self::Type | Self::String | Self::Signature | Self::Any)
+        matches!(
+            self,
+            Self::Method | Self::Field | Self::Type | Self::String | Self::Signature | Self::Any
+        )
     }
 }
 
@@ -147,7 +150,8 @@ macro_rules! opcodes {
 /// First byte of the opcodes of two bytes.
 const ESCAPE: u8 = 0xfe;
 
-// Name, encoding, mnemonic, operand, values popped, values pushed, flow. `leave` and `endfinally` also empty the stack.
+// Name, encoding, mnemonic, operand, values popped, values pushed, flow. `leave` and `endfinally`
+// also empty the stack.
 #[rustfmt::skip]
 opcodes! {
     Nop            =   0x00, "nop"              None       0 0 Next;
@@ -377,7 +381,10 @@ static ONE_BYTE: [Option<Opcode>; 256] = by_last_byte(1);
 /// Opcodes of two bytes, by the second one; the first is always [`ESCAPE`].
 static TWO_BYTES: [Option<Opcode>; 256] = by_last_byte(2);
 
-#[expect(clippy::indexing_slicing, reason = "runs in the compiler, and a byte is always less than 256")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "runs in the compiler, and a byte is always less than 256"
+)]
 const fn by_last_byte(size: u32) -> [Option<Opcode>; 256] {
     let mut table = [None; 256];
     let mut index = 0;
@@ -396,10 +403,11 @@ const fn by_last_byte(size: u32) -> [Option<Opcode>; 256] {
 pub(crate) struct Step {
     /// The marks below, and the bits of the argument or local that the opcode itself names.
     pub marks: u16,
-    /// Bytes that it takes, operand included. Only without [`Step::TURNS`], or with [`Step::BRANCHES`] or [`Step::ENDS`].
+    /// Bytes that it takes, operand included. Only without [`Step::TURNS`], or with
+    /// [`Step::BRANCHES`] or [`Step::ENDS`].
     pub size: u16,
-    /// Values that it takes off the stack. Only without [`Step::ODD`], or with [`Step::BRANCHES`], [`Step::ARGUMENT`] or
-    /// [`Step::LOCAL`].
+    /// Values that it takes off the stack. Only without [`Step::ODD`], or with [`Step::BRANCHES`],
+    /// [`Step::ARGUMENT`] or [`Step::LOCAL`].
     pub pops: u16,
     /// Values that it puts there. As with `pops`.
     pub pushes: u16,
@@ -430,7 +438,8 @@ impl Step {
         STEPS[first as usize]
     }
 
-    /// The marks of opcodes that name an argument or local which is not there, for that many arguments and locals.
+    /// The marks of opcodes that name an argument or local which is not there, for that many
+    /// arguments and locals.
     pub const fn beyond(arguments: u16, locals: u16) -> u16 {
         let mut marks = 0;
         let mut index = 0;
@@ -470,7 +479,9 @@ impl Step {
         marks |= match row.operand {
             OperandKind::Argument8 => Self::ODD | Self::ARGUMENT,
             OperandKind::Local8 => Self::ODD | Self::LOCAL,
-            OperandKind::Branch8 | OperandKind::Branch32 if !matches!(row.flow, Flow::Leave) => Self::BRANCHES,
+            OperandKind::Branch8 | OperandKind::Branch32 if !matches!(row.flow, Flow::Leave) => {
+                Self::BRANCHES
+            }
             _ => 0,
         };
         if let Some(index) = opcode.implied_argument() {
@@ -480,7 +491,12 @@ impl Step {
             marks |= Self::local(index);
         }
         let size = (opcode.size() + row.operand.size()) as u16;
-        Self { marks, size, pops: row.pops.cast_unsigned() as u16, pushes: row.pushes.cast_unsigned() as u16 }
+        Self {
+            marks,
+            size,
+            pops: row.pops.cast_unsigned() as u16,
+            pushes: row.pushes.cast_unsigned() as u16,
+        }
     }
 }
 
@@ -543,7 +559,8 @@ impl Opcode {
         self.row().operand
     }
 
-    /// How many values it takes off the stack; `None` if that depends on a signature (calls and `ret`).
+    /// How many values it takes off the stack; `None` if that depends on a signature (calls and
+    /// `ret`).
     #[must_use]
     #[inline]
     pub fn pops(self) -> Option<u16> {
@@ -623,9 +640,16 @@ mod tests {
         assert!(Opcode::ALL.windows(2).all(|pair| pair[0].code() < pair[1].code()));
         for &opcode in Opcode::ALL {
             let bytes = opcode.code().to_be_bytes();
-            assert_eq!(Opcode::decode(&bytes[2 - opcode.size() as usize..]), Some(opcode), "{}", opcode.mnemonic());
+            assert_eq!(
+                Opcode::decode(&bytes[2 - opcode.size() as usize..]),
+                Some(opcode),
+                "{}",
+                opcode.mnemonic()
+            );
         }
-        let decodable = (0..=u8::MAX).flat_map(|a| [[a, 0], [ESCAPE, a]]).filter(|b| Opcode::decode(b).is_some());
+        let decodable = (0..=u8::MAX)
+            .flat_map(|a| [[a, 0], [ESCAPE, a]])
+            .filter(|b| Opcode::decode(b).is_some());
         // `arglist` is counted twice: as [0xfe, 0] it comes out of both halves.
         assert_eq!(decodable.count(), Opcode::ALL.len() + 1);
     }
@@ -639,26 +663,51 @@ mod tests {
             }
             let opcode = Opcode::decode(&[byte]).unwrap();
             assert_eq!(u32::from(step.size), 1 + opcode.operand().size(), "{}", opcode.mnemonic());
-            assert_eq!((Some(step.pops), Some(step.pushes)), (opcode.pops(), opcode.pushes()), "{}", opcode.mnemonic());
-            assert_eq!((opcode.flow(), step.marks & Step::TURNS), (Flow::Next, 0), "{}", opcode.mnemonic());
+            assert_eq!(
+                (Some(step.pops), Some(step.pushes)),
+                (opcode.pops(), opcode.pushes()),
+                "{}",
+                opcode.mnemonic()
+            );
+            assert_eq!(
+                (opcode.flow(), step.marks & Step::TURNS),
+                (Flow::Next, 0),
+                "{}",
+                opcode.mnemonic()
+            );
             let argument = opcode.implied_argument().is_some_and(|index| index >= 2);
             let local = opcode.implied_local().is_some_and(|index| index >= 1);
-            assert_eq!(step.marks & Step::beyond(2, 1) != 0, argument || local, "{}", opcode.mnemonic());
+            assert_eq!(
+                step.marks & Step::beyond(2, 1) != 0,
+                argument || local,
+                "{}",
+                opcode.mnemonic()
+            );
         }
         let odd = [0xfe, 0x24, 0x0e, 0x11, 0x28, 0x2a, 0x2b, 0x45, 0x7a, 0xdc];
         assert!(odd.iter().all(|&byte| Step::of(byte).marks & Step::ODD != 0));
-        let turns: Vec<bool> = odd.iter().map(|&byte| Step::of(byte).marks & Step::TURNS != 0).collect();
+        let turns: Vec<bool> =
+            odd.iter().map(|&byte| Step::of(byte).marks & Step::TURNS != 0).collect();
         assert_eq!(turns, [true, true, false, false, false, true, true, true, false, false]);
-        let calls: Vec<u8> = (0..=u8::MAX).filter(|&byte| Step::of(byte).marks & Step::CALLS != 0).collect();
+        let calls: Vec<u8> =
+            (0..=u8::MAX).filter(|&byte| Step::of(byte).marks & Step::CALLS != 0).collect();
         assert_eq!(calls, [0x28, 0x29, 0x6f, 0x73]);
-        let branches: Vec<u8> = (0..=u8::MAX).filter(|&byte| Step::of(byte).marks & Step::BRANCHES != 0).collect();
+        let branches: Vec<u8> =
+            (0..=u8::MAX).filter(|&byte| Step::of(byte).marks & Step::BRANCHES != 0).collect();
         assert_eq!(branches, (0x2b..=0x44).collect::<Vec<u8>>());
-        let ends: Vec<u8> = (0..=u8::MAX).filter(|&byte| Step::of(byte).marks & Step::ENDS != 0).collect();
+        let ends: Vec<u8> =
+            (0..=u8::MAX).filter(|&byte| Step::of(byte).marks & Step::ENDS != 0).collect();
         assert_eq!(ends, [0x2a, 0x7a, 0xdc, 0xdd, 0xde]);
-        assert_eq!(ends.iter().map(|&byte| Step::of(byte).size).collect::<Vec<_>>(), [1, 1, 1, 5, 2]);
+        assert_eq!(
+            ends.iter().map(|&byte| Step::of(byte).size).collect::<Vec<_>>(),
+            [1, 1, 1, 5, 2]
+        );
         for byte in branches {
             let (step, opcode) = (Step::of(byte), Opcode::decode(&[byte]).unwrap());
-            assert_eq!((step.size == 2, step.pops == 0), (byte < 0x38, opcode.flow() == Flow::Branch));
+            assert_eq!(
+                (step.size == 2, step.pops == 0),
+                (byte < 0x38, opcode.flow() == Flow::Branch)
+            );
         }
     }
 
@@ -681,13 +730,23 @@ mod tests {
     #[test]
     fn names_tell_what_rows_say() {
         for &opcode in Opcode::ALL {
-            assert_eq!(opcode.flow() == Flow::Prefix, opcode.mnemonic().ends_with('.'), "{}", opcode.mnemonic());
+            assert_eq!(
+                opcode.flow() == Flow::Prefix,
+                opcode.mnemonic().ends_with('.'),
+                "{}",
+                opcode.mnemonic()
+            );
             let implied = opcode.implied_argument().or(opcode.implied_local());
-            let digit = opcode.mnemonic().strip_prefix("ld").or(opcode.mnemonic().strip_prefix("st"));
             let digit =
-                digit.and_then(|n| n.strip_prefix("arg.").or(n.strip_prefix("loc."))).and_then(|n| n.parse().ok());
+                opcode.mnemonic().strip_prefix("ld").or(opcode.mnemonic().strip_prefix("st"));
+            let digit = digit
+                .and_then(|n| n.strip_prefix("arg.").or(n.strip_prefix("loc.")))
+                .and_then(|n| n.parse().ok());
             assert_eq!(implied, digit, "{}", opcode.mnemonic());
         }
-        assert_eq!((Opcode::Stelem.pops(), Opcode::Call.pops(), Opcode::Ret.pushes()), (Some(3), None, Some(0)));
+        assert_eq!(
+            (Opcode::Stelem.pops(), Opcode::Call.pops(), Opcode::Ret.pushes()),
+            (Some(3), None, Some(0))
+        );
     }
 }

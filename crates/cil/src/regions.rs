@@ -24,7 +24,8 @@ pub(crate) struct Region {
     pub kind: RegionKind,
     /// Index of the smallest region around it; that of [`ROOT`] is its own.
     pub parent: u32,
-    /// First and last of the clauses that it belongs to: one for handlers, any number for try blocks.
+    /// First and last of the clauses that it belongs to: one for handlers, any number for try
+    /// blocks.
     pub clauses: (u32, u32),
 }
 
@@ -65,10 +66,19 @@ impl Regions {
     }
 
     /// The same, in the room of what was there before.
-    pub fn rebuild(&mut self, clauses: &[ExceptionClause], code_size: u32) -> Result<(), RegionError> {
+    pub fn rebuild(
+        &mut self,
+        clauses: &[ExceptionClause],
+        code_size: u32,
+    ) -> Result<(), RegionError> {
         let Self { list: merged, tries, parts, handlers } = self;
         let whole = CodeRange { start: 0, end: code_size };
-        let root = Region { range: whole, kind: RegionKind::Method, parent: ROOT, clauses: (u32::MAX, u32::MAX) };
+        let root = Region {
+            range: whole,
+            kind: RegionKind::Method,
+            parent: ROOT,
+            clauses: (u32::MAX, u32::MAX),
+        };
         merged.clear();
         tries.clear();
         parts.clear();
@@ -105,7 +115,9 @@ impl Regions {
             let mut region = part;
             let clause = region.clauses.0;
             // Several clauses may protect the same code; nothing else may coincide.
-            let same = merged.last_mut().filter(|last| last.range == region.range && last.kind == RegionKind::Try);
+            let same = merged
+                .last_mut()
+                .filter(|last| last.range == region.range && last.kind == RegionKind::Try);
             if let (RegionKind::Try, Some(last)) = (region.kind, same) {
                 last.clauses.0 = last.clauses.0.min(clause);
                 last.clauses.1 = last.clauses.1.max(clause);
@@ -139,13 +151,18 @@ impl Regions {
     }
 
     fn check(&self) -> Result<(), RegionError> {
-        for (index, (&try_block, &(handler, filter))) in (0..).zip(self.tries.iter().zip(&self.handlers)) {
+        for (index, (&try_block, &(handler, filter))) in
+            (0..).zip(self.tries.iter().zip(&self.handlers))
+        {
             let parent = self.get(try_block).parent;
-            if self.get(handler).parent != parent || (filter != ROOT && self.get(filter).parent != parent) {
+            if self.get(handler).parent != parent
+                || (filter != ROOT && self.get(filter).parent != parent)
+            {
                 return Err(RegionError::Apart(index));
             }
         }
-        // Inner clauses come first. It is enough to look at the try blocks: handlers belong to the same clauses.
+        // Inner clauses come first. It is enough to look at the try blocks: handlers belong to the
+        // same clauses.
         for region in self.inner().filter(|region| region.kind == RegionKind::Try) {
             let around = self.get(region.parent);
             if region.parent != ROOT && region.clauses.1 > around.clauses.0 {
@@ -180,7 +197,9 @@ impl Regions {
             return None;
         }
         // The last one that starts in front, or one around it.
-        let mut region = self.list.partition_point(|region| region.range.start <= offset).saturating_sub(1) as u32;
+        let mut region =
+            self.list.partition_point(|region| region.range.start <= offset).saturating_sub(1)
+                as u32;
         while region != ROOT && self.get(region).range.end <= offset {
             region = self.get(region).parent;
         }
@@ -227,12 +246,15 @@ mod tests {
         ]);
         // The last clause is inside the handler of an earlier one.
         assert_eq!(regions.unwrap_err(), RegionError::Order(1));
-        let regions = build(&[clause((1, 3), (3, 5)), clause((0, 10), (10, 20)), clause((0, 10), (20, 30))]).unwrap();
+        let regions =
+            build(&[clause((1, 3), (3, 5)), clause((0, 10), (10, 20)), clause((0, 10), (20, 30))])
+                .unwrap();
         assert_eq!(regions.len(), 6);
         assert_eq!(regions.try_of(1), regions.try_of(2));
         assert_eq!(regions.get(regions.try_of(1)).clauses, (1, 2));
         assert_eq!(regions.get(regions.try_of(0)).parent, regions.try_of(1));
-        let starts = [0, 1, 3, 5, 10, 29, 30, 99].map(|offset| regions.get(regions.at(offset).unwrap()).range.start);
+        let starts = [0, 1, 3, 5, 10, 29, 30, 99]
+            .map(|offset| regions.get(regions.at(offset).unwrap()).range.start);
         assert_eq!(starts, [0, 1, 3, 0, 10, 20, 0, 0]);
         assert_eq!((regions.at(30), regions.at(100)), (Some(ROOT), None));
     }
@@ -244,7 +266,10 @@ mod tests {
         assert_eq!(build(&[clause((0, 4), (3, 5))]).unwrap_err(), RegionError::Overlap(0));
         assert_eq!(build(&[clause((0, 4), (0, 4))]).unwrap_err(), RegionError::Overlap(0));
         assert_eq!(build(&[clause((0, 4), (1, 2))]).unwrap_err(), RegionError::Apart(0));
-        assert_eq!(build(&[clause((0, 10), (10, 20)), clause((1, 3), (3, 5))]).unwrap_err(), RegionError::Order(0));
+        assert_eq!(
+            build(&[clause((0, 10), (10, 20)), clause((1, 3), (3, 5))]).unwrap_err(),
+            RegionError::Order(0)
+        );
         let filter = ExceptionClause { kind: ClauseKind::Filter(9), ..clause((0, 4), (6, 8)) };
         assert_eq!(build(&[filter]).unwrap_err(), RegionError::Range(0));
     }

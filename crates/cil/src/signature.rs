@@ -1,18 +1,19 @@
 //! Metadata signatures: the blobs that say what types a method, field, property, local or type has.
 //!
-//! Decoding is total: any bytes give a value or a [`SignatureError`], never a panic, and nesting is bounded by
-//! [`MAX_DEPTH`], so a hostile module cannot overflow the stack. Encoding gives the shortest form that ECMA-335
-//! II.23.2 defines. Two elements exist only inside a running CoreCLR and are understood as well: `INTERNAL` and
-//! `CMOD_INTERNAL` carry a type handle in place of a token (signatures of dynamic methods and IL stubs).
+//! Decoding is total: any bytes give a value or a [`SignatureError`], never a panic, and nesting is
+//! bounded by [`MAX_DEPTH`], so a hostile module cannot overflow the stack. Encoding gives the
+//! shortest form that ECMA-335 II.23.2 defines. Two elements exist only inside a running CoreCLR
+//! and are understood as well: `INTERNAL` and `CMOD_INTERNAL` carry a type handle in place of a
+//! token (signatures of dynamic methods and IL stubs).
 
 use crate::{CallEffect, Token, TokenKind};
 
-/// How deep types may nest in a signature. The runtime itself accepts a few hundred; compilers write fewer than
-/// twenty.
+/// How deep types may nest in a signature. The runtime itself accepts a few hundred; compilers
+/// write fewer than twenty.
 pub const MAX_DEPTH: u32 = 64;
 
-/// Items that are reserved up front for a list; longer lists grow as they are read, so that a count that lies costs
-/// nothing.
+/// Items that are reserved up front for a list; longer lists grow as they are read, so that a count
+/// that lies costs nothing.
 const RESERVE: u32 = 16;
 
 /// Why a blob is not a signature.
@@ -355,8 +356,8 @@ impl TypeSig {
     /// Encodes it.
     ///
     /// # Errors
-    /// [`SignatureError::TooLarge`] for numbers over 29 bits, [`SignatureError::BadToken`] for a token that is no
-    /// type, [`SignatureError::TooDeep`] for what the decoder would refuse.
+    /// [`SignatureError::TooLarge`] for numbers over 29 bits, [`SignatureError::BadToken`] for a
+    /// token that is no type, [`SignatureError::TooDeep`] for what the decoder would refuse.
     pub fn encode(&self) -> Result<Vec<u8>, SignatureError> {
         let mut bytes = Vec::new();
         self.append_to(&mut bytes)?;
@@ -593,12 +594,14 @@ pub fn count_locals(blob: &[u8]) -> Result<u16, SignatureError> {
 /// The place of a type among those that follow each other in a blob.
 pub(crate) fn position_of_type(blob: &[u8], count: u16, of: &TypeSig) -> Option<u16> {
     let mut decoder = Decoder::new(blob);
-    let found = (0..count).map_while(|index| Some((index, decoder.type_sig(0).ok()?))).find(|(_, found)| found == of);
+    let found = (0..count)
+        .map_while(|index| Some((index, decoder.type_sig(0).ok()?)))
+        .find(|(_, found)| found == of);
     found.map(|(index, _)| index)
 }
 
-/// What a call does to the stack, out of the blob of a method's signature: as [`MethodSig::call_effect`], without a look
-/// at the types of the parameters.
+/// What a call does to the stack, out of the blob of a method's signature: as
+/// [`MethodSig::call_effect`], without a look at the types of the parameters.
 ///
 /// # Errors
 /// The blob does not begin like a method signature.
@@ -616,7 +619,11 @@ pub fn call_effect(blob: &[u8]) -> Result<CallEffect, SignatureError> {
             element::PINNED => {}
             element => {
                 let has_this = convention.has_this() && !convention.explicit_this();
-                return Ok(CallEffect { has_this, parameters, returns: element != Primitive::Void as u8 });
+                return Ok(CallEffect {
+                    has_this,
+                    parameters,
+                    returns: element != Primitive::Void as u8,
+                });
             }
         }
     }
@@ -722,7 +729,10 @@ impl<'a> Decoder<'a> {
     /// A type handle, as wide as a pointer.
     fn handle(&mut self) -> Result<usize, SignatureError> {
         let end = self.at + size_of::<usize>();
-        let bytes = self.blob.get(self.at..end).ok_or(SignatureError::Truncated { offset: self.blob.len() })?;
+        let bytes = self
+            .blob
+            .get(self.at..end)
+            .ok_or(SignatureError::Truncated { offset: self.blob.len() })?;
         self.at = end;
         let mut handle = [0; size_of::<usize>()];
         handle.copy_from_slice(bytes);
@@ -744,7 +754,11 @@ impl<'a> Decoder<'a> {
 
     /// The signature has to end here.
     fn end<T>(&self, value: T) -> Result<T, SignatureError> {
-        if self.at < self.blob.len() { Err(SignatureError::Trailing { offset: self.at }) } else { Ok(value) }
+        if self.at < self.blob.len() {
+            Err(SignatureError::Trailing { offset: self.at })
+        } else {
+            Ok(value)
+        }
     }
 
     fn types(&mut self, count: u32, depth: u32) -> Result<Vec<TypeSig>, SignatureError> {
@@ -834,7 +848,10 @@ impl<'a> Decoder<'a> {
                 | CallingConvention::PROPERTY
                 | CallingConvention::GENERIC_INST
         ) {
-            return Err(SignatureError::BadKind { found: convention.0, wanted: "method signature" });
+            return Err(SignatureError::BadKind {
+                found: convention.0,
+                wanted: "method signature",
+            });
         }
         let generic_parameters = if convention.is_generic() { self.number()? } else { 0 };
         Ok((convention, generic_parameters))
@@ -876,7 +893,9 @@ impl Encoder {
         match value {
             0..=0x7f => self.bytes.push(value as u8),
             0x80..=0x3fff => self.bytes.extend_from_slice(&(value as u16 | 0x8000).to_be_bytes()),
-            0x4000..=0x1fff_ffff => self.bytes.extend_from_slice(&(value | 0xc000_0000).to_be_bytes()),
+            0x4000..=0x1fff_ffff => {
+                self.bytes.extend_from_slice(&(value | 0xc000_0000).to_be_bytes())
+            }
             _ => return Err(SignatureError::TooLarge { value }),
         }
         Ok(())
@@ -887,11 +906,13 @@ impl Encoder {
     }
 
     fn signed(&mut self, value: i32) -> Result<(), SignatureError> {
-        // The width is chosen by magnitude first, then the sign is rotated into the lowest bit of that width.
+        // The width is chosen by magnitude first, then the sign is rotated into the lowest bit of
+        // that width.
         for (bits, prefix) in [(7_u32, 0_u32), (14, 0x8000), (29, 0xc000_0000)] {
             let half = 1_i32 << (bits - 1);
             if (-half..half).contains(&value) {
-                let rotated = ((value << 1).cast_unsigned() & ((1 << bits) - 1)) | u32::from(value < 0);
+                let rotated =
+                    ((value << 1).cast_unsigned() & ((1 << bits) - 1)) | u32::from(value < 0);
                 match bits {
                     7 => self.bytes.push(rotated as u8),
                     14 => self.bytes.extend_from_slice(&((rotated | prefix) as u16).to_be_bytes()),
@@ -959,11 +980,16 @@ impl Encoder {
             TypeSig::Modified { required, modifier, inner } => {
                 match modifier {
                     Modifier::Token(token) => {
-                        self.bytes.push(if *required { element::CMOD_REQD } else { element::CMOD_OPT });
+                        self.bytes.push(if *required {
+                            element::CMOD_REQD
+                        } else {
+                            element::CMOD_OPT
+                        });
                         self.token(*token)?;
                     }
                     Modifier::Internal(handle) => {
-                        self.bytes.extend_from_slice(&[element::CMOD_INTERNAL, u8::from(*required)]);
+                        self.bytes
+                            .extend_from_slice(&[element::CMOD_INTERNAL, u8::from(*required)]);
                         self.handle(*handle);
                     }
                 }
@@ -1068,7 +1094,8 @@ mod tests {
     fn a_generic_method() {
         // instance !!0 M<T>(int32[], class List`1<!0>&, valuetype T modreq(U))
         let blob = [
-            0x30, 0x01, 0x03, 0x1e, 0x00, 0x1d, 0x08, 0x10, 0x15, 0x12, 0x05, 0x01, 0x13, 0x00, 0x1f, 0x09, 0x11, 0x08,
+            0x30, 0x01, 0x03, 0x1e, 0x00, 0x1d, 0x08, 0x10, 0x15, 0x12, 0x05, 0x01, 0x13, 0x00,
+            0x1f, 0x09, 0x11, 0x08,
         ];
         let sig = MethodSig::decode(&blob).unwrap();
         assert!(sig.convention.has_this() && sig.convention.is_generic());
@@ -1081,7 +1108,10 @@ mod tests {
             arguments: vec![TypeSig::TypeParam(0)],
         };
         assert_eq!(sig.parameters[1], TypeSig::ByRef(Box::new(list)));
-        assert_eq!(sig.parameters[2].unmodified(), &TypeSig::ValueType(Token::new(TokenKind::TypeDef, 2)));
+        assert_eq!(
+            sig.parameters[2].unmodified(),
+            &TypeSig::ValueType(Token::new(TokenKind::TypeDef, 2))
+        );
         assert_eq!(sig.encode().unwrap(), blob);
     }
 
@@ -1095,8 +1125,11 @@ mod tests {
         assert_eq!(decode_field(&[0x06, 0x0e, 0x0e]), Err(SignatureError::Trailing { offset: 2 }));
         assert_eq!(TypeSig::decode_start(&[0x0e, 0x0e]), Ok(TypeSig::Primitive(Primitive::String)));
         assert_eq!(MethodSig::decode_start(&[0, 0, 0x01, 0x0e]), MethodSig::decode(&[0, 0, 0x01]));
-        // vararg void (int32, ..., string), then the same without variable arguments as C++/CLI writes it.
-        for (blob, sentinel) in [(&[0x05, 0x02, 0x01, 0x08, 0x41, 0x0e][..], 1), (&[0x05, 0x01, 0x01, 0x08, 0x41], 1)] {
+        // vararg void (int32, ..., string), then the same without variable arguments as C++/CLI
+        // writes it.
+        for (blob, sentinel) in
+            [(&[0x05, 0x02, 0x01, 0x08, 0x41, 0x0e][..], 1), (&[0x05, 0x01, 0x01, 0x08, 0x41], 1)]
+        {
             let sig = MethodSig::decode(blob).unwrap();
             assert_eq!(sig.sentinel, Some(sentinel));
             assert_eq!(sig.encode().unwrap(), blob);
@@ -1109,18 +1142,27 @@ mod tests {
     #[test]
     fn call_effects() {
         let effect = |blob: &[u8]| MethodSig::decode(blob).unwrap().call_effect();
-        assert_eq!(effect(&[0x20, 1, 0x01, 0x08]), CallEffect { has_this: true, parameters: 1, returns: false });
+        assert_eq!(
+            effect(&[0x20, 1, 0x01, 0x08]),
+            CallEffect { has_this: true, parameters: 1, returns: false }
+        );
         // An init accessor: void with a required modifier.
         assert!(!effect(&[0x20, 1, 0x1f, 0x05, 0x01, 0x08]).returns);
         // instance explicit int32 (object): `this` is in the list.
-        assert_eq!(effect(&[0x60, 1, 0x08, 0x1c]), CallEffect { has_this: false, parameters: 1, returns: true });
+        assert_eq!(
+            effect(&[0x60, 1, 0x08, 0x1c]),
+            CallEffect { has_this: false, parameters: 1, returns: true }
+        );
     }
 
     #[test]
     fn depth_is_bounded() {
         let mut deep = vec![element::SZARRAY; 1 << 20];
         deep.push(Primitive::I4 as u8);
-        assert_eq!(TypeSig::decode(&deep), Err(SignatureError::TooDeep { offset: MAX_DEPTH as usize + 1 }));
+        assert_eq!(
+            TypeSig::decode(&deep),
+            Err(SignatureError::TooDeep { offset: MAX_DEPTH as usize + 1 })
+        );
         // A function pointer that returns a function pointer that …
         let deep = [element::FNPTR, 0, 0].repeat(1 << 16);
         assert!(matches!(TypeSig::decode(&deep), Err(SignatureError::TooDeep { .. })));
@@ -1128,11 +1170,21 @@ mod tests {
 
     #[test]
     fn a_huge_count_reserves_no_memory() {
-        assert_eq!(decode_locals(&[0x07, 0xdf, 0xff, 0xff, 0xff]), Err(SignatureError::Truncated { offset: 5 }));
+        assert_eq!(
+            decode_locals(&[0x07, 0xdf, 0xff, 0xff, 0xff]),
+            Err(SignatureError::Truncated { offset: 5 })
+        );
     }
 
     fn any_token() -> impl Strategy<Value = Token> {
-        (prop_oneof![Just(TokenKind::TypeDef), Just(TokenKind::TypeRef), Just(TokenKind::TypeSpec)], 0_u32..0xff_ffff)
+        (
+            prop_oneof![
+                Just(TokenKind::TypeDef),
+                Just(TokenKind::TypeRef),
+                Just(TokenKind::TypeSpec)
+            ],
+            0_u32..0xff_ffff,
+        )
             .prop_map(|(kind, rid)| Token::new(kind, rid))
     }
 
@@ -1147,17 +1199,17 @@ mod tests {
         ];
         leaf.prop_recursive(6, 48, 4, |inner| {
             let boxed = inner.clone().prop_map(Box::new).boxed();
-            let modifier =
-                prop_oneof![any_token().prop_map(Modifier::Token), any::<usize>().prop_map(Modifier::Internal)];
+            let modifier = prop_oneof![
+                any_token().prop_map(Modifier::Token),
+                any::<usize>().prop_map(Modifier::Internal)
+            ];
             prop_oneof![
                 boxed.clone().prop_map(TypeSig::SzArray),
                 boxed.clone().prop_map(TypeSig::Pointer),
                 boxed.clone().prop_map(TypeSig::ByRef),
                 boxed.clone().prop_map(TypeSig::Pinned),
-                (any::<bool>(), modifier, boxed.clone()).prop_map(|(required, modifier, inner)| TypeSig::Modified {
-                    required,
-                    modifier,
-                    inner
+                (any::<bool>(), modifier, boxed.clone()).prop_map(|(required, modifier, inner)| {
+                    TypeSig::Modified { required, modifier, inner }
                 }),
                 (any::<bool>(), any_token(), prop::collection::vec(inner.clone(), 0..4)).prop_map(
                     |(value_type, token, arguments)| TypeSig::GenericInst {
@@ -1176,21 +1228,20 @@ mod tests {
                     prop::collection::vec(0_u32..0x1fff_ffff, 0..4),
                     prop::collection::vec(-268_435_456_i32..268_435_456, 0..4)
                 )
-                    .prop_map(|(element, rank, sizes, lower_bounds)| TypeSig::Array {
-                        element,
-                        rank,
-                        sizes,
-                        lower_bounds
+                    .prop_map(|(element, rank, sizes, lower_bounds)| {
+                        TypeSig::Array { element, rank, sizes, lower_bounds }
                     }),
-                (0_u8..5, inner.clone(), prop::collection::vec(inner, 0..3)).prop_map(|(kind, ret, parameters)| {
-                    TypeSig::FunctionPointer(Box::new(MethodSig {
-                        convention: CallingConvention(kind),
-                        generic_parameters: 0,
-                        return_type: ret,
-                        parameters,
-                        sentinel: None,
-                    }))
-                }),
+                (0_u8..5, inner.clone(), prop::collection::vec(inner, 0..3)).prop_map(
+                    |(kind, ret, parameters)| {
+                        TypeSig::FunctionPointer(Box::new(MethodSig {
+                            convention: CallingConvention(kind),
+                            generic_parameters: 0,
+                            return_type: ret,
+                            parameters,
+                            sentinel: None,
+                        }))
+                    }
+                ),
             ]
         })
     }

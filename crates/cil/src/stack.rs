@@ -1,10 +1,13 @@
 //! How many values are on the evaluation stack at each instruction. Source: ECMA-335 III.1.7.
 
 use crate::opcode::Step;
-use crate::{ClauseKind, DecodeError, ExceptionClause, Flow, Instruction, MethodBody, Opcode, Token, instructions};
+use crate::{
+    ClauseKind, DecodeError, ExceptionClause, Flow, Instruction, MethodBody, Opcode, Token,
+    instructions,
+};
 
-/// What a call does to the stack. `newobj` takes no `this` and always gives a value; `calli` takes the function
-/// pointer besides.
+/// What a call does to the stack. `newobj` takes no `this` and always gives a value; `calli` takes
+/// the function pointer besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallEffect {
     /// Whether there is a `this` that is not listed among the parameters.
@@ -17,8 +20,9 @@ pub struct CallEffect {
 
 /// What tokens in code mean: looked up in the metadata of the module that the code belongs to.
 pub trait Tokens {
-    /// What a call of the method (`MethodDef`, `MemberRef`, `MethodSpec`) or signature (stand-alone) does to the
-    /// stack; `None` if there is no such thing. See [`crate::MethodSig::call_effect`].
+    /// What a call of the method (`MethodDef`, `MemberRef`, `MethodSpec`) or signature
+    /// (stand-alone) does to the stack; `None` if there is no such thing. See
+    /// [`crate::MethodSig::call_effect`].
     fn call_effect(&self, token: Token) -> Option<CallEffect>;
 }
 
@@ -56,7 +60,10 @@ pub enum StackError {
         offset: u32,
     },
     /// Two ways to an instruction bring different heights.
-    #[error("IL_{to:04x}: reached with {second} values on the stack from IL_{from:04x}, otherwise with {first}")]
+    #[error(
+        "IL_{to:04x}: reached with {second} values on the stack from IL_{from:04x}, otherwise with \
+            {first}"
+    )]
     Mismatch {
         /// The instruction.
         to: u32,
@@ -118,8 +125,9 @@ pub struct StackHeights {
     leaps: bool,
 }
 
-/// A branch that brings values to an earlier instruction which no earlier way leads to. ECMA-335 III.1.7.5 forbids
-/// it, so that one pass over the code can tell all heights; the runtime does not mind.
+/// A branch that brings values to an earlier instruction which no earlier way leads to. ECMA-335
+/// III.1.7.5 forbids it, so that one pass over the code can tell all heights; the runtime does not
+/// mind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackwardBranch {
     /// The branch.
@@ -132,14 +140,20 @@ impl StackHeights {
     /// Follows all ways through the code of `body`, from its start and from each handler.
     ///
     /// # Errors
-    /// The first contradiction on a way that can be taken. Code that cannot be reached is only decoded.
-    pub fn compute(body: &MethodBody<'_>, returns: bool, tokens: &impl Tokens) -> Result<Self, StackError> {
+    /// The first contradiction on a way that can be taken. Code that cannot be reached is only
+    /// decoded.
+    pub fn compute(
+        body: &MethodBody<'_>,
+        returns: bool,
+        tokens: &impl Tokens,
+    ) -> Result<Self, StackError> {
         let mut heights = Self::default();
         heights.walk(body, returns, tokens, &mut NoRules, &mut Vec::new())?;
         Ok(heights)
     }
 
-    /// The same into what is there already, whose room is used again, and by more rules. `pending` is only room.
+    /// The same into what is there already, whose room is used again, and by more rules. `pending`
+    /// is only room.
     pub(crate) fn walk<R: Rules>(
         &mut self,
         body: &MethodBody<'_>,
@@ -175,8 +189,8 @@ impl StackHeights {
         self.max
     }
 
-    /// Values on the stack before the instruction at `offset`; `None` if control does not get there or no
-    /// instruction starts there.
+    /// Values on the stack before the instruction at `offset`; `None` if control does not get there
+    /// or no instruction starts there.
     #[must_use]
     pub fn before(&self, offset: u32) -> Option<u16> {
         self.heights.get(offset as usize).copied().filter(|&height| u32::from(height) <= LIMIT)
@@ -203,7 +217,11 @@ impl StackHeights {
 ///
 /// # Errors
 /// As [`StackHeights::compute`].
-pub fn max_stack(body: &MethodBody<'_>, returns: bool, tokens: &impl Tokens) -> Result<u16, StackError> {
+pub fn max_stack(
+    body: &MethodBody<'_>,
+    returns: bool,
+    tokens: &impl Tokens,
+) -> Result<u16, StackError> {
     StackHeights::compute(body, returns, tokens).map(|heights| heights.max)
 }
 
@@ -217,18 +235,25 @@ pub(crate) trait Rules {
     /// It wants to see all instructions that do not end in front of this offset, too.
     fn calm_until(&self) -> u32;
 
-    /// Whether it has nothing against a branch from here to an offset, if an instruction starts there.
+    /// Whether it has nothing against a branch from here to an offset, if an instruction starts
+    /// there.
     fn is_calm(&self, target: u32) -> bool;
 
-    /// Whether there is the argument or local that an opcode with [`Step::ARGUMENT`] or [`Step::LOCAL`] names.
+    /// Whether there is the argument or local that an opcode with [`Step::ARGUMENT`] or
+    /// [`Step::LOCAL`] names.
     fn has(&self, step: Step, index: u8) -> bool;
 
-    /// Whether it has nothing against an opcode with [`Step::ENDS`], `leave` to this target, which ends at `end`. Then it
-    /// has passed over it.
+    /// Whether it has nothing against an opcode with [`Step::ENDS`], `leave` to this target, which
+    /// ends at `end`. Then it has passed over it.
     fn ends(&mut self, opcode: Opcode, target: Option<u32>, end: u32) -> bool;
 
-    /// Looks at an instruction. The pass may have found no way to it, and so no height of the stack before it.
-    fn check(&mut self, instruction: &Instruction<'_>, height: Option<u16>) -> Result<(), Self::Error>;
+    /// Looks at an instruction. The pass may have found no way to it, and so no height of the stack
+    /// before it.
+    fn check(
+        &mut self,
+        instruction: &Instruction<'_>,
+        height: Option<u16>,
+    ) -> Result<(), Self::Error>;
 }
 
 /// Nothing is asked.
@@ -300,22 +325,30 @@ impl<T: Tokens> Walk<'_, T> {
 
     fn seed_at(&mut self, offset: u32, height: u16) -> Result<(), StackError> {
         self.max = self.max.max(height);
-        let slot = self.heights.get_mut(offset as usize).ok_or(StackError::Target { offset, target: offset })?;
+        let slot = self
+            .heights
+            .get_mut(offset as usize)
+            .ok_or(StackError::Target { offset, target: offset })?;
         match *slot {
             INSIDE => {
                 *slot = height;
                 self.ahead += 1;
             }
             first if first != height => {
-                return Err(StackError::Mismatch { to: offset, from: offset, first, second: height });
+                return Err(StackError::Mismatch {
+                    to: offset,
+                    from: offset,
+                    first,
+                    second: height,
+                });
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// Goes over the code once. That settles all code that compilers write, except loops that are entered in the
-    /// middle.
+    /// Goes over the code once. That settles all code that compilers write, except loops that are
+    /// entered in the middle.
     fn pass<R: Rules>(&mut self, rules: &mut R) -> Result<(), R::Error> {
         let code = self.code;
         let marks = Step::ODD | rules.marks();
@@ -323,7 +356,9 @@ impl<T: Tokens> Walk<'_, T> {
         let size = u32::try_from(code.len()).unwrap_or(0);
         let mut calm_until = rules.calm_until().min(size);
         let (mut offset, mut previous, mut height) = (0, 0, DEAD);
-        while let (Some(&first), Some(slot)) = (code.get(offset as usize), self.heights.get_mut(offset as usize)) {
+        while let (Some(&first), Some(slot)) =
+            (code.get(offset as usize), self.heights.get_mut(offset as usize))
+        {
             match *slot {
                 INSIDE if height == DEAD => {
                     *slot = UNREACHED;
@@ -356,7 +391,10 @@ impl<T: Tokens> Walk<'_, T> {
                     continue;
                 }
             }
-            if end <= calm_until && step.marks & Step::ENDS != 0 && self.ends(first, offset, height, end, rules)? {
+            if end <= calm_until
+                && step.marks & Step::ENDS != 0
+                && self.ends(first, offset, height, end, rules)?
+            {
                 calm_until = rules.calm_until().min(size);
                 height = DEAD;
                 offset = end;
@@ -380,11 +418,14 @@ impl<T: Tokens> Walk<'_, T> {
         if self.ahead == 0 { Ok(()) } else { Err(self.led_inside().into()) }
     }
 
-    /// Whether a height may be carried on to the instruction behind. Otherwise that is said before what rules say.
+    /// Whether a height may be carried on to the instruction behind. Otherwise that is said before
+    /// what rules say.
     fn go_on(&self, offset: u32, end: u32, height: u32) -> Result<(), StackError> {
         match self.heights.get(end as usize) {
             None => Err(StackError::FallsOff { offset }),
-            Some(&known) if known != INSIDE && height != known.into() => Err(mismatch(offset, end, known, height)),
+            Some(&known) if known != INSIDE && height != known.into() => {
+                Err(mismatch(offset, end, known, height))
+            }
             Some(_) => Ok(()),
         }
     }
@@ -398,7 +439,14 @@ impl<T: Tokens> Walk<'_, T> {
             {
                 let step = Step::of(first);
                 let mut end = offset + u32::from(step.size);
-                let after = match self.behind(step, offset, height.into(), u32::MAX, Step::ODD, &NoRules)? {
+                let after = match self.behind(
+                    step,
+                    offset,
+                    height.into(),
+                    u32::MAX,
+                    Step::ODD,
+                    &NoRules,
+                )? {
                     Some(DEAD) => break,
                     Some(after) => after as u16,
                     None => {
@@ -415,7 +463,12 @@ impl<T: Tokens> Walk<'_, T> {
                     None => return Err(StackError::FallsOff { offset }),
                     Some(slot) if *slot == UNREACHED => *slot = after,
                     Some(&mut first) if first != after => {
-                        return Err(StackError::Mismatch { to: end, from: offset, first, second: after });
+                        return Err(StackError::Mismatch {
+                            to: end,
+                            from: offset,
+                            first,
+                            second: after,
+                        });
                     }
                     Some(_) => break,
                 }
@@ -429,7 +482,10 @@ impl<T: Tokens> Walk<'_, T> {
     fn led_inside(&self) -> StackError {
         for instruction in instructions(self.code).map_while(Result::ok) {
             let offset = instruction.offset;
-            let inside = self.heights.get(offset as usize + 1..instruction.end() as usize).unwrap_or_default();
+            let inside = self
+                .heights
+                .get(offset as usize + 1..instruction.end() as usize)
+                .unwrap_or_default();
             if let Some(index) = inside.iter().position(|&height| height != INSIDE) {
                 return StackError::Target { offset, target: offset + 1 + index as u32 };
             }
@@ -466,9 +522,9 @@ impl<T: Tokens> Walk<'_, T> {
         })
     }
 
-    /// The height behind the instruction at `offset` if it is one of those that are frequent and easily followed, and
-    /// nothing is wrong with it; `None` otherwise. `passed` is as in [`Walk::step`]; others with one of `marks` are not
-    /// followed.
+    /// The height behind the instruction at `offset` if it is one of those that are frequent and
+    /// easily followed, and nothing is wrong with it; `None` otherwise. `passed` is as in
+    /// [`Walk::step`]; others with one of `marks` are not followed.
     #[inline]
     fn behind<R: Rules>(
         &mut self,
@@ -485,7 +541,8 @@ impl<T: Tokens> Walk<'_, T> {
         let mut effect = Some((step.pops.into(), step.pushes.into()));
         if step.marks & Step::CALLS != 0 {
             if height != DEAD {
-                effect = Opcode::decode(&[first]).and_then(|call| self.call(call, Token(u32::from_le_bytes(operand))));
+                effect = Opcode::decode(&[first])
+                    .and_then(|call| self.call(call, Token(u32::from_le_bytes(operand))));
             }
         } else if step.marks & (Step::ARGUMENT | Step::LOCAL) != 0 {
             effect = effect.filter(|_| rules.has(step, index));
@@ -495,12 +552,16 @@ impl<T: Tokens> Walk<'_, T> {
         let after = match effect {
             // Where no way leads to, nothing is followed.
             Some(_) if height == DEAD => DEAD,
-            Some((pops, pushes)) if height >= pops && height - pops + pushes <= LIMIT => height - pops + pushes,
+            Some((pops, pushes)) if height >= pops && height - pops + pushes <= LIMIT => {
+                height - pops + pushes
+            }
             _ => return Ok(None),
         };
         if step.marks & Step::BRANCHES != 0 {
             let target = self.target(offset, offset + u32::from(step.size));
-            let Some(target) = target.filter(|&target| rules.is_calm(target)) else { return Ok(None) };
+            let Some(target) = target.filter(|&target| rules.is_calm(target)) else {
+                return Ok(None);
+            };
             if height != DEAD {
                 self.join(offset, target, after as u16, passed)?;
             }
@@ -525,7 +586,8 @@ impl<T: Tokens> Walk<'_, T> {
         Some(end.wrapping_add_signed(distance))
     }
 
-    /// Whether nothing is wrong with the instruction at `offset`, which has [`Step::ENDS`], so that it is done with.
+    /// Whether nothing is wrong with the instruction at `offset`, which has [`Step::ENDS`], so that
+    /// it is done with.
     #[inline]
     fn ends<R: Rules>(
         &mut self,
@@ -552,13 +614,23 @@ impl<T: Tokens> Walk<'_, T> {
         Ok(true)
     }
 
-    /// Takes a height through an instruction and to its targets; gives the one behind it. `passed` is the end of the
-    /// code that the pass has been through: what comes later needs no second visit.
+    /// Takes a height through an instruction and to its targets; gives the one behind it. `passed`
+    /// is the end of the code that the pass has been through: what comes later needs no second
+    /// visit.
     #[inline]
-    fn step(&mut self, instruction: &Instruction<'_>, height: u16, passed: u32) -> Result<u16, StackError> {
+    fn step(
+        &mut self,
+        instruction: &Instruction<'_>,
+        height: u16,
+        passed: u32,
+    ) -> Result<u16, StackError> {
         let offset = instruction.offset;
         let (pops, pushes) = self.effect(instruction)?;
-        let rest = u32::from(height).checked_sub(pops).ok_or(StackError::Underflow { offset, pops, height })?;
+        let rest = u32::from(height).checked_sub(pops).ok_or(StackError::Underflow {
+            offset,
+            pops,
+            height,
+        })?;
         let after = rest + pushes;
         if after > LIMIT {
             return Err(StackError::Overflow { offset });
@@ -581,8 +653,15 @@ impl<T: Tokens> Walk<'_, T> {
         Ok(after)
     }
 
-    fn join(&mut self, offset: u32, target: u32, height: u16, passed: u32) -> Result<(), StackError> {
-        let slot = self.heights.get_mut(target as usize).ok_or(StackError::Target { offset, target })?;
+    fn join(
+        &mut self,
+        offset: u32,
+        target: u32,
+        height: u16,
+        passed: u32,
+    ) -> Result<(), StackError> {
+        let slot =
+            self.heights.get_mut(target as usize).ok_or(StackError::Target { offset, target })?;
         match *slot {
             INSIDE if target < passed => Err(StackError::Target { offset, target }),
             INSIDE => {
@@ -598,7 +677,9 @@ impl<T: Tokens> Walk<'_, T> {
                 }
                 Ok(())
             }
-            first if first != height => Err(StackError::Mismatch { to: target, from: offset, first, second: height }),
+            first if first != height => {
+                Err(StackError::Mismatch { to: target, from: offset, first, second: height })
+            }
             _ => Ok(()),
         }
     }
@@ -627,8 +708,13 @@ mod tests {
         }
     }
 
-    fn heights(code: &[u8], returns: bool, clauses: Vec<ExceptionClause>) -> Result<StackHeights, StackError> {
-        let body = MethodBody { header: MethodHeader::default(), code: Cow::Borrowed(code), clauses };
+    fn heights(
+        code: &[u8],
+        returns: bool,
+        clauses: Vec<ExceptionClause>,
+    ) -> Result<StackHeights, StackError> {
+        let body =
+            MethodBody { header: MethodHeader::default(), code: Cow::Borrowed(code), clauses };
         StackHeights::compute(&body, returns, &Two)
     }
 
@@ -645,7 +731,10 @@ mod tests {
         assert_eq!(max(&[0x17, 0x25, 0x29, 1, 0, 0, 0, 0x2a], true), Ok(2));
         let unknown = StackError::UnknownCall { offset: 0, token: Token(9) };
         assert_eq!(max(&[0x28, 9, 0, 0, 0, 0x2a], false), Err(unknown));
-        assert_eq!(max(&[0x26, 0x2a], false), Err(StackError::Underflow { offset: 0, pops: 1, height: 0 }));
+        assert_eq!(
+            max(&[0x26, 0x2a], false),
+            Err(StackError::Underflow { offset: 0, pops: 1, height: 0 })
+        );
         assert_eq!(max(&[0x17, 0x2a], false), Err(StackError::NotEmpty { offset: 1, height: 1 }));
         assert_eq!(max(&[0x00], false), Err(StackError::FallsOff { offset: 0 }));
         assert_eq!(max(&[], false), Err(StackError::FallsOff { offset: 0 }));
@@ -656,8 +745,14 @@ mod tests {
         // ldc 1; brtrue +1; ldc 1; ret
         let mismatch = StackError::Mismatch { to: 4, from: 3, first: 0, second: 1 };
         assert_eq!(max(&[0x17, 0x2d, 1, 0x17, 0x2a], false), Err(mismatch));
-        assert_eq!(max(&[0x2b, 1, 0x20, 0, 0, 0, 0, 0x2a], false), Err(StackError::Target { offset: 2, target: 3 }));
-        assert_eq!(max(&[0x20, 0, 0, 0, 0, 0x2b, 0xfa], false), Err(StackError::Target { offset: 5, target: 1 }));
+        assert_eq!(
+            max(&[0x2b, 1, 0x20, 0, 0, 0, 0, 0x2a], false),
+            Err(StackError::Target { offset: 2, target: 3 })
+        );
+        assert_eq!(
+            max(&[0x20, 0, 0, 0, 0, 0x2b, 0xfa], false),
+            Err(StackError::Target { offset: 5, target: 1 })
+        );
         assert_eq!(max(&[0x2b, 9], false), Err(StackError::Target { offset: 0, target: 11 }));
     }
 
@@ -668,7 +763,9 @@ mod tests {
         assert_eq!(found.backward_branch(), Some(BackwardBranch { offset: 5, target: 2 }));
         assert_eq!(found.before(2), Some(1));
         // With nothing on the stack it is allowed, and followed: L1 needs two values.
-        let found = heights(&[0x2b, 5, 0x17, 0x17, 0x26, 0x26, 0x2a, 0x2b, 0xf9], false, Vec::new()).unwrap();
+        let found =
+            heights(&[0x2b, 5, 0x17, 0x17, 0x26, 0x26, 0x2a, 0x2b, 0xf9], false, Vec::new())
+                .unwrap();
         assert_eq!((found.backward_branch(), found.max()), (None, 2));
     }
 
@@ -689,8 +786,14 @@ mod tests {
         };
         assert_eq!(heights(&code, false, vec![clause]).unwrap().max(), 1);
         let finally = ExceptionClause { kind: ClauseKind::Finally, ..clause };
-        assert!(matches!(heights(&code, false, vec![finally]), Err(StackError::Underflow { offset: 2, .. })));
+        assert!(matches!(
+            heights(&code, false, vec![finally]),
+            Err(StackError::Underflow { offset: 2, .. })
+        ));
         let outside = ExceptionClause { handler: CodeRange { start: 6, end: 7 }, ..clause };
-        assert!(matches!(heights(&code, false, vec![outside]), Err(StackError::Target { target: 6, .. })));
+        assert!(matches!(
+            heights(&code, false, vec![outside]),
+            Err(StackError::Target { target: 6, .. })
+        ));
     }
 }

@@ -1,5 +1,5 @@
-//! Metadata tokens: a table number in the high byte, a row number (`rid`) in the other three. Source: ECMA-335 II.22,
-//! `corhdr.h` (`CorTokenType`).
+//! Metadata tokens: a table number in the high byte, a row number (`rid`) in the other three.
+//! Source: ECMA-335 II.22, `corhdr.h` (`CorTokenType`).
 
 use std::fmt;
 
@@ -159,14 +159,19 @@ mod tests {
     #[test]
     fn parts() {
         let token = Token::new(TokenKind::MemberRef, 0x12);
-        assert_eq!((token, token.kind(), token.rid()), (Token(0x0a00_0012), Some(TokenKind::MemberRef), 0x12));
+        assert_eq!(
+            (token, token.kind(), token.rid()),
+            (Token(0x0a00_0012), Some(TokenKind::MemberRef), 0x12)
+        );
         assert_eq!(format!("{token} {token:?}"), "0x0a000012 MemberRef(0x12)");
         assert!(Token(0x0600_0000).is_nil() && Token(0x1500_0001).kind().is_none());
     }
 
     #[test]
     fn every_kind_comes_back_from_its_byte() {
-        let known = (0..=u8::MAX).filter_map(|b| TokenKind::from_byte(b).map(|k| (b, k))).collect::<Vec<_>>();
+        let known = (0..=u8::MAX)
+            .filter_map(|b| TokenKind::from_byte(b).map(|k| (b, k)))
+            .collect::<Vec<_>>();
         assert_eq!(known.len(), 26);
         assert!(known.iter().all(|(b, k)| *k as u8 == *b));
     }

@@ -1,11 +1,13 @@
-//! Whether a body is well formed: everything that the runtime checks without looking at types, so that a body which
-//! passes is not turned down by the JIT for its structure. Sources: ECMA-335 I.12.4.2.8, III.1.7, III.2, II.19 and
-//! the importer of the JIT of dotnet/runtime.
+//! Whether a body is well formed: everything that the runtime checks without looking at types, so
+//! that a body which passes is not turned down by the JIT for its structure. Sources: ECMA-335
+//! I.12.4.2.8, III.1.7, III.2, II.19 and the importer of the JIT of dotnet/runtime.
 
 use crate::opcode::Step;
 use crate::regions::{ROOT, RegionError, RegionKind, Regions};
 use crate::stack::Rules;
-use crate::{Flow, Instruction, MethodBody, MethodShape, Opcode, Operand, StackError, StackHeights, Tokens};
+use crate::{
+    Flow, Instruction, MethodBody, MethodShape, Opcode, Operand, StackError, StackHeights, Tokens,
+};
 
 /// What is wrong with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +24,10 @@ pub enum VerifyError {
         declared: u16,
     },
     /// A branch brings values to an earlier instruction that no earlier way leads to.
-    #[error("IL_{offset:04x}: brings values back to IL_{target:04x}, which no earlier instruction leads to")]
+    #[error(
+        "IL_{offset:04x}: brings values back to IL_{target:04x}, which no earlier instruction \
+            leads to"
+    )]
     BackwardBranch {
         /// The branch.
         offset: u32,
@@ -35,7 +40,8 @@ pub enum VerifyError {
         /// Index of the clause.
         clause: u32,
     },
-    /// A part of a clause overlaps another part, of this or another clause, without being inside of it.
+    /// A part of a clause overlaps another part, of this or another clause, without being inside of
+    /// it.
     #[error("clause {clause}: a range overlaps another one")]
     ClauseOverlap {
         /// Index of the clause.
@@ -67,16 +73,23 @@ pub enum VerifyError {
         /// How many.
         height: u16,
     },
-    /// A branch leads into a try block other than at its start, into a filter or handler, or out of any of them.
-    #[error("IL_{offset:04x}: may not branch to IL_{target:04x} across the border of a try block or handler")]
+    /// A branch leads into a try block other than at its start, into a filter or handler, or out of
+    /// any of them.
+    #[error(
+        "IL_{offset:04x}: may not branch to IL_{target:04x} across the border of a try block or \
+            handler"
+    )]
     BranchAcross {
         /// The branch.
         offset: u32,
         /// Where it leads.
         target: u32,
     },
-    /// A branch leads between a prefix and what it belongs to, or into the middle of an instruction.
-    #[error("IL_{offset:04x}: branches to IL_{target:04x}, inside an instruction or behind a prefix")]
+    /// A branch leads between a prefix and what it belongs to, or into the middle of an
+    /// instruction.
+    #[error(
+        "IL_{offset:04x}: branches to IL_{target:04x}, inside an instruction or behind a prefix"
+    )]
     Target {
         /// The branch.
         offset: u32,
@@ -150,18 +163,23 @@ impl From<RegionError> for VerifyError {
     }
 }
 
-/// Checks the structure of a body; gives the height of the stack everywhere. Types are not looked at.
+/// Checks the structure of a body; gives the height of the stack everywhere. Types are not looked
+/// at.
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub fn verify(body: &MethodBody<'_>, shape: MethodShape, tokens: &impl Tokens) -> Result<StackHeights, VerifyError> {
+pub fn verify(
+    body: &MethodBody<'_>,
+    shape: MethodShape,
+    tokens: &impl Tokens,
+) -> Result<StackHeights, VerifyError> {
     let mut verifier = Verifier::default();
     verifier.verify(body, shape, tokens)?;
     Ok(verifier.heights)
 }
 
-/// Checks many bodies, one after the other, in the same room: what [`verify()`] does, without a new piece of memory for
-/// each.
+/// Checks many bodies, one after the other, in the same room: what [`verify()`] does, without a new
+/// piece of memory for each.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier {
     regions: Regions,
@@ -200,17 +218,23 @@ impl Verifier {
         tokens: &impl Tokens,
     ) -> Result<u16, VerifyError> {
         let code_size = u32::try_from(body.code.len()).unwrap_or(u32::MAX);
-        // First, because the messages about ranges are better than what their consequences would give.
+        // First, because the messages about ranges are better than what their consequences would
+        // give.
         self.regions.rebuild(&body.clauses, code_size)?;
         self.behind_prefixes.clear();
         let mut check = Check::new(&self.regions, shape, code_size, &mut self.behind_prefixes);
         self.heights.walk(body, shape.returns, tokens, &mut check, &mut self.pending)?;
         if let Some(branch) = self.heights.backward_branch() {
-            return Err(VerifyError::BackwardBranch { offset: branch.offset, target: branch.target });
+            return Err(VerifyError::BackwardBranch {
+                offset: branch.offset,
+                target: branch.target,
+            });
         }
         for region in self.regions.inner() {
             let offset = region.range.start;
-            if let (RegionKind::Try, Some(height @ 1..)) = (region.kind, self.heights.before(offset)) {
+            if let (RegionKind::Try, Some(height @ 1..)) =
+                (region.kind, self.heights.before(offset))
+            {
                 return Err(VerifyError::TryEntry { offset, height });
             }
         }
@@ -221,8 +245,9 @@ impl Verifier {
         Ok(self.heights.max())
     }
 
-    /// Looks for what shows only when the whole code is known: whether branches out of dead code lead to instructions,
-    /// whether any lead behind a prefix, and how high the stack is where only a way back leads.
+    /// Looks for what shows only when the whole code is known: whether branches out of dead code
+    /// lead to instructions, whether any lead behind a prefix, and how high the stack is where only
+    /// a way back leads.
     fn look_again(&self, code: &[u8]) -> Result<(), VerifyError> {
         let mut next = 0;
         while let Some(&first) = code.get(next as usize) {
@@ -236,11 +261,15 @@ impl Verifier {
             next = instruction.end();
             let Instruction { offset, opcode, .. } = instruction;
             for target in instruction.targets() {
-                if !self.heights.is_start(target) || self.behind_prefixes.binary_search(&target).is_ok() {
+                if !self.heights.is_start(target)
+                    || self.behind_prefixes.binary_search(&target).is_ok()
+                {
                     return Err(VerifyError::Target { offset, target });
                 }
             }
-            if opcode == Opcode::Localloc && self.heights.before(offset).is_some_and(|height| height != 1) {
+            if opcode == Opcode::Localloc
+                && self.heights.before(offset).is_some_and(|height| height != 1)
+            {
                 return Err(VerifyError::Misplaced { offset, opcode });
             }
         }
@@ -295,8 +324,9 @@ impl Rules for Check<'_> {
         let is_allowed = match opcode.flow() {
             Flow::Return => self.region == ROOT,
             Flow::EndFinally => self.regions.get(self.region).kind == RegionKind::Finally,
-            _ => target
-                .is_none_or(|target| self.regions.at(target).is_some_and(|to| self.may_leave(self.region, to, target))),
+            _ => target.is_none_or(|target| {
+                self.regions.at(target).is_some_and(|to| self.may_leave(self.region, to, target))
+            }),
         };
         if is_allowed && end >= self.border && end < self.code_size {
             self.settle(end);
@@ -306,12 +336,17 @@ impl Rules for Check<'_> {
 
     #[inline]
     fn has(&self, step: Step, index: u8) -> bool {
-        let count = if step.marks & Step::ARGUMENT != 0 { self.shape.arguments } else { self.shape.locals };
+        let count =
+            if step.marks & Step::ARGUMENT != 0 { self.shape.arguments } else { self.shape.locals };
         u16::from(index) < count
     }
 
     #[inline]
-    fn check(&mut self, instruction: &Instruction<'_>, height: Option<u16>) -> Result<(), VerifyError> {
+    fn check(
+        &mut self,
+        instruction: &Instruction<'_>,
+        height: Option<u16>,
+    ) -> Result<(), VerifyError> {
         if instruction.end() > self.border {
             return Err(VerifyError::ClauseBoundary { offset: instruction.offset });
         }
@@ -328,7 +363,12 @@ impl Rules for Check<'_> {
 }
 
 impl<'a> Check<'a> {
-    fn new(regions: &'a Regions, shape: MethodShape, code_size: u32, behind_prefixes: &'a mut Vec<u32>) -> Self {
+    fn new(
+        regions: &'a Regions,
+        shape: MethodShape,
+        code_size: u32,
+        behind_prefixes: &'a mut Vec<u32>,
+    ) -> Self {
         let mut check = Self {
             regions,
             shape,
@@ -419,7 +459,11 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    fn check_flow(&self, instruction: &Instruction<'_>, height: Option<u16>) -> Result<(), VerifyError> {
+    fn check_flow(
+        &self,
+        instruction: &Instruction<'_>,
+        height: Option<u16>,
+    ) -> Result<(), VerifyError> {
         let Instruction { offset, opcode, .. } = *instruction;
         let region = self.region;
         let misplaced = Err(VerifyError::Misplaced { offset, opcode });
@@ -429,7 +473,8 @@ impl<'a> Check<'a> {
                     if self.is_calm(target) {
                         continue;
                     }
-                    let to = self.regions.at(target).ok_or(VerifyError::Target { offset, target })?;
+                    let to =
+                        self.regions.at(target).ok_or(VerifyError::Target { offset, target })?;
                     let leaves = opcode.flow() == Flow::Leave;
                     let may = if leaves { Self::may_leave } else { Self::may_enter };
                     if !may(self, region, to, target) {
@@ -438,7 +483,9 @@ impl<'a> Check<'a> {
                 }
             }
             Flow::Return | Flow::Jump if region != ROOT => return misplaced,
-            Flow::EndFinally if self.regions.get(region).kind != RegionKind::Finally => return misplaced,
+            Flow::EndFinally if self.regions.get(region).kind != RegionKind::Finally => {
+                return misplaced;
+            }
             // A filter ends with the only `endfilter` in it.
             Flow::EndFilter => {
                 let region = self.regions.get(region);
@@ -446,10 +493,13 @@ impl<'a> Check<'a> {
                     return misplaced;
                 }
             }
-            Flow::Throw if opcode == Opcode::Rethrow && !self.may_rethrow(region) => return misplaced,
+            Flow::Throw if opcode == Opcode::Rethrow && !self.may_rethrow(region) => {
+                return misplaced;
+            }
             Flow::Next
                 if opcode == Opcode::Localloc
-                    && (height.is_some_and(|height| height != 1) || !self.only_inside_tries(region)) =>
+                    && (height.is_some_and(|height| height != 1)
+                        || !self.only_inside_tries(region)) =>
             {
                 return misplaced;
             }
@@ -458,8 +508,8 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Whether a branch out of region `from` may lead to `target` in region `to`: only inwards, and only to the first
-    /// instruction of each try block on the way.
+    /// Whether a branch out of region `from` may lead to `target` in region `to`: only inwards, and
+    /// only to the first instruction of each try block on the way.
     fn may_enter(&self, from: u32, mut to: u32, target: u32) -> bool {
         while to != from {
             let region = self.regions.get(to);
@@ -471,8 +521,9 @@ impl<'a> Check<'a> {
         true
     }
 
-    /// The same for `leave`, which may go outwards first: out of try blocks and catch handlers. Out of a catch handler
-    /// it may go anywhere into the try block that the handler belongs to (Visual Basic's `Retry`).
+    /// The same for `leave`, which may go outwards first: out of try blocks and catch handlers. Out
+    /// of a catch handler it may go anywhere into the try block that the handler belongs to (Visual
+    /// Basic's `Retry`).
     fn may_leave(&self, mut from: u32, to: u32, target: u32) -> bool {
         loop {
             if self.may_enter(from, to, target) {
@@ -481,7 +532,11 @@ impl<'a> Check<'a> {
             let region = self.regions.get(from);
             match region.kind {
                 RegionKind::Try => {}
-                RegionKind::Catch if self.may_enter(self.regions.try_of(region.clauses.0), to, target) => return true,
+                RegionKind::Catch
+                    if self.may_enter(self.regions.try_of(region.clauses.0), to, target) =>
+                {
+                    return true;
+                }
                 RegionKind::Catch => {}
                 RegionKind::Method | RegionKind::Filter | RegionKind::Finally => return false,
             }
@@ -521,7 +576,11 @@ impl Prefixes {
         let Instruction { offset, opcode, operand, .. } = *instruction;
         if let Operand::Uint8(value) = operand {
             // Alignments are 1, 2 and 4; the checks to leave out are type, range and null.
-            let good = if opcode == Opcode::Unaligned { matches!(value, 1 | 2 | 4) } else { matches!(value, 1..=7) };
+            let good = if opcode == Opcode::Unaligned {
+                matches!(value, 1 | 2 | 4)
+            } else {
+                matches!(value, 1..=7)
+            };
             if !good {
                 return Err(VerifyError::PrefixOperand { offset, opcode, value });
             }
@@ -550,9 +609,13 @@ impl Prefixes {
 fn takes(opcode: Opcode, prefix: Opcode) -> bool {
     use Opcode as O;
     let code = opcode.code();
-    // `ldind.*`, `stind.*` and their like, through a pointer; the two `stind` columns of the table are apart.
+    // `ldind.*`, `stind.*` and their like, through a pointer; the two `stind` columns of the table
+    // are apart.
     let pointer = matches!(code, 0x46..=0x57)
-        || matches!(opcode, O::StindI | O::Ldfld | O::Stfld | O::Ldobj | O::Stobj | O::Initblk | O::Cpblk);
+        || matches!(
+            opcode,
+            O::StindI | O::Ldfld | O::Stfld | O::Ldobj | O::Stobj | O::Initblk | O::Cpblk
+        );
     match prefix {
         O::Unaligned => pointer,
         O::Volatile => pointer || matches!(opcode, O::Ldsfld | O::Stsfld),
@@ -565,7 +628,13 @@ fn takes(opcode: Opcode, prefix: Opcode) -> bool {
             matches!(code, 0x90..=0xa4)
                 || matches!(
                     opcode,
-                    O::Castclass | O::Unbox | O::Ldelema | O::Ldfld | O::Stfld | O::Callvirt | O::Ldvirtftn
+                    O::Castclass
+                        | O::Unbox
+                        | O::Ldelema
+                        | O::Ldfld
+                        | O::Stfld
+                        | O::Callvirt
+                        | O::Ldvirtftn
                 )
         }
         _ => false,
@@ -575,7 +644,9 @@ fn takes(opcode: Opcode, prefix: Opcode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CallEffect, ClauseKind, CodeRange, DecodeError, ExceptionClause, MethodHeader, Token};
+    use crate::{
+        CallEffect, ClauseKind, CodeRange, DecodeError, ExceptionClause, MethodHeader, Token,
+    };
     use proptest::prelude::*;
     use std::borrow::Cow;
 
@@ -591,7 +662,11 @@ mod tests {
     const SHAPE: MethodShape = MethodShape { arguments: 1, locals: 1, returns: false };
 
     fn check(code: &[u8], clauses: &[ExceptionClause]) -> Result<u16, VerifyError> {
-        let body = MethodBody { header: MethodHeader::default(), code: Cow::Borrowed(code), clauses: clauses.to_vec() };
+        let body = MethodBody {
+            header: MethodHeader::default(),
+            code: Cow::Borrowed(code),
+            clauses: clauses.to_vec(),
+        };
         verify(&body, SHAPE, &Simple).map(|heights| heights.max())
     }
 
@@ -605,8 +680,14 @@ mod tests {
     #[test]
     fn indices() {
         assert_eq!(check(&[0x02, 0x0a, 0x2a], &[]), Ok(1));
-        assert_eq!(check(&[0x03, 0x0a, 0x2a], &[]), Err(VerifyError::Argument { offset: 0, index: 1, count: 1 }));
-        assert_eq!(check(&[0x02, 0x13, 7, 0x2a], &[]), Err(VerifyError::Local { offset: 1, index: 7, count: 1 }));
+        assert_eq!(
+            check(&[0x03, 0x0a, 0x2a], &[]),
+            Err(VerifyError::Argument { offset: 0, index: 1, count: 1 })
+        );
+        assert_eq!(
+            check(&[0x02, 0x13, 7, 0x2a], &[]),
+            Err(VerifyError::Local { offset: 1, index: 7, count: 1 })
+        );
     }
 
     #[test]
@@ -634,22 +715,40 @@ mod tests {
             Err(VerifyError::Stack(StackError::Mismatch { to: 3, from: 2, first: 1, second: 0 }))
         );
         assert_eq!(with(1, &[0x00, 0x14]), Err(VerifyError::FallThrough { offset: 2 }));
-        assert_eq!(with(0, &[0x2a]), Err(VerifyError::Misplaced { offset: 0, opcode: Opcode::Ret }));
+        assert_eq!(
+            with(0, &[0x2a]),
+            Err(VerifyError::Misplaced { offset: 0, opcode: Opcode::Ret })
+        );
         // Into the handler.
         assert_eq!(with(2, &[2]), Err(VerifyError::BranchAcross { offset: 1, target: 5 }));
         // Back from the handler into the middle of its own try block is fine.
         assert_eq!(with(6, &[0xfa]), Ok(1));
-        assert_eq!(with(4, &[0xdc]), Err(VerifyError::Misplaced { offset: 4, opcode: Opcode::Endfinally }));
+        assert_eq!(
+            with(4, &[0xdc]),
+            Err(VerifyError::Misplaced { offset: 4, opcode: Opcode::Endfinally })
+        );
         // The ranges.
-        assert_eq!(check(&code, &[clause(CATCH, (0, 2), (3, 7))]), Err(VerifyError::ClauseBoundary { offset: 1 }));
-        assert_eq!(check(&code, &[clause(CATCH, (2, 3), (3, 7))]), Err(VerifyError::ClauseBoundary { offset: 1 }));
-        assert_eq!(check(&code, &[clause(CATCH, (0, 3), (3, 9))]), Err(VerifyError::ClauseRange { clause: 0 }));
+        assert_eq!(
+            check(&code, &[clause(CATCH, (0, 2), (3, 7))]),
+            Err(VerifyError::ClauseBoundary { offset: 1 })
+        );
+        assert_eq!(
+            check(&code, &[clause(CATCH, (2, 3), (3, 7))]),
+            Err(VerifyError::ClauseBoundary { offset: 1 })
+        );
+        assert_eq!(
+            check(&code, &[clause(CATCH, (0, 3), (3, 9))]),
+            Err(VerifyError::ClauseRange { clause: 0 })
+        );
     }
 
     #[test]
     fn finally_filter_and_rethrow() {
         // 0: leave 3; 2: endfinally; 3: ret
-        assert_eq!(check(&[0xde, 1, 0xdc, 0x2a], &[clause(ClauseKind::Finally, (0, 2), (2, 3))]), Ok(0));
+        assert_eq!(
+            check(&[0xde, 1, 0xdc, 0x2a], &[clause(ClauseKind::Finally, (0, 2), (2, 3))]),
+            Ok(0)
+        );
         let leave_finally = [0xde, 2, 0xde, 0, 0x2a];
         let error = Err(VerifyError::BranchAcross { offset: 2, target: 4 });
         assert_eq!(check(&leave_finally, &[clause(ClauseKind::Fault, (0, 2), (2, 4))]), error);
@@ -664,7 +763,8 @@ mod tests {
     #[test]
     fn try_entry_needs_an_empty_stack() {
         // 0: ldc 1; 1: leave 4; 3: endfinally; 4: ret
-        let error = check(&[0x17, 0xde, 1, 0xdc, 0x2a], &[clause(ClauseKind::Finally, (1, 3), (3, 4))]);
+        let error =
+            check(&[0x17, 0xde, 1, 0xdc, 0x2a], &[clause(ClauseKind::Finally, (1, 3), (3, 4))]);
         assert_eq!(error, Err(VerifyError::TryEntry { offset: 1, height: 1 }));
     }
 
@@ -672,9 +772,11 @@ mod tests {
     fn prefixes() {
         // ldarg.0; volatile. ldind.i4; pop; ret
         assert_eq!(check(&[0x02, 0xfe, 0x13, 0x4a, 0x26, 0x2a], &[]), Ok(1));
-        let wrong = VerifyError::Prefix { offset: 3, prefix: Opcode::Volatile, opcode: Opcode::Pop };
+        let wrong =
+            VerifyError::Prefix { offset: 3, prefix: Opcode::Volatile, opcode: Opcode::Pop };
         assert_eq!(check(&[0x02, 0xfe, 0x13, 0x26, 0x2a], &[]), Err(wrong));
-        let twice = VerifyError::Prefix { offset: 3, prefix: Opcode::Volatile, opcode: Opcode::Volatile };
+        let twice =
+            VerifyError::Prefix { offset: 3, prefix: Opcode::Volatile, opcode: Opcode::Volatile };
         assert_eq!(check(&[0x02, 0xfe, 0x13, 0xfe, 0x13, 0x4a, 0x26, 0x2a], &[]), Err(twice));
         let operand = VerifyError::PrefixOperand { offset: 1, opcode: Opcode::Unaligned, value: 3 };
         assert_eq!(check(&[0x02, 0xfe, 0x12, 3, 0x4a, 0x26, 0x2a], &[]), Err(operand));
@@ -695,9 +797,15 @@ mod tests {
         // 0: ret; 1: br.s into the middle of 3: ldc 0; 8: pop; 9: ret
         let error = check(&[0x2a, 0x2b, 1, 0x20, 0, 0, 0, 0, 0x26, 0x2a], &[]);
         assert_eq!(error, Err(VerifyError::Target { offset: 1, target: 4 }));
-        assert_eq!(check(&[0x2a, 0x2b, 9], &[]), Err(VerifyError::Target { offset: 1, target: 12 }));
+        assert_eq!(
+            check(&[0x2a, 0x2b, 9], &[]),
+            Err(VerifyError::Target { offset: 1, target: 12 })
+        );
         assert_eq!(check(&[0x2a, 0x00], &[]), Err(VerifyError::FallThrough { offset: 1 }));
-        assert_eq!(check(&[0x2a, 0x03, 0x2a], &[]), Err(VerifyError::Argument { offset: 1, index: 1, count: 1 }));
+        assert_eq!(
+            check(&[0x2a, 0x03, 0x2a], &[]),
+            Err(VerifyError::Argument { offset: 1, index: 1, count: 1 })
+        );
         // What it would do to the stack is not asked.
         assert_eq!(check(&[0x2a, 0x26, 0x26, 0x2a], &[]), Ok(0));
     }
@@ -721,15 +829,17 @@ mod tests {
     }
 
     fn any_clause() -> impl Strategy<Value = ExceptionClause> {
-        (0_u8..4, 0_u32..12, 0_u32..12, 0_u32..12, 0_u32..12, 0_u32..12).prop_map(|(kind, filter, a, b, c, d)| {
-            let kind = match kind {
-                0 => CATCH,
-                1 => ClauseKind::Filter(filter),
-                2 => ClauseKind::Finally,
-                _ => ClauseKind::Fault,
-            };
-            clause(kind, (a, b), (c, d))
-        })
+        (0_u8..4, 0_u32..12, 0_u32..12, 0_u32..12, 0_u32..12, 0_u32..12).prop_map(
+            |(kind, filter, a, b, c, d)| {
+                let kind = match kind {
+                    0 => CATCH,
+                    1 => ClauseKind::Filter(filter),
+                    2 => ClauseKind::Finally,
+                    _ => ClauseKind::Fault,
+                };
+                clause(kind, (a, b), (c, d))
+            },
+        )
     }
 
     proptest! {

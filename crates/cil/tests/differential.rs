@@ -1,13 +1,15 @@
-//! Bodies made at random do the same on real runtimes after they were rewritten, in every way in which it is done here.
+//! Bodies made at random do the same on real runtimes after they were rewritten, in every way in
+//! which it is done here.
 //!
-//! Nothing of this crate makes the bodies but the writer of opcodes: offsets and clauses are put together by hand, so that a fault of
-//! the editor is not on both sides. `CLRSCOPE_DIFFERENTIAL_CASES` says how many are made for each runtime, and
+//! Nothing of this crate makes the bodies but the writer of opcodes: offsets and clauses are put
+//! together by hand, so that a fault of the editor is not on both sides.
+//! `CLRSCOPE_DIFFERENTIAL_CASES` says how many are made for each runtime, and
 //! `CLRSCOPE_DIFFERENTIAL_SEED` which.
 
 use cil::{
-    CallEffect, ClauseKind, CodeRange, Edited, ExceptionClause, Handler, InstructionId, MethodBody, MethodEditor,
-    MethodHeader, MethodShape, NewInstruction, NoNames, Opcode, Operand, Primitive, Token, Tokens, TypeSig, Verifier,
-    decode_locals, disassemble, encode_locals, max_stack, verify,
+    CallEffect, ClauseKind, CodeRange, Edited, ExceptionClause, Handler, InstructionId, MethodBody,
+    MethodEditor, MethodHeader, MethodShape, NewInstruction, NoNames, Opcode, Operand, Primitive,
+    Token, Tokens, TypeSig, Verifier, decode_locals, disassemble, encode_locals, max_stack, verify,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -85,7 +87,8 @@ impl Tokens for Known {
     }
 }
 
-/// Where decisions come from. At its end all of them are the simplest ones, so that shorter tapes are simpler programs.
+/// Where decisions come from. At its end all of them are the simplest ones, so that shorter tapes
+/// are simpler programs.
 struct Tape<'a> {
     decisions: &'a [u16],
 }
@@ -480,7 +483,13 @@ impl Writer<'_> {
                 self.call("MayThrow");
             }
             _ => {
-                let narrow = [Opcode::ConvI1, Opcode::ConvU1, Opcode::ConvI2, Opcode::ConvU2, Opcode::ConvOvfI2];
+                let narrow = [
+                    Opcode::ConvI1,
+                    Opcode::ConvU1,
+                    Opcode::ConvI2,
+                    Opcode::ConvU2,
+                    Opcode::ConvOvfI2,
+                ];
                 match self.tape.below(4) {
                     0 => {
                         self.value(Ty::Double, depth);
@@ -669,10 +678,12 @@ impl Writer<'_> {
             0 | 1 => {
                 let types = ["ArithmeticException", "OwnException", "Exception"];
                 for _ in 0..=self.tape.below(2) {
-                    let kind = ClauseKind::Catch(self.known.token(types[usize::from(self.tape.below(3))]));
+                    let kind =
+                        ClauseKind::Catch(self.known.token(types[usize::from(self.tape.below(3))]));
                     let handler = self.new_here();
                     self.opcode(Opcode::Pop);
-                    // No finally handler is around this one for `leave`; what is around the whole still counts.
+                    // No finally handler is around this one for `leave`; what is around the whole
+                    // still counts.
                     self.block(Place { finally: place.finally, ..catch });
                     self.branch(Opcode::Leave, end);
                     let handler_end = self.new_here();
@@ -696,10 +707,20 @@ impl Writer<'_> {
     }
 
     fn method(mut self) -> Program {
-        let arguments =
-            (self.tape.int(), self.tape.long(), self.tape.double().to_bits().cast_signed(), self.tape.int());
+        let arguments = (
+            self.tape.int(),
+            self.tape.long(),
+            self.tape.double().to_bits().cast_signed(),
+            self.tape.int(),
+        );
         for _ in 0..=self.tape.below(6) {
-            self.statement(Place { depth: 4, loops: 0, protected: false, finally: false, catch: false });
+            self.statement(Place {
+                depth: 4,
+                loops: 0,
+                protected: false,
+                finally: false,
+                catch: false,
+            });
         }
         self.here(self.exit);
         if self.returns.is_some() {
@@ -711,16 +732,21 @@ impl Writer<'_> {
             self.code[at..at + 4].copy_from_slice(&distance.to_le_bytes());
         }
         let offset = |mark: Mark| self.marks[mark.0].unwrap() as u32;
-        let clauses = self.clauses.iter().map(|(kind, _, [start, try_end, handler, end])| ExceptionClause {
-            kind: *kind,
-            try_block: CodeRange { start: offset(*start), end: offset(*try_end) },
-            handler: CodeRange { start: offset(*handler), end: offset(*end) },
-        });
+        let clauses =
+            self.clauses.iter().map(|(kind, _, [start, try_end, handler, end])| ExceptionClause {
+                kind: *kind,
+                try_block: CodeRange { start: offset(*start), end: offset(*try_end) },
+                handler: CodeRange { start: offset(*handler), end: offset(*end) },
+            });
         let mut types = vec![TypeSig::Primitive(Primitive::I8); usize::from(self.unused)];
         types.extend(Ty::ALL.iter().flat_map(|ty| (0..VARIABLES).map(|_| ty.primitive())));
         types.extend((0..COUNTERS).map(|_| Ty::Int.primitive()));
         types.push(self.returns.unwrap_or(Ty::Int).primitive());
-        let header = MethodHeader { init_locals: true, local_signature: SIGNATURE, ..MethodHeader::default() };
+        let header = MethodHeader {
+            init_locals: true,
+            local_signature: SIGNATURE,
+            ..MethodHeader::default()
+        };
         let mut body = MethodBody { header, clauses: clauses.collect(), code: self.code.into() };
         body.header.max_stack = max_stack(&body, self.returns.is_some(), self.known).unwrap();
         let (a, b, c, d) = arguments;
@@ -736,7 +762,8 @@ impl Writer<'_> {
 impl Program {
     fn of(decisions: &[u16], known: &Known) -> Self {
         let mut tape = Tape { decisions };
-        let returns = [Some(Ty::Int), Some(Ty::Long), Some(Ty::Double), None][usize::from(tape.below(4))];
+        let returns =
+            [Some(Ty::Int), Some(Ty::Long), Some(Ty::Double), None][usize::from(tape.below(4))];
         let unused = [0, 0, 2, 250][usize::from(tape.below(4))];
         let writer = Writer {
             tape,
@@ -763,7 +790,8 @@ impl Program {
     /// As the sample wants it.
     fn line(&self) -> String {
         let encoded = self.body.encode().unwrap();
-        // Behind a fat header, which it has for its locals, the code, and what is put to a multiple of four.
+        // Behind a fat header, which it has for its locals, the code, and what is put to a multiple
+        // of four.
         let code = &encoded[12..12 + self.body.code.len()];
         let clauses = encoded.get((12 + code.len()).next_multiple_of(4)..).unwrap_or_default();
         let kind = match self.returns {
@@ -794,7 +822,8 @@ impl Program {
     fn with(&self, editor: &MethodEditor, known: &Known) -> Self {
         let locals = editor.local_signature().unwrap();
         let shape = MethodShape { locals: cil::count_locals(&locals).unwrap(), ..self.shape() };
-        let Edited { body, offsets } = editor.finish_verified(shape, known, &mut Verifier::default()).unwrap();
+        let Edited { body, offsets } =
+            editor.finish_verified(shape, known, &mut Verifier::default()).unwrap();
         assert!(offsets.is_sorted_by_key(|pair| pair.new));
         Self { body, locals, ..self.clone() }
     }
@@ -824,7 +853,10 @@ impl Random {
 fn nop(editor: &mut MethodEditor, at: InstructionId, random: &mut Random) {
     let previous = editor.instruction(editor.previous(at));
     // Between a prefix and its instruction there is no place.
-    if previous.as_ref().is_some_and(|previous| matches!(previous.opcode, Opcode::Volatile | Opcode::Tail)) {
+    if previous
+        .as_ref()
+        .is_some_and(|previous| matches!(previous.opcode, Opcode::Volatile | Opcode::Tail))
+    {
         return;
     }
     match random.below(2) {
@@ -856,7 +888,8 @@ fn far(editor: &mut MethodEditor, random: &mut Random) {
     }
 }
 
-/// Puts locals in front of all others. The program that comes out has to be edited anew: the editor only adds behind.
+/// Puts locals in front of all others. The program that comes out has to be edited anew: the editor
+/// only adds behind.
 fn shifted(program: &Program, known: &Known, random: &mut Random) -> Program {
     let new = [
         TypeSig::Primitive(Primitive::Object),
@@ -872,7 +905,9 @@ fn shifted(program: &Program, known: &Known, random: &mut Random) -> Program {
         let instruction = editor.instruction(at).unwrap();
         let name = instruction.opcode.mnemonic();
         let index = match (instruction.opcode.implied_local(), instruction.operand) {
-            (Some(index), _) | (None, cil::NewOperand::Plain(Operand::Local(index))) => index + count as u16,
+            (Some(index), _) | (None, cil::NewOperand::Plain(Operand::Local(index))) => {
+                index + count as u16
+            }
             _ => continue,
         };
         let new = match name {
@@ -923,18 +958,22 @@ fn in_template(program: &Program, known: &Known) -> Program {
 
 fn variants(program: &Program, known: &Known, seed: u64) -> [(&'static str, Program, Adds); WAYS] {
     let random = &mut Random(seed | 1);
-    let edited = |edit: &dyn Fn(&mut MethodEditor, &mut Random), program: &Program, random: &mut Random| {
-        let mut editor = program.edit();
-        edit(&mut editor, random);
-        program.with(&editor, known)
-    };
+    let edited =
+        |edit: &dyn Fn(&mut MethodEditor, &mut Random), program: &Program, random: &mut Random| {
+            let mut editor = program.edit();
+            edit(&mut editor, random);
+            program.with(&editor, known)
+        };
     let unchanged = edited(&|_, _| {}, program, random);
     let with_nops = edited(&nops, program, random);
     let with_many = edited(&far, program, random);
     let with_locals = shifted(program, known, random);
     let with_finally = in_finally(program, known);
     let timed = in_template(program, known);
-    let all = in_finally(&shifted(&edited(&far, &edited(&nops, &timed, random), random), known, random), known);
+    let all = in_finally(
+        &shifted(&edited(&far, &edited(&nops, &timed, random), random), known, random),
+        known,
+    );
     [
         ("laid out anew", unchanged, Adds::Nothing),
         ("nops", with_nops, Adds::Nothing),
@@ -960,7 +999,8 @@ impl Runner {
         Self { process, known: Known::read(&tokens) }
     }
 
-    /// The answers; fewer if the process ends. Each is what came out, the notes, and calls of `Leave` and of `Fail`.
+    /// The answers; fewer if the process ends. Each is what came out, the notes, and calls of
+    /// `Leave` and of `Fail`.
     fn run(&mut self, lines: &[String]) -> Vec<(String, u32, u32)> {
         let _ = self.process.send_line(&(lines.join("\n") + "\n"));
         let mut answers = Vec::new();
@@ -968,7 +1008,11 @@ impl Runner {
             let Ok(answer) = self.process.wait_for_line(LIMIT, |_| true) else { break };
             let words: Vec<&str> = answer.split(' ').collect();
             let [what, notes, left, failed] = words[..] else { break };
-            answers.push((format!("{what} {notes}"), left.parse().unwrap(), failed.parse().unwrap()));
+            answers.push((
+                format!("{what} {notes}"),
+                left.parse().unwrap(),
+                failed.parse().unwrap(),
+            ));
         }
         answers
     }
@@ -984,27 +1028,40 @@ struct Seen {
     long: u32,
 }
 
-fn check(runner: &RefCell<Runner>, runtime: Runtime, seen: &RefCell<Seen>, decisions: &[u16]) -> Result<(), String> {
+fn check(
+    runner: &RefCell<Runner>,
+    runtime: Runtime,
+    seen: &RefCell<Seen>,
+    decisions: &[u16],
+) -> Result<(), String> {
     let runner = &mut *runner.borrow_mut();
     let known = runner.known.clone();
     let program = Program::of(decisions, &known);
     let shown = |program: &Program| {
         let mut text = String::new();
-        disassemble(&mut text, &program.body, &decode_locals(&program.locals).unwrap(), &NoNames).unwrap();
+        disassemble(&mut text, &program.body, &decode_locals(&program.locals).unwrap(), &NoNames)
+            .unwrap();
         text
     };
-    verify(&program.body, program.shape(), &known).map_err(|error| format!("{error}\n{}", shown(&program)))?;
-    let seed = decisions
-        .iter()
-        .fold(0x9e37_79b9_7f4a_7c15_u64, |seed, next| (seed ^ u64::from(*next)).wrapping_mul(0x0100_0000_01b3));
+    verify(&program.body, program.shape(), &known)
+        .map_err(|error| format!("{error}\n{}", shown(&program)))?;
+    let seed = decisions.iter().fold(0x9e37_79b9_7f4a_7c15_u64, |seed, next| {
+        (seed ^ u64::from(*next)).wrapping_mul(0x0100_0000_01b3)
+    });
     let variants = variants(&program, &known, seed);
-    let lines: Vec<String> =
-        [program.line()].into_iter().chain(variants.iter().map(|(_, program, _)| program.line())).collect();
+    let lines: Vec<String> = [program.line()]
+        .into_iter()
+        .chain(variants.iter().map(|(_, program, _)| program.line()))
+        .collect();
     let answers = runner.run(&lines);
     if answers.len() < lines.len() {
         let transcript = runner.process.transcript();
         *runner = Runner::start(runtime);
-        return Err(format!("the process ended at body {}\n{}\n{transcript}", answers.len(), shown(&program)));
+        return Err(format!(
+            "the process ended at body {}\n{}\n{transcript}",
+            answers.len(),
+            shown(&program)
+        ));
     }
     let (expected, ..) = &answers[0];
     let thrown = expected.starts_with('!');
@@ -1033,8 +1090,7 @@ fn check(runner: &RefCell<Runner>, runtime: Runtime, seen: &RefCell<Seen>, decis
         if (what, (*left, *failed)) != (expected, calls) {
             let (before, after) = (shown(&program), shown(variant));
             return Err(format!(
-                "{name}: {what} with {left} and {failed} calls instead of {expected} with {calls:?}; arguments \
-                 {}\n{before}\n{after}",
+                "{name}: {what} with {left} and {failed} calls instead of {expected} with {calls:?}; arguments {}\n{before}\n{after}",
                 program.arguments
             ));
         }
@@ -1057,8 +1113,14 @@ fn rewritten_bodies_do_the_same_on_real_runtimes() {
     on_sample_runtimes_at_once(|runtime| {
         let runner = RefCell::new(Runner::start(runtime));
         let seen = RefCell::new(Seen::default());
-        let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
-        let mut tests = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+        let config = Config {
+            cases,
+            failure_persistence: None,
+            max_shrink_iters: 2000,
+            ..Config::default()
+        };
+        let mut tests =
+            TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
         let result = tests.run(&prop::collection::vec(any::<u16>(), 0..400), |decisions| {
             check(&runner, runtime, &seen, &decisions).map_err(TestCaseError::fail)
         });

@@ -1,10 +1,10 @@
-//! Programs made at random do the same after they are edited. What they do is found out by an interpreter of the few
-//! instructions that they use, with exceptions and all.
+//! Programs made at random do the same after they are edited. What they do is found out by an
+//! interpreter of the few instructions that they use, with exceptions and all.
 
 use cil::{
-    CallEffect, ClauseKind, CodeRange, EditError, Edited, ExceptionClause, Handler, Instruction, InstructionId, Label,
-    MethodBody, MethodEditor, MethodHeader, MethodShape, NewInstruction, NoNames, Opcode, Operand, Primitive, Token,
-    Tokens, TypeSig, disassemble, verify,
+    CallEffect, ClauseKind, CodeRange, EditError, Edited, ExceptionClause, Handler, Instruction,
+    InstructionId, Label, MethodBody, MethodEditor, MethodHeader, MethodShape, NewInstruction,
+    NoNames, Opcode, Operand, Primitive, Token, Tokens, TypeSig, disassemble, verify,
 };
 use proptest::prelude::*;
 
@@ -58,13 +58,16 @@ fn any_statement() -> impl Strategy<Value = Statement> {
     ];
     leaf.prop_recursive(4, 40, 5, move |inner| {
         let block = || prop::collection::vec(inner.clone(), 0..4);
-        let kind = prop::sample::select(vec![Kind::Catch, Kind::Filter, Kind::Finally, Kind::Fault]);
+        let kind =
+            prop::sample::select(vec![Kind::Catch, Kind::Filter, Kind::Finally, Kind::Fault]);
         prop_oneof![
-            (variable.clone(), block(), block()).prop_map(|(on, yes, no)| Statement::If(on, yes, no)),
+            (variable.clone(), block(), block())
+                .prop_map(|(on, yes, no)| Statement::If(on, yes, no)),
             (0_u8..4, block()).prop_map(|(count, body)| Statement::Loop(count, body)),
             (variable.clone(), prop::collection::vec(block(), 0..4))
                 .prop_map(|(on, cases)| Statement::Switch(on, cases)),
-            (kind, block(), block()).prop_map(|(kind, body, handler)| Statement::Try(kind, body, handler)),
+            (kind, block(), block())
+                .prop_map(|(kind, body, handler)| Statement::Try(kind, body, handler)),
         ]
     })
 }
@@ -181,7 +184,8 @@ impl Compiler {
             }
             Statement::Try(kind, body, handler) => self.protected(*kind, body, handler, place),
             Statement::Throw(what) => {
-                // Never the last instruction of a block: what follows is dead, and still has to be right.
+                // Never the last instruction of a block: what follows is dead, and still has to be
+                // right.
                 self.emit(NewInstruction::ldloc(*what));
                 self.emit(Opcode::Throw);
             }
@@ -326,10 +330,16 @@ fn run(body: &MethodBody<'_>, locals: usize, steps: u32) -> (Outcome, Vec<i32>) 
             (opcode, _) if (Opcode::LdcI4M1..=Opcode::LdcI48).contains(&opcode) => {
                 stack.push(opcode as i32 - Opcode::LdcI40 as i32);
             }
-            (Opcode::Ldloc0 | Opcode::Ldloc1 | Opcode::Ldloc2 | Opcode::Ldloc3 | Opcode::LdlocS, _) => {
+            (
+                Opcode::Ldloc0 | Opcode::Ldloc1 | Opcode::Ldloc2 | Opcode::Ldloc3 | Opcode::LdlocS,
+                _,
+            ) => {
                 stack.push(locals[local]);
             }
-            (Opcode::Stloc0 | Opcode::Stloc1 | Opcode::Stloc2 | Opcode::Stloc3 | Opcode::StlocS, _) => {
+            (
+                Opcode::Stloc0 | Opcode::Stloc1 | Opcode::Stloc2 | Opcode::Stloc3 | Opcode::StlocS,
+                _,
+            ) => {
                 locals[local] = stack.pop().unwrap();
             }
             (Opcode::Br, Operand::Target(target)) => go = Go::To(target),
@@ -395,11 +405,20 @@ fn add_local(editor: &mut MethodEditor) -> u16 {
 
 /// Adds 1 to a local.
 fn count(local: u16) -> Vec<NewInstruction> {
-    vec![NewInstruction::ldloc(local), NewInstruction::ldc_i4(1), Opcode::Add.into(), NewInstruction::stloc(local)]
+    vec![
+        NewInstruction::ldloc(local),
+        NewInstruction::ldc_i4(1),
+        Opcode::Add.into(),
+        NewInstruction::stloc(local),
+    ]
 }
 
 /// What a program does and leaves in its variables; `None` if it runs too long.
-fn observe(body: &MethodBody<'_>, locals: u16, steps: u32) -> Option<(Outcome, Vec<i32>, Vec<i32>)> {
+fn observe(
+    body: &MethodBody<'_>,
+    locals: u16,
+    steps: u32,
+) -> Option<(Outcome, Vec<i32>, Vec<i32>)> {
     let (outcome, mut all) = run(body, locals.into(), steps);
     let added = all.split_off(LOCALS.into());
     all.truncate(VARIABLES.into());
@@ -428,7 +447,8 @@ proptest! {
         let loaded = MethodEditor::new(&original, Some(&blob)).unwrap();
         prop_assert_eq!(&finish(&loaded, LOCALS).body, &original);
 
-        // A probe in front of each instruction, for those who fall into it and for those who branch to it.
+        // A probe in front of each instruction, for those who fall into it and for those who branch
+        // to it.
         for everyone in [false, true] {
             let mut editor = loaded.clone();
             let local = add_local(&mut editor);
@@ -471,7 +491,8 @@ proptest! {
         let (Outcome::Returned(value) | Outcome::Thrown(value)) = outcome else { unreachable!() };
         prop_assert_eq!((&again, &after), (&Outcome::Returned(value), &variables));
 
-        // Some statements in a try block, in any block of the program, and others in what that made of it.
+        // Some statements in a try block, in any block of the program, and others in what that made
+        // of it.
         let mut editor = built.clone();
         let (result, counter) = (add_local(&mut editor), add_local(&mut editor));
         for (block, a, b) in places {

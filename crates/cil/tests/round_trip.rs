@@ -1,10 +1,11 @@
-//! Every method body and every signature of two frameworks, as their compilers wrote them: some 219 000 bodies of
-//! C# and Visual Basic.
+//! Every method body and every signature of two frameworks, as their compilers wrote them: some 219
+//! 000 bodies of C# and Visual Basic.
 
 use cil::{
-    EditError, Handler, HeaderFormat, Instruction, MethodBody, MethodEditor, MethodSig, NewInstruction, NoNames,
-    Opcode, PropertySig, Token, TokenKind, TypeSig, Verifier, call_effect, decode_field, decode_locals,
-    decode_method_spec, disassemble, encode_field, encode_locals, encode_method_spec, verify,
+    EditError, Handler, HeaderFormat, Instruction, MethodBody, MethodEditor, MethodSig,
+    NewInstruction, NoNames, Opcode, PropertySig, Token, TokenKind, TypeSig, Verifier, call_effect,
+    decode_field, decode_locals, decode_method_spec, disassemble, encode_field, encode_locals,
+    encode_method_spec, verify,
 };
 use metadata::{Assembly, Method, column, table};
 use std::collections::HashMap;
@@ -12,7 +13,8 @@ use std::fs;
 use std::path::PathBuf;
 use testkit::{Host, Runtime};
 
-/// Laying out without a change and disassembling is done for one body in this many, to stay within a minute.
+/// Laying out without a change and disassembling is done for one body in this many, to stay within
+/// a minute.
 const SAMPLE: u32 = 8;
 
 /// What was seen, for the one who reads the output.
@@ -61,16 +63,28 @@ fn check(runtime: Runtime, least: u32) {
     println!("{runtime}: {counts:?}");
     assert!(counts.bodies >= least, "{runtime} has only {} bodies", counts.bodies);
     // Compilers compute the same stack; what passed through an IL rewriter may allow more.
-    assert!(counts.exact_stacks * 1000 >= counts.fat * 999, "{} of {} stacks", counts.exact_stacks, counts.fat);
+    assert!(
+        counts.exact_stacks * 1000 >= counts.fat * 999,
+        "{} of {} stacks",
+        counts.exact_stacks,
+        counts.fat
+    );
     // One in ten thousand has clauses that a small section could hold, but in a fat one.
-    assert!(counts.shortened * 10_000 <= counts.bodies, "{} bodies come back shorter", counts.shortened);
+    assert!(
+        counts.shortened * 10_000 <= counts.bodies,
+        "{} bodies come back shorter",
+        counts.shortened
+    );
 }
 
 /// The framework's files that may be assemblies, by name.
 fn framework(runtime: Runtime) -> Vec<PathBuf> {
-    let Host::Muxer { framework, .. } = runtime.require().host() else { panic!("{runtime} has no framework folder") };
+    let Host::Muxer { framework, .. } = runtime.require().host() else {
+        panic!("{runtime} has no framework folder")
+    };
     let files = fs::read_dir(&framework).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "dll")).collect();
+    let mut files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|end| end == "dll")).collect();
     files.sort();
     files
 }
@@ -78,7 +92,8 @@ fn framework(runtime: Runtime) -> Vec<PathBuf> {
 fn check_body(assembly: &Assembly<'_>, method: &Method<'_, '_>, counts: &mut Counts) {
     let place = format!("{} {}", assembly.name().unwrap(), method.token());
     let Some(bytes) = method.body_bytes().unwrap() else { return };
-    let (body, size) = MethodBody::parse_sized(bytes).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let (body, size) =
+        MethodBody::parse_sized(bytes).unwrap_or_else(|error| panic!("{place}: {error}"));
     let encoded = body.encode().unwrap();
     if encoded != bytes[..size] {
         assert!(encoded.len() < size, "{place}");
@@ -97,7 +112,8 @@ fn check_body(assembly: &Assembly<'_>, method: &Method<'_, '_>, counts: &mut Cou
 
     let locals = assembly.locals(body.header.local_signature);
     let signature = MethodSig::decode(method.signature().unwrap()).unwrap();
-    let mut editor = MethodEditor::new(&body, locals).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let mut editor =
+        MethodEditor::new(&body, locals).unwrap_or_else(|error| panic!("{place}: {error}"));
     let before = editor.ids().count();
     counts.instructions += before as u32;
     if counts.bodies.is_multiple_of(SAMPLE) {
@@ -126,7 +142,8 @@ fn check_body(assembly: &Assembly<'_>, method: &Method<'_, '_>, counts: &mut Cou
     let again = MethodBody::parse(&encoded).unwrap_or_else(|error| panic!("{place}: {error}"));
     assert_eq!(again.clauses, edited.body.clauses, "{place}");
     assert_eq!(again.clauses.len(), body.clauses.len() + 1, "{place}");
-    let heights = verify(&again, shape, assembly).unwrap_or_else(|error| panic!("{place}: wrapped: {error}"));
+    let heights =
+        verify(&again, shape, assembly).unwrap_or_else(|error| panic!("{place}: wrapped: {error}"));
     assert_eq!(heights.max(), again.header.max_stack, "{place}");
     counts.wrapped += 1;
 }
@@ -142,13 +159,16 @@ fn check_instructions(body: &MethodBody<'_>, place: &str) {
 
 /// Without a change, only branches that were longer than they need to be are different.
 fn check_unchanged(body: &MethodBody<'_>, editor: &MethodEditor, place: &str) {
-    let again = editor.finish_with(body.header.max_stack).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let again = editor
+        .finish_with(body.header.max_stack)
+        .unwrap_or_else(|error| panic!("{place}: {error}"));
     let (old, new) = (body.decode().unwrap(), again.body.decode().unwrap());
     assert_eq!((old.len(), old.len()), (new.len(), again.offsets.len()), "{place}");
     assert!(again.body.code.len() <= body.code.len(), "{place}");
     let moved: HashMap<u32, u32> = again.offsets.iter().map(|pair| (pair.old, pair.new)).collect();
     for (old, new) in old.iter().zip(&new) {
-        let long = |instruction: &Instruction<'_>| instruction.opcode.long().unwrap_or(instruction.opcode);
+        let long =
+            |instruction: &Instruction<'_>| instruction.opcode.long().unwrap_or(instruction.opcode);
         assert_eq!((long(old), old.token()), (long(new), new.token()), "{place}");
         assert!(old.targets().map(|target| moved[&target]).eq(new.targets()), "{place}");
         assert_eq!(moved[&old.offset], new.offset, "{place}");
@@ -167,8 +187,9 @@ fn check_text(body: &MethodBody<'_>, locals: Option<&[u8]>, place: &str) {
 
 fn check_signatures(assembly: &Assembly<'_>, counts: &mut Counts) {
     let metadata = assembly.metadata();
-    let blobs =
-        |table, column| (1..=metadata.rows(table)).map(move |row| metadata.blob_of(table, row, column).unwrap());
+    let blobs = |table, column| {
+        (1..=metadata.rows(table)).map(move |row| metadata.blob_of(table, row, column).unwrap())
+    };
     let mut check = |kind: &str, blob: &[u8], encoded: Vec<u8>| {
         assert_eq!(encoded, blob, "{}: {kind}", assembly.name().unwrap());
         counts.signatures += 1;
@@ -195,6 +216,10 @@ fn check_signatures(assembly: &Assembly<'_>, counts: &mut Counts) {
         check("type", blob, TypeSig::decode(blob).unwrap().encode().unwrap());
     }
     for blob in blobs(table::METHOD_SPEC, column::METHOD_SPEC_ARGUMENTS) {
-        check("instantiation", blob, encode_method_spec(&decode_method_spec(blob).unwrap()).unwrap());
+        check(
+            "instantiation",
+            blob,
+            encode_method_spec(&decode_method_spec(blob).unwrap()).unwrap(),
+        );
     }
 }

@@ -7,10 +7,13 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
-/// Whether a stream may carry colours: it is a terminal that understands them and `NO_COLOR` is not set.
+/// Whether a stream may carry colours: it is a terminal that understands them and `NO_COLOR` is not
+/// set.
 pub fn colours(stream: &impl IsTerminal) -> bool {
     let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
-    stream.is_terminal() && !set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
+    stream.is_terminal()
+        && !set("NO_COLOR")
+        && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Columns of the terminal on standard output; `None` when it is none, and lines must not be cut.
@@ -18,11 +21,14 @@ pub fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
     }
-    crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
+    crossterm::terminal::size()
+        .ok()
+        .map(|(columns, _)| usize::from(columns))
+        .filter(|columns| *columns > 0)
 }
 
-/// Standard output. That its reader went away is an error of its own kind ([`is_closed_output`]): it is no failure of ours, as
-/// the same error from a file or a socket would be.
+/// Standard output. That its reader went away is an error of its own kind ([`is_closed_output`]):
+/// it is no failure of ours, as the same error from a file or a socket would be.
 pub fn output() -> impl Write {
     Output(io::stdout().lock())
 }
@@ -135,8 +141,8 @@ pub fn printable(text: &str) -> String {
     report::plain::visible(text).into_owned()
 }
 
-/// Rows under a head, each column as wide as its widest cell; the last one is not filled up, and is cut where the
-/// terminal ends.
+/// Rows under a head, each column as wide as its widest cell; the last one is not filled up, and is
+/// cut where the terminal ends.
 pub fn table(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
     for row in rows {
@@ -151,7 +157,8 @@ pub fn table(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Strin
         for (index, cell) in row.iter().enumerate() {
             line.push_str(cell);
             if index + 1 < row.len() {
-                let fill = widths.get(index).copied().unwrap_or(0).saturating_sub(cell.chars().count());
+                let fill =
+                    widths.get(index).copied().unwrap_or(0).saturating_sub(cell.chars().count());
                 line.extend(std::iter::repeat_n(' ', fill + 2));
             }
         }
@@ -189,11 +196,17 @@ mod tests {
 
     #[test]
     fn tables_are_aligned_and_cut_only_on_terminals() {
-        let rows = vec![vec!["1".into(), "web".into(), "dotnet web.dll".into()], vec!["12345".into(), "x".into()]];
+        let rows = vec![
+            vec!["1".into(), "web".into(), "dotnet web.dll".into()],
+            vec!["12345".into(), "x".into()],
+        ];
         let whole = "PID    NAME  COMMAND\n1      web   dotnet web.dll\n12345  x\n";
         assert_eq!(table(&["PID", "NAME", "COMMAND"], &rows, None), whole);
         assert_eq!(table(&["PID", "NAME", "COMMAND"], &rows, Some(80)), whole);
-        assert_eq!(table(&["PID", "NAME", "COMMAND"], &rows, Some(18)).lines().nth(1), Some("1      web   dotn…"));
+        assert_eq!(
+            table(&["PID", "NAME", "COMMAND"], &rows, Some(18)).lines().nth(1),
+            Some("1      web   dotn…")
+        );
     }
 
     #[test]
@@ -215,8 +228,12 @@ mod tests {
     fn a_closed_output_is_told_from_other_closed_pipes() {
         let closed = || Output::told::<()>(Err(io::ErrorKind::BrokenPipe.into())).unwrap_err();
         assert!(is_closed_output(&anyhow::Error::new(closed()).context("report")));
-        assert!(is_closed_output(&anyhow::Error::new(report::ReportError::Io(closed())).context("report")));
-        assert!(!is_closed_output(&anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("a file")));
+        assert!(is_closed_output(
+            &anyhow::Error::new(report::ReportError::Io(closed())).context("report")
+        ));
+        assert!(!is_closed_output(
+            &anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("a file")
+        ));
         assert!(!is_closed_output(&anyhow::anyhow!("other")));
     }
 

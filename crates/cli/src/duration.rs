@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Units and their nanoseconds, largest first: a duration names each at most once and in this order.
+/// Units and their nanoseconds, largest first: a duration names each at most once and in this
+/// order.
 const UNITS: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
@@ -29,19 +30,27 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let letters = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(letters);
         if number.is_empty() {
-            return Err(format!("`{text}` is not a duration; write one such as 10s, 1m30s or 500ms"));
+            return Err(format!(
+                "`{text}` is not a duration; write one such as 10s, 1m30s or 500ms"
+            ));
         }
         if unit.is_empty() {
-            return Err(format!("`{number}` has no unit; write {number}s for seconds or {number}ms for milliseconds"));
+            return Err(format!(
+                "`{number}` has no unit; write {number}s for seconds or {number}ms for milliseconds"
+            ));
         }
         let Some(index) = UNITS.iter().position(|(name, _)| *name == unit) else {
             return Err(format!("`{unit}` is not a unit of time; use h, m, s, ms, us or ns"));
         };
         if index < next_unit {
-            return Err(format!("`{unit}` stands in the wrong place in `{text}`; write larger units first, each once"));
+            return Err(format!(
+                "`{unit}` stands in the wrong place in `{text}`; write larger units first, each \
+                    once"
+            ));
         }
         next_unit = index + 1;
-        let nanos = scaled(number, UNITS[index].1).ok_or_else(|| format!("`{number}` is not a number"))?;
+        let nanos =
+            scaled(number, UNITS[index].1).ok_or_else(|| format!("`{number}` is not a number"))?;
         total = nanos
             .and_then(|nanos| total.checked_add(nanos))
             .ok_or_else(|| format!("`{text}` is too long; the limit is about 500 years"))?;
@@ -61,8 +70,8 @@ pub fn parse_positive(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A decimal number times a unit, exactly; digits below a nanosecond are cut. `None` when it is no number, `Some(None)`
-/// when it is too large.
+/// A decimal number times a unit, exactly; digits below a nanosecond are cut. `None` when it is no
+/// number, `Some(None)` when it is too large.
 fn scaled(number: &str, unit: u64) -> Option<Option<u64>> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits_only = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

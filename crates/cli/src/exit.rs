@@ -37,15 +37,18 @@ codes! {
     /// The process that was named cannot be determined.
     NoTarget = 3, "no such process, or the name matches several";
     /// The process cannot be profiled, or does not let itself.
-    Refused = 4, "the process cannot be profiled: not .NET, another user's, stopped, diagnostics off ...";
+    Refused = 4, "the process cannot be profiled: not .NET, another user's, stopped, diagnostics \
+        off ...";
     /// The process ended too early.
-    Ended = 5, "the process ended, or the connection to it was lost, before the recording was complete";
+    Ended = 5, "the process ended, or the connection to it was lost, before the recording was \
+        complete";
     /// A file cannot be read or written.
     File = 6, "a file cannot be read or written";
     /// Something asked for does not exist on this machine.
     Unsupported = 7, "not possible on this machine: engine, operating system";
     /// A session file cannot be used, or not all of it.
-    BadSession = 8, "the session is damaged, cut short, of a newer version, or lacks what was requested";
+    BadSession = 8, "the session is damaged, cut short, of a newer version, or lacks what was \
+        requested";
     /// What was looked for was found, and it is bad.
     Deadlock = 9, "deadlocks: threads block each other permanently";
     /// Code that the runtime would not take.
@@ -53,7 +56,8 @@ codes! {
     /// Two that should be the same are not.
     Differs = 11, "validate: the two differ";
     /// `launch` itself failed.
-    LaunchFailed = 125, "launch: clrscope failed, or found nothing to profile in a command that succeeded";
+    LaunchFailed = 125, "launch: clrscope failed, or found nothing to profile in a command that \
+        succeeded";
     /// The command of `launch` cannot be executed.
     NotExecutable = 126, "launch: the command cannot be executed";
     /// The command of `launch` does not exist.
@@ -70,7 +74,10 @@ impl Code {
         for (number, meaning) in Self::TABLE {
             let _ = writeln!(text, "  {number:>3}  {meaning}");
         }
-        text.push_str("  launch passes the exit code of the command through (128 + n when signal n ended it).");
+        text.push_str(
+            "  launch passes the exit code of the command through (128 + n when signal n \
+            ended it).",
+        );
         text
     }
 }
@@ -198,7 +205,10 @@ mod tests {
         assert_eq!(of(&error), Code::File);
         let error = anyhow::Error::new(recorder::RecordError::Exited { pid: 1 });
         assert_eq!(of(&error), Code::Ended);
-        let error = anyhow::Error::new(recorder::RecordError::Port(diagnostics::Error::NoSuchProcess { pid: 1 }));
+        let error =
+            anyhow::Error::new(recorder::RecordError::Port(diagnostics::Error::NoSuchProcess {
+                pid: 1,
+            }));
         assert_eq!(of(&error), Code::NoTarget);
         let error = anyhow::Error::new(session::SessionError::NotASession).context("x.clrscope");
         assert_eq!(of(&error), Code::BadSession);

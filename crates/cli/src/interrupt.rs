@@ -1,4 +1,5 @@
-//! Signals that end clrscope. While it records, the first one ends the recording in order; else it ends the program at once.
+//! Signals that end clrscope. While it records, the first one ends the recording in order; else it
+//! ends the program at once.
 
 use crate::{
     console,
@@ -12,11 +13,12 @@ use std::{
     time::Duration,
 };
 
-/// How long the program may take to end after SIGTERM or SIGHUP, counted from the end of its recording: a large report takes its
-/// time.
+/// How long the program may take to end after SIGTERM or SIGHUP, counted from the end of its
+/// recording: a large report takes its time.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// The same where standard output or error takes no more text: a terminal or pipe that nobody reads would hold it for ever.
+/// The same where standard output or error takes no more text: a terminal or pipe that nobody reads
+/// would hold it for ever.
 const STUCK_LIMIT: Duration = Duration::from_millis(600);
 
 /// How long the orderly end may take after the second Ctrl-C.
@@ -32,8 +34,8 @@ static STATE: Mutex<State> = Mutex::new(State { recordings: 0, stop: None, first
 /// Signaled when no recording is left to end.
 static OVER: Condvar = Condvar::new();
 
-/// Installs the handlers once. They stay until the program ends: a library that removes its handlers does not bring the
-/// default ones back.
+/// Installs the handlers once. They stay until the program ends: a library that removes its
+/// handlers does not bring the default ones back.
 static WATCH: OnceLock<SignalWatch> = OnceLock::new();
 
 struct State {
@@ -48,20 +50,25 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While this lives, SIGINT, SIGTERM and SIGHUP end the recording in order. A second SIGINT ends the program, as soon as that is done or
-/// takes too long.
+/// While this lives, SIGINT, SIGTERM and SIGHUP end the recording in order. A second SIGINT ends
+/// the program, as soon as that is done or takes too long.
 #[derive(Debug)]
 pub struct StopOnSignal(());
 
 impl StopOnSignal {
-    /// Watches from now on: a signal that comes while the agent is being loaded ends the recording as soon as it has begun.
+    /// Watches from now on: a signal that comes while the agent is being loaded ends the recording
+    /// as soon as it has begun.
     ///
     /// # Errors
     /// When the handlers cannot be installed.
     pub fn start() -> io::Result<Self> {
         if WATCH.get().is_none() {
-            let watch = SignalWatch::start(&[Signal::Interrupt, Signal::Terminate, Signal::Hangup], on_signal)?;
-            // One more would have been made only by another thread at the same time; either will do.
+            let watch = SignalWatch::start(
+                &[Signal::Interrupt, Signal::Terminate, Signal::Hangup],
+                on_signal,
+            )?;
+            // One more would have been made only by another thread at the same time; either will
+            // do.
             let _ = WATCH.set(watch);
         }
         state().recordings += 1;
@@ -90,7 +97,9 @@ impl Drop for StopOnSignal {
         let polite = matches!(state.first, Some(Signal::Terminate | Signal::Hangup));
         drop(state);
         if polite {
-            end_after(STUCK_LIMIT, || !(os::takes_text(&io::stdout()) && os::takes_text(&io::stderr())));
+            end_after(STUCK_LIMIT, || {
+                !(os::takes_text(&io::stdout()) && os::takes_text(&io::stderr()))
+            });
             end_after(END_LIMIT, || true);
         }
     }
@@ -120,14 +129,19 @@ fn on_signal(signal: Signal) {
         os::die_of(signal);
         return;
     }
-    // A closed terminal may send SIGHUP twice, and service managers send it beside SIGTERM: only Ctrl-C is impatience.
+    // A closed terminal may send SIGHUP twice, and service managers send it beside SIGTERM: only
+    // Ctrl-C is impatience.
     if signal == Signal::Interrupt && state.first == Some(Signal::Interrupt) {
         let over = OVER.wait_timeout_while(state, PATIENCE, |state| state.recordings > 0);
         if over.unwrap_or_else(PoisonError::into_inner).0.recordings == 0 {
             return;
         }
         crate::top::terminal::restore();
-        console::say("\nerror: interrupted twice, ended before the recording did; the session file may be cut short");
+        console::say(
+            "\n\
+                error: interrupted twice, ended before the recording did; the session file may be \
+                cut short",
+        );
         std::process::exit(Code::Aborted.number().into());
     }
     // The latest counts: Ctrl-C after a SIGTERM that takes long is a first Ctrl-C.

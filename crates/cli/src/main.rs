@@ -2,7 +2,8 @@
 //!
 //! This file is the map: one variant and one module of [`commands`] for each command.
 #![forbid(unsafe_code)]
-// The comments of arguments are the text of `--help`, where a name in angle brackets is a placeholder.
+// The comments of arguments are the text of `--help`, where a name in angle brackets is a
+// placeholder.
 #![allow(rustdoc::invalid_html_tags)]
 
 mod agent;
@@ -23,16 +24,17 @@ mod validated;
 
 use clap::{Parser, Subcommand};
 use commands::{
-    checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, trace, validate,
+    checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, trace,
+    validate,
 };
 use exit::Code;
 use std::process::ExitCode;
 
 /// See inside any running .NET process
 ///
-/// clrscope attaches to a running .NET process (.NET Core 3.1 or newer), records where its CPU time, waiting time,
-/// exceptions and garbage collections go, and leaves it unharmed. It needs no SDK, no restart and no change of the
-/// program.
+/// clrscope attaches to a running .NET process (.NET Core 3.1 or newer), records where its CPU
+/// time, waiting time, exceptions and garbage collections go, and leaves it unharmed. It needs no
+/// SDK, no restart and no change of the program.
 #[derive(Parser, Debug)]
 #[command(
     name = "clrscope",
@@ -140,7 +142,8 @@ fn run() -> Code {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version come this way too, with code 0. That they cannot be written is nothing to tell.
+            // Help and version come this way too, with code 0. That they cannot be written is
+            // nothing to tell.
             let _ = error.print();
             return if error.exit_code() == 0 { Code::Success } else { Code::Usage };
         }

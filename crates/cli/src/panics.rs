@@ -1,4 +1,5 @@
-//! Bugs: a panic anywhere restores the terminal, says what to report, and ends the program with a documented code.
+//! Bugs: a panic anywhere restores the terminal, says what to report, and ends the program with a
+//! documented code.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,8 +16,9 @@ pub fn install() {
         let what = panic.payload_as_str().unwrap_or("no message");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         crate::console::say(&format!(
-            "error: clrscope has a bug: {what} ({place}, version {})\nPlease report it with this line and the \
-             command that you ran. The process that was profiled is not harmed: it continues without clrscope.",
+            "error: clrscope has a bug: {what} ({place}, version {})\n\
+             Please report it with this line and the command that you ran. The process that was \
+             profiled is not harmed: it continues without clrscope.",
             env!("CARGO_PKG_VERSION")
         ));
         if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {

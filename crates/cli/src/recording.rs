@@ -1,4 +1,5 @@
-//! What commands that record have in common: options, where the session goes, progress, the end, the summary.
+//! What commands that record have in common: options, where the session goes, progress, the end,
+//! the summary.
 
 use crate::{
     agent::AgentArgs,
@@ -10,7 +11,9 @@ use anyhow::Context;
 use clap::{ValueEnum, builder::PossibleValue};
 use diagnostics::DotnetProcess;
 use profilers::Selection;
-use recorder::{EngineChoice, Progress, RecordError, RecordOptions, Recording, SessionSummary, Summary};
+use recorder::{
+    EngineChoice, Progress, RecordError, RecordOptions, Recording, SessionSummary, Summary,
+};
 use serde::Serialize;
 use session::{EndReason, SamplingRate};
 use std::{
@@ -116,7 +119,8 @@ pub fn take_looks(
     Ok((file, summary))
 }
 
-/// The profilers of a list. A type of its own, because clap takes a `Vec` for an option that may be repeated.
+/// The profilers of a list. A type of its own, because clap takes a `Vec` for an option that may be
+/// repeated.
 #[derive(Clone, Debug)]
 struct Profilers(Vec<Selection>);
 
@@ -149,13 +153,21 @@ impl ValueEnum for Engine {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        EngineChoice::ALL.iter().find(|(choice, _)| *choice == self.0).map(|(_, word)| PossibleValue::new(*word))
+        EngineChoice::ALL
+            .iter()
+            .find(|(choice, _)| *choice == self.0)
+            .map(|(_, word)| PossibleValue::new(*word))
     }
 }
 
 impl RecordingArgs {
     /// For the recorder.
-    pub fn options(&self, duration: Option<Duration>, output: Option<PathBuf>, live: bool) -> RecordOptions {
+    pub fn options(
+        &self,
+        duration: Option<Duration>,
+        output: Option<PathBuf>,
+        live: bool,
+    ) -> RecordOptions {
         RecordOptions {
             profilers: self.profilers.0.clone(),
             rate_hz: self.rate,
@@ -174,11 +186,12 @@ impl RecordingArgs {
 ///
 /// # Errors
 /// With the path and the cause.
-pub fn check_outputs<'a>(outputs: impl IntoIterator<Item = Option<&'a PathBuf>>) -> anyhow::Result<()> {
-    outputs
-        .into_iter()
-        .flatten()
-        .try_for_each(|path| session::check_file(path).with_context(|| format!("cannot write {}", path.display())))
+pub fn check_outputs<'a>(
+    outputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
+) -> anyhow::Result<()> {
+    outputs.into_iter().flatten().try_for_each(|path| {
+        session::check_file(path).with_context(|| format!("cannot write {}", path.display()))
+    })
 }
 
 /// Writes the event log of a session.
@@ -190,14 +203,18 @@ pub fn write_event_log(session: &Path, log: &Path) -> anyhow::Result<()> {
     let shown = || format!("cannot write the event log {}", log.display());
     let input = File::open(session).with_context(|| session.display().to_string())?;
     let mut output = session::create_file(log).with_context(shown)?;
-    exporter.convert(input, &report::Options::default(), &mut output).with_context(shown).inspect_err(|_| {
-        // Half a log is worse than none; the error reported is the first one.
-        let _ = std::fs::remove_file(log);
-    })?;
+    exporter
+        .convert(input, &report::Options::default(), &mut output)
+        .with_context(shown)
+        .inspect_err(|_| {
+            // Half a log is worse than none; the error reported is the first one.
+            let _ = std::fs::remove_file(log);
+        })?;
     Ok(())
 }
 
-/// A name for a session file: of the process, when, and what tells it from others of the same second.
+/// A name for a session file: of the process, when, and what tells it from others of the same
+/// second.
 pub fn default_file(name: &str, pid: Option<u32>) -> PathBuf {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut file = sanitised(name);
@@ -212,7 +229,9 @@ pub fn default_file(name: &str, pid: Option<u32>) -> PathBuf {
 fn sanitised(name: &str) -> String {
     let name: String = name
         .chars()
-        .map(|letter| if letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-') { letter } else { '_' })
+        .map(|letter| {
+            if letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-') { letter } else { '_' }
+        })
         .take(64)
         .collect();
     let name = name.trim_start_matches(['.', '-']);
@@ -222,8 +241,8 @@ fn sanitised(name: &str) -> String {
 /// A time as `20261121T090510Z`.
 fn utc(unix: u64) -> String {
     let (days, seconds) = (unix / 86_400, unix % 86_400);
-    // Civil date of a day number, by the era of 400 years that begins on 1 March 0000; as in H. Hinnant's
-    // "chrono-compatible low-level date algorithms".
+    // Civil date of a day number, by the era of 400 years that begins on 1 March 0000; as in H.
+    // Hinnant's "chrono-compatible low-level date algorithms".
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -232,14 +251,24 @@ fn utc(unix: u64) -> String {
     let day = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year + era * 400 + u64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    format!(
+        "{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
 }
 
-/// Waits for the end of a recording, and shows progress on standard error where that is a terminal and wanted.
+/// Waits for the end of a recording, and shows progress on standard error where that is a terminal
+/// and wanted.
 ///
 /// # Errors
 /// Those of the recording.
-pub fn wait(recording: Recording, limit: Option<Duration>, quiet: bool) -> Result<Summary, RecordError> {
+pub fn wait(
+    recording: Recording,
+    limit: Option<Duration>,
+    quiet: bool,
+) -> Result<Summary, RecordError> {
     wait_with(recording, limit, quiet, ())
 }
 
@@ -250,8 +279,8 @@ pub trait Watcher {
         None
     }
 
-    /// Lines to be shown below the progress until the next time: at most `rows` of them, each at most `columns` wide. Asked only where
-    /// standard error is a terminal, several times a second.
+    /// Lines to be shown below the progress until the next time: at most `rows` of them, each at
+    /// most `columns` wide. Asked only where standard error is a terminal, several times a second.
     fn lines(&mut self, _columns: usize, _rows: usize) -> String {
         String::new()
     }
@@ -262,9 +291,10 @@ impl Watcher for () {}
 
 /// As [`wait`], with what `watcher` adds.
 ///
-/// A terminal on which the progress is shown and that goes away ends the recording, as its SIGHUP does, unless that signal is
-/// ignored (`nohup`). What is shown is written by a thread of its own: a terminal that takes no more text (Ctrl-S, a stalled
-/// connection) holds neither the recording nor its end up.
+/// A terminal on which the progress is shown and that goes away ends the recording, as its SIGHUP
+/// does, unless that signal is ignored (`nohup`). What is shown is written by a thread of its own:
+/// a terminal that takes no more text (Ctrl-S, a stalled connection) holds neither the recording
+/// nor its end up.
 ///
 /// # Errors
 /// Those of the recording.
@@ -298,7 +328,10 @@ pub fn wait_with(
         }
     };
     let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(draw);
-    let thread = thread.map_err(|source| RecordError::Io { what: "starting the progress thread".into(), source })?;
+    let thread = thread.map_err(|source| RecordError::Io {
+        what: "starting the progress thread".into(),
+        source,
+    })?;
     while !recording.finishes_within(POLL) {
         if tied && crate::os::hung_up(&io::stderr()) {
             recording.stop_handle().stop();
@@ -395,20 +428,29 @@ pub fn summary_text(summary: &Summary) -> String {
     if summary.sessions.len() > 1 {
         processes_text(&mut text, &summary.sessions);
     }
-    let files: Vec<String> =
-        summary.sessions.iter().filter_map(|session| session.path.as_ref()).map(|path| quoted(path)).collect();
+    let files: Vec<String> = summary
+        .sessions
+        .iter()
+        .filter_map(|session| session.path.as_ref())
+        .map(|path| quoted(path))
+        .collect();
     if let Some(file) = files.first() {
         let html = format!("{}.html", file.trim_end_matches(".clrscope"));
-        let _ = write!(text, "\nNext:\n  clrscope report {file}\n  clrscope report {file} --format html -o {html}\n");
+        let _ = write!(
+            text,
+            "\nNext:\n  clrscope report {file}\n  clrscope report {file} --format html -o {html}\n"
+        );
     }
     text
 }
 
 /// All processes with their files, where there are several.
 fn processes_text(text: &mut String, sessions: &[SessionSummary]) {
-    let file =
-        |session: &SessionSummary| session.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-    let width = sessions.iter().map(|session| file(session).chars().count()).max().unwrap_or_default();
+    let file = |session: &SessionSummary| {
+        session.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+    };
+    let width =
+        sessions.iter().map(|session| file(session).chars().count()).max().unwrap_or_default();
     let _ = writeln!(text, "\nRecorded {} processes:", sessions.len());
     for session in sessions {
         let command = printable(&session.command_line);
@@ -437,7 +479,9 @@ fn session_text(text: &mut String, session: &SessionSummary) {
     if !session.engine.is_empty() {
         let _ = writeln!(text, "  engine   {}", session.engine);
     }
-    if let Some(rate) = session.rate.as_ref().map(ToString::to_string).filter(|rate| !rate.is_empty()) {
+    if let Some(rate) =
+        session.rate.as_ref().map(ToString::to_string).filter(|rate| !rate.is_empty())
+    {
         let _ = writeln!(text, "  rate     {rate}");
     }
     let observer = &session.observer;
@@ -454,7 +498,11 @@ fn session_text(text: &mut String, session: &SessionSummary) {
         .filter(|(_, count)| *count > 0)
         .map(|(reason, count)| format!("{count} {reason}"))
         .collect();
-    let _ = writeln!(text, "  dropped  {}", if dropped.is_empty() { "nothing".to_owned() } else { dropped.join(", ") });
+    let _ = writeln!(
+        text,
+        "  dropped  {}",
+        if dropped.is_empty() { "nothing".to_owned() } else { dropped.join(", ") }
+    );
     for note in &session.notes {
         let _ = writeln!(text, "  note     {}", printable(note));
     }
@@ -466,7 +514,9 @@ fn session_text(text: &mut String, session: &SessionSummary) {
 /// A path as a shell takes it.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
-    let plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-' | '/' | '+' | ':' | '@');
+    let plain = |letter: char| {
+        letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-' | '/' | '+' | ':' | '@')
+    };
     match !text.is_empty() && text.chars().all(plain) {
         true => text,
         false => format!("'{}'", text.replace('\'', r"'\''")),
@@ -522,7 +572,11 @@ pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
                 engine: Some(session.engine.clone()).filter(|engine| !engine.is_empty()),
                 rate_hz: session.rate.as_ref().map(|rate| rate.asked_hz),
                 achieved_hz: session.rate.as_ref().and_then(SamplingRate::achieved_hz),
-                rate_limit: session.rate.as_ref().filter(|rate| rate.differs()).and_then(|rate| rate.limit.clone()),
+                rate_limit: session
+                    .rate
+                    .as_ref()
+                    .filter(|rate| rate.differs())
+                    .and_then(|rate| rate.limit.clone()),
                 kernel_tick_hz: session.rate.as_ref().and_then(|rate| rate.tick_hz),
                 threads_without_timer: session.rate.as_ref().map(|rate| rate.threads_without_timer),
                 samples: session.samples.iter().copied().collect(),
@@ -538,16 +592,22 @@ pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
                     EndReason::ProcessExited => "process-exited",
                     EndReason::AgentLost => "agent-lost",
                 },
-                attach_to_initialize_seconds: session.timings.attach_to_initialize.map(|time| time.as_secs_f64()),
-                attach_to_first_sample_seconds: session.timings.attach_to_first_sample.map(|time| time.as_secs_f64()),
+                attach_to_initialize_seconds: session
+                    .timings
+                    .attach_to_initialize
+                    .map(|time| time.as_secs_f64()),
+                attach_to_first_sample_seconds: session
+                    .timings
+                    .attach_to_first_sample
+                    .map(|time| time.as_secs_f64()),
                 detach_seconds: session.timings.detach.map(|time| time.as_secs_f64()),
             })
             .collect(),
     }
 }
 
-/// What cut a recording off before its time, if something did. A process may end when no duration was asked for. `kept` is
-/// whether the session file stays.
+/// What cut a recording off before its time, if something did. A process may end when no duration
+/// was asked for. `kept` is whether the session file stays.
 pub fn cut_off(summary: &Summary, timed: bool, kept: bool) -> Option<String> {
     let session = summary.sessions.iter().find(|session| match session.end {
         EndReason::Stopped => false,
@@ -563,7 +623,9 @@ pub fn cut_off(summary: &Summary, timed: bool, kept: bool) -> Option<String> {
         _ => format!("process {} ended", session.pid),
     };
     let kept = match &session.path {
-        Some(path) if kept => format!("{} has what was recorded before; `clrscope report` reads it", path.display()),
+        Some(path) if kept => {
+            format!("{} has what was recorded before; `clrscope report` reads it", path.display())
+        }
         _ => "no session file was to be kept".to_owned(),
     };
     let duration = duration::show(session.duration);
@@ -685,11 +747,17 @@ mod tests {
     #[test]
     fn a_recording_is_cut_off_by_what_was_not_planned() {
         let mut summary = summary();
-        assert!(cut_off(&summary, true, true).is_some_and(|message| message.starts_with("process 12 ended before")));
+        assert!(
+            cut_off(&summary, true, true)
+                .is_some_and(|message| message.starts_with("process 12 ended before"))
+        );
         assert_eq!(cut_off(&summary, false, true), None);
         summary.sessions[0].end = EndReason::AgentLost;
         let lost = |kept| cut_off(&summary, false, kept).unwrap();
-        assert!(lost(true).contains("connection to process 12 was lost") && lost(true).contains("clrscope report"));
+        assert!(
+            lost(true).contains("connection to process 12 was lost")
+                && lost(true).contains("clrscope report")
+        );
         assert!(!lost(false).contains("clrscope report"), "{}", lost(false));
         summary.sessions[0].end = EndReason::Stopped;
         assert_eq!(cut_off(&summary, true, true), None);
@@ -704,7 +772,10 @@ mod tests {
         );
         assert_eq!(json["sessions"][0]["rate_limit"], "the kernel ticks at 250 Hz");
         let session = &json["sessions"][0];
-        assert_eq!((&session["samples"]["cpu"], &session["end"]), (&990.into(), &"process-exited".into()));
+        assert_eq!(
+            (&session["samples"]["cpu"], &session["end"]),
+            (&990.into(), &"process-exited".into())
+        );
         assert_eq!(session["dropped"]["ring full"], 2);
         assert_eq!(session["attach_to_initialize_seconds"], 0.0025);
         assert!(session["detach_seconds"].is_null());
@@ -720,7 +791,10 @@ mod tests {
             bytes: 1,
             ..Progress::default()
         };
-        assert_eq!(progress_text(&progress, Some(Duration::from_secs(10))), "recording  3.2 s of 10.0s  cpu 320");
+        assert_eq!(
+            progress_text(&progress, Some(Duration::from_secs(10))),
+            "recording  3.2 s of 10.0s  cpu 320"
+        );
         let endless = progress_text(&progress, None);
         assert_eq!(endless, "recording  3.2 s (Ctrl-C ends)  cpu 320");
     }

@@ -34,11 +34,12 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// Asserts that an estimate agrees with the truth: within half as much again as its 95 % interval (one in 300 that is right
-/// would fail), and `bias`, the share by which it may be off beyond.
+/// Asserts that an estimate agrees with the truth: within half as much again as its 95 % interval
+/// (one in 300 that is right would fail), and `bias`, the share by which it may be off beyond.
 #[track_caller]
 fn assert_near(estimate: &Value, truth: f64, bias: f64, what: &str) {
-    let (value, margin) = (estimate["value"].as_f64().unwrap(), estimate["margin"].as_f64().unwrap());
+    let (value, margin) =
+        (estimate["value"].as_f64().unwrap(), estimate["margin"].as_f64().unwrap());
     let tolerance = margin * 1.5 + truth * bias;
     assert!((value - truth).abs() <= tolerance, "{what}: {value} ± {margin}, the truth is {truth}");
 }
@@ -48,14 +49,21 @@ fn types_and_methods_have_the_bytes_that_they_allocated() {
     for runtime in runtimes() {
         let folder = scratch();
         let output = file(&folder, "allocations.clrscope");
-        let mut process = Sample::named("allocator").launch(runtime, &["--gate"]).private_tmp().start();
+        let mut process =
+            Sample::named("allocator").launch(runtime, &["--gate"]).private_tmp().start();
         process.wait_for_ready();
-        let (report, truth) = recorded_work(&mut process, "allocations", &output, Duration::from_millis(500));
+        let (report, truth) =
+            recorded_work(&mut process, "allocations", &output, Duration::from_millis(500));
         let allocations = &report.0["allocations"];
         assert_eq!(report.0["recording"]["dropped"], 0, "{runtime}");
         let random = runtime.major() >= 10;
         assert_eq!(allocations["sampling"], if random { "random" } else { "tick" }, "{runtime}");
-        let all = truth["types"].as_object().unwrap().values().map(|known| known["bytes"].as_f64().unwrap()).sum();
+        let all = truth["types"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|known| known["bytes"].as_f64().unwrap())
+            .sum();
         // What fills up 100 KB is a little more often large than it should be.
         let bias = if random { 0.0 } else { 0.05 };
         assert_near(&allocations["bytes"], all, bias + 0.01, &format!("{runtime}: all"));
@@ -71,14 +79,19 @@ fn types_and_methods_have_the_bytes_that_they_allocated() {
             assert!(on > 0.99, "{what}: {heaps:?}");
             // The method that allocates it has its bytes, and is where the row says.
             let method = known["method"].as_str().unwrap();
-            let weight = report.total_weight("allocations", "Clrscope.Samples.Allocator", method) as f64;
+            let weight =
+                report.total_weight("allocations", "Clrscope.Samples.Allocator", method) as f64;
             let value = row["bytes"]["value"].as_f64().unwrap();
-            assert!((weight - value).abs() < value * 0.02, "{what}: {method} has {weight} of {value}");
+            assert!(
+                (weight - value).abs() < value * 0.02,
+                "{what}: {method} has {weight} of {value}"
+            );
             let at = row["allocated_at"]["function"].as_u64().unwrap() as usize;
             assert_eq!(report.0["functions"][at]["method"], method, "{what}");
         }
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in ["Allocations", "Clrscope.Samples.Heavy", "MakeHeavy", "By heap: small objects"] {
+        for part in ["Allocations", "Clrscope.Samples.Heavy", "MakeHeavy", "By heap: small objects"]
+        {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
         assert_eq!(page.contains("biased"), !random, "{runtime}: {page}");
@@ -103,15 +116,24 @@ fn old_runtimes_are_refused_before_anything_is_loaded() {
 
     // A launched program continues.
     let launch = Sample::named("allocator").launch(Runtime::V3_1, &["--mb", "20"]);
-    let prefix = [common::binary(), "launch", "-q", "-p", "allocations", "-o", output.to_str().unwrap(), "--"];
+    let prefix = [
+        common::binary(),
+        "launch",
+        "-q",
+        "-p",
+        "allocations",
+        "-o",
+        output.to_str().unwrap(),
+        "--",
+    ];
     let mut process = launch.under(prefix).start();
     process.truth(LIMIT);
     assert_eq!(process.wait(LIMIT).unwrap().code(), Some(125), "{}", process.transcript());
     assert!(process.transcript().contains("needs .NET 6"), "{}", process.transcript());
 }
 
-/// A program that allocates as fast as it can is followed for a part of the time only; what is estimated from that is right
-/// within its error, which is wider.
+/// A program that allocates as fast as it can is followed for a part of the time only; what is
+/// estimated from that is right within its error, which is wider.
 #[test]
 fn a_storm_is_followed_for_a_part_of_the_time() {
     for runtime in runtimes() {
@@ -122,19 +144,28 @@ fn a_storm_is_followed_for_a_part_of_the_time() {
         process.wait_for_ready();
         let most = 1_500.0;
         let selection = format!("allocations:samples={most},gc");
-        let (report, truth) = recorded_work(&mut process, &selection, &output, Duration::from_millis(500));
+        let (report, truth) =
+            recorded_work(&mut process, &selection, &output, Duration::from_millis(500));
         let allocations = &report.0["allocations"];
         assert_eq!(report.0["recording"]["dropped"], 0, "{runtime}");
         let known = truth["types"].as_object().unwrap();
         let all: f64 = known.values().map(|known| known["bytes"].as_f64().unwrap()).sum();
-        let [samples, followed] = ["samples", "duty_cycle"].map(|key| allocations[key].as_f64().unwrap());
-        println!("{runtime}: {all} bytes, {samples} samples, {followed} of the time, {}", allocations["bytes"]);
-        // Two seconds' worth is taken whole, and what comes until that is noticed: half a second at the most.
+        let [samples, followed] =
+            ["samples", "duty_cycle"].map(|key| allocations[key].as_f64().unwrap());
+        println!(
+            "{runtime}: {all} bytes, {samples} samples, {followed} of the time, {}",
+            allocations["bytes"]
+        );
+        // Two seconds' worth is taken whole, and what comes until that is noticed: half a second at
+        // the most.
         let seconds = truth["seconds"].as_f64().unwrap();
         let (storm, noticing) = (all / 102_400.0 / seconds, 0.5);
         assert!(storm > most * 1.5, "{runtime}: no storm: {storm} samples per second");
         let bound = most * (seconds + 3.0) + storm * noticing;
-        assert!(samples < bound, "{runtime}: {samples} samples, at most {bound} should have been taken");
+        assert!(
+            samples < bound,
+            "{runtime}: {samples} samples, at most {bound} should have been taken"
+        );
         assert!(followed < 0.9, "{runtime}: {followed}");
         let bias = 0.05;
         assert_near(&allocations["bytes"], all, bias, &format!("{runtime}: all"));
@@ -145,15 +176,19 @@ fn a_storm_is_followed_for_a_part_of_the_time() {
                 bias,
                 &format!("{runtime}: {ty}"),
             );
-            let (value, margin) =
-                (number(&row(&report, ty)["bytes"]["value"]), number(&row(&report, ty)["bytes"]["margin"]));
+            let (value, margin) = (
+                number(&row(&report, ty)["bytes"]["value"]),
+                number(&row(&report, ty)["bytes"]["margin"]),
+            );
             assert!(margin < value, "{runtime}: {ty}: {value} ± {margin} says nothing");
         }
         // Who listens to collections as well misses none of them.
         let collections: u64 = report.collections().iter().sum();
         assert!(collections > 10, "{runtime}: {collections}");
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in ["Allocations were recorded in windows", "came faster than 1500 samples per second"] {
+        for part in
+            ["Allocations were recorded in windows", "came faster than 1500 samples per second"]
+        {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
         process.close_stdin();
@@ -162,7 +197,12 @@ fn a_storm_is_followed_for_a_part_of_the_time() {
 }
 
 /// All allocation events, of a session of our own, while a process answers so many requests.
-fn events_of_requests(process: &mut TargetProcess, requests: u32, keywords: u64, level: u32) -> Vec<Allocation> {
+fn events_of_requests(
+    process: &mut TargetProcess,
+    requests: u32,
+    keywords: u64,
+    level: u32,
+) -> Vec<Allocation> {
     let port = diagnostics::find_pid(process.pid()).and_then(|process| process.port()).unwrap();
     let provider = Provider::new(Provider::RUNTIME, keywords, level);
     let session = port.collect(&EventPipeConfig::new(vec![provider])).unwrap();
@@ -182,8 +222,8 @@ fn events_of_requests(process: &mut TargetProcess, requests: u32, keywords: u64,
     reader.join().unwrap()
 }
 
-/// .NET 10 sends no ticks while it samples by chance, and no program of ours runs on it. So an application does the same
-/// work twice: the bytes between ticks, which are counted, are the truth.
+/// .NET 10 sends no ticks while it samples by chance, and no program of ours runs on it. So an
+/// application does the same work twice: the bytes between ticks, which are counted, are the truth.
 #[test]
 fn samples_by_chance_agree_with_what_the_runtime_counts() {
     let mut process = TargetProcess::azmcp_launch(Runtime::V10.require()).private_tmp().start();
@@ -192,13 +232,23 @@ fn samples_by_chance_agree_with_what_the_runtime_counts() {
     let before = bytes(&events_of_requests(&mut process, 200, 0x1, 5));
     let samples = events_of_requests(&mut process, 400, 0x800_0000_0000, 4);
     let after = bytes(&events_of_requests(&mut process, 200, 0x1, 5));
-    assert!(samples.iter().all(|sample| sample.sampling == Sampling::Random && sample.size > 0), "{samples:?}");
+    assert!(
+        samples.iter().all(|sample| sample.sampling == Sampling::Random && sample.size > 0),
+        "{samples:?}"
+    );
     let (estimate, truth) = (bytes(&samples), before + after);
-    let margin = 1.96 * samples.iter().map(|sample| (sample.bytes as f64).powi(2)).sum::<f64>().sqrt();
-    let what = format!("{} samples: {estimate} ± {margin}, the truth is {before} + {after}", samples.len());
+    let margin =
+        1.96 * samples.iter().map(|sample| (sample.bytes as f64).powi(2)).sum::<f64>().sqrt();
+    let what = format!(
+        "{} samples: {estimate} ± {margin}, the truth is {before} + {after}",
+        samples.len()
+    );
     println!("{what}");
     // What is compiled or begins meanwhile makes the halves differ.
-    assert!((estimate - truth).abs() < margin * 1.5 + truth * 0.03 + (before - after).abs(), "{what}");
+    assert!(
+        (estimate - truth).abs() < margin * 1.5 + truth * 0.03 + (before - after).abs(),
+        "{what}"
+    );
 }
 
 #[test]
@@ -212,16 +262,21 @@ fn a_real_application_is_sampled_by_chance() {
     assert_eq!(allocations["sampling"], "random");
     let samples = allocations["samples"].as_f64().unwrap();
     assert!(samples > 100.0, "{allocations}");
-    // The mean distance of samples is 100 KB; objects that are larger than that stand for themselves.
+    // The mean distance of samples is 100 KB; objects that are larger than that stand for
+    // themselves.
     let bytes = allocations["bytes"]["value"].as_f64().unwrap();
     assert!(bytes >= samples * 102_400.0 * 0.99, "{samples} samples for {bytes} bytes");
     let most = &allocations["types"][0];
     assert!(most["objects"]["value"].as_f64().unwrap() > 100.0, "{most}");
-    assert!(most["share"]["low"].as_f64().unwrap() < most["share"]["share"].as_f64().unwrap(), "{most}");
+    assert!(
+        most["share"]["low"].as_f64().unwrap() < most["share"]["share"].as_f64().unwrap(),
+        "{most}"
+    );
     // Names are known of nearly all frames.
     let frames = report.0["frames"].as_array().unwrap();
-    let named =
-        |frame: &&Value| report.0["functions"][frame["function"].as_u64().unwrap() as usize]["kind"] == "managed";
+    let named = |frame: &&Value| {
+        report.0["functions"][frame["function"].as_u64().unwrap() as usize]["kind"] == "managed"
+    };
     let share = frames.iter().filter(named).count() as f64 / frames.len() as f64;
     assert!(share > 0.9, "{share} of {} frames", frames.len());
     fed.finish();
@@ -232,13 +287,28 @@ fn a_launched_program_is_recorded_from_its_start() {
     let folder = scratch();
     let output = file(&folder, "launched.clrscope");
     let launch = Sample::named("allocator").launch(Runtime::V9.require(), &["--mb", "200"]);
-    let prefix = [common::binary(), "launch", "-q", "-p", "allocations", "-o", output.to_str().unwrap(), "--"];
+    let prefix = [
+        common::binary(),
+        "launch",
+        "-q",
+        "-p",
+        "allocations",
+        "-o",
+        output.to_str().unwrap(),
+        "--",
+    ];
     let mut process = launch.under(prefix).start();
     let truth = process.truth(LIMIT);
     assert!(process.wait(LIMIT).unwrap().success());
     let report = Report::of(&output);
-    // What is allocated before the truth begins is seen as well: 20 MB of warming up, and the start of the runtime.
+    // What is allocated before the truth begins is seen as well: 20 MB of warming up, and the start
+    // of the runtime.
     let bytes = report.0["allocations"]["bytes"]["value"].as_f64().unwrap();
-    let known: f64 = truth["types"].as_object().unwrap().values().map(|known| known["bytes"].as_f64().unwrap()).sum();
+    let known: f64 = truth["types"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|known| known["bytes"].as_f64().unwrap())
+        .sum();
     assert!(bytes > known && bytes < known + 60e6, "{bytes} bytes, {known} of them known");
 }

@@ -1,11 +1,11 @@
-//! Wrong arguments and processes that cannot be profiled: a clear error with the next step, the right exit code, no
-//! hang, and nothing left behind.
+//! Wrong arguments and processes that cannot be profiled: a clear error with the next step, the
+//! right exit code, no hang, and nothing left behind.
 #![cfg(unix)]
 mod common;
 
 use common::{
-    Report, Running, agent_is_mapped, clrscope, file, freeze, left_behind, run, scratch, wait_until_clean,
-    wait_until_recording, words,
+    Report, Running, agent_is_mapped, clrscope, file, freeze, left_behind, run, scratch,
+    wait_until_clean, wait_until_recording, words,
 };
 use rustix::process::Signal;
 use std::{
@@ -52,7 +52,8 @@ const NO_PID: &str = "4194305";
 #[test]
 fn no_such_process() {
     run(["record", NO_PID]).expect_error(3, &[NO_PID, "clrscope ps"]);
-    run(["record", "no-such-name-anywhere"]).expect_error(3, &["no-such-name-anywhere", "clrscope ps"]);
+    run(["record", "no-such-name-anywhere"])
+        .expect_error(3, &["no-such-name-anywhere", "clrscope ps"]);
     run(["top", "--json", NO_PID]).expect_error(3, &[NO_PID, "clrscope ps"]);
     run(["record", "99999999999999999999"]).expect_error(3, &[]);
     run(["record", "0"]).expect_error(3, &[]);
@@ -93,7 +94,10 @@ fn a_process_of_another_user() {
         // 65534 is nobody on every Linux.
         true => {
             let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary).args(["record", &pid]);
+            command
+                .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+                .arg(&binary)
+                .args(["record", &pid]);
             command
         }
         // Without root, the first process is another user's.
@@ -109,7 +113,8 @@ fn a_process_of_another_user() {
 
 /// `burn` on .NET 9 in a folder of its own for temporary files.
 fn burn(seconds: &str) -> TargetProcess {
-    let mut process = Sample::named("burn").launch(Runtime::V9, &["--seconds", seconds]).private_tmp().start();
+    let mut process =
+        Sample::named("burn").launch(Runtime::V9, &["--seconds", seconds]).private_tmp().start();
     process.wait_for_ready();
     process
 }
@@ -140,7 +145,9 @@ fn a_stopped_process() {
     let mut process = burn("120");
     freeze(&mut process);
     let started = Instant::now();
-    Running::start(record(&process, &output, &[])).wait().expect_error(4, &["stopped", "kill -CONT"]);
+    Running::start(record(&process, &output, &[]))
+        .wait()
+        .expect_error(4, &["stopped", "kill -CONT"]);
     assert!(started.elapsed() < Duration::from_secs(15), "that took {:?}", started.elapsed());
     assert!(!output.exists());
     process.thaw().unwrap();
@@ -190,10 +197,12 @@ fn a_natively_compiled_process() {
     let (source, program) = (file(&folder, "aot.c"), file(&folder, "aot"));
     fs::write(
         &source,
-        "#include <unistd.h>\nint DotNetRuntimeDebugHeader = 1;\nint main(void) { for (;;) pause(); }\n",
+        "#include <unistd.h>\nint DotNetRuntimeDebugHeader = 1;\n\
+            int main(void) { for (;;) pause(); }\n",
     )
     .unwrap();
-    let status = Command::new("cc").args(["-rdynamic", "-o"]).arg(&program).arg(&source).status().unwrap();
+    let status =
+        Command::new("cc").args(["-rdynamic", "-o"]).arg(&program).arg(&source).status().unwrap();
     assert!(status.success());
     let process = Launch::new(&program).start();
     run(["record", &process.pid().to_string()]).expect_error(4, &["NativeAOT", "perf"]);
@@ -204,7 +213,8 @@ fn diagnostics_switched_off() {
     let launch = Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]);
     let mut process = launch.env("DOTNET_EnableDiagnostics", "0").private_tmp().start();
     process.wait_for_ready();
-    run(["record", &process.pid().to_string()]).expect_error(4, &["DOTNET_EnableDiagnostics=0", "restart it"]);
+    run(["record", &process.pid().to_string()])
+        .expect_error(4, &["DOTNET_EnableDiagnostics=0", "restart it"]);
     assert!(process.is_running());
 }
 
@@ -247,17 +257,21 @@ fn another_profiler_is_there() {
         let (first, second) = (file(&folder, "first.clrscope"), file(&folder, "second.clrscope"));
         let path = first.to_str().unwrap();
         let launch = Sample::named("burn").launch(runtime, &["--seconds", "60"]);
-        let profiler = [common::binary(), "launch", "-p", "cpu", "--duration", "6s", "-o", path, "--"];
+        let profiler =
+            [common::binary(), "launch", "-p", "cpu", "--duration", "6s", "-o", path, "--"];
         let mut launched = launch.under(profiler).start();
         launched.wait_for_ready();
         // The program itself is what clrscope started.
         let pid = common::child_of(launched.pid()).to_string();
-        let record = |duration| ["record", &pid, "-p", "cpu", "--duration", duration, "-o", second.to_str().unwrap()];
+        let record = |duration| {
+            ["record", &pid, "-p", "cpu", "--duration", duration, "-o", second.to_str().unwrap()]
+        };
         let beside = run(record("1s"));
         if runtime.major() >= 6 {
             beside.expect(0);
             assert_eq!(Report::of(&second).0["recording"]["entry"], "attached-beside", "{runtime}");
-            // It goes while we are there. That must neither end the process nor keep us or the next one.
+            // It goes while we are there. That must neither end the process nor keep us or the next
+            // one.
             for duration in ["6s", "1s"] {
                 let ended = run(record(duration)).expect(0);
                 assert!(!ended.out.contains("note"), "{runtime}: {}", ended.out);
@@ -265,10 +279,17 @@ fn another_profiler_is_there() {
         } else {
             beside.expect_error(4, &["profiler"]);
         }
-        rustix::process::kill_process(rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::TERM)
-            .unwrap();
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap(),
+            Signal::TERM,
+        )
+        .unwrap();
         launched.wait(Duration::from_secs(20)).unwrap();
-        assert_eq!(Report::of(&first).0["recording"]["entry"], "launched", "{runtime}: the first one was disturbed");
+        assert_eq!(
+            Report::of(&first).0["recording"]["entry"],
+            "launched",
+            "{runtime}: the first one was disturbed"
+        );
     }
 }
 
@@ -277,7 +298,8 @@ fn another_recording_is_under_way() {
     for runtime in testkit::sample_runtimes() {
         let folder = scratch();
         let (first, second) = (file(&folder, "first.clrscope"), file(&folder, "second.clrscope"));
-        let mut process = Sample::named("burn").launch(runtime, &["--seconds", "120"]).private_tmp().start();
+        let mut process =
+            Sample::named("burn").launch(runtime, &["--seconds", "120"]).private_tmp().start();
         process.wait_for_ready();
         let mut recorder = Running::start(record(&process, &first, &["--duration", "60s"]));
         wait_until_recording(&first, &mut recorder);
@@ -289,7 +311,11 @@ fn another_recording_is_under_way() {
         }
         recorder.signal(Signal::INT);
         recorder.wait().expect(0);
-        assert_eq!(Report::of(&first).0["recording"]["entry"], "attached", "{runtime}: the first one was disturbed");
+        assert_eq!(
+            Report::of(&first).0["recording"]["entry"],
+            "attached",
+            "{runtime}: the first one was disturbed"
+        );
         assert!(process.is_running(), "{runtime}: {}", process.transcript());
         wait_until_clean(process.tmp().unwrap());
     }
@@ -298,8 +324,8 @@ fn another_recording_is_under_way() {
 /// `burn` in a mount namespace of its own, where every folder for temporary files is this small.
 fn burn_with_small_tmp(size: &str) -> TargetProcess {
     let script = format!(
-        "for folder in /tmp /dev/shm /var/tmp; do mount -t tmpfs -o size={size} none $folder || exit 99; done; \
-         export TMPDIR=/tmp; exec \"$@\""
+        "for folder in /tmp /dev/shm /var/tmp; do mount -t tmpfs -o size={size} none $folder || \
+         exit 99; done; export TMPDIR=/tmp; exec \"$@\""
     );
     let own = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
     let mut process = Sample::named("burn")
@@ -319,7 +345,9 @@ fn no_room_for_the_agent() {
     let folder = scratch();
     let output = file(&folder, "x.clrscope");
     let mut process = burn_with_small_tmp("64k");
-    Running::start(record(&process, &output, &[])).wait().expect_error(6, &["/tmp", "No space left", "TMPDIR"]);
+    Running::start(record(&process, &output, &[]))
+        .wait()
+        .expect_error(6, &["/tmp", "No space left", "TMPDIR"]);
     assert!(process.is_running() && !output.exists());
     for folder in ["/tmp", "/dev/shm", "/var/tmp"] {
         assert_eq!(inside(&process, folder), Vec::<String>::new(), "{folder}");
@@ -331,18 +359,23 @@ fn a_read_only_tmp() {
     let folder = scratch();
     let output = file(&folder, "x.clrscope");
     let mut process = burn_with_small_tmp("64m");
-    let remount = "for folder in /tmp /dev/shm /var/tmp; do mount -o remount,ro $folder || exit 99; done";
+    let remount =
+        "for folder in /tmp /dev/shm /var/tmp; do mount -o remount,ro $folder || exit 99; done";
     let pid = process.pid().to_string();
-    let status = Command::new("nsenter").args(["-t", &pid, "-m", "sh", "-c", remount]).status().unwrap();
+    let status =
+        Command::new("nsenter").args(["-t", &pid, "-m", "sh", "-c", remount]).status().unwrap();
     assert!(status.success());
-    Running::start(record(&process, &output, &[])).wait().expect_error(6, &["/tmp", "Read-only", "TMPDIR"]);
+    Running::start(record(&process, &output, &[]))
+        .wait()
+        .expect_error(6, &["/tmp", "Read-only", "TMPDIR"]);
     assert!(process.is_running() && !output.exists());
 }
 
 #[test]
 fn a_session_file_that_cannot_be_written() {
     let process = burn("60");
-    let ended = Running::start(record(&process, Path::new("/no/such/folder/x.clrscope"), &[])).wait();
+    let ended =
+        Running::start(record(&process, Path::new("/no/such/folder/x.clrscope"), &[])).wait();
     ended.expect_error(6, &["/no/such/folder/x.clrscope", "-o"]);
     assert_eq!(left_behind(process.tmp().unwrap()), Vec::<String>::new());
     assert!(!agent_is_mapped(process.pid()), "the process was not touched");
@@ -360,7 +393,8 @@ fn clrscope_is_killed_while_it_records() {
     for runtime in testkit::sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "x.clrscope");
-        let mut process = Sample::named("burn").launch(runtime, &["--seconds", "120"]).private_tmp().start();
+        let mut process =
+            Sample::named("burn").launch(runtime, &["--seconds", "120"]).private_tmp().start();
         process.wait_for_ready();
         let mut recorder = Running::start(record(&process, &output, &["--duration", "60s"]));
         wait_until_recording(&output, &mut recorder);
@@ -381,7 +415,8 @@ fn clrscope_is_killed_while_it_records() {
         }
         assert!(process.is_running(), "{runtime}: {}", process.transcript());
         // What came before the kill can be read.
-        let rest = run(["report", output.to_str().unwrap(), "--format", "json"]).expect_error(8, &["cut short"]);
+        let rest = run(["report", output.to_str().unwrap(), "--format", "json"])
+            .expect_error(8, &["cut short"]);
         assert!(rest.json()["series"][0]["samples"].as_u64().unwrap() > 10, "{runtime}");
     }
 }

@@ -9,12 +9,14 @@ use testkit::{Kiosk, Runtime, Sample, TargetProcess, on_sample_runtimes_at_once,
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The findings about a clinic with these illnesses, on each runtime, looked at for some seconds. Those that do not need
-/// the processors for themselves are looked at at the same time.
+/// The findings about a clinic with these illnesses, on each runtime, looked at for some seconds.
+/// Those that do not need the processors for themselves are looked at at the same time.
 fn checkups(illnesses: &str, seconds: u32) -> Vec<(Runtime, Value, Vec<Value>)> {
     let look = |runtime: Runtime| {
-        let mut clinic =
-            Sample::named("clinic").launch(runtime, &["--ill", illnesses, "--seconds", "100"]).private_tmp().start();
+        let mut clinic = Sample::named("clinic")
+            .launch(runtime, &["--ill", illnesses, "--seconds", "100"])
+            .private_tmp()
+            .start();
         let truth = clinic.wait_for_line(LIMIT, |line| line.starts_with("truth ")).unwrap();
         clinic.wait_for_ready();
         let pid = clinic.pid().to_string();
@@ -29,12 +31,20 @@ fn checkups(illnesses: &str, seconds: u32) -> Vec<(Runtime, Value, Vec<Value>)> 
     on_sample_runtimes_at_once(look)
 }
 
-/// Findings about the program itself. Other tests are other processes that use the processors, and that is found as such.
+/// Findings about the program itself. Other tests are other processes that use the processors, and
+/// that is found as such.
 fn of_the_program(found: &Value) -> Vec<Value> {
     let by_others = |finding: &Value| {
-        finding["id"] == "cpu-starved" && finding["title"].as_str().unwrap().starts_with("other processes")
+        finding["id"] == "cpu-starved"
+            && finding["title"].as_str().unwrap().starts_with("other processes")
     };
-    found["findings"].as_array().unwrap().iter().filter(|finding| !by_others(finding)).cloned().collect()
+    found["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| !by_others(finding))
+        .cloned()
+        .collect()
 }
 
 /// The clinic with one illness has it as its worst finding, and who is to blame.
@@ -45,7 +55,10 @@ fn is_found(illness: &str, seconds: u32) {
         if let Some(culprit) = truth[illness]["culprit"].as_str() {
             assert!(worst["culprit"].as_str().unwrap().contains(culprit), "{runtime}: {worst:#?}");
         }
-        assert!(!worst["evidence"].as_array().unwrap().is_empty() && !worst["next"].as_str().unwrap().is_empty());
+        assert!(
+            !worst["evidence"].as_array().unwrap().is_empty()
+                && !worst["next"].as_str().unwrap().is_empty()
+        );
     }
 }
 
@@ -86,7 +99,8 @@ fn a_healthy_service_is_called_so() {
 fn three_illnesses_at_once_stand_above_all_else() {
     let three = ["exception-storm", "hot-lock", "induced-gc"];
     for (runtime, _, findings) in checkups(&three.join(","), 6) {
-        let mut first: Vec<&str> = findings.iter().take(3).map(|finding| finding["id"].as_str().unwrap()).collect();
+        let mut first: Vec<&str> =
+            findings.iter().take(3).map(|finding| finding["id"].as_str().unwrap()).collect();
         first.sort_unstable();
         assert_eq!(first, three, "{runtime}: {findings:#?}");
     }
@@ -97,7 +111,8 @@ fn a_real_application_gives_no_false_alarm() {
     for runtime in [Runtime::Azmcp9, Runtime::V10] {
         let mut azmcp = TargetProcess::azmcp_launch(runtime.require()).private_tmp().start();
         azmcp.feed(1).unwrap();
-        let found = run(["checkup", &azmcp.pid().to_string(), "-d", "8s", "--json"]).expect(0).json();
+        let found =
+            run(["checkup", &azmcp.pid().to_string(), "-d", "8s", "--json"]).expect(0).json();
         assert_eq!(of_the_program(&found), Vec::<Value>::new(), "{runtime}");
     }
 }
@@ -108,12 +123,14 @@ fn a_web_service_under_load_gives_no_false_alarm() {
     let load = kiosk.load(4, &["/ok", "/json"]);
     // Once its code is compiled in full.
     std::thread::sleep(Duration::from_secs(4));
-    let found = run(["checkup", &kiosk.process.pid().to_string(), "-d", "8s", "--json"]).expect(0).json();
+    let found =
+        run(["checkup", &kiosk.process.pid().to_string(), "-d", "8s", "--json"]).expect(0).json();
     assert!(load.finish() > 1000, "too few requests were answered");
     // The program has a thread that waits for an event that nobody sets.
     let line = Kiosk::line_of("waits-for-event");
     let is_true = |finding: &Value| {
-        finding["id"] == "zombie-thread" && finding["culprit"].as_str().unwrap().ends_with(&format!(":{line}"))
+        finding["id"] == "zombie-thread"
+            && finding["culprit"].as_str().unwrap().ends_with(&format!(":{line}"))
     };
     let findings = of_the_program(&found);
     assert!(findings.iter().all(is_true), "{findings:#?}");
@@ -125,7 +142,17 @@ fn a_command_is_looked_at_from_its_start_and_keeps_its_exit_code() {
     let page = common::file(&folder, "page.html");
     let launch = Sample::named("thrower")
         .launch(Runtime::V9.require(), &["--seconds", "4", "--rate", "2000", "--only", "plain"]);
-    let checkup = ["checkup", "--launch", "-d", "3s", "--format", "html", "--report", page.to_str().unwrap(), "--"];
+    let checkup = [
+        "checkup",
+        "--launch",
+        "-d",
+        "3s",
+        "--format",
+        "html",
+        "--report",
+        page.to_str().unwrap(),
+        "--",
+    ];
     let mut process = launch.under([&[common::binary()], checkup.as_slice()].concat()).start();
     assert!(process.wait(LIMIT).unwrap().success(), "{}", process.transcript());
     let page = std::fs::read_to_string(&page).unwrap();
@@ -143,11 +170,17 @@ fn limits_are_the_users_to_set_and_the_recording_may_be_kept() {
     process.wait_for_ready();
     let pid = process.pid().to_string();
     let ended = run(["checkup", &pid, "-d", "3s", "-o", kept.to_str().unwrap()]).expect(0);
-    assert!(ended.out.contains("exception-storm") && ended.err.contains("is kept"), "{}{}", ended.out, ended.err);
+    assert!(
+        ended.out.contains("exception-storm") && ended.err.contains("is kept"),
+        "{}{}",
+        ended.out,
+        ended.err
+    );
     let limit = "exception-storm:rate=100000";
     let text = run(["checkup", &pid, "-d", "3s", "--limit", limit]).expect(0).out;
     assert!(text.contains("Nothing was found to be wrong."), "{text}");
     run(["report", kept.to_str().unwrap()]).expect(0);
-    run(["checkup", &pid, "--limit", "exception-storm:speed=1"]).expect_error(2, &["exception-storm", "rate"]);
+    run(["checkup", &pid, "--limit", "exception-storm:speed=1"])
+        .expect_error(2, &["exception-storm", "rate"]);
     run(["checkup", "999999999"]).expect_error(3, &["999999999"]);
 }

@@ -1,4 +1,5 @@
-//! Programs that unload what they throw: nothing is asked of the runtime about a class, a method or a module that is gone.
+//! Programs that unload what they throw: nothing is asked of the runtime about a class, a method or
+//! a module that is gone.
 #![cfg(unix)]
 mod common;
 
@@ -29,14 +30,19 @@ fn on_each_runtime(check: impl Fn(Runtime) + Sync) {
     });
 }
 
-/// A program that is recorded with these profilers from its first exception to its last; gives also what it says of itself.
+/// A program that is recorded with these profilers from its first exception to its last; gives also
+/// what it says of itself.
 fn recorded(runtime: Runtime, profilers: &str, count: u32) -> (Report, serde_json::Value) {
     let complete = (0..10).find_map(|_| try_recording(runtime, profilers, count));
     complete.unwrap_or_else(|| panic!("{runtime}: the last sums never came"))
 }
 
 /// The same; `None` where not all was counted.
-fn try_recording(runtime: Runtime, profilers: &str, count: u32) -> Option<(Report, serde_json::Value)> {
+fn try_recording(
+    runtime: Runtime,
+    profilers: &str,
+    count: u32,
+) -> Option<(Report, serde_json::Value)> {
     let folder = scratch();
     let output = file(&folder, "collectible.clrscope");
     let count = count.to_string();
@@ -44,14 +50,16 @@ fn try_recording(runtime: Runtime, profilers: &str, count: u32) -> Option<(Repor
     let mut process: TargetProcess = launch.private_tmp().start();
     process.wait_for_ready();
     let pid = process.pid().to_string();
-    let mut recorder = Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", profilers]));
+    let mut recorder =
+        Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", profilers]));
     wait_until_recording(&output, &mut recorder);
     std::thread::sleep(Duration::from_millis(300));
     process.send_line("go").unwrap();
     let truth = process.truth(LIMIT);
     recorder.signal(Signal::INT);
     // On a machine with far too much work it says that the last sums did not come.
-    let is_complete = !recorder.wait().expect(0).out.contains("the process did not answer at the end");
+    let is_complete =
+        !recorder.wait().expect(0).out.contains("the process did not answer at the end");
     process.close_stdin();
     let status = process.wait(LIMIT).unwrap();
     assert!(status.success(), "{runtime}: {status}\n{}", process.transcript());
@@ -63,14 +71,16 @@ fn exceptions_of_types_that_are_unloaded_are_counted_and_named() {
     on_each_runtime(|runtime| {
         let (report, truth) = recorded(runtime, "exceptions", 300);
         // One of each type, also where the id of one came again as that of another.
-        let expected: BTreeMap<String, u64> = (2..302).map(|number| (format!("Collectible{number}"), 1)).collect();
+        let expected: BTreeMap<String, u64> =
+            (2..302).map(|number| (format!("Collectible{number}"), 1)).collect();
         assert_eq!(report.exceptions(), expected, "{runtime}");
         let functions = report.0["functions"].as_array().unwrap();
         let mut own = 0;
         for row in report.0["exceptions"]["types"].as_array().unwrap() {
             let Some(caught_by) = row["caught_by"].as_u64() else { continue };
             let caught_by = &functions[caught_by as usize];
-            let (thrown, by) = (row["type_name"].as_str().unwrap(), caught_by["type_name"].as_str().unwrap());
+            let (thrown, by) =
+                (row["type_name"].as_str().unwrap(), caught_by["type_name"].as_str().unwrap());
             if caught_by["method"] == "Run" {
                 assert_eq!(thrown, by, "{runtime}: {row}");
                 own += 1;
@@ -86,7 +96,12 @@ fn exceptions_of_types_that_are_unloaded_are_counted_and_named() {
 fn allocations_and_walks_of_types_that_are_unloaded_do_no_harm() {
     on_each_runtime(|runtime| {
         let allocations = if runtime.major() < 6 { "" } else { "allocations," };
-        let (report, truth) = recorded(runtime, &format!("{allocations}exceptions,wall,threads,loads,jit"), 300);
-        assert_eq!(report.exceptions().values().sum::<u64>(), truth["total"].as_u64().unwrap(), "{runtime}");
+        let (report, truth) =
+            recorded(runtime, &format!("{allocations}exceptions,wall,threads,loads,jit"), 300);
+        assert_eq!(
+            report.exceptions().values().sum::<u64>(),
+            truth["total"].as_u64().unwrap(),
+            "{runtime}"
+        );
     });
 }

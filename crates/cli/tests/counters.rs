@@ -15,7 +15,12 @@ fn counters<'a>(report: &'a Report, source: &str) -> Vec<(&'a str, &'a Value)> {
 }
 
 fn values(counter: &Value) -> Vec<f64> {
-    counter["values"].as_array().unwrap().iter().map(|value| value["value"].as_f64().unwrap()).collect()
+    counter["values"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|value| value["value"].as_f64().unwrap())
+        .collect()
 }
 
 /// A value in the middle of all: the first and the last interval may be odd.
@@ -31,19 +36,35 @@ fn event_counters_and_meters_say_what_the_program_does() {
         let folder = scratch();
         let output = file(&folder, "counters.clrscope");
         let arguments = ["--seconds", "16", "--rate", "500", "--only", "plain"];
-        let mut process = Sample::named("thrower").launch(runtime, &arguments).private_tmp().start();
+        let mut process =
+            Sample::named("thrower").launch(runtime, &arguments).private_tmp().start();
         process.wait_for_ready();
         let has_meter = runtime.major() >= 9;
         // Of two seconds, so that an increase is told from a rate.
-        let selection = if has_meter { "counters:interval=2:meters=System.Runtime" } else { "counters" };
+        let selection =
+            if has_meter { "counters:interval=2:meters=System.Runtime" } else { "counters" };
         let pid = process.pid().to_string();
-        let summary = run(["record", &pid, "-p", selection, "-d", "9s", "-o", output.to_str().unwrap(), "--json"]);
+        let summary = run([
+            "record",
+            &pid,
+            "-p",
+            selection,
+            "-d",
+            "9s",
+            "-o",
+            output.to_str().unwrap(),
+            "--json",
+        ]);
         let summary = summary.expect(0).json();
         let report = Report::of(&output);
         assert_eq!(report.0["recording"]["dropped"], 0, "{runtime}: {summary}");
         let known = counters(&report, "System.Runtime");
         let find = |name: &str| {
-            known.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{runtime}: {known:?}")).1
+            known
+                .iter()
+                .find(|(known, _)| *known == name)
+                .unwrap_or_else(|| panic!("{runtime}: {known:?}"))
+                .1
         };
         let exceptions = find("exception-count");
         assert_eq!(exceptions["kind"], "rate", "{runtime}");
@@ -54,18 +75,29 @@ fn event_counters_and_meters_say_what_the_program_does() {
         let cpu = find("cpu-usage");
         assert!(values(cpu).iter().all(|share| (0.0..=100.0).contains(share)), "{runtime}: {cpu}");
         assert!(values(cpu).len() >= 3, "{runtime}: a value each interval: {cpu}");
-        let times: Vec<u64> =
-            cpu["values"].as_array().unwrap().iter().map(|v| v["time_ns"].as_u64().unwrap()).collect();
-        assert!(times.is_sorted() && times.iter().all(|time| *time < 12_000_000_000), "{runtime}: {times:?}");
+        let times: Vec<u64> = cpu["values"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|v| v["time_ns"].as_u64().unwrap())
+            .collect();
+        assert!(
+            times.is_sorted() && times.iter().all(|time| *time < 12_000_000_000),
+            "{runtime}: {times:?}"
+        );
         if has_meter {
             // The same from the meter of that name: .NET 9 counts exceptions by type.
             let is_it = |counter: &Value| counter["tags"] == "error.type=PlainException";
-            let thrown = known.iter().find(|(name, counter)| *name == "dotnet.exceptions" && is_it(counter));
+            let thrown =
+                known.iter().find(|(name, counter)| *name == "dotnet.exceptions" && is_it(counter));
             let (_, thrown) = thrown.unwrap_or_else(|| panic!("{runtime}: {known:?}"));
             assert!((400.0..600.0).contains(&median(thrown)), "{runtime}: {thrown}");
         }
         let text = run(["report", output.to_str().unwrap()]).expect(0).out;
-        assert!(text.contains("Counters") && text.contains("over time") && text.contains("CPU Usage"), "{text}");
+        assert!(
+            text.contains("Counters") && text.contains("over time") && text.contains("CPU Usage"),
+            "{text}"
+        );
         process.truth(std::time::Duration::from_secs(60));
     }
 }
@@ -81,7 +113,11 @@ fn the_application_of_dotnet_10_counts_too() {
     let report = Report::of(&output);
     let known = counters(&report, "System.Runtime");
     for name in ["working-set", "threadpool-thread-count", "dotnet.process.memory.working_set"] {
-        let counter = known.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{name} in {known:?}")).1;
+        let counter = known
+            .iter()
+            .find(|(known, _)| *known == name)
+            .unwrap_or_else(|| panic!("{name} in {known:?}"))
+            .1;
         assert!(median(counter) > 0.0, "{counter}");
     }
     fed.finish();
@@ -91,11 +127,25 @@ fn the_application_of_dotnet_10_counts_too() {
 fn a_recording_without_values_says_so() {
     let folder = scratch();
     let output = file(&folder, "none.clrscope");
-    let mut process = Sample::named("waiter").launch(Runtime::V9.require(), &["--seconds", "30"]).private_tmp().start();
+    let mut process = Sample::named("waiter")
+        .launch(Runtime::V9.require(), &["--seconds", "30"])
+        .private_tmp()
+        .start();
     process.wait_for_ready();
     let pid = process.pid().to_string();
-    run(["record", &pid, "-p", "counters:interval=3600", "-d", "300ms", "-o", output.to_str().unwrap()]).expect(0);
+    run([
+        "record",
+        &pid,
+        "-p",
+        "counters:interval=3600",
+        "-d",
+        "300ms",
+        "-o",
+        output.to_str().unwrap(),
+    ])
+    .expect(0);
     let text = run(["report", output.to_str().unwrap()]).expect(0).out;
     assert!(text.contains("No values: recordings"), "{text}");
-    run(["record", &pid, "-p", "counters:interval=0"]).expect_error(2, &["interval", "whole number from 1"]);
+    run(["record", &pid, "-p", "counters:interval=0"])
+        .expect_error(2, &["interval", "whole number from 1"]);
 }

@@ -1,4 +1,5 @@
-//! What ends a command from outside: signals, a terminal that is closed, and a terminal that takes no more text.
+//! What ends a command from outside: signals, a terminal that is closed, and a terminal that takes
+//! no more text.
 #![cfg(unix)]
 mod common;
 
@@ -28,7 +29,8 @@ const BEGIN: Duration = Duration::from_secs(60);
 enum How {
     Terminate,
     Hangup,
-    /// The other end of its terminal is closed, and nobody sends a signal: it is not the command's controlling terminal.
+    /// The other end of its terminal is closed, and nobody sends a signal: it is not the command's
+    /// controlling terminal.
     Closed,
     /// The same with its controlling terminal: the kernel sends SIGHUP.
     ClosedControlling,
@@ -44,7 +46,8 @@ struct Terminal {
 
 impl Terminal {
     fn new() -> Self {
-        let master = pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        let master =
+            pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         pty::grantpt(&master).unwrap();
         pty::unlockpt(&master).unwrap();
         let slave = pty::ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
@@ -65,7 +68,11 @@ impl Terminal {
         while !String::from_utf8_lossy(&seen).contains(what) {
             let seen_so_far = || String::from_utf8_lossy(&seen).into_owned();
             assert!(Instant::now() < end, "`{what}` is not shown: {}", seen_so_far());
-            assert!(child.try_wait().unwrap().is_none(), "it ended before `{what}`: {}", seen_so_far());
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "it ended before `{what}`: {}",
+                seen_so_far()
+            );
             let mut polled = [PollFd::new(&self.master, PollFlags::IN)];
             if poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 })).unwrap() > 0 {
                 let mut bytes = [0; 4096];
@@ -101,7 +108,8 @@ struct Case {
 }
 
 const CASES: [Case; 8] = [
-    // The platform of the process, in the first line. It computes nothing, so that there are no methods.
+    // The platform of the process, in the first line. It computes nothing, so that there are no
+    // methods.
     Case { name: "top", shows: "linux-", more: &[] },
     Case { name: "record", shows: "recording", more: &["-p", "cpu,wall,exceptions,gc,threads"] },
     Case { name: "trace", shows: "not called yet", more: &["traced!Clrscope.Samples.Traced.Busy"] },
@@ -113,7 +121,13 @@ const CASES: [Case; 8] = [
     Case { name: "launch", shows: "ready", more: &["-p", "cpu,wall"] },
 ];
 
-fn command(case: &Case, how: How, target: &TargetProcess, output: &str, runtime: Runtime) -> Command {
+fn command(
+    case: &Case,
+    how: How,
+    target: &TargetProcess,
+    output: &str,
+    runtime: Runtime,
+) -> Command {
     let pid = target.pid().to_string();
     let mut arguments = vec![case.name];
     if case.name != "launch" {
@@ -179,10 +193,13 @@ fn ends(case: &Case, how: How, target: &mut TargetProcess, runtime: Runtime) {
     }
     assert!(target.is_running(), "{what}: the process ended");
     // That nobody could read what it says is no failure. Without a snapshot there is one.
-    if matches!(how, How::Closed | How::ClosedControlling) && !matches!(case.name, "heap" | "leaks" | "async") {
+    if matches!(how, How::Closed | How::ClosedControlling)
+        && !matches!(case.name, "heap" | "leaks" | "async")
+    {
         assert!(status.success(), "{what}: {status}");
     }
-    // An agent that has rewritten methods stays, and one beside which another one left as the main profiler.
+    // An agent that has rewritten methods stays, and one beside which another one left as the main
+    // profiler.
     let stays = matches!(case.name, "trace" | "heap" | "leaks" | "async");
     let until = Instant::now() + Duration::from_secs(5);
     while !stays && agent_is_mapped(target.pid()) {
@@ -200,7 +217,9 @@ fn signals_and_lost_terminals_end_every_command() {
             scope.spawn(move || {
                 let mut target = Sample::named("traced").start(runtime, &[""; 0]);
                 target.wait_for_ready();
-                for how in [How::Terminate, How::Hangup, How::Closed, How::ClosedControlling, How::Stuck] {
+                for how in
+                    [How::Terminate, How::Hangup, How::Closed, How::ClosedControlling, How::Stuck]
+                {
                     // What a launched command does about its terminal is its own affair.
                     if case.name != "launch" || matches!(how, How::Terminate | How::Hangup) {
                         ends(case, how, &mut target, runtime);
@@ -220,7 +239,17 @@ fn who_ignores_hangups_goes_on_without_its_terminal() {
     let pid = target.pid().to_string();
     let mut terminal = Terminal::new();
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", common::binary(), "record", &pid, "-d", "4s", "-o"]);
+    command.args([
+        "-c",
+        "trap '' HUP; exec \"$@\"",
+        "sh",
+        common::binary(),
+        "record",
+        &pid,
+        "-d",
+        "4s",
+        "-o",
+    ]);
     command.arg(&output).env("TERM", "xterm");
     let mut child = terminal.run(command);
     terminal.wait_for("recording", &mut child);
@@ -229,5 +258,9 @@ fn who_ignores_hangups_goes_on_without_its_terminal() {
     ended(&mut child, "nohup");
     assert!(begin.elapsed() > Duration::from_secs(2), "it ended with its terminal");
     let report = Report::of(&output);
-    assert!(report.0["recording"]["duration_ns"].as_u64().unwrap() > 3_900_000_000, "{}", report.0["recording"]);
+    assert!(
+        report.0["recording"]["duration_ns"].as_u64().unwrap() > 3_900_000_000,
+        "{}",
+        report.0["recording"]
+    );
 }

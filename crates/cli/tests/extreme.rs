@@ -1,5 +1,5 @@
-//! Processes at the edge of what others are: very large, very full, frozen, dying. Every look at them ends within its time, with
-//! what there is to tell or why there is nothing.
+//! Processes at the edge of what others are: very large, very full, frozen, dying. Every look at
+//! them ends within its time, with what there is to tell or why there is nothing.
 #![cfg(unix)]
 mod common;
 
@@ -19,7 +19,8 @@ const OWN_MEMORY: u64 = 1000;
 fn start(sample: &str, runtime: Runtime, arguments: &str) -> TargetProcess {
     let arguments = words(arguments);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut process = Sample::named(sample).launch(runtime.require(), &arguments).private_tmp().start();
+    let mut process =
+        Sample::named(sample).launch(runtime.require(), &arguments).private_tmp().start();
     process.wait_for_ready();
     process
 }
@@ -62,9 +63,10 @@ fn of_type(report: &Value, part: &str) -> (u64, u64) {
 #[test]
 fn endless_chains_many_tasks_long_names_and_broken_texts() {
     let chain = "--chain 1000000 --tasks 200000 --levels 20 --surrogates 20";
-    for (runtime, arguments) in
-        [(Runtime::V3_1, "--chain 1000 --tasks 1000 --levels 20 --surrogates 20 --fans 5000"), (Runtime::V9, chain)]
-    {
+    for (runtime, arguments) in [
+        (Runtime::V3_1, "--chain 1000 --tasks 1000 --levels 20 --surrogates 20 --fans 5000"),
+        (Runtime::V9, chain),
+    ] {
         let links: u64 = words(arguments)[1].parse().unwrap();
         let tasks: u64 = words(arguments)[3].parse().unwrap();
         let folder = scratch();
@@ -85,35 +87,60 @@ fn endless_chains_many_tasks_long_names_and_broken_texts() {
         assert_eq!(number(&ring["retained_bytes"]), links * 40, "{runtime}");
 
         // The name of the largest would have some forty million letters.
-        let names = report["types"].as_array().unwrap().iter().map(|row| row["type"].as_str().unwrap());
+        let names =
+            report["types"].as_array().unwrap().iter().map(|row| row["type"].as_str().unwrap());
         let longest = names.max_by_key(|name| name.len()).unwrap();
         assert!((4000..4200).contains(&longest.len()), "{runtime}: {}", longest.len());
-        assert!(longest.starts_with("Clrscope.Samples.Pair<Clrscope.Samples.Pair<"), "{runtime}: {longest}");
+        assert!(
+            longest.starts_with("Clrscope.Samples.Pair<Clrscope.Samples.Pair<"),
+            "{runtime}: {longest}"
+        );
         assert!(longest.ends_with('…'), "{runtime}: {longest}");
         assert_eq!(of_type(&report, "Samples.Pair<").0, 20, "{runtime}");
 
         // Halves of pairs are shown as such, and the rest as it is.
-        let texts: Vec<&str> =
-            report["strings"]["duplicates"].as_array().unwrap().iter().filter_map(|row| row["text"].as_str()).collect();
-        for text in
-            ["\u{fffd}", "high \u{fffd}, low \u{fffd}", "zero \0, bell \u{7}", "\"quoted\\\" </script>", "xxx\u{fffd}"]
-        {
-            assert!(texts.iter().any(|known| known.contains(text)), "{runtime}: {text:?} is not in {texts:?}");
+        let texts: Vec<&str> = report["strings"]["duplicates"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|row| row["text"].as_str())
+            .collect();
+        for text in [
+            "\u{fffd}",
+            "high \u{fffd}, low \u{fffd}",
+            "zero \0, bell \u{7}",
+            "\"quoted\\\" </script>",
+            "xxx\u{fffd}",
+        ] {
+            assert!(
+                texts.iter().any(|known| known.contains(text)),
+                "{runtime}: {text:?} is not in {texts:?}"
+            );
         }
-        // References go to a file where they need more than half of the memory. With less than objects need, the look is a
-        // part of one, and says so.
+        // References go to a file where they need more than half of the memory. With less than
+        // objects need, the look is a part of one, and says so.
         if links == 1000 {
-            let through_a_file = run(["heap", session, "--json", "--memory", "64"]).expect(0).json();
-            assert!(number(&through_a_file["missing"]["spooled_bytes"]) > 1 << 20, "{}", through_a_file["missing"]);
+            let through_a_file =
+                run(["heap", session, "--json", "--memory", "64"]).expect(0).json();
+            assert!(
+                number(&through_a_file["missing"]["spooled_bytes"]) > 1 << 20,
+                "{}",
+                through_a_file["missing"]
+            );
             assert_eq!(through_a_file["totals"], report["totals"]);
             let page = run(["heap", session, "--type", "Ring"]).expect(0).out;
             assert!(!page.chars().any(|letter| letter.is_control() && letter != '\n'), "{runtime}");
             assert!(page.contains("Clrscope.Samples.Ring"), "{runtime}: {page}");
         } else {
-            let ended = run(["heap", session, "--json", "--memory", "20"]).expect_error(8, &["did not fit into 20 MB"]);
+            let ended = run(["heap", session, "--json", "--memory", "20"])
+                .expect_error(8, &["did not fit into 20 MB"]);
             let part = ended.json();
             assert_eq!(part["complete"], false);
-            assert!(number(&part["missing"]["objects_over_budget"]) > 500_000, "{}", part["missing"]);
+            assert!(
+                number(&part["missing"]["objects_over_budget"]) > 500_000,
+                "{}",
+                part["missing"]
+            );
         }
         ends_well(process);
     }
@@ -127,14 +154,29 @@ fn less_than_everything_is_looked_at() {
         let session = session.to_str().unwrap();
         let mut process = start("heapster", runtime, "--count 300000 --churn 1");
         let pid = process.pid().to_string();
-        let histogram = run(["heap", &pid, "--histogram", "--json", "--top", "100000"]).expect(0).json();
-        assert_eq!((&histogram["kind"], &histogram["complete"]), (&"histogram".into(), &true.into()), "{runtime}");
-        let held = histogram["types"].as_array().unwrap().iter().find(|row| row["type"] == "Clrscope.Samples.Held");
+        let histogram =
+            run(["heap", &pid, "--histogram", "--json", "--top", "100000"]).expect(0).json();
+        assert_eq!(
+            (&histogram["kind"], &histogram["complete"]),
+            (&"histogram".into(), &true.into()),
+            "{runtime}"
+        );
+        let held = histogram["types"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["type"] == "Clrscope.Samples.Held");
         assert_eq!(number(&held.unwrap()["objects"]), 300_000, "{runtime}");
         assert!(histogram["roots"].as_array().unwrap().is_empty(), "{runtime}");
 
-        let roots = run(["heap", &pid, "--roots", "--json", "--top", "100000", "-o", session]).expect(0).json();
-        assert_eq!((&roots["kind"], &roots["complete"]), (&"roots".into(), &true.into()), "{runtime}");
+        let roots = run(["heap", &pid, "--roots", "--json", "--top", "100000", "-o", session])
+            .expect(0)
+            .json();
+        assert_eq!(
+            (&roots["kind"], &roots["complete"]),
+            (&"roots".into(), &true.into()),
+            "{runtime}"
+        );
         // Of 300,000 objects only those that roots refer to.
         assert!(number(&roots["totals"]["objects"]) < 20_000, "{runtime}: {}", roots["totals"]);
         let row = |kind: &str, name: &str| {
@@ -142,11 +184,22 @@ fn less_than_everything_is_looked_at() {
             rows.clone().find(|row| row["kind"] == kind && row["type"] == name).cloned()
         };
         let pinned = row("handle", "Clrscope.Samples.Pinned").unwrap();
-        assert_eq!((number(&pinned["pinned"]), number(&pinned["objects"])), (50, 50), "{runtime}: {pinned}");
-        assert!(row("stack", "Clrscope.Samples.OnStack").is_some(), "{runtime}: {}", roots["root_types"]);
+        assert_eq!(
+            (number(&pinned["pinned"]), number(&pinned["objects"])),
+            (50, 50),
+            "{runtime}: {pinned}"
+        );
+        assert!(
+            row("stack", "Clrscope.Samples.OnStack").is_some(),
+            "{runtime}: {}",
+            roots["root_types"]
+        );
         let (whole, part) = (&histogram["pause_seconds"], &roots["pause_seconds"]);
         assert!(part.as_f64().unwrap() < whole.as_f64().unwrap(), "{runtime}: {part} s, {whole} s");
-        eprintln!("{runtime}: {} objects in {whole} s, roots in {part} s", histogram["totals"]["objects"]);
+        eprintln!(
+            "{runtime}: {} objects in {whole} s, roots in {part} s",
+            histogram["totals"]["objects"]
+        );
         let page = run(["heap", session]).expect(0).out;
         for text in ["Roots of ", "What they refer to", "Clrscope.Samples.Pinned", "Not included"] {
             assert!(page.contains(text), "{runtime}: `{text}` is missing in {page}");
@@ -161,8 +214,10 @@ fn less_than_everything_is_looked_at() {
     let session = file(&folder, "idle.clrscope");
     let process = start("extreme", Runtime::V9, "--hold 10");
     let pid = process.pid().to_string();
-    run(["record", &pid, "-q", "-p", "heap:kind=roots:limit=1", "-o", session.to_str().unwrap()]).expect(0);
-    run(["heap", session.to_str().unwrap()]).expect_error(8, &["no collection of its youngest objects within 1 s"]);
+    run(["record", &pid, "-q", "-p", "heap:kind=roots:limit=1", "-o", session.to_str().unwrap()])
+        .expect(0);
+    run(["heap", session.to_str().unwrap()])
+        .expect_error(8, &["no collection of its youngest objects within 1 s"]);
     ends_well(process);
 }
 
@@ -186,7 +241,11 @@ fn who_is_frozen_is_told_to_be() {
             let from = Instant::now();
             let ended = Running::start(clrscope(words(&command.replace("{}", &pid)))).wait();
             ended.expect_error(4, &["stopped", "kill -CONT"]);
-            assert!(from.elapsed() < Duration::from_secs(10), "{runtime}: {command}: {:?}", from.elapsed());
+            assert!(
+                from.elapsed() < Duration::from_secs(10),
+                "{runtime}: {command}: {:?}",
+                from.elapsed()
+            );
         }
         process.thaw().unwrap();
 
@@ -195,7 +254,8 @@ fn who_is_frozen_is_told_to_be() {
             continue;
         }
         let path = session.to_str().unwrap();
-        let mut looking = Running::start(clrscope(["heap", &pid, "--json", "--no-strings", "-o", path]));
+        let mut looking =
+            Running::start(clrscope(["heap", &pid, "--json", "--no-strings", "-o", path]));
         let until = Instant::now() + LIMIT;
         while fs::metadata(&session).map_or(0, |file| file.len()) < 200_000 {
             assert!(!looking.has_ended() && Instant::now() < until, "{runtime}: nothing comes");
@@ -215,7 +275,8 @@ fn who_is_frozen_is_told_to_be() {
 
 #[test]
 fn who_dies_meanwhile_is_told_to_have() {
-    // With how long it lives on; the checkup attaches for a look at the heap, then for the recording.
+    // With how long it lives on; the checkup attaches for a look at the heap, then for the
+    // recording.
     let commands = [
         ("heap {} -o FILE", 300),
         ("leaks {} --every 1s -o FILE", 1500),
@@ -228,14 +289,24 @@ fn who_dies_meanwhile_is_told_to_have() {
         let folder = scratch();
         let session = file(&folder, "dying.clrscope");
         let mut process = start("extreme", runtime, "--hold 1000000 --churn 1 --threads 50");
-        let command = if runtime.major() < 6 { command.replace("allocations,", "") } else { (*command).to_owned() };
-        let line = command.replace("{}", &process.pid().to_string()).replace("FILE", session.to_str().unwrap());
+        let command = if runtime.major() < 6 {
+            command.replace("allocations,", "")
+        } else {
+            (*command).to_owned()
+        };
+        let line = command
+            .replace("{}", &process.pid().to_string())
+            .replace("FILE", session.to_str().unwrap());
         let looking = Running::start(clrscope(words(&line)));
         std::thread::sleep(Duration::from_millis(*after));
         process.kill();
         let from = Instant::now();
         let ended = looking.wait();
-        assert!(from.elapsed() < Duration::from_secs(15), "{runtime}: {command}: {:?}", from.elapsed());
+        assert!(
+            from.elapsed() < Duration::from_secs(15),
+            "{runtime}: {command}: {:?}",
+            from.elapsed()
+        );
         // A look may have been over before, or be told in part.
         assert!(matches!(ended.code(), 0 | 5 | 8), "{runtime}: {command}: {ended:?}");
         assert!(!ended.err.contains("panicked"), "{runtime}: {command}: {ended:?}");
@@ -281,7 +352,11 @@ fn two_thousand_threads_and_garbage_by_the_gigabyte() {
         ended.expect(0);
         assert!(memory < OWN_MEMORY, "{runtime}: {memory} MB");
         let report = run(["report", session, "--format", "json"]).expect(0).json();
-        assert!(!report["series"].as_array().unwrap().is_empty(), "{runtime}: {}", report["recording"]);
+        assert!(
+            !report["series"].as_array().unwrap().is_empty(),
+            "{runtime}: {}",
+            report["recording"]
+        );
         let truth = ends_well(process);
         eprintln!("{runtime}: a recording of garbage took {memory} MB: {truth}");
         assert!(number(&truth["loaded"]) > 10, "{runtime}: {truth}");

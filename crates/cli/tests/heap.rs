@@ -1,4 +1,5 @@
-//! `clrscope heap` and `clrscope leaks` on every runtime, with a program that knows what is on its heap.
+//! `clrscope heap` and `clrscope leaks` on every runtime, with a program that knows what is on its
+//! heap.
 #![cfg(unix)]
 mod common;
 
@@ -15,8 +16,10 @@ const LINKS: u64 = 10_000;
 
 fn heapster(runtime: Runtime) -> TargetProcess {
     let (held, links) = (HELD.to_string(), LINKS.to_string());
-    let mut process =
-        Sample::named("heapster").launch(runtime, &["--count", &held, "--chain", &links]).private_tmp().start();
+    let mut process = Sample::named("heapster")
+        .launch(runtime, &["--count", &held, "--chain", &links])
+        .private_tmp()
+        .start();
     process.wait_for_ready();
     process
 }
@@ -79,37 +82,59 @@ fn a_look_tells_what_the_program_knows() {
         assert_eq!(number(&chain["retained_bytes"]), LINKS * 32, "{what}: {chain}");
         let asked = &report["asked"][0];
         assert_eq!(asked["type"], "Clrscope.Samples.Held", "{what}");
-        assert_eq!((number(&asked["objects"]), number(&asked["unreached_objects"])), (HELD, 0), "{what}");
+        assert_eq!(
+            (number(&asked["objects"]), number(&asked["unreached_objects"])),
+            (HELD, 0),
+            "{what}"
+        );
         let most = &asked["holders"][0];
         // The list's array is as near to each second one as its twin, and comes first.
         assert_eq!(number(&most["objects"]), HELD, "{what}: {most}");
         let path = steps(&most["path"]);
-        assert!(path.ends_with(&["Clrscope.Samples.Held[]", "Clrscope.Samples.Held"]), "{what}: {path:?}");
-        assert!(path.iter().any(|step| step.contains("List<") || step.contains("List`1")), "{what}: {path:?}");
+        assert!(
+            path.ends_with(&["Clrscope.Samples.Held[]", "Clrscope.Samples.Held"]),
+            "{what}: {path:?}"
+        );
+        assert!(
+            path.iter().any(|step| step.contains("List<") || step.contains("List`1")),
+            "{what}: {path:?}"
+        );
 
         let duplicate = &truth["duplicate"];
         let strings = report["strings"]["duplicates"].as_array().unwrap();
         let text = duplicate["text"].as_str().unwrap();
-        let found = strings.iter().find(|row| row["text"] == text).unwrap_or_else(|| panic!("{what}: {strings:?}"));
+        let found = strings
+            .iter()
+            .find(|row| row["text"] == text)
+            .unwrap_or_else(|| panic!("{what}: {strings:?}"));
         // The program also has the literal.
         let copies = number(&duplicate["strings"]);
         assert!((copies..=copies + 1).contains(&number(&found["objects"])), "{what}: {found}");
         let wasted = number(&found["wasted_bytes"]);
         assert!(wasted >= (copies - 1) * number(&duplicate["size"]), "{what}: {found}");
 
-        let handles = report["roots"].as_array().unwrap().iter().find(|row| row["kind"] == "handle").unwrap();
+        let handles =
+            report["roots"].as_array().unwrap().iter().find(|row| row["kind"] == "handle").unwrap();
         assert!(number(&handles["pinned"]) >= number(&truth["pinned"]), "{what}: {handles}");
         let totals = &report["totals"];
-        assert!(number(&totals["reached_objects"]) * 100 >= number(&totals["objects"]) * 98, "{what}: {totals}");
+        assert!(
+            number(&totals["reached_objects"]) * 100 >= number(&totals["objects"]) * 98,
+            "{what}: {totals}"
+        );
 
         // What was kept says the same, and so does the file for other tools.
-        let kept = run(["heap", session.to_str().unwrap(), "--json", "--top", "5000"]).expect(0).json();
+        let kept =
+            run(["heap", session.to_str().unwrap(), "--json", "--top", "5000"]).expect(0).json();
         compare_with_truth(&kept, &truth, &format!("{what}, session"));
         assert_eq!(kept["totals"], report["totals"], "{what}");
-        let dumped = run(["heap", dump.to_str().unwrap(), "--json", "--top", "5000"]).expect(0).json();
+        let dumped =
+            run(["heap", dump.to_str().unwrap(), "--json", "--top", "5000"]).expect(0).json();
         compare_with_truth(&dumped, &truth, &format!("{what}, gcdump"));
         for field in ["objects", "bytes", "references", "reached_objects", "reached_bytes"] {
-            assert_eq!(dumped["totals"][field], report["totals"][field], "{what}: {field} of the gcdump");
+            assert_eq!(
+                dumped["totals"][field], report["totals"][field],
+                "{what}: {field} of the gcdump"
+            );
         }
         let page = run(["heap", session.to_str().unwrap(), "--type", "Link"]).expect(0).out;
         for part in [
@@ -134,7 +159,15 @@ fn what_grows_from_look_to_look_is_suspected() {
     for runtime in sample_runtimes() {
         let mut process = heapster(runtime);
         let pid = process.pid().to_string();
-        let mut leaks = Running::start(clrscope(["leaks", &pid, "--snapshots", "4", "--every", "2s", "--json"]));
+        let mut leaks = Running::start(clrscope([
+            "leaks",
+            &pid,
+            "--snapshots",
+            "4",
+            "--every",
+            "2s",
+            "--json",
+        ]));
         while !leaks.has_ended() {
             process.send_line("grow 300").unwrap();
             std::thread::sleep(Duration::from_millis(200));
@@ -150,14 +183,20 @@ fn what_grows_from_look_to_look_is_suspected() {
         let counts: Vec<u64> = leaked["objects"].as_array().unwrap().iter().map(number).collect();
         assert!(counts.windows(2).all(|pair| pair[0] < pair[1]), "{runtime}: {counts:?}");
         assert!(counts.iter().all(|count| count % 300 == 0 || *count > 0), "{runtime}: {counts:?}");
-        assert!(counts[3] <= number(&truth["types"]["Clrscope.Samples.Leaked"]["objects"]), "{runtime}: {counts:?}");
+        assert!(
+            counts[3] <= number(&truth["types"]["Clrscope.Samples.Leaked"]["objects"]),
+            "{runtime}: {counts:?}"
+        );
         let verdict = leaked["verdict"].as_str().unwrap();
         assert!(verdict == "leaking" || verdict == "likely", "{runtime}: {leaked}");
         let per_second = leaked["objects_trend"]["per_second"].as_f64().unwrap();
         // About 300 each 0.2 s, less while the process stands still or the machine is busy.
         assert!((100.0..=1600.0).contains(&per_second), "{runtime}: {per_second}");
         let path = steps(&leaked["holders"][0]["path"]);
-        assert!(path.ends_with(&["Clrscope.Samples.Leaked[]", "Clrscope.Samples.Leaked"]), "{runtime}: {path:?}");
+        assert!(
+            path.ends_with(&["Clrscope.Samples.Leaked[]", "Clrscope.Samples.Leaked"]),
+            "{runtime}: {path:?}"
+        );
         // What stays as it is is none of it.
         for constant in ["Held", "Link", "Entry"] {
             let name = format!("Clrscope.Samples.{constant}");
@@ -201,7 +240,8 @@ fn a_part_of_a_look_is_told_to_be_one() {
     process.send_line("over").unwrap();
     assert!(process.wait(LIMIT).unwrap().success(), "{}", process.transcript());
     let bytes = fs::read(&session).unwrap();
-    // What a recorder that was killed leaves: no look, or a part of one, but never one that seems whole.
+    // What a recorder that was killed leaves: no look, or a part of one, but never one that seems
+    // whole.
     let mut parts = 0;
     for eighths in 1..8 {
         fs::write(&cut, &bytes[..bytes.len() * eighths / 8]).unwrap();
@@ -243,10 +283,28 @@ fn files_that_are_none_are_told() {
 fn a_recording_without_looks_is_told() {
     let folder = scratch();
     let session = file(&folder, "cpu.clrscope");
-    let mut process = Sample::named("burn").launch(Runtime::V9.require(), &["--seconds", "60"]).private_tmp().start();
+    let mut process = Sample::named("burn")
+        .launch(Runtime::V9.require(), &["--seconds", "60"])
+        .private_tmp()
+        .start();
     process.wait_for_ready();
     let pid = process.pid().to_string();
-    run(["record", &pid, "-p", "cpu", "--duration", "300ms", "-q", "-o", session.to_str().unwrap()]).expect(0);
-    refused(run(["heap", session.to_str().unwrap()]), 8, &["no heap snapshot", "clrscope heap <PID>"]);
+    run([
+        "record",
+        &pid,
+        "-p",
+        "cpu",
+        "--duration",
+        "300ms",
+        "-q",
+        "-o",
+        session.to_str().unwrap(),
+    ])
+    .expect(0);
+    refused(
+        run(["heap", session.to_str().unwrap()]),
+        8,
+        &["no heap snapshot", "clrscope heap <PID>"],
+    );
     refused(run(["leaks", session.to_str().unwrap()]), 8, &["no heap snapshot"]);
 }

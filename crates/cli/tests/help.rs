@@ -29,13 +29,20 @@ fn help_of_every_command() {
     for command in COMMANDS {
         insta::assert_snapshot!(format!("help-{command}"), run([command, "--help"]).expect(0).out);
     }
-    insta::assert_snapshot!("help-newrelic-check", run(["newrelic", "check", "--help"]).expect(0).out);
+    insta::assert_snapshot!(
+        "help-newrelic-check",
+        run(["newrelic", "check", "--help"]).expect(0).out
+    );
 }
 
 #[test]
 fn no_command_is_left_out_here() {
     let help = run(["--help"]).expect(0).out;
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let listed = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     let listed: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(listed[..COMMANDS.len()], COMMANDS);
     assert_eq!(listed[COMMANDS.len()..], ["help"]);
@@ -51,7 +58,9 @@ fn the_manual_names_every_option() {
 
 #[test]
 fn completions_know_commands_and_formats() {
-    for (shell, part) in [("bash", "_clrscope"), ("zsh", "#compdef clrscope"), ("fish", "complete -c clrscope")] {
+    for (shell, part) in
+        [("bash", "_clrscope"), ("zsh", "#compdef clrscope"), ("fish", "complete -c clrscope")]
+    {
         let script = run(["completions", shell]).expect(0).out;
         assert!(script.contains(part) && script.contains("speedscope"), "{shell}");
     }
@@ -76,7 +85,8 @@ fn a_manual_page_for_each_command() {
 #[test]
 fn profilers_are_those_of_the_registry() {
     let list = run(["profilers", "--json"]).expect(0).json();
-    let ids: Vec<&str> = list.as_array().unwrap().iter().map(|profiler| profiler["id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> =
+        list.as_array().unwrap().iter().map(|profiler| profiler["id"].as_str().unwrap()).collect();
     assert_eq!(
         ids,
         [
@@ -101,8 +111,14 @@ fn profilers_are_those_of_the_registry() {
         ]
     );
     let wall = run(["profilers", "wall", "--json"]).expect(0).json();
-    assert_eq!((&wall["params"][0]["name"], &wall["params"][0]["range"][1]), (&"rate".into(), &100.into()));
+    assert_eq!(
+        (&wall["params"][0]["name"], &wall["params"][0]["range"][1]),
+        (&"rate".into(), &100.into())
+    );
     let text = run(["profilers", "wall"]).expect(0).out;
-    assert!(text.contains("-p wall:name=value") && text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(
+        text.contains("-p wall:name=value") && text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
     run(["profilers", "nope"]).expect_error(2, &["nope", "clrscope profilers"]);
 }

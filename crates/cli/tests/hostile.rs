@@ -38,8 +38,18 @@ fn names_of_the_program_do_nothing_where_they_are_shown() {
         let profilers = "cpu,wall,exceptions,threads,jit";
         let summary = run(["record", &pid, "-o", session, "-d", "3s", "-p", profilers]).expect(0);
         is_plain("the summary", &summary.out);
-        let all =
-            ["text", "json", "markdown", "html", "collapsed", "speedscope", "firefox", "chrome", "otlp", "events"];
+        let all = [
+            "text",
+            "json",
+            "markdown",
+            "html",
+            "collapsed",
+            "speedscope",
+            "firefox",
+            "chrome",
+            "otlp",
+            "events",
+        ];
         for format in all {
             let page = run(["report", session, "--format", format]).expect(0);
             is_plain(format, &page.out);
@@ -54,10 +64,14 @@ fn names_of_the_program_do_nothing_where_they_are_shown() {
             // Text wraps long names.
             let unwrapped: String = page.out.split_whitespace().collect();
             // Which has spans of traced calls only.
-            let is_shown = format == "otlp" || page.out.contains(shown) || unwrapped.contains(shown);
+            let is_shown =
+                format == "otlp" || page.out.contains(shown) || unwrapped.contains(shown);
             assert!(is_shown, "{runtime}: {format} has not {shown}: {}", page.out);
         }
-        let pprof = Command::new(common::binary()).args(["report", session, "--format", "pprof"]).output().unwrap();
+        let pprof = Command::new(common::binary())
+            .args(["report", session, "--format", "pprof"])
+            .output()
+            .unwrap();
         assert!(pprof.status.success());
         for args in [
             vec!["ps"],
@@ -80,7 +94,12 @@ fn names_of_the_program_do_nothing_where_they_are_shown() {
 
 #[test]
 fn names_on_the_command_line_do_nothing_in_errors() {
-    for args in [vec!["record", ARGUMENT], vec!["report", ARGUMENT], vec!["heap", ARGUMENT], vec!["il", ARGUMENT]] {
+    for args in [
+        vec!["record", ARGUMENT],
+        vec!["report", ARGUMENT],
+        vec!["heap", ARGUMENT],
+        vec!["il", ARGUMENT],
+    ] {
         let ended = run(&args);
         assert_ne!(ended.code(), 0);
         assert!(ended.err.contains("args\\u{202e}txt\\u{9b}31m"), "{args:?}: {}", ended.err);
@@ -99,7 +118,8 @@ fn only_regular_files_are_written() {
     let folder = scratch();
     let (pipe, session) = (file(&folder, "pipe"), file(&folder, "x.clrscope"));
     fifo(&pipe);
-    let (pipe, good, pid) = (pipe.to_str().unwrap(), session.to_str().unwrap(), process.pid().to_string());
+    let (pipe, good, pid) =
+        (pipe.to_str().unwrap(), session.to_str().unwrap(), process.pid().to_string());
     run(["record", &pid, "-d", "500ms", "-o", good, "-q"]).expect(0);
     let writes = |output: &str| -> Vec<Vec<String>> {
         let all: [&[&str]; 8] = [
@@ -114,7 +134,8 @@ fn only_regular_files_are_written() {
         ];
         all.iter().map(|args| args.iter().map(|arg| (*arg).to_owned()).collect()).collect()
     };
-    let mut outputs = vec![(pipe, "FIFO"), ("/dev/null", "a device"), ("/dev/stdout", "not a regular file")];
+    let mut outputs =
+        vec![(pipe, "FIFO"), ("/dev/null", "a device"), ("/dev/stdout", "not a regular file")];
     let as_folder = folder.path().to_str().unwrap();
     outputs.push((as_folder, "folder"));
     std::thread::scope(|scope| {
@@ -123,7 +144,11 @@ fn only_regular_files_are_written() {
                 scope.spawn(move || {
                     let code = if args[0] == "launch" { 125 } else { 6 };
                     let ended = Running::start(clrscope(&args)).wait().expect(code);
-                    assert!(ended.err.contains(output) && ended.err.contains(why), "{args:?}: {}", ended.err);
+                    assert!(
+                        ended.err.contains(output) && ended.err.contains(why),
+                        "{args:?}: {}",
+                        ended.err
+                    );
                 });
             }
         }
@@ -138,7 +163,8 @@ fn a_full_disk_is_an_error() {
     let folder = scratch();
     let session = file(&folder, "good.clrscope");
     let mut process = start(Runtime::V8);
-    run(["record", &process.pid().to_string(), "-d", "2s", "-o", session.to_str().unwrap(), "-q"]).expect(0);
+    run(["record", &process.pid().to_string(), "-d", "2s", "-o", session.to_str().unwrap(), "-q"])
+        .expect(0);
     let full = file(&folder, "full");
     fs::create_dir(&full).unwrap();
     let within = |size: &str, args: &[&str]| {
@@ -152,7 +178,8 @@ fn a_full_disk_is_an_error() {
         Running::start(command).wait()
     };
     let output = full.join("x");
-    let (output, good, pid) = (output.to_str().unwrap(), session.to_str().unwrap(), process.pid().to_string());
+    let (output, good, pid) =
+        (output.to_str().unwrap(), session.to_str().unwrap(), process.pid().to_string());
     within("4k", &["report", good, "--format", "html", "-o", output])
         .expect_error(6, &[output, "No space left on device"]);
     let began = std::time::Instant::now();

@@ -13,15 +13,23 @@ fn sample() -> PathBuf {
 /// Every body that Microsoft's compilers have written into two frameworks.
 #[test]
 fn whole_frameworks_are_well_formed() {
-    for (runtime, assemblies, bodies) in [(Runtime::V3_1, 165, 96_589), (Runtime::V9, 277, 169_008)] {
+    for (runtime, assemblies, bodies) in [(Runtime::V3_1, 165, 96_589), (Runtime::V9, 277, 169_008)]
+    {
         let shared = runtime.require().executable().with_file_name("shared");
-        let found = run(["il".as_ref(), "--verify".as_ref(), "--json".as_ref(), shared.as_os_str()]).expect(0).json();
+        let found =
+            run(["il".as_ref(), "--verify".as_ref(), "--json".as_ref(), shared.as_os_str()])
+                .expect(0)
+                .json();
         assert_eq!(
             (&found["assemblies"], &found["bodies"]),
             (&assemblies.into(), &bodies.into()),
             "{runtime}: {found}"
         );
-        assert_eq!((&found["failed"], &found["errors"]), (&0.into(), &serde_json::json!([])), "{runtime}");
+        assert_eq!(
+            (&found["failed"], &found["errors"]),
+            (&0.into(), &serde_json::json!([])),
+            "{runtime}"
+        );
         assert_eq!(found["failures"], serde_json::json!([]), "{runtime}");
     }
 }
@@ -31,10 +39,16 @@ fn methods_are_listed_and_shown() {
     let path = sample();
     let text = run(["il".as_ref(), path.as_os_str()]).expect(0).out;
     assert!(text.starts_with("// locker 0.0.0.0: "), "{text}");
-    let main = ".method private hidebysig static int32 Clrscope.Samples.Locker::Main(string[] args) cil managed";
-    assert!(text.lines().any(|line| line.starts_with("0x060000") && line.ends_with(main)), "{text}");
+    let main = ".method private hidebysig static int32 Clrscope.Samples.Locker::Main(string[] \
+        args) cil managed";
+    assert!(
+        text.lines().any(|line| line.starts_with("0x060000") && line.ends_with(main)),
+        "{text}"
+    );
 
-    let text = run(["il".as_ref(), path.as_os_str(), "--method".as_ref(), "*Locker.Main".as_ref()]).expect(0).out;
+    let text = run(["il".as_ref(), path.as_os_str(), "--method".as_ref(), "*Locker.Main".as_ref()])
+        .expect(0)
+        .out;
     for part in [
         main,
         "\n{\n",
@@ -49,13 +63,25 @@ fn methods_are_listed_and_shown() {
         assert!(text.contains(part), "`{part}` is missing in:\n{text}");
     }
 
-    let json = run(["il".as_ref(), path.as_os_str(), "--json".as_ref(), "--method".as_ref(), "Main".as_ref()]);
+    let json = run([
+        "il".as_ref(),
+        path.as_os_str(),
+        "--json".as_ref(),
+        "--method".as_ref(),
+        "Main".as_ref(),
+    ]);
     let json = json.expect(0).json();
     assert_eq!((&json["schema"], &json["assemblies"][0]["name"]), (&1.into(), &"locker".into()));
     let method = &json["assemblies"][0]["methods"][0];
-    assert_eq!((&method["name"], &method["declaration"]), (&"Clrscope.Samples.Locker::Main".into(), &main.into()));
+    assert_eq!(
+        (&method["name"], &method["declaration"]),
+        (&"Clrscope.Samples.Locker::Main".into(), &main.into())
+    );
     assert!(method["code_size"].as_u64().is_some_and(|size| size > 50), "{method}");
-    assert!(method["il"].as_str().is_some_and(|text| text.contains("ldstr      \"ready\"")), "{method}");
+    assert!(
+        method["il"].as_str().is_some_and(|text| text.contains("ldstr      \"ready\"")),
+        "{method}"
+    );
 }
 
 #[test]
@@ -72,11 +98,22 @@ fn bodies_that_are_not_well_formed() {
     fs::write(&broken, bytes).unwrap();
     let text = run(["il".as_ref(), "--verify".as_ref(), folder.path().as_os_str()]).expect(10).out;
     assert!(text.contains("Clrscope.Samples.Locker::Main (0x060000"), "{text}");
-    assert!(text.contains("IL_0000: no instruction starts with 0x24") && text.contains("1 not well formed"), "{text}");
-    let json = run(["il".as_ref(), "--verify".as_ref(), "--json".as_ref(), broken.as_os_str()]).expect(10).json();
-    assert_eq!((&json["failed"], &json["failures"][0]["method"]), (&1.into(), &"Clrscope.Samples.Locker::Main".into()));
+    assert!(
+        text.contains("IL_0000: no instruction starts with 0x24")
+            && text.contains("1 not well formed"),
+        "{text}"
+    );
+    let json = run(["il".as_ref(), "--verify".as_ref(), "--json".as_ref(), broken.as_os_str()])
+        .expect(10)
+        .json();
+    assert_eq!(
+        (&json["failed"], &json["failures"][0]["method"]),
+        (&1.into(), &"Clrscope.Samples.Locker::Main".into())
+    );
     // What can be read of it is shown.
-    let text = run(["il".as_ref(), broken.as_os_str(), "--method".as_ref(), "Main".as_ref()]).expect(0).out;
+    let text = run(["il".as_ref(), broken.as_os_str(), "--method".as_ref(), "Main".as_ref()])
+        .expect(0)
+        .out;
     assert!(text.contains("// IL_0000: no instruction starts with 0x24"), "{text}");
 }
 
@@ -93,12 +130,14 @@ fn files_that_are_none() {
     il("cut.dll", &whole[..whole.len() / 2]).expect_error(6, &["cut.dll", "damaged"]);
     il("program", b"\x7fELF").expect_error(6, &["program", "not a .NET assembly"]);
     run(["il", "/nowhere/at/all.dll"]).expect_error(6, &["/nowhere/at/all.dll"]);
-    run(["il".as_ref(), sample().as_os_str(), "--method".as_ref(), "Nope".as_ref()]).expect_error(2, &["Nope", "*"]);
+    run(["il".as_ref(), sample().as_os_str(), "--method".as_ref(), "Nope".as_ref()])
+        .expect_error(2, &["Nope", "*"]);
     run(["il"]).expect_error(2, &["ASSEMBLY"]);
     let empty = scratch();
     run(["il".as_ref(), empty.path().as_os_str()]).expect_error(6, &["no .NET assembly"]);
     // In a folder, what is no assembly is left out, and what is damaged is told.
     fs::write(folder.path().join("whole.dll"), whole).unwrap();
-    let ended = run(["il".as_ref(), "--verify".as_ref(), folder.path().as_os_str()]).expect_error(6, &["cut.dll"]);
+    let ended = run(["il".as_ref(), "--verify".as_ref(), folder.path().as_os_str()])
+        .expect_error(6, &["cut.dll"]);
     assert!(ended.out.contains("in 1 assembly: all well formed; 1 other file"), "{}", ended.out);
 }

@@ -1,4 +1,5 @@
-//! `clrscope record -p jit` on every runtime, with a program that knows what the runtime has to compile for it.
+//! `clrscope record -p jit` on every runtime, with a program that knows what the runtime has to
+//! compile for it.
 #![cfg(unix)]
 mod common;
 
@@ -12,7 +13,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Compiled methods by part of their name, as in the sample or made by it.
 fn rows<'a>(report: &'a Report, method: &str) -> Vec<(&'a Value, &'a Value)> {
     let rows = report.0["jit"]["methods"].as_array().unwrap().iter();
-    let rows = rows.map(|row| (&report.0["functions"][row["function"].as_u64().unwrap() as usize], row));
+    let rows =
+        rows.map(|row| (&report.0["functions"][row["function"].as_u64().unwrap() as usize], row));
     rows.filter(|(function, _)| function["method"].as_str().unwrap().starts_with(method)).collect()
 }
 
@@ -25,7 +27,9 @@ fn tiers(report: &Report, function: &Value) -> Vec<(String, bool)> {
     let all = report.0["jit"]["compilations"].as_array().unwrap().iter();
     let mut of: Vec<&Value> = all.filter(|one| one["function"] == function["id"]).collect();
     of.sort_by_key(|one| number(one, "time_ns"));
-    of.iter().map(|one| (one["tier"].as_str().unwrap().to_owned(), one["background"] == true)).collect()
+    of.iter()
+        .map(|one| (one["tier"].as_str().unwrap().to_owned(), one["background"] == true))
+        .collect()
 }
 
 fn check(runtime: Runtime, report: &Report, truth: &Value) {
@@ -35,23 +39,39 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     let dynamic = rows(report, "dynamic_");
     assert_eq!(dynamic.len() as u64, number(&truth["dynamic"], "count"), "{runtime}");
     assert!(
-        dynamic.iter().all(|(function, row)| function["kind"] == "dynamic" && row["compilations"] == 1),
+        dynamic
+            .iter()
+            .all(|(function, row)| function["kind"] == "dynamic" && row["compilations"] == 1),
         "{runtime}"
     );
-    assert!(dynamic.iter().all(|(_, row)| row["tiers"][0]["tier"] == "optimized"), "{runtime}: {:?}", dynamic[0]);
+    assert!(
+        dynamic.iter().all(|(_, row)| row["tiers"][0]["tier"] == "optimized"),
+        "{runtime}: {:?}",
+        dynamic[0]
+    );
     assert!(number(&jit["dynamic"], "methods") >= dynamic.len() as u64, "{runtime}");
     // Each is compiled where it is called for the first time.
     let time: u64 = dynamic.iter().map(|(_, row)| number(row, "time_ns")).sum();
-    assert!(report.total_weight("jit", "Clrscope.Samples.Jitter", "Compile") >= time, "{runtime}: {time} ns");
+    assert!(
+        report.total_weight("jit", "Clrscope.Samples.Jitter", "Compile") >= time,
+        "{runtime}: {time} ns"
+    );
     let place = &dynamic[0].1["called_at"];
-    assert_eq!(report.0["functions"][number(place, "function") as usize]["method"], "Compile", "{runtime}: {place}");
+    assert_eq!(
+        report.0["functions"][number(place, "function") as usize]["method"],
+        "Compile",
+        "{runtime}: {place}"
+    );
 
     // The program measures the first call, which is the compilation and hardly more.
     let large = rows(report, "LargeMethod")[0].1;
     let known = &truth["large"];
     assert_eq!(large["il_bytes"], known["il"], "{runtime}: {large}");
     // Too large to be optimized, which is what its first tier does anyway.
-    assert!(["tier-0", "min-opt"].iter().any(|tier| large["tiers"][0]["tier"] == *tier), "{runtime}: {large}");
+    assert!(
+        ["tier-0", "min-opt"].iter().any(|tier| large["tiers"][0]["tier"] == *tier),
+        "{runtime}: {large}"
+    );
     assert_eq!(large["compilations"], 1, "{runtime}: {large}");
     let (took, most) = (number(large, "time_ns"), number(known, "took_ns"));
     assert!(took <= most && took > most / 2, "{runtime}: {took} of {most} ns");
@@ -65,16 +85,25 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
 
     let (function, hot) = rows(report, "Hot")[0];
     assert_eq!(function["type_name"], "Clrscope.Samples.Jitter", "{runtime}");
-    assert_eq!((&function["parameters"], &function["kind"]), (&"(int)".into(), &"managed".into()), "{runtime}");
-    let owned =
-        |tiers: &[(&str, bool)]| tiers.iter().map(|(tier, back)| ((*tier).to_owned(), *back)).collect::<Vec<_>>();
+    assert_eq!(
+        (&function["parameters"], &function["kind"]),
+        (&"(int)".into(), &"managed".into()),
+        "{runtime}"
+    );
+    let owned = |tiers: &[(&str, bool)]| {
+        tiers.iter().map(|(tier, back)| ((*tier).to_owned(), *back)).collect::<Vec<_>>()
+    };
     let expected = match runtime.major() {
         3 => owned(&[("tier-0", false), ("tier-1", true)]),
         _ => owned(&[("tier-0", false), ("tier-0-instrumented", true), ("tier-1", true)]),
     };
     assert_eq!(tiers(report, function), expected, "{runtime}");
     assert_eq!(number(hot, "most"), expected.len() as u64, "{runtime}: {hot}");
-    assert_eq!(number(hot, "il_bytes"), expected.len() as u64 * number(&truth["hot"], "il"), "{runtime}: {hot}");
+    assert_eq!(
+        number(hot, "il_bytes"),
+        expected.len() as u64 * number(&truth["hot"], "il"),
+        "{runtime}: {hot}"
+    );
     assert!(number(&jit["again"], "methods") + 1 >= number(hot, "most"), "{runtime}");
     let (function, _) = rows(report, "Loop")[0];
     let expected = match runtime.major() {
@@ -86,7 +115,9 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     let parts = ["blocking", "background"].map(|part| number(&jit[part], "methods"));
     assert_eq!(parts[0] + parts[1], number(&jit["all"], "methods"), "{runtime}");
     assert_eq!(report.series("jit")["weight"], jit["all"]["time_ns"], "{runtime}");
-    let by_tier = |field: &str| jit["tiers"].as_array().unwrap().iter().map(|tier| number(tier, field)).sum::<u64>();
+    let by_tier = |field: &str| {
+        jit["tiers"].as_array().unwrap().iter().map(|tier| number(tier, field)).sum::<u64>()
+    };
     for field in ["methods", "time_ns", "il_bytes", "native_bytes"] {
         assert_eq!(by_tier(field), number(&jit["all"], field), "{runtime}: {field}");
     }
@@ -102,17 +133,24 @@ fn every_compilation_is_told_and_measured() {
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "jit.clrscope");
-        let mut process = Sample::named("jitter").launch(runtime, &["--gate"]).private_tmp().start();
+        let mut process =
+            Sample::named("jitter").launch(runtime, &["--gate"]).private_tmp().start();
         process.wait_for_ready();
-        let (report, truth) = recorded_work(&mut process, "jit", &output, Duration::from_millis(500));
+        let (report, truth) =
+            recorded_work(&mut process, "jit", &output, Duration::from_millis(500));
         check(runtime, &report, &truth);
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in
-            ["Compilation", "LargeMethod", "optimized at once", "most often compiled", "Precompiled code was used"]
-        {
+        for part in [
+            "Compilation",
+            "LargeMethod",
+            "optimized at once",
+            "most often compiled",
+            "Precompiled code was used",
+        ] {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
-        let collapsed = run(["report", output.to_str().unwrap(), "--profiler", "jit", "--format", "collapsed"]);
+        let collapsed =
+            run(["report", output.to_str().unwrap(), "--profiler", "jit", "--format", "collapsed"]);
         assert!(collapsed.expect(0).out.contains("LargeMethod"), "{runtime}");
         process.close_stdin();
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
@@ -120,7 +158,8 @@ fn every_compilation_is_told_and_measured() {
 }
 
 fn launched(launch: testkit::Launch, profilers: &str, output: &Path) -> TargetProcess {
-    let prefix = [common::binary(), "launch", "-q", "-p", profilers, "-o", output.to_str().unwrap(), "--"];
+    let prefix =
+        [common::binary(), "launch", "-q", "-p", profilers, "-o", output.to_str().unwrap(), "--"];
     launch.under(prefix).start()
 }
 
@@ -132,7 +171,8 @@ fn a_launched_program_is_recorded_from_its_start() {
         // The diagnostic port of .NET Core 3.1 opens too late for the first methods.
         let early = runtime.major() > 3;
         let arguments: &[&str] = if early { &[] } else { &["--gate"] };
-        let mut process = launched(Sample::named("jitter").launch(runtime, arguments), "jit", &output);
+        let mut process =
+            launched(Sample::named("jitter").launch(runtime, arguments), "jit", &output);
         if !early {
             process.wait_for_ready();
             std::thread::sleep(Duration::from_millis(500));
@@ -154,7 +194,10 @@ fn a_launched_program_is_recorded_from_its_start() {
 fn a_program_that_is_warm_compiles_hardly_anything() {
     let folder = scratch();
     let output = file(&folder, "idle.clrscope");
-    let mut process = Sample::named("jitter").launch(Runtime::V9.require(), &["--idle", "30"]).private_tmp().start();
+    let mut process = Sample::named("jitter")
+        .launch(Runtime::V9.require(), &["--idle", "30"])
+        .private_tmp()
+        .start();
     process.wait_for_ready();
     let pid = process.pid().to_string();
     run(["record", &pid, "-p", "jit", "-d", "3s", "-o", output.to_str().unwrap()]).expect(0);
@@ -172,7 +215,8 @@ fn a_program_that_is_warm_compiles_hardly_anything() {
 fn the_application_of_dotnet_10_from_its_start() {
     let folder = scratch();
     let output = file(&folder, "azmcp.clrscope");
-    let mut process = launched(TargetProcess::azmcp_launch(Runtime::V10.require()), "jit,loads", &output);
+    let mut process =
+        launched(TargetProcess::azmcp_launch(Runtime::V10.require()), "jit,loads", &output);
     process.feed(1).unwrap();
     process.close_stdin();
     assert!(process.wait(LIMIT).unwrap().success(), "{}", process.transcript());
@@ -194,7 +238,11 @@ fn the_application_of_dotnet_10_from_its_start() {
         "the first method of the program"
     );
     let loads = &report.0["loads"];
-    assert!(number(loads, "loaded") > 50 && number(loads, "distinct_types") > 1_000, "{}", loads["loaded"]);
+    assert!(
+        number(loads, "loaded") > 50 && number(loads, "distinct_types") > 1_000,
+        "{}",
+        loads["loaded"]
+    );
     assert_eq!(loads["timed"], true);
 }
 
@@ -213,8 +261,10 @@ fn the_application_of_dotnet_10_compiles_what_is_hot_again() {
     let tier_1 = jit["tiers"].as_array().unwrap().iter().find(|tier| tier["tier"] == "tier-1");
     assert!(tier_1.is_some_and(|tier| number(tier, "methods") > 20), "{}", jit["tiers"]);
     // Named as the agent knows them, with their modules.
-    let compiled = rows(&report, "").into_iter().filter(|(function, _)| function["kind"] == "managed");
+    let compiled =
+        rows(&report, "").into_iter().filter(|(function, _)| function["kind"] == "managed");
     assert!(
-        compiled.clone().count() > 20 && compiled.filter(|(function, _)| function["module"].is_null()).count() == 0
+        compiled.clone().count() > 20
+            && compiled.filter(|(function, _)| function["module"].is_null()).count() == 0
     );
 }

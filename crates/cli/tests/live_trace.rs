@@ -34,7 +34,12 @@ impl Terminal {
         pty::unlockpt(&master).unwrap();
         let slave = pty::ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
         let slave = OpenOptions::new().read(true).write(true).open(slave).unwrap();
-        let size = termios::Winsize { ws_row: ROWS.get(), ws_col: COLUMNS.get(), ws_xpixel: 0, ws_ypixel: 0 };
+        let size = termios::Winsize {
+            ws_row: ROWS.get(),
+            ws_col: COLUMNS.get(),
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         termios::tcsetwinsize(slave.as_fd(), size).unwrap();
         let (sender, written) = channel();
         std::thread::spawn(move || {
@@ -83,10 +88,12 @@ fn calls_are_shown_while_they_are_made() {
         let mut terminal = Terminal::new();
         let slave = terminal.slave.try_clone().unwrap();
         let pid = target.pid().to_string();
-        let mut command = clrscope(["trace", &pid, "traced!Clrscope.Samples.Traced.{Rest,Busy,Throws}"]);
+        let mut command =
+            clrscope(["trace", &pid, "traced!Clrscope.Samples.Traced.{Rest,Busy,Throws}"]);
         let child = command.stdout(Stdio::piped()).stderr(slave).spawn().unwrap();
 
-        let screen = terminal.wait("nothing is called", |screen| screen.contains("not called yet: 3 methods"));
+        let screen = terminal
+            .wait("nothing is called", |screen| screen.contains("not called yet: 3 methods"));
         assert!(!screen.contains("CALLS/S"), "{runtime}: {screen}");
         for _ in 0..2 {
             target.send_line("go 500").unwrap();
@@ -97,7 +104,8 @@ fn calls_are_shown_while_they_are_made() {
             row.split_whitespace().next()?.replace(',', "").parse::<u64>().ok()
         };
         // What is written comes in pieces.
-        let is_whole = |screen: &str| of(screen, "Rest") == Some(22) && of(screen, "Throws").is_some();
+        let is_whole =
+            |screen: &str| of(screen, "Rest") == Some(22) && of(screen, "Throws").is_some();
         let screen = terminal.wait("calls", is_whole);
         assert!(!screen.contains("not called yet"), "{runtime}: {screen}");
         // One table, below the progress and what is said once: each is drawn over the one before.

@@ -29,24 +29,47 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     let tells = runtime.major() >= 5;
     assert_eq!(loads["timed"], tells, "{runtime}");
     let loaded = |name: &str| -> Vec<&Value> {
-        assemblies.iter().filter(|load| load["name"] == name && load["outcome"] == "loaded").collect()
+        assemblies
+            .iter()
+            .filter(|load| load["name"] == name && load["outcome"] == "loaded")
+            .collect()
     };
 
     let known = &truth["framework"];
     let framework = loaded(known["assembly"].as_str().unwrap())[0];
     assert_eq!(method(report, &framework["called_at"]), &known["by"], "{runtime}: {framework}");
-    assert!(framework["version"].as_str().unwrap().starts_with(|digit: char| digit.is_ascii_digit()), "{framework}");
+    assert!(
+        framework["version"].as_str().unwrap().starts_with(|digit: char| digit.is_ascii_digit()),
+        "{framework}"
+    );
     assert!(framework["path"].as_str().unwrap().ends_with(".dll"), "{runtime}: {framework}");
-    assert_eq!((&framework["precompiled"], &framework["dynamic"]), (&true.into(), &false.into()), "{framework}");
-    assert_eq!(framework["requested_by"].as_str().unwrap().starts_with("jitter,"), tells, "{runtime}: {framework}");
+    assert_eq!(
+        (&framework["precompiled"], &framework["dynamic"]),
+        (&true.into(), &false.into()),
+        "{framework}"
+    );
+    assert_eq!(
+        framework["requested_by"].as_str().unwrap().starts_with("jitter,"),
+        tells,
+        "{runtime}: {framework}"
+    );
     for field in ["duration_ns", "own_ns", "resolution_ns"] {
         assert_eq!(framework[field].is_u64(), tells, "{runtime}: {framework}");
     }
     if tells {
-        assert!(number(framework, "own_ns") <= number(framework, "duration_ns"), "{runtime}: {framework}");
-        assert!(number(framework, "resolution_ns") <= number(framework, "duration_ns"), "{runtime}: {framework}");
+        assert!(
+            number(framework, "own_ns") <= number(framework, "duration_ns"),
+            "{runtime}: {framework}"
+        );
+        assert!(
+            number(framework, "resolution_ns") <= number(framework, "duration_ns"),
+            "{runtime}: {framework}"
+        );
         let place = number(framework, "own_ns");
-        assert!(report.total_weight("loads", "Clrscope.Samples.Jitter", "OfFramework") >= place, "{runtime}");
+        assert!(
+            report.total_weight("loads", "Clrscope.Samples.Jitter", "OfFramework") >= place,
+            "{runtime}"
+        );
     }
 
     let name = truth["bytes"]["assembly"].as_str().unwrap();
@@ -64,20 +87,27 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     assert_eq!(unloads.len() as u64, number(&truth["unloaded"], "gone"), "{runtime}: {unloads:?}");
     assert_eq!(number(loads, "unloaded"), unloads.len() as u64, "{runtime}");
     assert!(
-        unloads.iter().all(|unload| collectible.iter().any(|load| load["assembly"] == unload["assembly"])),
+        unloads
+            .iter()
+            .all(|unload| collectible.iter().any(|load| load["assembly"] == unload["assembly"])),
         "{runtime}"
     );
 
     for name in texts(&truth["emitted"]) {
         let emitted = loaded(name);
-        assert_eq!((emitted.len(), &emitted[0]["dynamic"]), (1, &true.into()), "{runtime}: {emitted:?}");
+        assert_eq!(
+            (emitted.len(), &emitted[0]["dynamic"]),
+            (1, &true.into()),
+            "{runtime}: {emitted:?}"
+        );
         assert_eq!(method(report, &emitted[0]["called_at"]), "Emitted", "{runtime}");
     }
 
     let known = &truth["handled"];
     let handled = loaded(known["assembly"].as_str().unwrap());
     assert_eq!(handled.len(), 1, "{runtime}: {handled:?}");
-    let failed: Vec<&Value> = assemblies.iter().filter(|load| load["outcome"] == "failed").collect();
+    let failed: Vec<&Value> =
+        assemblies.iter().filter(|load| load["outcome"] == "failed").collect();
     let holders: Vec<&str> = loads["types"]
         .as_array()
         .unwrap()
@@ -93,7 +123,8 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     let (took, most) = (number(handled[0], "duration_ns"), number(known, "took_ns"));
     assert!(took <= most && took > most / 10 * 9, "{runtime}: {took} of {most} ns");
     let steps = handled[0]["steps"].as_array().unwrap();
-    let step = steps.iter().find(|step| step["what"].as_str().unwrap().ends_with(" SlowHandler")).unwrap();
+    let step =
+        steps.iter().find(|step| step["what"].as_str().unwrap().ends_with(" SlowHandler")).unwrap();
     assert_eq!(step["found"], true, "{runtime}: {steps:?}");
     assert!((60_000_000..=most).contains(&number(step, "took_ns")), "{runtime}: {step}");
 
@@ -101,11 +132,15 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
         let of: Vec<_> = failed.iter().filter(|load| load["name"] == name).collect();
         assert_eq!(of.len(), 1, "{runtime}: {name}: {of:?}");
         assert_eq!(method(report, &of[0]["called_at"]), "Failing", "{runtime}: {of:?}");
-        assert!(of[0]["steps"].as_array().unwrap().iter().all(|step| step["found"] == false), "{runtime}: {of:?}");
+        assert!(
+            of[0]["steps"].as_array().unwrap().iter().all(|step| step["found"] == false),
+            "{runtime}: {of:?}"
+        );
     }
     assert_eq!(number(loads, "failed"), failed.len() as u64, "{runtime}");
     assert_eq!(holders.len() as u64, number(&truth["generic"], "count"), "{runtime}: {holders:?}");
-    // No time is counted twice: not even all threads together were at it longer than the program ran.
+    // No time is counted twice: not even all threads together were at it longer than the program
+    // ran.
     let all = number(loads, "assembly_ns") + number(loads, "type_ns");
     assert_eq!(report.series("loads")["weight"], all, "{runtime}");
     assert!((all as f64) < truth["seconds"].as_f64().unwrap() * 2e9, "{runtime}: {all}");
@@ -116,15 +151,23 @@ fn every_load_is_told_and_measured() {
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "loads.clrscope");
-        let mut process = Sample::named("jitter").launch(runtime, &["--gate"]).private_tmp().start();
+        let mut process =
+            Sample::named("jitter").launch(runtime, &["--gate"]).private_tmp().start();
         process.wait_for_ready();
-        let (report, truth) = recorded_work(&mut process, "loads", &output, Duration::from_millis(500));
+        let (report, truth) =
+            recorded_work(&mut process, "loads", &output, Duration::from_millis(500));
         check(runtime, &report, &truth);
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
         // Where nothing is timed, they stand in the order of their times.
         let parts: &[&str] = match runtime.major() {
             3 => &["Loads", "Large.Code", "made at run time"],
-            _ => &["Loads", "System.Private.Xml.Linq", "not found", "SlowHandler", "The main thread waited"],
+            _ => &[
+                "Loads",
+                "System.Private.Xml.Linq",
+                "not found",
+                "SlowHandler",
+                "The main thread waited",
+            ],
         };
         for part in parts {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
@@ -140,19 +183,28 @@ fn a_launched_program_is_recorded_from_its_start() {
         let folder = scratch();
         let output = file(&folder, "launched.clrscope");
         let launch = Sample::named("jitter").launch(runtime, &[] as &[&str]);
-        let prefix = [common::binary(), "launch", "-q", "-p", "loads", "-o", output.to_str().unwrap(), "--"];
+        let prefix =
+            [common::binary(), "launch", "-q", "-p", "loads", "-o", output.to_str().unwrap(), "--"];
         let mut process = launch.under(prefix).start();
         let truth = process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
         let report = Report::of(&output);
         let assemblies = report.0["loads"]["assemblies"].as_array().unwrap();
-        let names: Vec<&str> = assemblies.iter().map(|load| load["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> =
+            assemblies.iter().map(|load| load["name"].as_str().unwrap()).collect();
         assert!(names.contains(&"System.Private.Xml.Linq"), "{runtime}: {names:?}");
         // The diagnostic port of .NET Core 3.1 opens too late for the first assemblies.
         if runtime.major() > 3 {
-            assert!(names.contains(&"System.Runtime") && names.contains(&"System.Console"), "{runtime}: {names:?}");
+            assert!(
+                names.contains(&"System.Runtime") && names.contains(&"System.Console"),
+                "{runtime}: {names:?}"
+            );
             assert!(number(&report.0["loads"], "distinct_types") > 500, "{runtime}");
         }
-        assert_eq!(number(&report.0["loads"], "unloaded"), number(&truth["unloaded"], "gone"), "{runtime}");
+        assert_eq!(
+            number(&report.0["loads"], "unloaded"),
+            number(&truth["unloaded"], "gone"),
+            "{runtime}"
+        );
     }
 }

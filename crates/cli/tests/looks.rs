@@ -1,4 +1,5 @@
-//! `clrscope record -p heap` on every runtime: looks at the heap from the target to the session file.
+//! `clrscope record -p heap` on every runtime: looks at the heap from the target to the session
+//! file.
 #![cfg(unix)]
 mod common;
 
@@ -22,7 +23,10 @@ struct Look {
 
 impl Look {
     fn objects_of(&self, name: &str) -> (u64, u64) {
-        let of = self.objects.iter().filter(|(class, _)| self.classes.get(class).is_some_and(|known| known == name));
+        let of = self
+            .objects
+            .iter()
+            .filter(|(class, _)| self.classes.get(class).is_some_and(|known| known == name));
         of.fold((0, 0), |sum, (_, row)| (sum.0 + row.0, sum.1 + row.1))
     }
 
@@ -49,7 +53,11 @@ fn read(path: &Path) -> (Vec<Look>, Vec<String>, Option<EndReason>) {
                 }
             }
             SessionRecord::HeapClasses { classes, .. } => {
-                looks.last_mut().unwrap().classes.extend(classes.into_iter().map(|(id, name, _)| (id, name)));
+                looks
+                    .last_mut()
+                    .unwrap()
+                    .classes
+                    .extend(classes.into_iter().map(|(id, name, _)| (id, name)));
             }
             SessionRecord::HeapEnd(ended) => looks.last_mut().unwrap().end = Some(ended),
             SessionRecord::Note { message, .. } => notes.push(message),
@@ -120,11 +128,23 @@ fn a_recording_for_a_look_ends_with_it_and_leaves_room_for_others() {
 
             let output = file(&folder, &format!("{round}-cpu.clrscope"));
             let pid = pid.to_string();
-            let arguments =
-                ["record", &pid, "-o", output.to_str().unwrap(), "-p", "cpu,exceptions", "--duration", "1s"];
+            let arguments = [
+                "record",
+                &pid,
+                "-o",
+                output.to_str().unwrap(),
+                "-p",
+                "cpu,exceptions",
+                "--duration",
+                "1s",
+            ];
             run(arguments).expect(0);
             let (_, notes, _) = read(&output);
-            assert_eq!(notes, Vec::<String>::new(), "{runtime}: a recording after a look is like any other");
+            assert_eq!(
+                notes,
+                Vec::<String>::new(),
+                "{runtime}: a recording after a look is like any other"
+            );
             answers(&mut process);
         }
         process.close_stdin();
@@ -136,7 +156,11 @@ fn a_recording_for_a_look_ends_with_it_and_leaves_room_for_others() {
             for (name, known) in truth["types"].as_object().unwrap() {
                 if name != "Clrscope.Samples.Leaked" {
                     let known = |field: &str| known[field].as_u64().unwrap();
-                    assert_eq!(look.objects_of(name), (known("objects"), known("bytes")), "{runtime}: {name}");
+                    assert_eq!(
+                        look.objects_of(name),
+                        (known("objects"), known("bytes")),
+                        "{runtime}: {name}"
+                    );
                 }
             }
         }
@@ -151,11 +175,15 @@ fn looks_go_with_a_recording() {
         let mut process = heapster(runtime, &["--count", "10000"]);
         let profilers = "heap:snapshots=2:every=1,exceptions,gc";
         let pid = process.pid().to_string();
-        let arguments = ["record", &pid, "-o", output.to_str().unwrap(), "-p", profilers, "--duration", "4s"];
+        let arguments =
+            ["record", &pid, "-o", output.to_str().unwrap(), "-p", profilers, "--duration", "4s"];
         run(arguments).expect(0);
         let (looks, notes, end) = read(&output);
         assert_eq!((looks.len(), end), (2, Some(EndReason::Stopped)), "{runtime}: {notes:?}");
-        assert!(looks.iter().all(|look| look.objects_of("Clrscope.Samples.Held").0 == 10_000), "{runtime}");
+        assert!(
+            looks.iter().all(|look| look.objects_of("Clrscope.Samples.Held").0 == 10_000),
+            "{runtime}"
+        );
         answers(&mut process);
     }
 }
@@ -171,7 +199,12 @@ fn who_finds_the_main_slot_taken_is_told_so() {
         let ended = record(process.pid(), &second, "heap").wait();
         ended.expect_error(
             4,
-            &["the profiler heap needs", "main profiler slot", "another profiler holds it", "command of clrscope"],
+            &[
+                "the profiler heap needs",
+                "main profiler slot",
+                "another profiler holds it",
+                "command of clrscope",
+            ],
         );
         assert!(!second.exists(), "{runtime}: there is no session of nothing");
         recorder.signal(Signal::INT);
@@ -203,7 +236,10 @@ fn what_was_seen_of_a_process_that_dies_can_be_read() {
         let (looks, notes, end) = read(&output);
         assert_eq!((looks.len(), end), (1, Some(EndReason::ProcessExited)), "{runtime}: {notes:?}");
         let end = looks[0].end.as_ref().unwrap();
-        assert!(!end.complete && end.reason.as_deref() == Some("the process ended"), "{runtime}: {end:?}");
+        assert!(
+            !end.complete && end.reason.as_deref() == Some("the process ended"),
+            "{runtime}: {end:?}"
+        );
         assert!(looks[0].all() > 1000, "{runtime}");
     }
 }
@@ -221,7 +257,10 @@ fn the_process_outlives_a_clrscope_that_is_killed_in_a_look() {
         answers(&mut process);
         // What came is a session that was cut short.
         let seen = SessionReader::new(File::open(&output).unwrap()).unwrap().flatten();
-        assert!(seen.filter(|record| matches!(record, SessionRecord::HeapChunk { .. })).count() > 0, "{runtime}");
+        assert!(
+            seen.filter(|record| matches!(record, SessionRecord::HeapChunk { .. })).count() > 0,
+            "{runtime}"
+        );
         // And the process can be looked at again, once the agent has left.
         wait_unmapped(process.pid());
         let again = file(&folder, "again.clrscope");

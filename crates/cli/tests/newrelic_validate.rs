@@ -1,5 +1,6 @@
-//! `clrscope validate` on recordings of the agent's own native profiler (crates/newrelic/tests/fixtures/README.md) and on fresh
-//! runs of the same program under this project's library.
+//! `clrscope validate` on recordings of the agent's own native profiler
+//! (crates/newrelic/tests/fixtures/README.md) and on fresh runs of the same program under this
+//! project's library.
 #![cfg(target_os = "linux")]
 mod common;
 #[allow(dead_code)] // The tests of the library use the rest.
@@ -19,7 +20,8 @@ use std::{
 use support::{Home, compile};
 use testkit::{Extras, Runtime, source_root};
 
-/// Lines of the log that only this profiler writes, and one that it writes with the name of the method.
+/// Lines of the log that only this profiler writes, and one that it writes with the name of the
+/// method.
 const OWN_LINES: [&str; 3] = [
     "The managed agent is of shape *",
     "Methods with new bodies are logged in *",
@@ -27,11 +29,14 @@ const OWN_LINES: [&str; 3] = [
 ];
 
 /// Methods that the agent's own profiler loses, since they are inlined before it sees them.
-const INLINED: [&str; 2] =
-    ["Target!RefApp.Outer+Nested.NInlinable(System.Int32)", "Target!RefApp.T.TracedInlinable(System.Int32)"];
+const INLINED: [&str; 2] = [
+    "Target!RefApp.Outer+Nested.NInlinable(System.Int32)",
+    "Target!RefApp.T.TracedInlinable(System.Int32)",
+];
 
-/// On .NET Core 3.1 the agent's own profiler does the same once more: for each further instantiation, and where a method is
-/// refused both when it is compiled and when it is compiled again.
+/// On .NET Core 3.1 the agent's own profiler does the same once more: for each further
+/// instantiation, and where a method is refused both when it is compiled and when it is compiled
+/// again.
 const REPEATED: [(&str, &str); 5] = [
     ("refusal", "Target!RefApp.Pt.Sum()"),
     ("refusal", "Target!RefApp.T.get_Prop()"),
@@ -53,7 +58,8 @@ struct Fresh {
 
 fn fresh(runtime: Runtime, shape: AgentShape, mode: &str, reflection: bool) -> Fresh {
     let api = compile("NewRelic.Api.Agent", "Api.cs", true, Extras::default());
-    let target = compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
+    let target =
+        compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
     let points = source_root().join("crates/newrelic-compat/tests/fixtures/target.xml");
     let home = Home::new(shape, Some(&fs::read_to_string(points).unwrap()));
     fs::create_dir(home.path().join("extensions/netcore")).unwrap();
@@ -67,12 +73,14 @@ fn fresh(runtime: Runtime, shape: AgentShape, mode: &str, reflection: bool) -> F
     support::run(launch).well(&format!("{runtime}, agent {shape}, {mode}"));
     let only = |folder: &Path, start: &str| {
         let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let files: Vec<_> =
-            files.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(start)).collect();
+        let files: Vec<_> = files
+            .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(start))
+            .collect();
         let [file] = &files[..] else { panic!("{start}: {files:?}") };
         file.clone()
     };
-    let (events, log) = (only(home.path(), "events-"), only(&home.path().join("logs"), "NewRelic.Profiler."));
+    let (events, log) =
+        (only(home.path(), "events-"), only(&home.path().join("logs"), "NewRelic.Profiler."));
     Fresh { home, events, log }
 }
 
@@ -103,17 +111,26 @@ fn on_each_runtime(check: impl Fn(Runtime, &str) + Sync) {
 /// Kind and name of what has no equal, in the order of their texts.
 fn different<'a>(found: &'a Value, what: &str) -> Vec<(&'a str, &'a str)> {
     let all = found["differences"].as_array().unwrap().iter().filter(|one| one["what"] == what);
-    let mut names: Vec<_> = all.map(|one| (one["kind"].as_str().unwrap(), one["name"].as_str().unwrap())).collect();
+    let mut names: Vec<_> =
+        all.map(|one| (one["kind"].as_str().unwrap(), one["name"].as_str().unwrap())).collect();
     names.sort_unstable();
     names
 }
 
 /// What was compared of each aspect, all of it equal.
 fn all_equal(case: &str, found: &Value) -> Vec<(String, u64)> {
-    assert_eq!((&found["equal"], &found["fidelity"]), (&json!(true), &json!(100.0)), "{case}: {found:#}");
+    assert_eq!(
+        (&found["equal"], &found["fidelity"]),
+        (&json!(true), &json!(100.0)),
+        "{case}: {found:#}"
+    );
     let aspects = found["aspects"].as_array().unwrap().iter();
     let compared = aspects.map(|aspect| {
-        assert_eq!((&aspect["percent"], &aspect["equal"]), (&json!(100.0), &aspect["compared"]), "{case}: {found:#}");
+        assert_eq!(
+            (&aspect["percent"], &aspect["equal"]),
+            (&json!(100.0), &aspect["compared"]),
+            "{case}: {found:#}"
+        );
         (aspect["aspect"].as_str().unwrap().to_owned(), aspect["compared"].as_u64().unwrap())
     });
     compared.collect()
@@ -132,8 +149,12 @@ fn strict_is_equal_to_the_recordings() {
             let Fresh { home, events, log } = fresh(runtime, shape, "strict", reflection);
             let recorded = recorded(&home, &case);
             const STRICT: [&str; 2] = ["--mode", "strict"];
-            let found = validate(&recorded, &events, &[&STRICT[..], &["--ignore-repeats"]].concat()).expect(0).json();
-            let bodies = ["bodies", "bytes", "locals", "clauses"].map(|aspect| (aspect.to_owned(), methods));
+            let found =
+                validate(&recorded, &events, &[&STRICT[..], &["--ignore-repeats"]].concat())
+                    .expect(0)
+                    .json();
+            let bodies =
+                ["bodies", "bytes", "locals", "clauses"].map(|aspect| (aspect.to_owned(), methods));
             let both = ["events", "order"].map(|aspect| (aspect.to_owned(), methods + 3));
             assert_eq!(all_equal(&case, &found), [&both[..], &bodies].concat(), "{case}");
 
@@ -144,7 +165,11 @@ fn strict_is_equal_to_the_recordings() {
             } else {
                 let found = found.expect(11).json();
                 assert_eq!(different(&found, "only-a"), REPEATED, "{case}");
-                assert_eq!(found["differences"].as_array().unwrap().len(), REPEATED.len(), "{case}: {found:#}");
+                assert_eq!(
+                    found["differences"].as_array().unwrap().len(),
+                    REPEATED.len(),
+                    "{case}: {found:#}"
+                );
             }
 
             // A body that lacks an instruction, or has another form, is found.
@@ -155,7 +180,8 @@ fn strict_is_equal_to_the_recordings() {
             ] {
                 let changed = home.path().join("changed.jsonl");
                 fs::write(&changed, text.replacen(from, to, 1)).unwrap();
-                let found = validate(&recorded, &changed, &[&STRICT[..], &["--ignore-repeats"]].concat());
+                let found =
+                    validate(&recorded, &changed, &[&STRICT[..], &["--ignore-repeats"]].concat());
                 let found = found.expect(11).json();
                 assert_eq!(found["differences"].as_array().unwrap().len(), 1, "{case}: {found:#}");
                 assert_eq!(found["differences"][0]["code"][0]["part"], part, "{case}: {found:#}");
@@ -163,12 +189,20 @@ fn strict_is_equal_to_the_recordings() {
                 assert_eq!(found.code(), if strict { 0 } else { 11 }, "{case}: {}", found.out);
             }
 
-            // The agent's own profiler looks for classes in no certain order, and logs those that are missing.
-            let name =
-                if shape == AgentShape::V10_54 && !reflection { format!("{name}-{shape}") } else { case.clone() };
+            // The agent's own profiler looks for classes in no certain order, and logs those that
+            // are missing.
+            let name = if shape == AgentShape::V10_54 && !reflection {
+                format!("{name}-{shape}")
+            } else {
+                case.clone()
+            };
             let recorded = fixture(&format!("log-{name}.txt"));
             let own = OWN_LINES.iter().flat_map(|line| ["--ignore", line]);
-            let found = validate(&recorded, &log, &["--ignore-repeats"].into_iter().chain(own).collect::<Vec<_>>());
+            let found = validate(
+                &recorded,
+                &log,
+                &["--ignore-repeats"].into_iter().chain(own).collect::<Vec<_>>(),
+            );
             let found = found.expect(0).json();
             assert_eq!(found["differences"], json!([]), "{case}: {found:#}");
             assert_eq!(found["kinds"]["log"]["equal"], lines, "{case}: {found:#}");
@@ -186,21 +220,36 @@ fn other_modes_are_not_equal_and_what_differs_is_named() {
             let case = format!("{runtime}, {mode}");
             let Fresh { home, events, .. } = fresh(runtime, AgentShape::V10_54, mode, false);
             let recorded = recorded(&home, &format!("{name}-10.54-cache"));
-            let found = validate(&recorded, &events, &["--ignore-repeats", "--top", "1000"]).expect(11).json();
+            let found = validate(&recorded, &events, &["--ignore-repeats", "--top", "1000"])
+                .expect(11)
+                .json();
             assert_eq!(found["equal"], false, "{case}");
             // The core library is left as it is.
             let lost = different(&found, "only-a");
             const CORE: &str = "System.Private.CoreLib!System.CannotUnloadAppDomainException.";
             assert_eq!(lost.len(), 7, "{case}: {lost:?}");
-            assert!(lost.iter().all(|(kind, name)| *kind == "rewrite" && name.starts_with(CORE)), "{case}: {lost:?}");
-            assert_eq!(different(&found, "only-b"), INLINED.map(|name| ("rewrite", name)), "{case}");
+            assert!(
+                lost.iter().all(|(kind, name)| *kind == "rewrite" && name.starts_with(CORE)),
+                "{case}: {lost:?}"
+            );
+            assert_eq!(
+                different(&found, "only-b"),
+                INLINED.map(|name| ("rewrite", name)),
+                "{case}"
+            );
             // All others have other bodies of their own, made of the same ones.
             let all = found["differences"].as_array().unwrap();
             let bodies: Vec<_> = all.iter().filter(|one| one["what"] == "different").collect();
             assert_eq!(bodies.len(), 42, "{case}");
             for body in bodies {
-                let [code] = &body["code"].as_array().unwrap()[..] else { panic!("{case}: {body:#}") };
-                assert_eq!((&code["part"], &body["fields"]), (&json!("after"), &json!([])), "{case}: {body:#}");
+                let [code] = &body["code"].as_array().unwrap()[..] else {
+                    panic!("{case}: {body:#}")
+                };
+                assert_eq!(
+                    (&code["part"], &body["fields"]),
+                    (&json!("after"), &json!([])),
+                    "{case}: {body:#}"
+                );
             }
             assert_eq!(found["kinds"]["refusal"]["equal"], 3, "{case}");
         }

@@ -1,4 +1,5 @@
-//! Processes of other users, as root records them: their owners get nothing of root's rights, and nothing stays behind.
+//! Processes of other users, as root records them: their owners get nothing of root's rights, and
+//! nothing stays behind.
 #![cfg(target_os = "linux")]
 mod common;
 
@@ -17,17 +18,20 @@ use testkit::{Runtime, Sample, TargetProcess};
 /// Nobody, on every Linux.
 const OTHER: u32 = 65534;
 
-/// Commands that let others reach the runtimes, in a mount namespace: they may not enter our home, where these are.
+/// Commands that let others reach the runtimes, in a mount namespace: they may not enter our home,
+/// where these are.
 fn open_runtimes() -> String {
     let home = std::env::var("HOME").unwrap();
-    let cache = std::env::var("CLRSCOPE_CACHE").unwrap_or_else(|_| format!("{home}/.cache/clrscope"));
+    let cache =
+        std::env::var("CLRSCOPE_CACHE").unwrap_or_else(|_| format!("{home}/.cache/clrscope"));
     format!(
-        "mount --bind '{cache}' /mnt; mount -t tmpfs -o mode=755 none '{home}'; mkdir -p '{cache}'; mount --move /mnt '{cache}'"
+        "mount --bind '{cache}' /mnt; mount -t tmpfs -o mode=755 none '{home}'; mkdir -p \
+            '{cache}'; mount --move /mnt '{cache}'"
     )
 }
 
-/// `burn` of another user, with a folder for temporary files that belongs to that user. `before` are commands in its mount
-/// namespace.
+/// `burn` of another user, with a folder for temporary files that belongs to that user. `before`
+/// are commands in its mount namespace.
 fn burn_of_another_user(runtime: Runtime, before: &str) -> TargetProcess {
     assert!(geteuid().is_root(), "this test takes other users, so it needs root");
     let script = format!(
@@ -87,7 +91,8 @@ fn they_are_recorded_and_their_owners_gain_nothing() {
     }
 
     // Its owner exchanges the folder again and again.
-    let runs: u32 = std::env::var("CLRSCOPE_HARM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(6);
+    let runs: u32 =
+        std::env::var("CLRSCOPE_HARM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(6);
     let mut process = burn_of_another_user(Runtime::V9, ":");
     let tmp = process.tmp().unwrap().to_owned();
     let (over, exchanged) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -98,7 +103,9 @@ fn they_are_recorded_and_their_owners_gain_nothing() {
             let mut seed = 7_u64;
             while !over.load(Ordering::Relaxed) {
                 for staged in staged(&tmp) {
-                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    seed = seed
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     let decoy = tmp.join(format!("decoy-{seed}"));
                     if seed >> 63 == 0 {
                         symlink(&victim, &decoy).unwrap();
@@ -107,10 +114,17 @@ fn they_are_recorded_and_their_owners_gain_nothing() {
                         symlink(&victim, decoy.join("agent.sock")).unwrap();
                     }
                     std::thread::sleep(Duration::from_micros((seed >> 33) % 5000));
-                    let done = renameat_with(CWD, &staged, CWD, &decoy, RenameFlags::EXCHANGE).is_ok();
+                    let done =
+                        renameat_with(CWD, &staged, CWD, &decoy, RenameFlags::EXCHANGE).is_ok();
                     exchanged.fetch_add(u32::from(done), Ordering::Relaxed);
                     // What was exchanged would not be found again.
-                    let _ = renameat_with(CWD, &staged, CWD, tmp.join(format!("old-{seed}")), RenameFlags::empty());
+                    let _ = renameat_with(
+                        CWD,
+                        &staged,
+                        CWD,
+                        tmp.join(format!("old-{seed}")),
+                        RenameFlags::empty(),
+                    );
                 }
             }
         });
@@ -139,7 +153,16 @@ fn an_ordinary_user_records_with_proc_hidden() {
     let mut command = Command::new("nsenter");
     command.args(["--target", &process.pid().to_string(), "--mount", "setpriv"]);
     command.args([&format!("--reuid={OTHER}"), &format!("--regid={OTHER}"), "--clear-groups"]);
-    command.args([common::binary(), "record", &process.pid().to_string(), "-d", "2s", "-p", "cpu,wall,gc", "-o"]);
+    command.args([
+        common::binary(),
+        "record",
+        &process.pid().to_string(),
+        "-d",
+        "2s",
+        "-p",
+        "cpu,wall,gc",
+        "-o",
+    ]);
     command.arg(&output).env("TMPDIR", process.tmp().unwrap()).env("HOME", process.tmp().unwrap());
     Running::start(command).wait().expect(0);
     let report = common::Report::of(&output);
@@ -158,7 +181,8 @@ fn what_a_killed_clrscope_left_is_removed_by_the_next() {
     let output = file(&folder, "x.clrscope");
     // It is the only one that has to keep its folder: the command may start further processes.
     let launch = [common::binary(), "launch", "-q", "-o", output.to_str().unwrap(), "--"];
-    let mut launched = Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).under(launch);
+    let mut launched =
+        Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).under(launch);
     launched = launched.env("TMPDIR", tmp.to_str().unwrap());
     let mut clrscope = launched.start();
     clrscope.wait_for_ready();
@@ -168,8 +192,10 @@ fn what_a_killed_clrscope_left_is_removed_by_the_next() {
     clrscope.wait(Duration::from_secs(20)).unwrap();
     assert_eq!(staged(&tmp).len(), 1);
 
-    let mut process =
-        Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).env("TMPDIR", tmp.to_str().unwrap()).start();
+    let mut process = Sample::named("burn")
+        .launch(Runtime::V9, &["--seconds", "60"])
+        .env("TMPDIR", tmp.to_str().unwrap())
+        .start();
     process.wait_for_ready();
     Running::start(record(&process, &output)).wait().expect(0);
     assert!(staged(&tmp).is_empty());
@@ -193,21 +219,32 @@ fn a_process_that_changed_its_root_is_reached_where_it_listens() {
         let sockets = fs::read_dir(process.tmp().unwrap()).unwrap();
         sockets.for_each(|socket| fs::remove_file(socket.unwrap().path()).unwrap());
         let ended = Running::start(record(&process, &output)).wait();
-        ended.expect_error(4, &["changed its root directory", jail.to_str().unwrap(), "dotnet-diagnostic-"]);
+        ended.expect_error(
+            4,
+            &["changed its root directory", jail.to_str().unwrap(), "dotnet-diagnostic-"],
+        );
     }
 }
 
-/// A launch as root of a command that runs `burn` as another user, through `before`. Everything has its folder for temporary files in
-/// `tmp`.
-fn launch_as_another_user(runtime: Runtime, before: &str, tmp: &Path, output: &Path) -> common::Ended {
+/// A launch as root of a command that runs `burn` as another user, through `before`. Everything has
+/// its folder for temporary files in `tmp`.
+fn launch_as_another_user(
+    runtime: Runtime,
+    before: &str,
+    tmp: &Path,
+    output: &Path,
+) -> common::Ended {
     assert!(geteuid().is_root(), "this test takes other users, so it needs root");
     let script = format!(
         "set -e; {}; exec setpriv --reuid={OTHER} --regid={OTHER} --clear-groups {before} \"$@\"",
         open_runtimes()
     );
-    let clrscope = [common::binary(), "launch", "-p", "cpu,gc", "-o", output.to_str().unwrap(), "--"];
+    let clrscope =
+        [common::binary(), "launch", "-p", "cpu,gc", "-o", output.to_str().unwrap(), "--"];
     let unshared = ["unshare", "-m", "sh", "-c", &script, "sh"];
-    let burn = Sample::named("burn").launch(runtime, &["--seconds", "2"]).under([&clrscope[..], &unshared].concat());
+    let burn = Sample::named("burn")
+        .launch(runtime, &["--seconds", "2"])
+        .under([&clrscope[..], &unshared].concat());
     let mut command = burn.env("TMPDIR", tmp).command();
     command.stdin(std::process::Stdio::null());
     Running::start(command).wait()
@@ -224,7 +261,11 @@ fn a_command_of_root_that_becomes_another_user_is_recorded() {
         let ended = launch_as_another_user(runtime, "", &tmp, &output).expect(0);
         assert!(ended.out.contains("cpu_ns"), "{runtime}: {ended:?}");
         let report = common::Report::of(&output);
-        assert!(report.total_weight("cpu", "Clrscope.Samples.Burn", "Slow") > 0, "{runtime}: {}", ended.err);
+        assert!(
+            report.total_weight("cpu", "Clrscope.Samples.Burn", "Slow") > 0,
+            "{runtime}: {}",
+            ended.err
+        );
         assert_eq!(fs::metadata(&output).unwrap().uid(), 0, "{runtime}");
         assert!(staged(&tmp).is_empty(), "{runtime}");
     }
@@ -244,8 +285,14 @@ fn why_a_command_of_another_user_was_not_recorded_is_said() {
     // As sudo does.
     let bare = "env -i DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1";
     let ended = launch_as_another_user(Runtime::V9, bare, &open, &output);
-    ended.expect_error(125, &[&who, "burn.dll", "lacks the variables", "as that user", "clrscope record "]);
+    ended.expect_error(
+        125,
+        &[&who, "burn.dll", "lacks the variables", "as that user", "clrscope record "],
+    );
     let ended = launch_as_another_user(Runtime::V9, "", &closed, &output);
-    ended.expect_error(125, &[&who, "cannot reach the agent in ", closed.to_str().unwrap(), "clrscope record "]);
+    ended.expect_error(
+        125,
+        &[&who, "cannot reach the agent in ", closed.to_str().unwrap(), "clrscope record "],
+    );
     assert!(!output.exists() && staged(&open).is_empty() && staged(&closed).is_empty());
 }

@@ -34,13 +34,26 @@ fn every_runtime_is_listed_with_its_facts() {
     let text = run(["ps"]).expect(0).out;
     for (runtime, process) in &processes {
         let entry = entry(&list, process.pid());
-        let version = entry["runtime"].as_str().unwrap_or_else(|| panic!("{runtime}: no version in {entry}"));
+        let version =
+            entry["runtime"].as_str().unwrap_or_else(|| panic!("{runtime}: no version in {entry}"));
         assert!(version.starts_with(&format!("{}.", runtime.major())), "{runtime}: {entry}");
-        assert_eq!((&entry["attachable"], &entry["obstacle"]), (&true.into(), &Value::Null), "{runtime}: {entry}");
+        assert_eq!(
+            (&entry["attachable"], &entry["obstacle"]),
+            (&true.into(), &Value::Null),
+            "{runtime}: {entry}"
+        );
         assert_eq!(entry["arch"], "x64", "{runtime}: {entry}");
-        assert!(entry["uptime_seconds"].as_f64().is_some_and(|uptime| uptime < 600.0), "{runtime}: {entry}");
-        assert!(entry["user"].is_string() && entry["command"].as_str().is_some_and(|command| !command.is_empty()));
-        let line = text.lines().find(|line| line.split_whitespace().next() == Some(&process.pid().to_string()));
+        assert!(
+            entry["uptime_seconds"].as_f64().is_some_and(|uptime| uptime < 600.0),
+            "{runtime}: {entry}"
+        );
+        assert!(
+            entry["user"].is_string()
+                && entry["command"].as_str().is_some_and(|command| !command.is_empty())
+        );
+        let line = text
+            .lines()
+            .find(|line| line.split_whitespace().next() == Some(&process.pid().to_string()));
         assert!(line.is_some_and(|line| line.contains(version)), "{runtime}: {text}");
     }
 }
@@ -56,13 +69,17 @@ fn a_sample_is_named_by_its_assembly() {
 fn what_cannot_be_profiled_is_listed_with_the_reason() {
     let mut old = Sample::named("burn").start(Runtime::V2_1, &["--seconds", "60"]);
     old.wait_for_ready();
-    let launch = Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).env("DOTNET_EnableDiagnostics", "0");
+    let launch = Sample::named("burn")
+        .launch(Runtime::V9, &["--seconds", "60"])
+        .env("DOTNET_EnableDiagnostics", "0");
     let mut closed = launch.start();
     closed.wait_for_ready();
     let mut frozen = started(Runtime::V9);
     freeze(&mut frozen);
     let list = run(["ps", "--json"]).expect(0).json();
-    for (process, reason) in [(&old, "3.1 or newer"), (&closed, "DOTNET_EnableDiagnostics"), (&frozen, "stopped")] {
+    for (process, reason) in
+        [(&old, "3.1 or newer"), (&closed, "DOTNET_EnableDiagnostics"), (&frozen, "stopped")]
+    {
         let entry = entry(&list, process.pid());
         assert_eq!(entry["attachable"], false, "{entry}");
         assert!(entry["obstacle"].as_str().unwrap().contains(reason), "{entry}");

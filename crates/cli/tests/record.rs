@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Fed, Report, Running, agent_is_mapped, clrscope, file, freeze, open_type, run, scratch, wait_until_clean,
-    wait_until_recording,
+    Fed, Report, Running, agent_is_mapped, clrscope, file, freeze, open_type, run, scratch,
+    wait_until_clean, wait_until_recording,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -44,10 +44,16 @@ fn split(report: &Report) -> [f64; 3] {
 #[track_caller]
 fn assert_split(report: &Report, runtime: Runtime) {
     let samples = report.series("cpu")["effective_samples"].as_f64().unwrap();
-    for ((share, truth), method) in split(report).into_iter().zip([0.7, 0.2, 0.1]).zip(["Slow", "Medium", "Light"]) {
-        // Four standard deviations of so many samples, and a point for what the program itself is off by.
+    for ((share, truth), method) in
+        split(report).into_iter().zip([0.7, 0.2, 0.1]).zip(["Slow", "Medium", "Light"])
+    {
+        // Four standard deviations of so many samples, and a point for what the program itself is
+        // off by.
         let tolerance = 4.0 * (truth * (1.0 - truth) / samples).sqrt() + 0.01;
-        assert!((share - truth).abs() < tolerance, "{runtime}: {method} has {share:.3}, not {truth} ± {tolerance:.3}");
+        assert!(
+            (share - truth).abs() < tolerance,
+            "{runtime}: {method} has {share:.3}, not {truth} ± {tolerance:.3}"
+        );
     }
 }
 
@@ -58,18 +64,26 @@ fn cpu_time_is_where_the_program_spends_it() {
         let output = file(&folder, "burn.clrscope");
         let mut process = start(Sample::named("burn").launch(runtime, &["--seconds", "8"]));
         let (cpu_before, stolen_before) = (cpu_time(process.pid()), stolen_time());
-        let ended =
-            record(process.pid(), &output, &["-p", "cpu", "--rate", "1000", "--duration", "4s", "--json"]).wait();
+        let ended = record(
+            process.pid(),
+            &output,
+            &["-p", "cpu", "--rate", "1000", "--duration", "4s", "--json"],
+        )
+        .wait();
         let (cpu, stolen) = (cpu_time(process.pid()) - cpu_before, stolen_time() - stolen_before);
         let summary = ended.expect(0).json();
         let report = Report::of(&output);
         assert_split(&report, runtime);
         let series = report.series("cpu");
         let weight = Duration::from_nanos(series["weight"].as_u64().unwrap());
-        // The recording begins a little after the first look at the clock and ends before the second. The kernel leaves
-        // what interrupts and the host of a virtual machine take out of a process's time, but not out of the samples'.
+        // The recording begins a little after the first look at the clock and ends before the
+        // second. The kernel leaves what interrupts and the host of a virtual machine take out of a
+        // process's time, but not out of the samples'.
         let (least, most) = (cpu.mul_f64(0.8), (cpu + stolen).mul_f64(1.1));
-        assert!(weight > least && weight < most, "{runtime}: {weight:?} of {cpu:?} were seen, {stolen:?} stolen");
+        assert!(
+            weight > least && weight < most,
+            "{runtime}: {weight:?} of {cpu:?} were seen, {stolen:?} stolen"
+        );
         assert_eq!(series["samples"], summary["sessions"][0]["samples"]["cpu"], "{runtime}");
         assert_eq!(report.0["recording"]["process"]["pid"], process.pid());
         assert_eq!(report.0["recording"]["entry"], "attached");
@@ -77,7 +91,8 @@ fn cpu_time_is_where_the_program_spends_it() {
         assert!(version.starts_with(&format!("{}.", runtime.major())), "{runtime}: {version}");
         // The names of asynchronous methods are those that the user wrote.
         let functions = report.0["functions"].as_array().unwrap();
-        let light = functions.iter().find(|f| f["method"] == "Light" && f["state_machine"] == "async");
+        let light =
+            functions.iter().find(|f| f["method"] == "Light" && f["state_machine"] == "async");
         assert!(light.is_some(), "{runtime}: {functions:?}");
         let truth = process.truth(LIMIT);
         assert!(truth["cpu_ns"].as_u64().unwrap() > 0);
@@ -92,7 +107,8 @@ fn cpu_time(pid: u32) -> Duration {
     ticks(&fields[11..13])
 }
 
-/// Time of all processors so far in which they ran, but no process: interrupts, and what the host took.
+/// Time of all processors so far in which they ran, but no process: interrupts, and what the host
+/// took.
 fn stolen_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/stat").unwrap();
     let fields: Vec<&str> = stat.lines().next().unwrap().split_whitespace().collect();
@@ -118,7 +134,8 @@ fn every_engine_finds_the_same_split() {
             let cpu = cpu_time(process.pid()) - cpu_before;
             let report = Report::of(&output);
             let samples = report.series("cpu")["samples"].as_f64().unwrap();
-            // Timers tick no more often than the kernel (250 Hz, often), and walking takes turns with the program.
+            // Timers tick no more often than the kernel (250 Hz, often), and walking takes turns
+            // with the program.
             let least = cpu.as_secs_f64() * if engine == "suspend-walk" { 25.0 } else { 100.0 };
             assert!(samples > least, "{runtime}: {engine}: {samples} samples of {cpu:?}");
             // Suspending waits for a safepoint: what it sees is biased, and said to be.
@@ -148,21 +165,33 @@ fn exceptions_are_counted_exactly() {
         recorder.wait().expect(0);
         let report = Report::of(&output);
         let known = truth["exceptions"].as_object().unwrap();
-        let expected: BTreeMap<String, u64> =
-            known.iter().map(|(ty, known)| (open_type(ty).to_owned(), known["count"].as_u64().unwrap())).collect();
+        let expected: BTreeMap<String, u64> = known
+            .iter()
+            .map(|(ty, known)| (open_type(ty).to_owned(), known["count"].as_u64().unwrap()))
+            .collect();
         assert_eq!(report.exceptions(), expected, "{runtime}");
         for row in report.0["exceptions"]["types"].as_array().unwrap() {
             let ty = open_type(row["type_name"].as_str().unwrap());
             let (_, truth) = known.iter().find(|(name, _)| open_type(name) == ty).unwrap();
-            assert!(row["samples"].as_u64().unwrap() > 0, "{runtime}: the storm has swallowed {row}");
+            assert!(
+                row["samples"].as_u64().unwrap() > 0,
+                "{runtime}: the storm has swallowed {row}"
+            );
             assert!(row["message"].is_string(), "{runtime}: {row}");
-            let thrown_in = &report.0["functions"][row["thrown_at"]["function"].as_u64().unwrap() as usize];
-            let name =
-                format!("{}.{}", thrown_in["type_name"].as_str().unwrap(), thrown_in["method"].as_str().unwrap());
+            let thrown_in =
+                &report.0["functions"][row["thrown_at"]["function"].as_u64().unwrap() as usize];
+            let name = format!(
+                "{}.{}",
+                thrown_in["type_name"].as_str().unwrap(),
+                thrown_in["method"].as_str().unwrap()
+            );
             assert_eq!(name, truth["thrown_in"].as_str().unwrap(), "{runtime}: {row}");
             let caught_in = &report.0["functions"][row["caught_by"].as_u64().unwrap() as usize];
-            let name =
-                format!("{}.{}", caught_in["type_name"].as_str().unwrap(), caught_in["method"].as_str().unwrap());
+            let name = format!(
+                "{}.{}",
+                caught_in["type_name"].as_str().unwrap(),
+                caught_in["method"].as_str().unwrap()
+            );
             assert_eq!(name, truth["caught_in"].as_str().unwrap(), "{runtime}: {row}");
         }
         process.close_stdin();
@@ -187,13 +216,20 @@ fn collections_are_counted_by_generation() {
         recorder.signal(Signal::TERM);
         recorder.wait().expect(0);
         let report = Report::of(&output);
-        let expected: Vec<u64> =
-            truth["by_generation"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+        let expected: Vec<u64> = truth["by_generation"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|n| n.as_u64().unwrap())
+            .collect();
         assert_eq!(report.collections().to_vec(), expected, "{runtime}: {truth}");
         let gc = &report.0["gc"];
         assert_eq!(gc["induced"], 30, "{runtime}: three rounds of ten: {truth}");
         let pauses = gc["pauses_ns"]["count"].as_u64().unwrap();
-        assert!(pauses >= expected.iter().sum(), "{runtime}: {pauses} pauses for {expected:?} collections");
+        assert!(
+            pauses >= expected.iter().sum(),
+            "{runtime}: {pauses} pauses for {expected:?} collections"
+        );
         if let Some(paused) = truth["paused_ms"].as_f64() {
             let seen = gc["pauses_ns"]["total"].as_f64().unwrap() / 1e6;
             assert!(
@@ -223,16 +259,22 @@ fn waiting_threads_are_seen_with_the_class_of_their_wait() {
                 .iter()
                 .find(|thread| thread["os_tid"] == known["tid"])
                 .unwrap_or_else(|| panic!("{runtime}: {name} is missing: {threads:?}"));
-            // .NET Core 3.1 tells the system no names, and the profiler only those that are given while it is there.
+            // .NET Core 3.1 tells the system no names, and the profiler only those that are given
+            // while it is there.
             if runtime.major() >= 5 {
                 // The kernel keeps fifteen bytes of a name.
                 let kept = &name[..name.len().min(15)];
-                assert!(thread["name"].as_str().is_some_and(|seen| seen.starts_with(kept)), "{runtime}: {thread}");
+                assert!(
+                    thread["name"].as_str().is_some_and(|seen| seen.starts_with(kept)),
+                    "{runtime}: {thread}"
+                );
             }
             let mut states = states(sums, thread["id"].as_u64().unwrap());
             // On a busy machine a thread that works has a processor for a part of the time only.
-            let ready: f64 =
-                ["running", "no-processor", "throttled"].iter().filter_map(|state| states.remove(*state)).sum();
+            let ready: f64 = ["running", "no-processor", "throttled"]
+                .iter()
+                .filter_map(|state| states.remove(*state))
+                .sum();
             states.insert("running".to_owned(), ready);
             let (state, share) = states
                 .iter()
@@ -243,7 +285,10 @@ fn waiting_threads_are_seen_with_the_class_of_their_wait() {
                 "join" => "event",
                 class => class,
             };
-            assert!(state == expected && *share > 0.8, "{runtime}: {name} is {states:?}, the truth is {known}");
+            assert!(
+                state == expected && *share > 0.8,
+                "{runtime}: {name} is {states:?}, the truth is {known}"
+            );
         }
     }
 }
@@ -255,7 +300,8 @@ fn states(sums: &Value, thread: u64) -> BTreeMap<String, f64> {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for ((row_thread, state), weight) in threads.iter().zip(&states).zip(&weights) {
         if row_thread.as_u64() == Some(thread) {
-            *shares.entry(state.as_str().unwrap().to_owned()).or_default() += weight.as_f64().unwrap();
+            *shares.entry(state.as_str().unwrap().to_owned()).or_default() +=
+                weight.as_f64().unwrap();
         }
     }
     let all: f64 = shares.values().sum();
@@ -276,18 +322,27 @@ fn all_four_profilers_at_once_leave_a_clean_process() {
         assert_eq!(ended.err, "", "{runtime}: nothing is shown where there is no terminal");
         let report = Report::of(&output);
         // Exceptions over the limit of samples are counted without a stack; that is no loss.
-        let dropped = report.0["observer"].as_array().unwrap().last().unwrap()["dropped"].as_array().unwrap();
-        let lost = dropped.iter().filter(|drop| drop[1] != 0 && !drop[0].as_str().unwrap().starts_with("exception"));
+        let dropped =
+            report.0["observer"].as_array().unwrap().last().unwrap()["dropped"].as_array().unwrap();
+        let lost = dropped
+            .iter()
+            .filter(|drop| drop[1] != 0 && !drop[0].as_str().unwrap().starts_with("exception"));
         assert_eq!(lost.count(), 0, "{runtime}: {dropped:?}");
         for profiler in ["cpu", "wall", "exceptions"] {
-            assert!(report.series(profiler)["samples"].as_u64().unwrap() > 20, "{runtime}: {profiler}");
+            assert!(
+                report.series(profiler)["samples"].as_u64().unwrap() > 20,
+                "{runtime}: {profiler}"
+            );
         }
         assert!(report.collections().iter().sum::<u64>() > 0, "{runtime}");
         wait_until_clean(process.tmp().unwrap());
         // Every format can be made of it.
-        for format in ["text", "markdown", "html", "collapsed", "pprof", "speedscope", "firefox", "events"] {
+        for format in
+            ["text", "markdown", "html", "collapsed", "pprof", "speedscope", "firefox", "events"]
+        {
             let path = file(&folder, format);
-            run(["report", output.to_str().unwrap(), "-f", format, "-o", path.to_str().unwrap()]).expect(0);
+            run(["report", output.to_str().unwrap(), "-f", format, "-o", path.to_str().unwrap()])
+                .expect(0);
             assert!(path.metadata().unwrap().len() > 100, "{runtime}: {format}");
         }
         process.close_stdin();
@@ -311,7 +366,10 @@ fn a_real_application_on_9_and_10() {
         let series = report.series("cpu");
         let samples = series["samples"].as_u64().unwrap();
         assert!(samples > 200, "{runtime}: {samples}");
-        assert!(report.total_weight("cpu", "System.Text.Json", "") > 0, "{runtime}: it writes JSON all the time");
+        assert!(
+            report.total_weight("cpu", "System.Text.Json", "") > 0,
+            "{runtime}: it writes JSON all the time"
+        );
         assert!(report.has_series("wall"), "{runtime}");
         process.feed(1).unwrap();
         process.close_stdin();
@@ -336,8 +394,9 @@ fn a_process_is_found_by_name_and_the_file_is_named_after_it() {
     let mut command = clrscope(["record", &name, "-p", "cpu", "--duration", "300ms"]);
     command.current_dir(folder.path());
     Running::start(command).wait().expect(0);
-    let names =
-        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let sessions: Vec<String> = names.filter(|name| name.ends_with(".clrscope")).collect();
     assert_eq!(sessions.len(), 1, "{sessions:?}");
     assert!(sessions[0].starts_with(&format!("{name}-{}-20", process.pid())), "{sessions:?}");
@@ -347,7 +406,8 @@ fn a_process_is_found_by_name_and_the_file_is_named_after_it() {
     run(["record", &name]).expect_error(3, &[&name, &one, &two, "use the id"]);
 }
 
-/// What was sampled and thrown while the recorder was not ready is of another time than the one that the report states.
+/// What was sampled and thrown while the recorder was not ready is of another time than the one
+/// that the report states.
 #[test]
 fn nothing_from_outside_of_the_window_counts() {
     for runtime in [Runtime::V3_1, Runtime::V9] {
@@ -367,14 +427,25 @@ fn nothing_from_outside_of_the_window_counts() {
         let summary = &recorder.wait().expect(0).json()["sessions"][0];
         let report = Report::of(&output);
         let seconds = summary["duration_seconds"].as_f64().unwrap();
-        assert_eq!(report.0["recording"]["duration_ns"].as_f64().unwrap() / 1e9, seconds, "{runtime}");
-        assert_eq!(report.0["recording"]["end"]["time_ns"], report.0["recording"]["duration_ns"], "{runtime}");
+        assert_eq!(
+            report.0["recording"]["duration_ns"].as_f64().unwrap() / 1e9,
+            seconds,
+            "{runtime}"
+        );
+        assert_eq!(
+            report.0["recording"]["end"]["time_ns"], report.0["recording"]["duration_ns"],
+            "{runtime}"
+        );
         let cpus = std::thread::available_parallelism().unwrap().get() as f64;
         let (samples, exceptions) = (&summary["samples"]["cpu"], &summary["samples"]["exceptions"]);
         // One more of each thread, as ticks do not begin with the window.
         let most = 100.0 * cpus * seconds + 4.0;
-        assert!((1.0..=most).contains(&samples.as_f64().unwrap()), "{runtime}: {samples} samples in {seconds} s");
-        // The program throws so many per second of CPU time at most, and makes up for what it has missed for a moment.
+        assert!(
+            (1.0..=most).contains(&samples.as_f64().unwrap()),
+            "{runtime}: {samples} samples in {seconds} s"
+        );
+        // The program throws so many per second of CPU time at most, and makes up for what it has
+        // missed for a moment.
         let most = 1000.0 * cpus.min(2.0) * seconds * 1.1;
         assert!(
             (1.0..=most).contains(&exceptions.as_f64().unwrap()),
@@ -413,11 +484,19 @@ fn progress_is_shown_on_terminals_only() {
     let folder = scratch();
     let output = file(&folder, "x.clrscope");
     let process = start(Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]));
-    let line = format!("{} record {} -d 1s -o {}", common::binary(), process.pid(), output.display());
+    let line =
+        format!("{} record {} -d 1s -o {}", common::binary(), process.pid(), output.display());
     let mut command = Command::new("script");
-    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::null()).env("TERM", "xterm");
+    command
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .stdin(Stdio::null())
+        .env("TERM", "xterm");
     let ended = Running::start(command).wait().expect(0);
-    assert!(ended.out.contains("\r") && ended.out.contains("of 1.00s") && ended.out.contains("cpu "), "{}", ended.out);
+    assert!(
+        ended.out.contains("\r") && ended.out.contains("of 1.00s") && ended.out.contains("cpu "),
+        "{}",
+        ended.out
+    );
 }
 
 #[test]
@@ -425,8 +504,8 @@ fn top_shows_the_hot_method_and_leaves_on_q() {
     let mut process = start(Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]));
     // A terminal of the usual size, and a user who looks for four seconds.
     let line = format!(
-        "stty rows 24 cols 80; (sleep 4; printf 2; sleep 1; printf q) | script --quiet --return --command \
-         'stty rows 24 cols 80; {} top {}' /dev/null",
+        "stty rows 24 cols 80; (sleep 4; printf 2; sleep 1; printf q) | script --quiet --return \
+         --command 'stty rows 24 cols 80; {} top {}' /dev/null",
         common::binary(),
         process.pid()
     );
@@ -444,10 +523,12 @@ fn top_shows_the_hot_method_and_leaves_on_q() {
 fn top_prints_json_for_scripts() {
     let mut process = start(Sample::named("burn").launch(Runtime::V3_1, &["--seconds", "60"]));
     let ended = run(["top", &process.pid().to_string(), "--json", "--duration", "4s"]).expect(0);
-    let lines: Vec<Value> = ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> =
+        ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.len() >= 3, "{}", ended.out);
-    let hot =
-        lines.iter().any(|line| line["methods"][0]["name"].as_str().is_some_and(|name| name.contains("Burn.Slow")));
+    let hot = lines.iter().any(|line| {
+        line["methods"][0]["name"].as_str().is_some_and(|name| name.contains("Burn.Slow"))
+    });
     assert!(hot, "{}", ended.out);
     assert_eq!(lines.last().unwrap()["ended"], true);
     assert!(process.is_running());

@@ -4,9 +4,9 @@ mod common;
 
 use common::{Ended, LIMIT, Running, clrscope, file, run, scratch};
 use session::{
-    EndReason, Entry, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, MAGIC, ModuleDef, ModuleId,
-    ProfilerRun, SampleBatch, SessionEnd, SessionInfo, SessionRecord, SessionWriter, StackDef, StackId, ThreadDef,
-    ThreadId, ThreadState,
+    EndReason, Entry, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, MAGIC,
+    ModuleDef, ModuleId, ProfilerRun, SampleBatch, SessionEnd, SessionInfo, SessionRecord,
+    SessionWriter, StackDef, StackId, ThreadDef, ThreadId, ThreadState,
 };
 use std::{
     fs::{self, File},
@@ -86,7 +86,11 @@ fn records() -> Vec<SessionRecord> {
             truncated: vec![false; 100],
         }));
     }
-    records.push(SessionRecord::End(SessionEnd { time: 15 * SECOND, reason: EndReason::Stopped, exit_code: None }));
+    records.push(SessionRecord::End(SessionEnd {
+        time: 15 * SECOND,
+        reason: EndReason::Stopped,
+        exit_code: None,
+    }));
     records
 }
 
@@ -128,7 +132,8 @@ fn every_format_is_written_to_a_file_and_to_standard_output() {
         let text = report(&session, &["--format", format]).expect(0).out;
         assert!(text.contains(part), "{format}: {text:.300}");
         let path = file(&folder, format);
-        let silent = report(&session, &["--format", format, "-o", path.to_str().unwrap()]).expect(0);
+        let silent =
+            report(&session, &["--format", format, "-o", path.to_str().unwrap()]).expect(0);
         assert_eq!((silent.out.as_str(), silent.err.as_str()), ("", ""), "{format}");
         assert_eq!(fs::read_to_string(path).unwrap(), text, "{format}");
     }
@@ -151,7 +156,13 @@ fn filters_leave_what_was_asked_for() {
     let (_folder, session) = whole();
     let weight = |more: &[&str]| {
         let json = report(&session, &[&["--format", "json"], more].concat()).expect(0).json();
-        json["series"].as_array().unwrap().iter().map(|series| series["weight"].as_u64().unwrap()).sum::<u64>() / SECOND
+        json["series"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|series| series["weight"].as_u64().unwrap())
+            .sum::<u64>()
+            / SECOND
     };
     assert_eq!(weight(&[]), 10);
     assert_eq!(weight(&["--thread", "WORKER-0"]), 7);
@@ -163,7 +174,8 @@ fn filters_leave_what_was_asked_for() {
     report(&session, &["--from", "6s", "--to", "2s"]).expect_error(2, &["--from", "--to"]);
     report(&session, &["--from", "6"]).expect_error(2, &["no unit"]);
     report(&session, &["--profiler", "heap"]).expect_error(2, &["heap", "wall"]);
-    report(&session, &["--format", "collapsed", "--profiler", "wall"]).expect_error(8, &["no wall samples", "cpu"]);
+    report(&session, &["--format", "collapsed", "--profiler", "wall"])
+        .expect_error(8, &["no wall samples", "cpu"]);
 }
 
 #[test]
@@ -217,7 +229,8 @@ fn a_damaged_session_is_reported_up_to_the_damage() {
     let middle = bytes.len() * 2 / 3;
     bytes[middle] ^= 0x55;
     fs::write(&session, bytes).unwrap();
-    let ended = report(&session, &["--format", "json"]).expect_error(8, &["damaged at byte", "can still be used"]);
+    let ended = report(&session, &["--format", "json"])
+        .expect_error(8, &["damaged at byte", "can still be used"]);
     assert!(ended.json()["recording"]["damage"].is_string());
 }
 
@@ -244,7 +257,8 @@ fn a_session_is_not_overwritten_by_its_report() {
 fn an_output_that_cannot_be_written() {
     let (folder, session) = whole();
     let path = file(&folder, "no/such/folder.html");
-    report(&session, &["-f", "html", "-o", path.to_str().unwrap()]).expect_error(6, &["folder.html"]);
+    report(&session, &["-f", "html", "-o", path.to_str().unwrap()])
+        .expect_error(6, &["folder.html"]);
 }
 
 #[test]
@@ -273,7 +287,10 @@ fn a_reader_that_goes_away_is_no_error() {
 /// Runs a command line on a terminal of its own.
 fn on_a_terminal(line: &str, colour: bool) -> (i32, String) {
     let mut command = Command::new("script");
-    command.args(["--quiet", "--return", "--command", line, "/dev/null"]).stdin(Stdio::null()).env("TERM", "xterm");
+    command
+        .args(["--quiet", "--return", "--command", line, "/dev/null"])
+        .stdin(Stdio::null())
+        .env("TERM", "xterm");
     if colour {
         command.env_remove("NO_COLOR")
     } else {

@@ -1,4 +1,5 @@
-//! What stays in a process after recordings that need the main profiler slot, and who can keep clrscope from recording.
+//! What stays in a process after recordings that need the main profiler slot, and who can keep
+//! clrscope from recording.
 #![cfg(unix)]
 mod common;
 
@@ -33,7 +34,8 @@ fn has(pid: u32) -> Has {
 }
 
 fn heapster(runtime: Runtime) -> TargetProcess {
-    let mut process = Sample::named("heapster").launch(runtime, &["--count", "1000"]).private_tmp().start();
+    let mut process =
+        Sample::named("heapster").launch(runtime, &["--count", "1000"]).private_tmp().start();
     process.wait_for_ready();
     process
 }
@@ -63,7 +65,11 @@ fn snapshots_do_not_use_up_the_runtime() {
             let resident = notes.iter().any(|note| note.contains("no background collections"));
             stays += usize::from(resident);
             // Only once the runtime's slots would be used up, and then for ever.
-            assert_eq!(resident, runtime.major() >= 6 && round >= 16, "{runtime}, {round}: {notes:?}");
+            assert_eq!(
+                resident,
+                runtime.major() >= 6 && round >= 16,
+                "{runtime}, {round}: {notes:?}"
+            );
             if !resident {
                 wait_until_left(pid);
             }
@@ -73,9 +79,18 @@ fn snapshots_do_not_use_up_the_runtime() {
                 first = Some(now);
             }
             let first = first.unwrap();
-            assert!(now.threads <= first.threads + 1, "{runtime}, {round}: {now:?} after {first:?}");
-            assert!(now.descriptors <= first.descriptors, "{runtime}, {round}: {now:?} after {first:?}");
-            assert!(now.resident_kib < first.resident_kib + (16 << 10), "{runtime}, {round}: {now:?} after {first:?}");
+            assert!(
+                now.threads <= first.threads + 1,
+                "{runtime}, {round}: {now:?} after {first:?}"
+            );
+            assert!(
+                now.descriptors <= first.descriptors,
+                "{runtime}, {round}: {now:?} after {first:?}"
+            );
+            assert!(
+                now.resident_kib < first.resident_kib + (16 << 10),
+                "{runtime}, {round}: {now:?} after {first:?}"
+            );
         }
         // Whoever comes later is called.
         for profilers in ["cpu,exceptions", "wall", "heap"] {
@@ -91,13 +106,23 @@ fn snapshots_do_not_use_up_the_runtime() {
     });
 }
 
-/// The runtime never takes hooks back, so the agent that has set them serves all later recordings for which there is no other slot: on .NET
-/// Core 3.1 each of them.
+/// The runtime never takes hooks back, so the agent that has set them serves all later recordings
+/// for which there is no other slot: on .NET Core 3.1 each of them.
 #[test]
 fn an_agent_with_hooks_serves_one_recording_after_another() {
     let folder = scratch();
     let (launched, output) = (file(&folder, "calls.clrscope"), file(&folder, "later.clrscope"));
-    let record = [common::binary(), "launch", "-q", "-p", "calls", "-d", "300ms", "-o", launched.to_str().unwrap()];
+    let record = [
+        common::binary(),
+        "launch",
+        "-q",
+        "-p",
+        "calls",
+        "-d",
+        "300ms",
+        "-o",
+        launched.to_str().unwrap(),
+    ];
     let launch = Sample::named("heapster").launch(Runtime::V3_1, &["--count", "1000"]);
     let mut process = launch.under([&record[..], &["--"]].concat()).private_tmp().start();
     process.wait_for_ready();
@@ -112,15 +137,16 @@ fn an_agent_with_hooks_serves_one_recording_after_another() {
     process.truth(Duration::from_secs(20));
 }
 
-/// `CLRSCOPE_HARM_RUNS=1000` is how it is run by hand. Programs use more memory with time by themselves: one that nobody records says how
-/// much.
+/// `CLRSCOPE_HARM_RUNS=1000` is how it is run by hand. Programs use more memory with time by
+/// themselves: one that nobody records says how much.
 #[test]
 fn recordings_follow_each_other_without_end() {
     let cycles = |runtime: Runtime, process: &mut TargetProcess, alone: &TargetProcess| {
         let (pid, folder) = (process.pid(), scratch());
         let output = file(&folder, "cycle.clrscope");
         let (pid_text, path) = (pid.to_string(), output.to_str().unwrap().to_owned());
-        let mixes: [&[&str]; 3] = [&["cpu,exceptions,gc"], &["cpu", "--engine", "signals"], &["wall,exceptions"]];
+        let mixes: [&[&str]; 3] =
+            [&["cpu,exceptions,gc"], &["cpu", "--engine", "signals"], &["wall,exceptions"]];
         let (mut warm, most) = (None, runs(6));
         for round in 0..most {
             let fixed = ["record", &pid_text, "-q", "-o", &path, "-d", "100ms", "-p"];
@@ -133,13 +159,17 @@ fn recordings_follow_each_other_without_end() {
             }
             let Some((warm, _)) = warm else { continue };
             assert!(now.threads <= warm.threads + 8, "{runtime}, {round}: {now:?} after {warm:?}");
-            assert!(now.descriptors <= warm.descriptors + 8, "{runtime}, {round}: {now:?} after {warm:?}");
+            assert!(
+                now.descriptors <= warm.descriptors + 8,
+                "{runtime}, {round}: {now:?} after {warm:?}"
+            );
         }
         let ((warm, control_warm), now, control) = (warm.unwrap(), has(pid), has(alone.pid()));
         let grown = |from: Has, to: Has| to.resident_kib.saturating_sub(from.resident_kib);
         let (grown, by_itself) = (grown(warm, now), grown(control_warm, control));
         eprintln!(
-            "{runtime}: {most} recordings, {grown} KiB more, {by_itself} where nobody records, {warm:?} and then {now:?}"
+            "{runtime}: {most} recordings, {grown} KiB more, {by_itself} where nobody records, \
+                {warm:?} and then {now:?}"
         );
         assert!(grown < by_itself + (8 << 10), "{runtime}: {now:?} after {warm:?}");
         assert!(process.is_running(), "{runtime}");
@@ -154,7 +184,8 @@ fn recordings_follow_each_other_without_end() {
         });
         on_sample_runtimes_at_once(|runtime| {
             let [mut process, mut alone] = [0, 1].map(|_| {
-                let launch = Sample::named("tenant").launch(runtime, &["--files", "--threads", "10"]);
+                let launch =
+                    Sample::named("tenant").launch(runtime, &["--files", "--threads", "10"]);
                 launch.private_tmp().start()
             });
             process.wait_for_ready();
@@ -166,7 +197,8 @@ fn recordings_follow_each_other_without_end() {
     });
 }
 
-/// The folder for temporary files is a link, so that the memory map of the process shows other names than it was told.
+/// The folder for temporary files is a link, so that the memory map of the process shows other
+/// names than it was told.
 #[test]
 fn snapshots_that_are_taken_at_once_leave_one_library() {
     let (folder, real) = (scratch(), scratch());
@@ -180,7 +212,10 @@ fn snapshots_that_are_taken_at_once_leave_one_library() {
         let heap = || Running::start(clrscope(["heap", &pid.to_string(), "--histogram"]));
         let codes = [heap(), heap(), heap()].map(|running| running.wait().code());
         // Whoever finds another one at work may say so.
-        assert!(codes.contains(&0) && codes.iter().all(|code| [0, 4].contains(code)), "{round}: {codes:?}");
+        assert!(
+            codes.contains(&0) && codes.iter().all(|code| [0, 4].contains(code)),
+            "{round}: {codes:?}"
+        );
         wait_until_left(pid);
         assert_eq!(libraries(pid).len(), 1, "{round}: {:?}", libraries(pid));
         run(["heap", &pid.to_string(), "--histogram"]).expect(0);
@@ -189,9 +224,9 @@ fn snapshots_that_are_taken_at_once_leave_one_library() {
     process.truth(Duration::from_secs(20));
 }
 
-/// As a cleaner of temporary files may do it.
-/// From .NET 6 on a main profiler that detaches is counted as a notification-only one. One of those that asks to be detached right
-/// then would end the process, so an instance that compensates has to be there before.
+/// As a cleaner of temporary files may do it. From .NET 6 on a main profiler that detaches is
+/// counted as a notification-only one. One of those that asks to be detached right then would end
+/// the process, so an instance that compensates has to be there before.
 #[test]
 fn a_launch_compensates_before_its_agent_leaves_the_main_profiler_slot() {
     on_sample_runtimes_at_once(|runtime| {
@@ -201,8 +236,18 @@ fn a_launch_compensates_before_its_agent_leaves_the_main_profiler_slot() {
         let folder = scratch();
         let output = file(&folder, "launched.clrscope");
         let launch = Sample::named("heapster").launch(runtime, &["--count", "1000"]);
-        let prefix =
-            [common::binary(), "launch", "-q", "-p", "threads", "-d", "300ms", "-o", output.to_str().unwrap(), "--"];
+        let prefix = [
+            common::binary(),
+            "launch",
+            "-q",
+            "-p",
+            "threads",
+            "-d",
+            "300ms",
+            "-o",
+            output.to_str().unwrap(),
+            "--",
+        ];
         let mut process = launch.under(prefix).start();
         process.wait_for_ready();
         let children = format!("/proc/{0}/task/{0}/children", process.pid());
@@ -214,7 +259,10 @@ fn a_launch_compensates_before_its_agent_leaves_the_main_profiler_slot() {
             let loaded = libraries(target);
             let has_agent = loaded.iter().any(|name| !is_idle(name));
             if had_agent && !has_agent {
-                assert!(loaded.iter().any(is_idle), "{runtime}: the agent left, and nothing compensates for it");
+                assert!(
+                    loaded.iter().any(is_idle),
+                    "{runtime}: the agent left, and nothing compensates for it"
+                );
                 break;
             }
             had_agent |= has_agent;
@@ -229,18 +277,26 @@ fn a_launch_compensates_before_its_agent_leaves_the_main_profiler_slot() {
 fn a_library_that_is_removed_before_it_is_loaded_is_made_again() {
     let mut process = heapster(Runtime::V9.require());
     let (pid, tmp) = (process.pid().to_string(), process.tmp().unwrap().to_owned());
-    for command in
-        [&["record", &pid, "-p", "wall", "-d", "200ms", "-o", "/dev/null"][..], &["heap", &pid, "--histogram"]]
-    {
+    for command in [
+        &["record", &pid, "-p", "wall", "-d", "200ms", "-o", "/dev/null"][..],
+        &["heap", &pid, "--histogram"],
+    ] {
         let folder = scratch();
         let output = file(&folder, "x.clrscope");
-        let command = command.iter().map(|word| if *word == "/dev/null" { output.to_str().unwrap() } else { *word });
+        let command = command
+            .iter()
+            .map(|word| if *word == "/dev/null" { output.to_str().unwrap() } else { *word });
         let running = Running::start(clrscope(command));
         let until = Instant::now() + Duration::from_secs(5);
         let staged = || {
             let folders = std::fs::read_dir(&tmp).into_iter().flatten().flatten();
-            let files = folders.filter_map(|folder| std::fs::read_dir(folder.path()).ok()).flatten().flatten();
-            files.map(|file| file.path()).find(|path| path.extension().is_some_and(|extension| extension == "so"))
+            let files = folders
+                .filter_map(|folder| std::fs::read_dir(folder.path()).ok())
+                .flatten()
+                .flatten();
+            files
+                .map(|file| file.path())
+                .find(|path| path.extension().is_some_and(|extension| extension == "so"))
         };
         while Instant::now() < until {
             if let Some(path) = staged() {
@@ -290,7 +346,11 @@ while True:
     time.sleep(0.002)
 ";
         let mut command = Command::new("python3");
-        command.args(["-c", program, &pid.to_string()]).uid(65534).gid(65534).stdout(Stdio::piped());
+        command
+            .args(["-c", program, &pid.to_string()])
+            .uid(65534)
+            .gid(65534)
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut ready = [0; 5];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
@@ -342,21 +402,31 @@ fn server_collections_are_told_whole() {
     on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "server.clrscope");
-        let launch = Sample::named("heapster").launch(runtime, &["--count", "100000", "--churn", "2"]).private_tmp();
+        let launch = Sample::named("heapster")
+            .launch(runtime, &["--count", "100000", "--churn", "2"])
+            .private_tmp();
         let mut process = launch.env("DOTNET_gcServer", "1").env("COMPlus_gcServer", "1").start();
         process.wait_for_ready();
         let pid = process.pid();
         let mut heap_objects = 0;
         let events = if runtime.major() < 6 { "locks" } else { "allocations,locks" };
-        for profilers in ["heap", "async:every=1", "survivors:every=10", "cpu,wall,exceptions,gc,threads", events] {
+        for profilers in [
+            "heap",
+            "async:every=1",
+            "survivors:every=10",
+            "cpu,wall,exceptions,gc,threads",
+            events,
+        ] {
             let notes = records(pid, profilers, &output);
-            let reads_heap = ["heap", "async", "survivors"].iter().any(|id| profilers.starts_with(id));
+            let reads_heap =
+                ["heap", "async", "survivors"].iter().any(|id| profilers.starts_with(id));
             assert!(notes.is_empty() || !reads_heap, "{runtime}, {profilers}: {notes:?}");
             if profilers != "heap" {
                 continue;
             }
             // Each object is reported, and what holds it.
-            let reader = session::SessionReader::new(std::fs::File::open(&output).unwrap()).unwrap();
+            let reader =
+                session::SessionReader::new(std::fs::File::open(&output).unwrap()).unwrap();
             let ends: Vec<session::HeapEnd> = reader
                 .filter_map(|record| match record.unwrap() {
                     session::SessionRecord::HeapEnd(end) => Some(end),
@@ -380,8 +450,16 @@ fn heap_snapshots_follow_a_trace_that_allows_them() {
         let mut process = heapster(runtime);
         let pid = process.pid().to_string();
         let (folder, steady) = (scratch(), "heapster!**");
-        let traced =
-            run(["trace", &pid, steady, "--for", "300ms", "--allow-heap", "-o", file(&folder, "t").to_str().unwrap()]);
+        let traced = run([
+            "trace",
+            &pid,
+            steady,
+            "--for",
+            "300ms",
+            "--allow-heap",
+            "-o",
+            file(&folder, "t").to_str().unwrap(),
+        ]);
         traced.expect(0);
         for round in 0..2 {
             let heap = run(["heap", &pid, "--json"]).expect(0).json();
@@ -414,7 +492,8 @@ fn heap_snapshots_follow_a_trace_that_allows_them() {
 fn a_trace_follows_another_at_once_while_the_program_collects() {
     on_sample_runtimes_at_once(|runtime| {
         let arguments = ["--churn", "2", "--count", "1000"];
-        let mut process = Sample::named("heapster").launch(runtime, &arguments).private_tmp().start();
+        let mut process =
+            Sample::named("heapster").launch(runtime, &arguments).private_tmp().start();
         process.wait_for_ready();
         let pid = process.pid().to_string();
         let mut slowest = Duration::ZERO;
@@ -426,7 +505,11 @@ fn a_trace_follows_another_at_once_while_the_program_collects() {
             let begun = Instant::now();
             run(["trace", &pid, "heapster!**", "--for", "300ms"]).expect(0);
             slowest = slowest.max(begun.elapsed());
-            assert!(begun.elapsed() < Duration::from_secs(10), "{runtime}, {round}: {:?}", begun.elapsed());
+            assert!(
+                begun.elapsed() < Duration::from_secs(10),
+                "{runtime}, {round}: {:?}",
+                begun.elapsed()
+            );
         }
         eprintln!("{runtime}: {slowest:?} at most");
         assert_eq!(libraries(process.pid()).len(), 1, "{runtime}");

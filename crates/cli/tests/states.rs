@@ -1,4 +1,5 @@
-//! Thread states on every runtime, with a program whose threads know for how long they were in which state.
+//! Thread states on every runtime, with a program whose threads know for how long they were in
+//! which state.
 #![cfg(target_os = "linux")]
 mod common;
 
@@ -19,7 +20,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How far a share may be off, besides the noise of sampling.
 const OFF: f64 = 0.02;
 
-/// A control group of the CPU controller with a quota; `None` where this machine has no such controller that we may use.
+/// A control group of the CPU controller with a quota; `None` where this machine has no such
+/// controller that we may use.
 fn with_quota(time_us: u32, period_us: u32) -> Option<ControlGroup> {
     let group = ControlGroup::new("cpu", &format!("states-{time_us}"))?;
     if group.is_v1() {
@@ -31,21 +33,30 @@ fn with_quota(time_us: u32, period_us: u32) -> Option<ControlGroup> {
     Some(group)
 }
 
-/// In how many periods a group was throttled, and for how many seconds, the sum over all processors.
+/// In how many periods a group was throttled, and for how many seconds, the sum over all
+/// processors.
 fn throttled(group: &ControlGroup) -> [f64; 2] {
     let stat = group.get("cpu.stat").unwrap();
     let number = |name: &str| {
-        let line = stat.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{stat}"));
+        let line = stat
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or_else(|| panic!("{stat}"));
         line.trim().parse::<f64>().unwrap()
     };
-    let seconds = if group.is_v1() { number("throttled_time ") / 1e9 } else { number("throttled_usec ") / 1e6 };
+    let seconds = if group.is_v1() {
+        number("throttled_time ") / 1e9
+    } else {
+        number("throttled_usec ") / 1e6
+    };
     [number("nr_throttled "), seconds]
 }
 
 /// A launch in a control group, on one processor of those that we may use.
 fn in_group(launch: Launch, group: Option<&ControlGroup>) -> Launch {
     let allowed = fs::read_to_string("/proc/self/status").unwrap();
-    let first = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let first =
+        allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
     let first = first.split([',', '-']).next().unwrap();
     let pinned = launch.under(["taskset", "-c", first]);
     match group {
@@ -54,12 +65,19 @@ fn in_group(launch: Launch, group: Option<&ControlGroup>) -> Launch {
     }
 }
 
-/// Records the sample from its `go` to its truth; gives the report, the truth, and how much `group` was throttled.
-fn recorded(launch: Launch, profiler: &str, output: &Path, group: Option<&ControlGroup>) -> (Report, Value, [f64; 2]) {
+/// Records the sample from its `go` to its truth; gives the report, the truth, and how much `group`
+/// was throttled.
+fn recorded(
+    launch: Launch,
+    profiler: &str,
+    output: &Path,
+    group: Option<&ControlGroup>,
+) -> (Report, Value, [f64; 2]) {
     let mut process = launch.private_tmp().start();
     process.wait_for_ready();
     let pid = process.pid().to_string();
-    let mut recorder = Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", profiler]));
+    let mut recorder =
+        Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", profiler]));
     wait_until_recording(output, &mut recorder);
     let before = group.map_or([0.0; 2], throttled);
     process.send_line("go").unwrap();
@@ -83,7 +101,8 @@ fn measured(report: &Report, os_tid: &Value) -> BTreeMap<String, f64> {
     let mut seconds: BTreeMap<String, f64> = BTreeMap::new();
     for ((thread, state), weight) in column("thread").zip(column("state")).zip(column("weight")) {
         if thread == id {
-            *seconds.entry(state.as_str().unwrap().to_owned()).or_default() += weight.as_f64().unwrap() / 1e9;
+            *seconds.entry(state.as_str().unwrap().to_owned()).or_default() +=
+                weight.as_f64().unwrap() / 1e9;
         }
     }
     seconds
@@ -94,7 +113,8 @@ fn shares(seconds: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     seconds.iter().map(|(state, seconds)| (state.clone(), seconds / all)).collect()
 }
 
-/// Times between the ticks of a recording, seconds. On a busy machine some ticks are left out to spare the target.
+/// Times between the ticks of a recording, seconds. On a busy machine some ticks are left out to
+/// spare the target.
 fn intervals(session: &Path) -> Vec<f64> {
     let records = SessionReader::new(File::open(session).unwrap()).unwrap();
     let mut ticks = BTreeSet::new();
@@ -112,9 +132,10 @@ fn intervals(session: &Path) -> Vec<f64> {
 
 /// Three standard errors of a share of `seconds` in which a thread changed its state so many times.
 ///
-/// A tick is too early or too late for a change by up to the interval in which that falls, evenly: a standard error of
-/// interval/√12. A change falls into an interval the more likely the longer that is, and the errors of all changes add
-/// up like random numbers. The first and the last tick of a thread are such errors too.
+/// A tick is too early or too late for a change by up to the interval in which that falls, evenly:
+/// a standard error of interval/√12. A change falls into an interval the more likely the longer
+/// that is, and the errors of all changes add up like random numbers. The first and the last tick
+/// of a thread are such errors too.
 fn noise(changes: f64, intervals: &[f64], seconds: f64) -> f64 {
     let sum = |power: i32| intervals.iter().map(|interval| interval.powi(power)).sum::<f64>();
     3.0 * ((changes + 2.0) * sum(3) / sum(1) / 12.0).sqrt() / seconds
@@ -126,21 +147,26 @@ fn compare(what: &str, report: &Report, session: &Path, truth: &Value) {
     for (name, known) in truth["threads"].as_object().unwrap() {
         let number = |part: &Value| part.as_f64().unwrap();
         let seconds = known["seconds"].as_object().unwrap();
-        let truth: BTreeMap<String, f64> = seconds.iter().map(|(state, time)| (state.clone(), number(time))).collect();
+        let truth: BTreeMap<String, f64> =
+            seconds.iter().map(|(state, time)| (state.clone(), number(time))).collect();
         let lifetime: f64 = truth.values().sum();
         let truth = shares(&truth);
         let seen = measured(report, &known["tid"]);
-        // On a busy machine the next tick may not come before the thread has ended; nothing is known of that time.
+        // On a busy machine the next tick may not come before the thread has ended; nothing is
+        // known of that time.
         let unseen = (1.0 - seen.values().sum::<f64>() / lifetime).max(0.0);
         let seen = shares(&seen);
         let (kernel, changes) = (&known["kernel"], number(&known["changes"]));
         let near = OFF + noise(changes, &intervals, lifetime) + unseen;
-        let what = format!("{what}: {name}: {seen:.3?}, the truth is {truth:.3?} within {near:.3}; {kernel}");
+        let what = format!(
+            "{what}: {name}: {seen:.3?}, the truth is {truth:.3?} within {near:.3}; {kernel}"
+        );
         println!("{what}");
         let of = |shares: &BTreeMap<String, f64>, states: &[&str]| -> f64 {
             states.iter().filter_map(|state| shares.get(*state)).sum()
         };
-        // A thread is ready from the moment it is woken, and notices the end of its wait when it has a processor.
+        // A thread is ready from the moment it is woken, and notices the end of its wait when it
+        // has a processor.
         let by_kernel = (number(&kernel["ran"]) + number(&kernel["waited"])) / 1e9 / lifetime;
         let computes = truth.contains_key("running");
         let late = (by_kernel - of(&truth, &["running", "no-processor"])).max(0.0);
@@ -151,7 +177,10 @@ fn compare(what: &str, report: &Report, session: &Path, truth: &Value) {
         if computes {
             // It waits for the runtime now and then.
             let ready = of(&seen, &["running", "no-processor", "throttled", "runtime", "gc"]);
-            assert!((ready - by_kernel).abs() < near, "{ready:.3} ready, {by_kernel:.3} by the kernel: {what}");
+            assert!(
+                (ready - by_kernel).abs() < near,
+                "{ready:.3} ready, {by_kernel:.3} by the kernel: {what}"
+            );
         }
     }
 }
@@ -176,7 +205,8 @@ fn threads_that_take_no_lock_wait_for_none() {
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "computing.clrscope");
-        let launch = Sample::named("states").launch(runtime, &["--gate", "--seconds", "5", "--compute"]);
+        let launch =
+            Sample::named("states").launch(runtime, &["--gate", "--seconds", "5", "--compute"]);
         let (report, truth, _) = recorded(launch, "wall", &output, None);
         compare(&runtime.to_string(), &report, &output, &truth);
     }
@@ -189,9 +219,11 @@ fn ready_threads_without_a_processor_do_not_run() {
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "starved.clrscope");
-        let sample = Sample::named("states").launch(runtime, &["--gate", "--seconds", "8", "--spin", "3"]);
+        let sample =
+            Sample::named("states").launch(runtime, &["--gate", "--seconds", "8", "--spin", "3"]);
         let launch = in_group(sample, group.as_ref());
-        let (report, truth, [periods, throttled]) = recorded(launch, "wall", &output, group.as_ref());
+        let (report, truth, [periods, throttled]) =
+            recorded(launch, "wall", &output, group.as_ref());
         let threads = truth["threads"].as_object().unwrap();
         let (mut known, mut seen, mut lifetime) = (0.0, BTreeMap::<String, f64>::new(), 0.0);
         for of in threads.values() {
@@ -210,7 +242,9 @@ fn ready_threads_without_a_processor_do_not_run() {
         // Ticks and periods of the quota are cut at both ends.
         let cut = intervals(&output).into_iter().fold(0.1, f64::max);
         let edges = 2.0 * cut * threads.len() as f64 / lifetime;
-        let what = format!("{runtime}: {seen:.3?}; {known:.3} ran, {throttled:.3} throttled; edges {edges:.3}");
+        let what = format!(
+            "{runtime}: {seen:.3?}; {known:.3} ran, {throttled:.3} throttled; edges {edges:.3}"
+        );
         println!("{what}");
         assert!((of("running") - known).abs() < OFF + edges, "{what}");
         assert!((of("throttled") - throttled).abs() < OFF + edges, "{what}");
@@ -218,7 +252,11 @@ fn ready_threads_without_a_processor_do_not_run() {
         assert!((of("no-processor") - waited).abs() < OFF + 2.0 * edges, "{what}");
         let used = &report.0["processor_use"];
         assert_eq!(used["processors"], 1, "{what}: {used}");
-        assert_eq!(used["quota"]["time_ns"].as_u64(), group.as_ref().map(|_| 50_000_000), "{what}: {used}");
+        assert_eq!(
+            used["quota"]["time_ns"].as_u64(),
+            group.as_ref().map(|_| 50_000_000),
+            "{what}: {used}"
+        );
         // What the program does before its `go` and after its truth is in the one or the other.
         let counted = used["throttled_periods"].as_f64().unwrap();
         assert!((counted - periods).abs() <= 10.0, "{what}: {periods} {used}");
@@ -235,7 +273,9 @@ fn a_process_without_processors_is_found_to_be_starved() {
     let sample = Sample::named("states").launch(runtime, &["--seconds", "60", "--spin", "2"]);
     let mut starved = in_group(sample, Some(&group)).private_tmp().start();
     starved.wait_for_ready();
-    let found = run(["checkup", &starved.pid().to_string(), "-d", "5s", "--no-heap", "--json"]).expect(0).json();
+    let found = run(["checkup", &starved.pid().to_string(), "-d", "5s", "--no-heap", "--json"])
+        .expect(0)
+        .json();
     let findings = found["findings"].as_array().unwrap();
     let finding = findings.iter().find(|finding| finding["id"] == "cpu-starved");
     let finding = finding.unwrap_or_else(|| panic!("{findings:#?}"));
@@ -254,27 +294,37 @@ fn a_busy_process_that_has_its_processors_is_not_starved() {
     let sample = Sample::named("states").launch(runtime, &["--seconds", "60", "--spin", &loops]);
     let mut busy = sample.private_tmp().start();
     busy.wait_for_ready();
-    let found = run(["checkup", &busy.pid().to_string(), "-d", "5s", "--no-heap", "--json"]).expect(0).json();
+    let found = run(["checkup", &busy.pid().to_string(), "-d", "5s", "--no-heap", "--json"])
+        .expect(0)
+        .json();
     let findings = found["findings"].as_array().unwrap();
     for starved in findings.iter().filter(|finding| finding["id"] == "cpu-starved") {
-        // Where other tests keep the processors busy at the same time, that is found, and must be true.
-        let evidence: Vec<&str> =
-            starved["evidence"].as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect();
+        // Where other tests keep the processors busy at the same time, that is found, and must be
+        // true.
+        let evidence: Vec<&str> = starved["evidence"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|part| part.as_str().unwrap())
+            .collect();
         let processors = evidence.iter().find(|part| part.starts_with("processors: ")).unwrap();
-        let numbers: Vec<f64> = processors.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
+        let numbers: Vec<f64> =
+            processors.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
         let [allowed, all, ours] = numbers[..] else { panic!("{starved:#?}") };
         assert!(all - ours >= 0.24 * allowed, "it has its processors for itself: {starved:#?}");
     }
     busy.kill();
 }
 
-/// More threads that compute than processors: nothing waits for them to stop, so the ticks come in time.
+/// More threads that compute than processors: nothing waits for them to stop, so the ticks come in
+/// time.
 #[test]
 fn busy_threads_hold_up_no_tick() {
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "busy.clrscope");
-        let launch = Sample::named("states").launch(runtime, &["--gate", "--seconds", "4", "--spin", "6"]);
+        let launch =
+            Sample::named("states").launch(runtime, &["--gate", "--seconds", "4", "--spin", "6"]);
         let (report, ..) = recorded(launch, "wall", &output, None);
         let intervals = intervals(&output);
         let held = intervals.len() as f64 / (intervals.iter().sum::<f64>() * 20.0);
@@ -287,19 +337,29 @@ fn busy_threads_hold_up_no_tick() {
     }
 }
 
-/// Where running threads have no samples of their own, all are walked: the report says so, and the states are the same.
+/// Where running threads have no samples of their own, all are walked: the report says so, and the
+/// states are the same.
 #[test]
 fn states_are_right_where_threads_are_walked() {
     on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "walked.clrscope");
-        // Threads get their names while it is recorded: of those from before, .NET Core 3.1 tells none.
+        // Threads get their names while it is recorded: of those from before, .NET Core 3.1 tells
+        // none.
         let mut process = Sample::named("states").start(runtime, &["--gate", "--seconds", "3"]);
         process.wait_for_ready();
         let pid = process.pid().to_string();
         let to = output.to_str().unwrap();
-        let mut recorder =
-            Running::start(clrscope(["record", &pid, "-o", to, "-p", "wall", "--engine", "suspend-walk"]));
+        let mut recorder = Running::start(clrscope([
+            "record",
+            &pid,
+            "-o",
+            to,
+            "-p",
+            "wall",
+            "--engine",
+            "suspend-walk",
+        ]));
         wait_until_recording(&output, &mut recorder);
         process.send_line("go").unwrap();
         process.truth(LIMIT);

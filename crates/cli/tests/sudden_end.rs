@@ -62,13 +62,16 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The process that a process has started. Which of its threads did so may have ended, so that not their lists are read.
+/// The process that a process has started. Which of its threads did so may have ended, so that not
+/// their lists are read.
 fn child_of(parent: u32) -> Option<u32> {
-    let processes =
-        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let processes = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     processes.into_iter().find(|pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').nth(1).map(str::to_owned));
+        let fields =
+            stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').nth(1).map(str::to_owned));
         fields.flatten().is_some_and(|found| found == parent.to_string())
     })
 }
@@ -83,7 +86,8 @@ fn lives(pid: u32) -> bool {
 fn begin(pid: u32, profilers: &str, output: &Path) -> Option<Running> {
     let _ = std::fs::remove_file(output);
     let (pid, path) = (pid.to_string(), output.to_str().unwrap());
-    let mut recorder = Running::start(clrscope(["record", &pid, "-q", "-p", profilers, "-o", path]));
+    let mut recorder =
+        Running::start(clrscope(["record", &pid, "-q", "-p", profilers, "-o", path]));
     let begun = || SessionReader::new(File::open(output).ok()?).ok()?.flatten().next();
     while begun().is_none() {
         if recorder.has_ended() {
@@ -135,7 +139,8 @@ fn a_program_outlives_every_end_of_its_recordings() {
     let ends = on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "x.clrscope");
-        let mut process = Sample::named("storm").launch(runtime, &["--threads", "3"]).private_tmp().start();
+        let mut process =
+            Sample::named("storm").launch(runtime, &["--threads", "3"]).private_tmp().start();
         process.wait_for_ready();
         let mut arrays = progress(&mut process);
         let sockets_before = sockets(process.pid());
@@ -146,7 +151,9 @@ fn a_program_outlives_every_end_of_its_recordings() {
             arrays = now;
             // The next one can attach when the agent has gone.
             common::wait_until_clean(process.tmp().unwrap());
-            wait_until("the agent is left", || !process.is_running() || !has_agent_thread(process.pid()));
+            wait_until("the agent is left", || {
+                !process.is_running() || !has_agent_thread(process.pid())
+            });
         }
         process.send_line("stop").unwrap();
         let truth = process.truth(LIMIT);

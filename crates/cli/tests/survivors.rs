@@ -1,4 +1,5 @@
-//! `clrscope record -p survivors` on every runtime, with a program that knows what survives its collections.
+//! `clrscope record -p survivors` on every runtime, with a program that knows what survives its
+//! collections.
 #![cfg(unix)]
 mod common;
 
@@ -25,7 +26,10 @@ fn sample(name: &str) -> String {
 
 /// Names of the types along a chain.
 fn path<'a>(report: &'a Report, held: &Value) -> Vec<&'a str> {
-    list(held, "path").iter().map(|ty| report.0["types"][ty.as_u64().unwrap() as usize].as_str().unwrap()).collect()
+    list(held, "path")
+        .iter()
+        .map(|ty| report.0["types"][ty.as_u64().unwrap() as usize].as_str().unwrap())
+        .collect()
 }
 
 fn check(runtime: Runtime, report: &Report, truth: &Value) {
@@ -44,15 +48,23 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
         assert!(telling > 0 && telling < paused && paused < 2_000_000_000, "{what}");
     }
 
-    // Each of these finds the parcels of its time, their letters, and the keepsake; and of generation 1 none is left.
-    for (name, each, size) in [("Parcel", PARCELS, 32), ("Letter", PARCELS, 24), ("Keepsake", 1, 24)] {
-        let row = list(survivors, "types").iter().find(|row| row["type_name"] == sample(name)).unwrap();
+    // Each of these finds the parcels of its time, their letters, and the keepsake; and of
+    // generation 1 none is left.
+    for (name, each, size) in
+        [("Parcel", PARCELS, 32), ("Letter", PARCELS, 24), ("Keepsake", 1, 24)]
+    {
+        let row =
+            list(survivors, "types").iter().find(|row| row["type_name"] == sample(name)).unwrap();
         assert_eq!(number(&row["young"], "objects"), each * count, "{what}: {row}");
         assert_eq!(number(&row["young"], "bytes"), each * count * size, "{what}: {row}");
         assert_eq!(row["objects"], row["young"]["objects"], "{what}: none becomes old: {row}");
         assert!(list(row, "moves").iter().all(|moved| moved["before"] == 0), "{what}: {row}");
-        // The collector does not always promote: where little survives, it leaves that in generation 0.
-        assert!(list(row, "moves").iter().all(|moved| [0, 1].contains(&number(moved, "after"))), "{what}: {row}");
+        // The collector does not always promote: where little survives, it leaves that in
+        // generation 0.
+        assert!(
+            list(row, "moves").iter().all(|moved| [0, 1].contains(&number(moved, "after"))),
+            "{what}: {row}"
+        );
     }
 
     let young = &survivors["generations"]["gen_0"];
@@ -64,7 +76,8 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
         .map(|moved| number(moved, "bytes"))
         .sum();
     assert_eq!(number(young, "survived"), all, "{what}");
-    // 56 bytes each of the 4 MB that generation 0 holds; the rest is garbage, and what the runtime itself allocates.
+    // 56 bytes each of the 4 MB that generation 0 holds; the rest is garbage, and what the runtime
+    // itself allocates.
     let rate = young["rate"].as_f64().unwrap();
     let least = (PARCELS * 56 * count) as f64 / number(young, "before") as f64;
     assert!(rate >= least && rate < least * 3.0 && rate < 0.1, "{what}: {young}");
@@ -76,10 +89,18 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     };
     let (array, parcel, letter) = (sample("Parcel[]"), sample("Parcel"), sample("Letter"));
     let (first, way) = ways("Parcel")[0];
-    assert_eq!((&first["holder"], &first["generation"]), (&"older_object".into(), &2.into()), "{what}: {first}");
+    assert_eq!(
+        (&first["holder"], &first["generation"]),
+        (&"older_object".into(), &2.into()),
+        "{what}: {first}"
+    );
     assert_eq!(way, &[array.as_str(), &parcel], "{what}");
     // The last one may be held by a variable that the compiler has left over as well.
-    assert_eq!((number(first, "objects"), number(first, "collections")), (PARCELS * count, count), "{what}: {first}");
+    assert_eq!(
+        (number(first, "objects"), number(first, "collections")),
+        (PARCELS * count, count),
+        "{what}: {first}"
+    );
     let (first, way) = ways("Letter")[0];
     assert_eq!(way, &[array.as_str(), &parcel, &letter], "{what}");
     assert!(number(first, "objects") >= (PARCELS - 1) * count, "{what}: {first}");
@@ -96,14 +117,23 @@ fn what_survives_is_told_with_what_holds_it() {
         let folder = scratch();
         let output = file(&folder, "survivors.clrscope");
         let parcels = PARCELS.to_string();
-        let launch = Sample::named("gcforce").launch(runtime, &["--midlife", &parcels, "--seconds", "2", "--gate"]);
+        let launch = Sample::named("gcforce")
+            .launch(runtime, &["--midlife", &parcels, "--seconds", "2", "--gate"]);
         // Four megabytes, so that it is the same everywhere.
         let mut process = launch.env("COMPlus_GCgen0size", "400000").private_tmp().start();
         process.wait_for_ready();
-        let (report, truth) = recorded_work(&mut process, "survivors:every=100", &output, Duration::ZERO);
+        let (report, truth) =
+            recorded_work(&mut process, "survivors:every=100", &output, Duration::ZERO);
         check(runtime, &report, &truth);
         let text = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in ["Survivors", "with a snapshot (gen", "gen 0→1", "in gen 0", "GcForce+Letter", "older object "] {
+        for part in [
+            "Survivors",
+            "with a snapshot (gen",
+            "gen 0→1",
+            "in gen 0",
+            "GcForce+Letter",
+            "older object ",
+        ] {
             assert!(text.contains(part), "{runtime}: `{part}` is missing in {text}");
         }
         process.close_stdin();
@@ -116,27 +146,39 @@ fn a_server_on_10_goes_on_after_it() {
     let folder = scratch();
     let output = file(&folder, "azmcp.clrscope");
     // As it is, it collects about once a minute.
-    let mut process = TargetProcess::azmcp_launch(Runtime::V10).env("DOTNET_GCgen0size", "400000").start();
+    let mut process =
+        TargetProcess::azmcp_launch(Runtime::V10).env("DOTNET_GCgen0size", "400000").start();
     process.feed(1).unwrap();
     let pid = process.pid().to_string();
     let profilers = "survivors:every=50:share=50";
-    let mut recorder = Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", profilers]));
+    let mut recorder =
+        Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", profilers]));
     wait_until_recording(&output, &mut recorder);
     process.feed(40).unwrap();
     recorder.signal(rustix::process::Signal::INT);
     recorder.wait().expect(0);
     let report = Report::of(&output);
     let survivors = &report.0["survivors"];
-    let complete = list(survivors, "snapshots").iter().filter(|look| look["complete"] == true).count();
+    let complete =
+        list(survivors, "snapshots").iter().filter(|look| look["complete"] == true).count();
     assert!(complete > 0, "{survivors}");
-    assert!(list(survivors, "types").iter().any(|row| row["type_name"] == "System.String"), "{}", survivors["types"]);
-    let objects = |rows: &[Value], field: &dyn Fn(&Value) -> u64| rows.iter().map(field).sum::<u64>();
+    assert!(
+        list(survivors, "types").iter().any(|row| row["type_name"] == "System.String"),
+        "{}",
+        survivors["types"]
+    );
+    let objects =
+        |rows: &[Value], field: &dyn Fn(&Value) -> u64| rows.iter().map(field).sum::<u64>();
     let young = objects(list(survivors, "types"), &|row| number(&row["young"], "objects"));
     let held = list(survivors, "held");
-    let unknown: Vec<Value> = held.iter().filter(|held| held["holder"] == "unknown").cloned().collect();
+    let unknown: Vec<Value> =
+        held.iter().filter(|held| held["holder"] == "unknown").cloned().collect();
     let unknown = objects(&unknown, &|held| number(held, "objects"));
     // Roots that the profiling API does not tell are few.
-    assert!(young > 0 && unknown * 4 <= young, "{unknown} of {young} are held by what is not known: {held:?}");
+    assert!(
+        young > 0 && unknown * 4 <= young,
+        "{unknown} of {young} are held by what is not known: {held:?}"
+    );
     process.feed(1).unwrap();
 }
 
@@ -144,6 +186,7 @@ fn a_server_on_10_goes_on_after_it() {
 fn looks_at_the_heap_and_at_collections_are_not_for_one_recording() {
     let mut process = Sample::named("waiter").start(Runtime::V9, &[] as &[&str]);
     process.wait_for_ready();
-    let ended = run(["record", &process.pid().to_string(), "-p", "heap,survivors", "--duration", "1s"]);
+    let ended =
+        run(["record", &process.pid().to_string(), "-p", "heap,survivors", "--duration", "1s"]);
     ended.expect_error(2, &["heap and survivors", "one after the other"]);
 }

@@ -1,8 +1,11 @@
-//! What belongs to the program stays the program's: file descriptors, signal handlers, alternate stacks, queued signals.
+//! What belongs to the program stays the program's: file descriptors, signal handlers, alternate
+//! stacks, queued signals.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod common;
 
-use common::{Ended, Running, agent_is_mapped, clrscope, file, scratch, wait_until_left, wait_until_recording};
+use common::{
+    Ended, Running, agent_is_mapped, clrscope, file, scratch, wait_until_left, wait_until_recording,
+};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 use std::{
@@ -33,7 +36,11 @@ fn truth(runtime: Runtime, process: &mut TargetProcess) -> Value {
     process.close_stdin();
     let truth = process.truth(LIMIT);
     assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
-    assert_eq!((&truth["failed_files"], &truth["changed"]), (&0.into(), &0.into()), "{runtime}: {truth}");
+    assert_eq!(
+        (&truth["failed_files"], &truth["changed"]),
+        (&0.into(), &0.into()),
+        "{runtime}: {truth}"
+    );
     truth
 }
 
@@ -55,7 +62,8 @@ fn descriptors_are_left_to_the_program() {
             let folder = scratch();
             let session = file(&folder, "wall.clrscope");
             let before = descriptors(process.pid());
-            let mut recording = record(&process, Path::new(&session), &["-p", "wall,cpu", "-d", "2s"]);
+            let mut recording =
+                record(&process, Path::new(&session), &["-p", "wall,cpu", "-d", "2s"]);
             let mut most = 0;
             while !recording.has_ended() {
                 most = most.max(descriptors(process.pid()));
@@ -65,7 +73,11 @@ fn descriptors_are_left_to_the_program() {
             let until = Instant::now() + LIMIT;
             // One of the program's own comes and goes, and a pipe of .NET Core 3.1 stays.
             while descriptors(process.pid()) > before + 3 {
-                assert!(Instant::now() < until, "{runtime}: {} of {before}", descriptors(process.pid()));
+                assert!(
+                    Instant::now() < until,
+                    "{runtime}: {} of {before}",
+                    descriptors(process.pid())
+                );
                 std::thread::sleep(Duration::from_millis(10));
             }
             eprintln!("{runtime}: {before} descriptors, at most {most} while it was recorded");
@@ -77,7 +89,11 @@ fn descriptors_are_left_to_the_program() {
 
 /// Records by signals, and does something while it is recorded.
 #[track_caller]
-fn record_signals(process: &mut TargetProcess, seconds: u32, act: impl FnOnce(&mut TargetProcess)) -> Ended {
+fn record_signals(
+    process: &mut TargetProcess,
+    seconds: u32,
+    act: impl FnOnce(&mut TargetProcess),
+) -> Ended {
     let folder = scratch();
     let session = file(&folder, "cpu.clrscope");
     let duration = format!("{seconds}s");
@@ -130,8 +146,12 @@ fn a_handler_that_was_set_meanwhile_is_the_programs() {
                 // The handler may call ours.
                 assert!(agent_is_mapped(process.pid()), "{runtime}");
                 let told = ended.out + &ended.err;
-                // On a busy machine the agent may still wait for its handlers when clrscope has waited long enough.
-                let is_told = ["another tool has set a handler for SIGPROF", "did not confirm that it has detached"];
+                // On a busy machine the agent may still wait for its handlers when clrscope has
+                // waited long enough.
+                let is_told = [
+                    "another tool has set a handler for SIGPROF",
+                    "did not confirm that it has detached",
+                ];
                 assert!(is_told.iter().any(|part| told.contains(part)), "{runtime}: {told}");
                 truth(runtime, &mut process);
             }
@@ -144,7 +164,8 @@ fn alternate_stacks_come_and_go_with_the_recording() {
     for _ in 0..runs() {
         on_sample_runtimes_at_once(|runtime| {
             for churn in ["20", "1000"] {
-                let arguments = ["--churn", churn, "--foreign", churn, "--nullref", "1", "--threads", "20"];
+                let arguments =
+                    ["--churn", churn, "--foreign", churn, "--nullref", "1", "--threads", "20"];
                 let mut process = tenant(runtime, "true", &arguments);
                 let pid = process.pid();
                 let (before, _) = mappings(pid);
@@ -157,10 +178,12 @@ fn alternate_stacks_come_and_go_with_the_recording() {
                 });
                 let (after, ours) = mappings(pid);
                 eprintln!(
-                    "{runtime}: {churn} threads in each second: {before} mappings, {after} after, {most} of ours at most"
+                    "{runtime}: {churn} threads in each second: {before} mappings, {after} after, \
+                        {most} of ours at most"
                 );
                 assert!(most > 0, "{runtime}: there was nothing to give back");
-                // A thread that throws for null references without end may need its own in each moment in which it is asked. Each is two mappings.
+                // A thread that throws for null references without end may need its own in each
+                // moment in which it is asked. Each is two mappings.
                 assert!(ours <= 2, "{runtime}: {ours}");
                 // The heaps of the runtime and of the C library grow and shrink.
                 assert!(after < before + 60, "{runtime}: {before} {after}");
@@ -183,8 +206,11 @@ fn queued_signals_are_left_to_the_program() {
     for _ in 0..runs() {
         // One after the other: all of them count for the same user.
         for runtime in testkit::sample_runtimes() {
-            let mut process =
-                tenant(runtime, "true", &["--threads", "100", "--burn", "3", "--nullref", "2", "--churn", "50"]);
+            let mut process = tenant(
+                runtime,
+                "true",
+                &["--threads", "100", "--burn", "3", "--nullref", "2", "--churn", "50"],
+            );
             // .NET Core 3.1 needs some for itself, and aborts when it gets none.
             let (pid, limit) = (Pid::from_raw(process.pid() as i32), Some(queued() + 120));
             prlimit(pid, Resource::Sigpending, Rlimit { current: limit, maximum: limit }).unwrap();
@@ -209,19 +235,36 @@ fn addresses(pid: u32) -> u64 {
     size.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
 }
 
-/// Each thread that runs traced methods has tables of 13 MB of addresses; a program that may have no more could start no thread.
+/// Each thread that runs traced methods has tables of 13 MB of addresses; a program that may have
+/// no more could start no thread.
 #[test]
 fn addresses_are_left_to_the_program() {
     on_sample_runtimes_at_once(|runtime| {
         let mut process = tenant(runtime, "true", &["--churn", "200", "--burn", "1"]);
         let limit = Some(addresses(process.pid()) + (768 << 20));
-        prlimit(Pid::from_raw(process.pid() as i32), Resource::As, Rlimit { current: limit, maximum: limit }).unwrap();
+        prlimit(
+            Pid::from_raw(process.pid() as i32),
+            Resource::As,
+            Rlimit { current: limit, maximum: limit },
+        )
+        .unwrap();
         let pid = process.pid().to_string();
-        let ended =
-            Running::start(clrscope(["trace", &pid, "Clrscope.Samples.Tenant.*", "--for", "2s", "--json"])).wait();
+        let ended = Running::start(clrscope([
+            "trace",
+            &pid,
+            "Clrscope.Samples.Tenant.*",
+            "--for",
+            "2s",
+            "--json",
+        ]))
+        .wait();
         assert!(process.is_running(), "{runtime}: {}", process.transcript());
         let found: Value = serde_json::from_str(&ended.expect(0).out).unwrap();
-        let calls = found["methods"].as_array().unwrap().iter().map(|method| method["calls"].as_u64().unwrap());
+        let calls = found["methods"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|method| method["calls"].as_u64().unwrap());
         assert!(calls.sum::<u64>() > 100, "{runtime}: {found}");
         // Few where others use the processors, but none where addresses are missing.
         assert!(truth(runtime, &mut process)["churned"].as_u64().unwrap() > 50);
@@ -236,8 +279,12 @@ fn a_process_without_room_is_left_alone() {
         let id = Pid::from_raw(pid as i32);
         let refused = |what: &str| {
             let folder = scratch();
-            let ended =
-                record(&process, Path::new(&file(&folder, "none.clrscope")), &["-p", "wall", "-d", "1s"]).wait();
+            let ended = record(
+                &process,
+                Path::new(&file(&folder, "none.clrscope")),
+                &["-p", "wall", "-d", "1s"],
+            )
+            .wait();
             assert!(!agent_is_mapped(pid), "{runtime}");
             ended.expect_error(4, &["has no room for the agent", what, "raise its limit"]);
         };
@@ -246,7 +293,12 @@ fn a_process_without_room_is_left_alone() {
         refused("file descriptors are open");
         prlimit(id, Resource::Nofile, Rlimit { current: Some(1000), maximum: Some(1000) }).unwrap();
         let all = getrlimit(Resource::As);
-        prlimit(id, Resource::As, Rlimit { current: Some(addresses(pid) + (64 << 20)), maximum: None }).unwrap();
+        prlimit(
+            id,
+            Resource::As,
+            Rlimit { current: Some(addresses(pid) + (64 << 20)), maximum: None },
+        )
+        .unwrap();
         refused("address space are in use");
         prlimit(id, Resource::As, all).unwrap();
         let mut process = process;
@@ -254,17 +306,22 @@ fn a_process_without_room_is_left_alone() {
     });
 }
 
-/// The agent finds what it stores for a thread by a thread-local key of the process, of which there are 1,024.
+/// The agent finds what it stores for a thread by a thread-local key of the process, of which there
+/// are 1,024.
 #[test]
 fn thread_local_keys_are_taken_one_at_a_time_and_returned() {
     on_sample_runtimes_at_once(|runtime| {
-        let mut process = tenant(runtime, "true", &["--burn", "1", "--churn", "100", "--nullref", "1"]);
+        let mut process =
+            tenant(runtime, "true", &["--burn", "1", "--churn", "100", "--nullref", "1"]);
         let folder = scratch();
         let profilers = ["-p", "cpu,wall,exceptions", "--engine", "signals", "-d", "300ms"];
-        // Only keys with high numbers are left: their values do not stand in the thread control block.
+        // Only keys with high numbers are left: their values do not stand in the thread control
+        // block.
         assert_eq!(ask(&mut process, "keys 2").split(' ').next(), Some("taken"));
         for run in 0..4 {
-            record(&process, Path::new(&file(&folder, &format!("{run}.clrscope"))), &profilers).wait().expect(0);
+            record(&process, Path::new(&file(&folder, &format!("{run}.clrscope"))), &profilers)
+                .wait()
+                .expect(0);
             wait_until_left(process.pid());
         }
         // None is left: nothing begins, and the process continues.

@@ -11,7 +11,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// What one attached recording can record beside another profiler.
 const MANY: &str = "cpu,wall,exceptions,gc,locks,counters,threads,threadpool,jit,loads";
 
-/// The program in a group of its own; `None` where this machine has no controller of threads that we may use.
+/// The program in a group of its own; `None` where this machine has no controller of threads that
+/// we may use.
 fn started(runtime: Runtime, mode: &str) -> Option<(ControlGroup, TargetProcess)> {
     let group = ControlGroup::new("pids", &format!("{mode}-{runtime}"))?;
     let launch = Sample::named("harmtarget").launch(runtime, &["--mode", mode, "--seconds", "120"]);
@@ -41,7 +42,8 @@ fn a_program_that_starts_threads_in_bursts_keeps_the_room_for_them() {
         let folder = scratch();
         for _ in 0..10 {
             let output = file(&folder, "none.clrscope");
-            let arguments = ["record", &pid, "-q", "-p", MANY, "-d", "1s", "-o", output.to_str().unwrap()];
+            let arguments =
+                ["record", &pid, "-q", "-p", MANY, "-d", "1s", "-o", output.to_str().unwrap()];
             let ended = Running::start(clrscope(arguments)).wait();
             assert!(process.is_running(), "{runtime}: {}", process.transcript());
             ended.expect_error(4, &["no room for the agent", "threads and processes", "pids.max"]);
@@ -58,12 +60,15 @@ fn a_recording_adds_ten_threads_at_most() {
         let Some((group, process)) = started(runtime, "compute") else { return };
         let (pid, folder) = (process.pid().to_string(), scratch());
         let threads = || group.number("pids.current").unwrap();
-        // What the program and its runtime start by themselves within the first seconds is there now.
+        // What the program and its runtime start by themselves within the first seconds is there
+        // now.
         sleep(Duration::from_secs(3));
         let before = threads();
         let output = file(&folder, "all.clrscope");
-        let many = if runtime == Runtime::V3_1 { MANY.to_owned() } else { format!("{MANY},allocations") };
-        let arguments = ["record", &pid, "-q", "-p", &many, "-d", "4s", "-o", output.to_str().unwrap()];
+        let many =
+            if runtime == Runtime::V3_1 { MANY.to_owned() } else { format!("{MANY},allocations") };
+        let arguments =
+            ["record", &pid, "-q", "-p", &many, "-d", "4s", "-o", output.to_str().unwrap()];
         let mut recording = Running::start(clrscope(arguments));
         let mut most = 0;
         while !recording.has_ended() {
@@ -72,7 +77,10 @@ fn a_recording_adds_ten_threads_at_most() {
         }
         recording.wait().expect(0);
         println!("{runtime}: {before} before, {most} at most");
-        assert!((before + 2..=before + 10).contains(&most), "{runtime}: {before} before, {most} at most");
+        assert!(
+            (before + 2..=before + 10).contains(&most),
+            "{runtime}: {before} before, {most} at most"
+        );
         ends_well(runtime, process);
     });
 }

@@ -1,4 +1,5 @@
-//! `clrscope record -p threadpool` on every runtime, with a program that starves its thread pool and knows how much.
+//! `clrscope record -p threadpool` on every runtime, with a program that starves its thread pool
+//! and knows how much.
 #![cfg(unix)]
 mod common;
 
@@ -15,7 +16,14 @@ fn recorded(runtime: Runtime, arguments: &[&str], output: &Path) -> (Report, Val
     let mut process = Sample::named("starver").launch(runtime, arguments).private_tmp().start();
     process.wait_for_ready();
     let pid = process.pid().to_string();
-    let mut recorder = Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", "threadpool"]));
+    let mut recorder = Running::start(clrscope([
+        "record",
+        &pid,
+        "-o",
+        output.to_str().unwrap(),
+        "-p",
+        "threadpool",
+    ]));
     wait_until_recording(output, &mut recorder);
     process.send_line("go").unwrap();
     let truth = process.truth(LIMIT);
@@ -31,7 +39,8 @@ fn recorded(runtime: Runtime, arguments: &[&str], output: &Path) -> (Report, Val
 /// The greatest value of a counter of the pool.
 fn most(report: &Report, counter: &str) -> f64 {
     let values = report.0["threadpool"]["counters"][counter].as_array();
-    let values = values.unwrap_or_else(|| panic!("no {counter} in {}", report.0["threadpool"]["counters"]));
+    let values =
+        values.unwrap_or_else(|| panic!("no {counter} in {}", report.0["threadpool"]["counters"]));
     values.iter().map(|value| value["value"].as_f64().unwrap()).fold(0.0, f64::max)
 }
 
@@ -39,7 +48,11 @@ fn most(report: &Report, counter: &str) -> f64 {
 fn assert_blocked(report: &Report, what: &str, method: &str, state: &str) {
     let first = &report.0["threadpool"]["blocking"][0];
     let function = &report.0["functions"][first["at"]["function"].as_u64().unwrap() as usize];
-    assert_eq!((&function["method"], &first["state"]), (&method.into(), &state.into()), "{what}: {first}");
+    assert_eq!(
+        (&function["method"], &first["state"]),
+        (&method.into(), &state.into()),
+        "{what}: {first}"
+    );
     assert!(first["share"].as_f64().unwrap() > 0.9, "{what}: {first}");
 }
 
@@ -57,10 +70,13 @@ fn profilers_whose_ticks_come_together_look_once_and_suspend_nothing() {
             let output = file(&folder, "ticks.clrscope");
             let profilers = "wall:rate=10,threadpool,threads";
             let path = output.to_str().unwrap();
-            run(["record", &pid, "-p", profilers, "-d", "4s", "--engine", engine, "-o", path]).expect(0);
+            run(["record", &pid, "-p", profilers, "-d", "4s", "--engine", engine, "-o", path])
+                .expect(0);
             let report = Report::of(&output);
-            let counted =
-                report.0["observer"].as_array().unwrap().last().unwrap()["counters"].as_array().unwrap().clone();
+            let counted = report.0["observer"].as_array().unwrap().last().unwrap()["counters"]
+                .as_array()
+                .unwrap()
+                .clone();
             ["suspensions", "ticks"].map(|name| {
                 let counter = counted.iter().find(|counter| counter[0] == name);
                 counter.and_then(|counter| counter[1].as_u64()).unwrap_or_default()
@@ -68,10 +84,16 @@ fn profilers_whose_ticks_come_together_look_once_and_suspend_nothing() {
         };
         // Four seconds with ten ticks each, at which all three have theirs.
         let [suspensions, ticks] = counters("auto");
-        assert!(suspensions == 0 && ticks > 60, "{runtime}: {suspensions} suspensions, {ticks} ticks");
+        assert!(
+            suspensions == 0 && ticks > 60,
+            "{runtime}: {suspensions} suspensions, {ticks} ticks"
+        );
         // How many of them suspend the runtime, where they must, hangs on what they may cost.
         let [suspensions, ticks] = counters("suspend-walk");
-        assert!((5..=46).contains(&suspensions), "{runtime}: {suspensions} suspensions, {ticks} ticks");
+        assert!(
+            (5..=46).contains(&suspensions),
+            "{runtime}: {suspensions} suspensions, {ticks} ticks"
+        );
         busy.kill();
     }
 }
@@ -81,34 +103,55 @@ fn a_starved_pool_is_found_with_what_starves_it() {
     on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "starved.clrscope");
-        let arguments = ["--gate", "--sync-over-async", "100", "--milliseconds", "1000", "--seconds", "7"];
+        let arguments =
+            ["--gate", "--sync-over-async", "100", "--milliseconds", "1000", "--seconds", "7"];
         let (report, truth) = recorded(runtime, &arguments, &output);
         let pool = &report.0["threadpool"];
         let what = format!("{runtime}: {truth}: {}", pool["verdict"]);
         assert_eq!(pool["health"], "starved", "{what}");
         assert_blocked(&report, &what, truth["blocked_in"].as_str().unwrap(), "task");
-        // The program looks ten times in a second, and the counters once, maybe a moment after the program's last look.
+        // The program looks ten times in a second, and the counters once, maybe a moment after the
+        // program's last look.
         let number = |name: &str| truth[name].as_f64().unwrap();
         let queue = most(&report, "queue_length");
-        assert!(queue <= number("longest_queue") + 20.0 && queue > number("longest_queue") * 0.6, "{what}: {queue}");
+        assert!(
+            queue <= number("longest_queue") + 20.0 && queue > number("longest_queue") * 0.6,
+            "{what}: {queue}"
+        );
         let threads = most(&report, "thread_count");
-        assert!(threads <= number("most_threads") && threads > number("most_threads") * 0.6, "{what}: {threads}");
+        assert!(
+            threads <= number("most_threads") && threads > number("most_threads") * 0.6,
+            "{what}: {threads}"
+        );
         // Why the pool adds workers: .NET 6 and newer see that they block on tasks.
         let expected = if runtime.major() < 6 { "Starvation" } else { "CooperativeBlocking" };
         let reasons = &pool["adjustments"];
         assert_eq!(reasons[0]["reason"], expected, "{what}: {reasons}");
         let added = reasons[0]["workers"].as_f64().unwrap();
-        assert!((added - number("most_threads")).abs() <= 4.0 + number("most_threads") * 0.2, "{what}: {reasons}");
-        // Workers were blocked for all that the program has measured, and for what had not ended; never for longer than
-        // there were workers.
+        assert!(
+            (added - number("most_threads")).abs() <= 4.0 + number("most_threads") * 0.2,
+            "{what}: {reasons}"
+        );
+        // Workers were blocked for all that the program has measured, and for what had not ended;
+        // never for longer than there were workers.
         let blocked = pool["time_ns"]["task"].as_f64().unwrap();
         let most_time = number("most_threads") * (number("seconds") + 1.0) * 1e9;
         assert!(blocked > number("blocked_ns") * 0.8 && blocked < most_time, "{what}: {blocked}");
         let text = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in ["Thread pool", "Starved", "sync over async", "Starver.Block", "items in the queue", expected] {
+        for part in [
+            "Thread pool",
+            "Starved",
+            "sync over async",
+            "Starver.Block",
+            "items in the queue",
+            expected,
+        ] {
             assert!(text.contains(part), "{runtime}: `{part}` is missing in {text}");
         }
-        assert!(!text.contains("\nCounters"), "{runtime}: they are in the section of the pool: {text}");
+        assert!(
+            !text.contains("\nCounters"),
+            "{runtime}: they are in the section of the pool: {text}"
+        );
     });
 }
 
@@ -123,9 +166,11 @@ fn the_same_work_that_awaits_starves_nothing() {
         let what = format!("{runtime}: {truth}: {}", pool["verdict"]);
         assert_eq!(pool["health"], "healthy", "{what}");
         assert!(pool["time_ns"]["task"].is_null(), "{what}: {}", pool["time_ns"]);
-        // An item and the rest of it behind its `await`, a hundred times in a second, but for the first one.
+        // An item and the rest of it behind its `await`, a hundred times in a second, but for the
+        // first one.
         let values = pool["counters"]["completed_items_count"].as_array().unwrap();
-        let mut values: Vec<f64> = values.iter().map(|value| value["value"].as_f64().unwrap()).collect();
+        let mut values: Vec<f64> =
+            values.iter().map(|value| value["value"].as_f64().unwrap()).collect();
         values.sort_by(f64::total_cmp);
         let median = values[values.len() / 2];
         assert!((130.0..320.0).contains(&median), "{what}: {values:?}");
@@ -155,13 +200,19 @@ fn a_launched_program_is_recorded_from_its_start() {
     let arguments = ["--sync-over-async", "100", "--milliseconds", "1000", "--seconds", "6"];
     let launch = Sample::named("starver").launch(Runtime::V9.require(), &arguments);
     let prefix = [common::binary(), "launch", "-q", "-p", "threadpool,counters:interval=2", "-o"];
-    let mut process = launch.under(prefix.into_iter().chain([output.to_str().unwrap(), "--"])).start();
+    let mut process =
+        launch.under(prefix.into_iter().chain([output.to_str().unwrap(), "--"])).start();
     process.truth(LIMIT);
     assert!(process.wait(LIMIT).unwrap().success());
     let report = Report::of(&output);
-    assert_eq!(report.0["threadpool"]["health"], "starved", "{}", report.0["threadpool"]["verdict"]);
+    assert_eq!(
+        report.0["threadpool"]["health"], "starved",
+        "{}",
+        report.0["threadpool"]["verdict"]
+    );
     assert_blocked(&report, "launched", "Block", "task");
-    // Both profilers get what they need: all counters, as often as the one that wants them more often.
+    // Both profilers get what they need: all counters, as often as the one that wants them more
+    // often.
     let counters = report.0["counters"].as_array().unwrap();
     let heap = counters.iter().find(|counter| counter["name"] == "gc-heap-size").unwrap();
     assert!(heap["values"].as_array().unwrap().len() >= 4, "{heap}");

@@ -1,4 +1,5 @@
-//! `clrscope trace --rules` on every runtime: attributes, versions, signatures and exclusions take exactly the methods that are meant.
+//! `clrscope trace --rules` on every runtime: attributes, versions, signatures and exclusions take
+//! exactly the methods that are meant.
 #![cfg(unix)]
 mod common;
 
@@ -90,7 +91,10 @@ fn by_rule<'r>(lists: impl IntoIterator<Item = &'r Value>) -> BTreeMap<String, V
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for method in lists.into_iter().flat_map(|list| list.as_array().unwrap()) {
         let text = |key: &str| method[key].as_str().unwrap();
-        found.entry(text("rule").to_owned()).or_default().push(text("method").replace("Clrscope.Samples.", ""));
+        found
+            .entry(text("rule").to_owned())
+            .or_default()
+            .push(text("method").replace("Clrscope.Samples.", ""));
     }
     found.values_mut().for_each(|names| names.sort());
     found
@@ -103,9 +107,15 @@ fn expected(runtime: Runtime) -> BTreeMap<String, Vec<String>> {
         _ => "new framework",
     };
     let rows = [
-        ("measured", &["Point..ctor(long, long)", "Point.Moved(long)", "Point.Sum()", "Traced.Fib(int)"][..]),
+        (
+            "measured",
+            &["Point..ctor(long, long)", "Point.Moved(long)", "Point.Sum()", "Traced.Fib(int)"][..],
+        ),
         ("not the user's", &["Traced.Catches(int)"]),
-        ("numbers", &["Traced.Locked(int)", "Traced.Loop(int)", "Traced.Stack(int)", "Traced.Steps(int)"]),
+        (
+            "numbers",
+            &["Traced.Locked(int)", "Traced.Loop(int)", "Traced.Stack(int)", "Traced.Steps(int)"],
+        ),
         ("by reference", &["Traced.Out(ref int, out string, long)"]),
         ("two type parameters", &["Traced.Pair<TKey, TValue>(TKey, TValue)"]),
         ("of an interface", &["Adder.IVisitor.Visit(int)"]),
@@ -138,8 +148,16 @@ fn rules_take_exactly_what_they_say() {
         let report = tracing.end();
         assert_eq!(truth["wrong"], 0, "{runtime}");
         assert_eq!(by_rule([&report["methods"]]), expected(runtime), "{runtime}");
-        assert_eq!((&report["not_called"], &report["refused"]), (&json!([]), &json!([])), "{runtime}: {report:#}");
-        assert_eq!((&report["reverted"], &report["dropped"]), (&json!(true), &json!({})), "{runtime}: {report:#}");
+        assert_eq!(
+            (&report["not_called"], &report["refused"]),
+            (&json!([]), &json!([])),
+            "{runtime}: {report:#}"
+        );
+        assert_eq!(
+            (&report["reverted"], &report["dropped"]),
+            (&json!(true), &json!({})),
+            "{runtime}: {report:#}"
+        );
         for method in report["methods"].as_array().unwrap() {
             let name = method["method"].as_str().unwrap();
             let known = &truth["methods"][name.split('(').next().unwrap()];
@@ -147,9 +165,14 @@ fn rules_take_exactly_what_they_say() {
                 assert!(method["calls"].as_u64().unwrap() >= 2, "{runtime}: {method:#}");
                 continue;
             }
-            let is_counted = ["not the user's", "of an interface"].iter().any(|rule| method["rule"] == **rule);
+            let is_counted =
+                ["not the user's", "of an interface"].iter().any(|rule| method["rule"] == **rule);
             let timed = if is_counted { &json!(0) } else { &known["calls"] };
-            assert_eq!((&method["calls"], &method["timed"]), (&known["calls"], timed), "{runtime}: {method:#}");
+            assert_eq!(
+                (&method["calls"], &method["timed"]),
+                (&known["calls"], timed),
+                "{runtime}: {method:#}"
+            );
         }
         process.send_line("exit").unwrap();
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
@@ -196,10 +219,13 @@ fn a_rule_that_has_ended_takes_nothing_more() {
 
         let report = run(["report", &path(&output), "--format", "json"]).expect(0).json();
         let functions = report["functions"].as_array().unwrap();
-        let name = |method: &Value| functions[method["function"].as_u64().unwrap() as usize]["name"].to_string();
+        let name = |method: &Value| {
+            functions[method["function"].as_u64().unwrap() as usize]["name"].to_string()
+        };
         let calls = |rule: &str, of: &str| {
             let methods = report["traced"]["methods"].as_array().unwrap().iter();
-            let methods = methods.filter(|method| method["rule"] == rule && name(method).contains(of));
+            let methods =
+                methods.filter(|method| method["rule"] == rule && name(method).contains(of));
             methods.map(|method| method["calls"].as_u64().unwrap()).sum::<u64>()
         };
         let later = truth["methods"]["Clrscope.Samples.Traced.Plain"]["calls"].as_u64().unwrap();

@@ -1,4 +1,5 @@
-//! `clrscope launch -p transitions` on every runtime, with a program that knows how often it calls native code.
+//! `clrscope launch -p transitions` on every runtime, with a program that knows how often it calls
+//! native code.
 #![cfg(unix)]
 mod common;
 
@@ -14,7 +15,16 @@ fn every_call_between_managed_and_native_code_is_counted() {
         let folder = scratch();
         let output = file(&folder, "transitions.clrscope");
         let launch = Sample::named("caller").launch(runtime, &["--rounds", "3000"]);
-        let prefix = [common::binary(), "launch", "-q", "-p", "transitions", "-o", output.to_str().unwrap(), "--"];
+        let prefix = [
+            common::binary(),
+            "launch",
+            "-q",
+            "-p",
+            "transitions",
+            "-o",
+            output.to_str().unwrap(),
+            "--",
+        ];
         let mut process = launch.under(prefix).start();
         let truth = process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
@@ -32,7 +42,11 @@ fn every_call_between_managed_and_native_code_is_counted() {
         // Native code has called back through a delegate, and was called from there.
         let compare = ["Caller.qsort", "[called from native code]", "Caller+Compare.Invoke"];
         assert_eq!(sum(&compare).0, known("compare"), "{what}");
-        assert_eq!(sum(&[&compare[..], &["Caller.getppid"]].concat()).0, known("getppid_from_compare"), "{what}");
+        assert_eq!(
+            sum(&[&compare[..], &["Caller.getppid"]].concat()).0,
+            known("getppid_from_compare"),
+            "{what}"
+        );
         let (calls, own) = sum(&["Caller.usleep"]);
         assert_eq!(calls, known("usleep"), "{what}");
         let slept = known("usleep_ns");
@@ -57,5 +71,8 @@ fn a_real_application_lives_and_answers() {
     let rows = Report::of(&output).calls("transitions");
     let total: u64 = rows.iter().map(|(_, calls, _)| calls).sum();
     assert!(total > 1_000, "{total} calls");
-    assert!(rows.iter().any(|(path, ..)| path.iter().any(|name| name.starts_with("Interop"))), "{rows:?}");
+    assert!(
+        rows.iter().any(|(path, ..)| path.iter().any(|name| name.starts_with("Interop"))),
+        "{rows:?}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Real programs with every method instrumented that can be, the runtime's own among them, from the first instruction on: they do what
-//! they do without, and the calls that begin end.
+//! Real programs with every method instrumented that can be, the runtime's own among them, from the
+//! first instruction on: they do what they do without, and the calls that begin end.
 #![cfg(unix)]
 mod common;
 
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use testkit::{Host, Launch, Runtime, Sample, Stream, on_sample_runtimes_at_once};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Methods that every program has with all that the runtime brings, and those that each program calls.
+/// Methods that every program has with all that the runtime brings, and those that each program
+/// calls.
 const MANY: usize = 15_000;
 const SOME: usize = 500;
 
@@ -59,13 +60,22 @@ impl World {
             let (calls, ended) = (method.calls.calls, method.calls.timed);
             if let InstrumentState::Refused(why) = &method.state {
                 assert!(!why.trim().is_empty(), "{what}: {} is refused without a reason", name());
-                assert!(!why.contains("compile") || why.contains("how it is compiled"), "{what}: {}: {why}", name());
+                assert!(
+                    !why.contains("compile") || why.contains("how it is compiled"),
+                    "{what}: {}: {why}",
+                    name()
+                );
                 assert!(!why.contains("rewritten"), "{what}: {}: {why}", name());
                 assert_eq!(calls, 0, "{what}: {} is refused, and counted", name());
                 world.refused += 1;
                 continue;
             }
-            assert!(method.calls.failed <= ended && ended <= calls, "{what}: {}: {:?}", name(), method.calls);
+            assert!(
+                method.calls.failed <= ended && ended <= calls,
+                "{what}: {}: {:?}",
+                name(),
+                method.calls
+            );
             world.traced += 1;
             world.called += usize::from(calls > 0);
             world.calls += calls;
@@ -81,8 +91,12 @@ impl World {
             assert!(world.traced > MANY && world.refused > 1000, "{what}: {world:?}");
         } else {
             // Each is looked at when it is called for the first time.
-            assert!((SOME..MANY).contains(&world.traced) && world.refused < 1000, "{what}: {world:?}");
-            // Where there is no room for the calls of all of them, calls of the last ones are dropped.
+            assert!(
+                (SOME..MANY).contains(&world.traced) && world.refused < 1000,
+                "{what}: {world:?}"
+            );
+            // Where there is no room for the calls of all of them, calls of the last ones are
+            // dropped.
             assert!(world.called * 4 > world.traced * 3, "{what}: {world:?}");
         }
         assert!(world.called > 300 && world.calls > 5000, "{what}: {world:?}");
@@ -91,10 +105,13 @@ impl World {
         world
     }
 
-    /// Calls that have not ended are those that threads were in when the process ended, which wait for something, and asynchronous ones.
+    /// Calls that have not ended are those that threads were in when the process ended, which wait
+    /// for something, and asynchronous ones.
     #[track_caller]
     fn assert_balanced(&self, threads: u64, what: &str) {
-        let open = |(name, calls, ended): &&(String, u64, u64)| calls - ended > threads && !name.contains("Async");
+        let open = |(name, calls, ended): &&(String, u64, u64)| {
+            calls - ended > threads && !name.contains("Async")
+        };
         let too_many: Vec<_> = self.open.iter().filter(open).collect();
         assert!(too_many.is_empty(), "{what}: {too_many:?}");
         // A thread is in a few dozen methods at a time.
@@ -134,7 +151,12 @@ fn run(launch: Launch, input: &[&str]) -> Ended {
 
 /// A sample with everything traced and without, on one runtime: its two truths.
 #[track_caller]
-fn twice(name: &str, runtime: Runtime, arguments: &[&str], input: &[&str]) -> (Value, Value, World) {
+fn twice(
+    name: &str,
+    runtime: Runtime,
+    arguments: &[&str],
+    input: &[&str],
+) -> (Value, Value, World) {
     twice_with(&[], name, runtime, arguments, input)
 }
 
@@ -151,7 +173,10 @@ fn twice_with(
     let folder = common::scratch();
     let path = common::file(&folder, "world.clrscope");
     let plain = run(Sample::named(name).launch(runtime, arguments), input);
-    let traced = run(Sample::named(name).launch(runtime, arguments).under(everything_with(options, &path)), input);
+    let traced = run(
+        Sample::named(name).launch(runtime, arguments).under(everything_with(options, &path)),
+        input,
+    );
     assert_eq!((plain.code, traced.code), (Some(0), Some(0)), "{what}: {traced:?}");
     assert_eq!(plain.lines.len(), traced.lines.len(), "{what}: {traced:?}");
     let truth = |ended: &Ended| {
@@ -178,19 +203,27 @@ const LEFT: [(&str, &[(&str, u64)]); 4] = [
 #[test]
 fn exceptions_take_the_same_ways() {
     on_sample_runtimes_at_once(|runtime| {
-        let (plain, traced, world) = twice("thrower", runtime, &["--count", "200", "--rate", "0"], &[]);
+        let (plain, traced, world) =
+            twice("thrower", runtime, &["--count", "200", "--rate", "0"], &[]);
         assert_eq!(plain["exceptions"], traced["exceptions"], "{runtime}");
         world.assert_over("Clrscope.Samples.Thrower.", &runtime.to_string());
         // Of each, there is one before the program counts.
-        let failed = |name: &str| world.failed.get(&format!("Clrscope.Samples.Thrower.{name}")).copied();
+        let failed =
+            |name: &str| world.failed.get(&format!("Clrscope.Samples.Thrower.{name}")).copied();
         for (exception, leaves) in LEFT {
             let thrown = traced["exceptions"][exception]["count"].as_u64().unwrap() + 1;
             for (name, times) in leaves {
-                assert_eq!(failed(name), Some(thrown * times), "{runtime}: {name}: {:?}", world.failed);
+                assert_eq!(
+                    failed(name),
+                    Some(thrown * times),
+                    "{runtime}: {name}: {:?}",
+                    world.failed
+                );
             }
         }
         let left: usize = LEFT.iter().map(|(_, leaves)| leaves.len()).sum();
-        let of_sample = world.failed.keys().filter(|name| name.starts_with("Clrscope.Samples.")).count();
+        let of_sample =
+            world.failed.keys().filter(|name| name.starts_with("Clrscope.Samples.")).count();
         assert_eq!(of_sample, left, "{runtime}: {:?}", world.failed);
     });
 }
@@ -199,7 +232,8 @@ fn exceptions_take_the_same_ways() {
 fn a_program_that_checks_itself_finds_nothing_wrong() {
     on_sample_runtimes_at_once(|runtime| {
         // A lost register makes another exit code.
-        let (plain, traced, world) = twice("caller", runtime, &["--rounds", "100", "--fib", "12"], &[]);
+        let (plain, traced, world) =
+            twice("caller", runtime, &["--rounds", "100", "--fib", "12"], &[]);
         for part in ["methods", "paths"] {
             assert_eq!(plain[part], traced[part], "{runtime}");
         }
@@ -210,7 +244,8 @@ fn a_program_that_checks_itself_finds_nothing_wrong() {
 #[test]
 fn methods_of_all_shapes_give_the_right_results() {
     on_sample_runtimes_at_once(|runtime| {
-        let (plain, traced, world) = twice("traced", runtime, &["--sleep", "2"], &["go 20", "exit"]);
+        let (plain, traced, world) =
+            twice("traced", runtime, &["--sleep", "2"], &["go 20", "exit"]);
         assert_eq!(traced["wrong"], 0, "{runtime}");
         assert_eq!(plain["methods"], traced["methods"], "{runtime}");
         world.assert_over("Clrscope.Samples.Traced.", &runtime.to_string());
@@ -220,10 +255,12 @@ fn methods_of_all_shapes_give_the_right_results() {
 #[test]
 fn arguments_are_read_wherever_there_are_some() {
     on_sample_runtimes_at_once(|runtime| {
-        let (plain, traced, _) = twice_with(&["--args"], "traced", runtime, &["--sleep", "2"], &["go 20", "exit"]);
+        let (plain, traced, _) =
+            twice_with(&["--args"], "traced", runtime, &["--sleep", "2"], &["go 20", "exit"]);
         assert_eq!(traced["wrong"], 0, "{runtime}");
         assert_eq!(plain["methods"], traced["methods"], "{runtime}");
-        let (plain, traced, _) = twice_with(&["--args"], "thrower", runtime, &["--count", "200", "--rate", "0"], &[]);
+        let (plain, traced, _) =
+            twice_with(&["--args"], "thrower", runtime, &["--count", "200", "--rate", "0"], &[]);
         assert_eq!(plain["exceptions"], traced["exceptions"], "{runtime}");
     });
 }
@@ -231,7 +268,8 @@ fn arguments_are_read_wherever_there_are_some() {
 #[test]
 fn asynchronous_methods_wait_for_the_same_things() {
     for runtime in [Runtime::V3_1, Runtime::V9] {
-        let (plain, traced, _) = twice("asyncer", runtime, &["--orders", "5", "--burners", "2"], &["more 3", "end"]);
+        let (plain, traced, _) =
+            twice("asyncer", runtime, &["--orders", "5", "--burners", "2"], &["more 3", "end"]);
         for part in ["pending", "stacks"] {
             assert_eq!(plain[part], traced[part], "{runtime}");
         }
@@ -273,13 +311,15 @@ fn a_trimmed_application_says_its_version() {
         let world = World::read(&path, runtime, &runtime.to_string());
         world.assert_balanced(16, &runtime.to_string());
         println!(
-            "{runtime} {options:?}: {:.2} times as long; {} methods traced, {} called, {} refused, {} calls, dropped {:?}",
+            "{runtime} {options:?}: {:.2} times as long; {} methods traced, {} called, {} refused, \
+                {} calls, dropped {:?}",
             ratio, world.traced, world.called, world.refused, world.calls, world.dropped
         );
     }
 }
 
-/// Over its standard streams, with System.Text.Json, logging, dependency injection and a lot of asynchronous code.
+/// Over its standard streams, with System.Text.Json, logging, dependency injection and a lot of
+/// asynchronous code.
 #[test]
 fn a_trimmed_application_answers_the_same() {
     for (runtime, options) in ways_of([Runtime::Azmcp9, Runtime::V10]) {
@@ -294,7 +334,10 @@ fn a_trimmed_application_answers_the_same() {
         assert_eq!(plain.code(), traced.code(), "{runtime}");
         let world = World::read(&path, runtime, &runtime.to_string());
         world.assert_balanced(24, &runtime.to_string());
-        println!("{runtime} {options:?}: {} called, {} calls, dropped {:?}", world.called, world.calls, world.dropped);
+        println!(
+            "{runtime} {options:?}: {} called, {} calls, dropped {:?}",
+            world.called, world.calls, world.dropped
+        );
     }
 }
 
@@ -303,7 +346,11 @@ struct TestServer(testkit::TargetProcess);
 
 impl TestServer {
     fn start(runtime: Runtime, options: &[&str], path: &Path) -> Self {
-        Self(testkit::TargetProcess::azmcp_launch(runtime).under(everything_with(options, path)).start())
+        Self(
+            testkit::TargetProcess::azmcp_launch(runtime)
+                .under(everything_with(options, path))
+                .start(),
+        )
     }
 
     fn end(mut self) -> std::process::ExitStatus {
@@ -331,5 +378,8 @@ fn a_tool_reads_and_writes_the_same_file() {
     assert_eq!(plain, traced);
     let world = World::read(&path, Runtime::V8, "rewrite");
     world.assert_balanced(12, "rewrite");
-    println!("rewrite: {} called, {} calls, dropped {:?}", world.called, world.calls, world.dropped);
+    println!(
+        "rewrite: {} called, {} calls, dropped {:?}",
+        world.called, world.calls, world.dropped
+    );
 }

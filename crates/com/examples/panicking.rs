@@ -50,7 +50,8 @@ pub unsafe extern "system" fn DllGetClassObject(
     if unsafe { *clsid } != IPanicking::IID {
         return CLASS_E_CLASSNOTAVAILABLE;
     }
-    let factory = ClassFactory::new(|| Ok(ComObject::new(Panicking).into_interface().as_unknown().clone()));
+    let factory =
+        ClassFactory::new(|| Ok(ComObject::new(Panicking).into_interface().as_unknown().clone()));
     // SAFETY: the caller's contract.
     unsafe { com::get_class_object(&factory.into_interface(), iid, out) }
 }

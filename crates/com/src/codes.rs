@@ -1,7 +1,8 @@
 //! Result codes of the .NET runtime (`corerror.h`): facility 0x13.
 
 crate::hresult::codes! {
-    /// The codes that profiling, metadata and debugging calls return, and the exceptions they can stand for.
+    /// The codes that profiling, metadata and debugging calls return, and the exceptions they can
+    /// stand for.
     KNOWN:
     CLDB_S_TRUNCATION = 0x0013_1106, "success, but the text was cut to the buffer";
     META_S_DUPLICATE = 0x0013_1197, "success: it existed already";
@@ -54,47 +55,67 @@ crate::hresult::codes! {
     CORPROF_E_DATAINCOMPLETE = 0x8013_1351, "what was asked for is not loaded completely yet";
     CORPROF_E_FUNCTION_NOT_IL = 0x8013_1354, "the method has no IL body";
     CORPROF_E_NOT_MANAGED_THREAD = 0x8013_1355, "the thread has run no managed code";
-    CORPROF_E_CALL_ONLY_FROM_INIT = 0x8013_1356, "the method may be called only while the profiler is initialized";
+    CORPROF_E_CALL_ONLY_FROM_INIT = 0x8013_1356, "the method may be called only while the profiler \
+        is initialized";
     CORPROF_E_NOT_YET_AVAILABLE = 0x8013_135B, "what was asked for does not exist yet";
     CORPROF_E_TYPE_IS_PARAMETERIZED = 0x8013_135C, "the type is generic; its arguments are needed";
-    CORPROF_E_FUNCTION_IS_PARAMETERIZED = 0x8013_135D, "the function is generic; its arguments are needed";
-    CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD = 0x8013_135E, "the stack of this thread cannot be walked now";
-    CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX = 0x8013_135F, "the walk was to begin in native code and no managed frame was found";
+    CORPROF_E_FUNCTION_IS_PARAMETERIZED = 0x8013_135D, "the function is generic; its arguments are \
+        needed";
+    CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD = 0x8013_135E, "the stack of this thread cannot be \
+        walked now";
+    CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX = 0x8013_135F, "the walk was to begin in native code and \
+        no managed frame was found";
     CORPROF_E_STACKSNAPSHOT_UNSAFE = 0x8013_1360, "the stack cannot be walked safely now";
     CORPROF_E_STACKSNAPSHOT_ABORTED = 0x8013_1361, "the stack walk was ended by its callback";
     CORPROF_E_LITERALS_HAVE_NO_ADDRESS = 0x8013_1362, "a constant has no address";
-    CORPROF_E_UNSUPPORTED_CALL_SEQUENCE = 0x8013_1363, "the method may not be called at this time or from this thread";
-    CORPROF_E_ASYNCHRONOUS_UNSAFE = 0x8013_1364, "the call is not safe while the thread is interrupted";
+    CORPROF_E_UNSUPPORTED_CALL_SEQUENCE = 0x8013_1363, "the method may not be called at this time \
+        or from this thread";
+    CORPROF_E_ASYNCHRONOUS_UNSAFE = 0x8013_1364, "the call is not safe while the thread is \
+        interrupted";
     CORPROF_E_CLASSID_IS_ARRAY = 0x8013_1365, "the class is an array";
-    CORPROF_E_CLASSID_IS_COMPOSITE = 0x8013_1366, "the class is a pointer, reference or other composite type";
+    CORPROF_E_CLASSID_IS_COMPOSITE = 0x8013_1366, "the class is a pointer, reference or other \
+        composite type";
     CORPROF_E_PROFILER_DETACHING = 0x8013_1367, "the profiler is being detached";
-    CORPROF_E_PROFILER_NOT_ATTACHABLE = 0x8013_1368, "the profiler cannot be attached to a running process";
-    CORPROF_E_UNRECOGNIZED_PIPE_MSG_FORMAT = 0x8013_1369, "the attach message has an unknown format";
+    CORPROF_E_PROFILER_NOT_ATTACHABLE = 0x8013_1368, "the profiler cannot be attached to a running \
+        process";
+    CORPROF_E_UNRECOGNIZED_PIPE_MSG_FORMAT = 0x8013_1369, "the attach message has an unknown \
+        format";
     CORPROF_E_PROFILER_ALREADY_ACTIVE = 0x8013_136A, "another profiler is active in this process";
-    CORPROF_E_PROFILEE_INCOMPATIBLE_WITH_TRIGGER = 0x8013_136B, "the process has another version of the attach protocol";
+    CORPROF_E_PROFILEE_INCOMPATIBLE_WITH_TRIGGER = 0x8013_136B, "the process has another version \
+        of the attach protocol";
     CORPROF_E_IPC_FAILED = 0x8013_136C, "communication with the process failed";
     CORPROF_E_PROFILEE_PROCESS_NOT_FOUND = 0x8013_136D, "no such process, or no runtime in it";
-    CORPROF_E_CALLBACK3_REQUIRED = 0x8013_136E, "the profiler does not implement ICorProfilerCallback3";
-    CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER = 0x8013_136F, "not available to a profiler that attached to a running process";
-    CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT = 0x8013_1370, "the profiler cannot be detached: it has changed \
-        code permanently";
+    CORPROF_E_CALLBACK3_REQUIRED = 0x8013_136E, "the profiler does not implement \
+        ICorProfilerCallback3";
+    CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER = 0x8013_136F, "not available to a profiler that \
+        attached to a running process";
+    CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT = 0x8013_1370, "the profiler cannot be \
+        detached: it has changed code permanently";
     CORPROF_E_RUNTIME_UNINITIALIZED = 0x8013_1371, "the runtime is not initialized yet";
-    CORPROF_E_IMMUTABLE_FLAGS_SET = 0x8013_1372, "the profiler cannot be detached: it has set flags that hold \
-        permanently";
+    CORPROF_E_IMMUTABLE_FLAGS_SET = 0x8013_1372, "the profiler cannot be detached: it has set \
+        flags that hold permanently";
     CORPROF_E_PROFILER_NOT_YET_INITIALIZED = 0x8013_1373, "the profiler is still being initialized";
     CORPROF_E_INCONSISTENT_WITH_FLAGS = 0x8013_1374, "the event mask does not allow this";
     CORPROF_E_PROFILER_CANCEL_ACTIVATION = 0x8013_1375, "the profiler does not want to be loaded";
-    CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE = 0x8013_1376, "MONITOR_GC cannot be set while concurrent collections are on";
+    CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE = 0x8013_1376, "MONITOR_GC cannot be set while \
+        concurrent collections are on";
     CORPROF_E_DEBUGGING_DISABLED = 0x8013_1378, "debugging is disabled";
-    CORPROF_E_TIMEOUT_WAITING_FOR_CONCURRENT_GC = 0x8013_1379, "a concurrent collection did not end in time";
+    CORPROF_E_TIMEOUT_WAITING_FOR_CONCURRENT_GC = 0x8013_1379, "a concurrent collection did not \
+        end in time";
     CORPROF_E_MODULE_IS_DYNAMIC = 0x8013_137A, "the module is dynamic";
-    CORPROF_E_CALLBACK4_REQUIRED = 0x8013_137B, "the profiler does not implement ICorProfilerCallback4";
-    CORPROF_E_REJIT_NOT_ENABLED = 0x8013_137C, "ReJIT was not enabled when the profiler was initialized";
-    CORPROF_E_FUNCTION_IS_COLLECTIBLE = 0x8013_137E, "the function can be unloaded by the garbage collector";
-    CORPROF_E_CALLBACK6_REQUIRED = 0x8013_1380, "the profiler does not implement ICorProfilerCallback6";
-    CORPROF_E_CALLBACK7_REQUIRED = 0x8013_1382, "the profiler does not implement ICorProfilerCallback7";
+    CORPROF_E_CALLBACK4_REQUIRED = 0x8013_137B, "the profiler does not implement \
+        ICorProfilerCallback4";
+    CORPROF_E_REJIT_NOT_ENABLED = 0x8013_137C, "ReJIT was not enabled when the profiler was \
+        initialized";
+    CORPROF_E_FUNCTION_IS_COLLECTIBLE = 0x8013_137E, "the function can be unloaded by the garbage \
+        collector";
+    CORPROF_E_CALLBACK6_REQUIRED = 0x8013_1380, "the profiler does not implement \
+        ICorProfilerCallback6";
+    CORPROF_E_CALLBACK7_REQUIRED = 0x8013_1382, "the profiler does not implement \
+        ICorProfilerCallback7";
     CORPROF_E_REJIT_INLINING_DISABLED = 0x8013_1383, "inlining is not tracked";
-    CORPROF_E_SUSPENSION_IN_PROGRESS = 0x8013_1388, "the runtime is already suspended, or is being suspended";
+    CORPROF_E_SUSPENSION_IN_PROGRESS = 0x8013_1388, "the runtime is already suspended, or is being \
+        suspended";
     CORPROF_E_NOT_GC_OBJECT = 0x8013_1389, "this is not an object of the collected heap";
     CORPROF_E_MODULE_IS_ENC = 0x8013_138A, "the module can be edited while it runs";
     COR_E_EXCEPTION = 0x8013_1500, "System.Exception";

@@ -40,7 +40,12 @@ impl<F> IClassFactoryImpl for ClassFactory<F>
 where
     F: Fn() -> Result<IUnknown, HResult> + Send + Sync + 'static,
 {
-    unsafe fn CreateInstance(&self, outer: *mut c_void, iid: *const Guid, object: *mut *mut c_void) -> HResult {
+    unsafe fn CreateInstance(
+        &self,
+        outer: *mut c_void,
+        iid: *const Guid,
+        object: *mut *mut c_void,
+    ) -> HResult {
         if iid.is_null() || object.is_null() {
             return E_POINTER;
         }
@@ -50,9 +55,12 @@ where
             return CLASS_E_NOAGGREGATION;
         }
         match (self.create)() {
-            // SAFETY: both pointers are valid by the method's contract. The interface asked for decides the pointer's
-            // type; if the object has none such, the object goes with `created`.
-            Ok(created) => unsafe { (created.vtable().QueryInterface)(created.as_raw(), iid, object) },
+            // SAFETY: both pointers are valid by the method's contract. The interface asked for
+            // decides the pointer's type; if the object has none such, the object goes with
+            // `created`.
+            Ok(created) => unsafe {
+                (created.vtable().QueryInterface)(created.as_raw(), iid, object)
+            },
             Err(code) => code,
         }
     }
@@ -68,7 +76,11 @@ where
 /// # Safety
 ///
 /// `iid` and `out` are null or valid, as COM passes them.
-pub unsafe fn get_class_object(factory: &impl Interface, iid: *const Guid, out: *mut *mut c_void) -> HResult {
+pub unsafe fn get_class_object(
+    factory: &impl Interface,
+    iid: *const Guid,
+    out: *mut *mut c_void,
+) -> HResult {
     if iid.is_null() || out.is_null() {
         return E_POINTER;
     }

@@ -4,8 +4,8 @@ use core::fmt;
 
 /// A 128-bit identifier of an interface (IID) or a class (CLSID).
 ///
-/// The first three fields are native-endian integers, so the 16 bytes in memory are not the order in which the
-/// text form is written.
+/// The first three fields are native-endian integers, so the 16 bytes in memory are not the order
+/// in which the text form is written.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Guid {
@@ -25,7 +25,9 @@ pub struct GuidParseError;
 
 impl fmt::Display for GuidParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a GUID: expected XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX, in braces or without")
+        f.write_str(
+            "not a GUID: expected XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX, in braces or without",
+        )
     }
 }
 
@@ -50,8 +52,8 @@ impl Guid {
         Guid::from_u128(u128::from_be_bytes(bytes))
     }
 
-    /// From 16 bytes as a little-endian machine has them in memory (and as files and messages carry them): the first
-    /// three fields are reversed against the text form.
+    /// From 16 bytes as a little-endian machine has them in memory (and as files and messages carry
+    /// them): the first three fields are reversed against the text form.
     pub const fn from_le_bytes(bytes: [u8; 16]) -> Guid {
         let [a0, a1, a2, a3, b0, b1, c0, c1, d @ ..] = bytes;
         Guid {
@@ -172,8 +174,10 @@ mod tests {
         assert_eq!(format!("{guid:?}"), format!("{{{TEXT}}}"));
         assert_eq!(format!("{{{}}}", TEXT.to_lowercase()).parse(), Ok(guid));
         assert_eq!(Guid::from_u128(guid.to_u128()), guid);
-        let in_memory =
-            [0xD1, 0xBE, 0x6F, 0x17, 0x5C, 0xA5, 0x96, 0x47, 0x98, 0xCA, 0xA9, 0xDA, 0x0E, 0xF8, 0x83, 0xE7];
+        let in_memory = [
+            0xD1, 0xBE, 0x6F, 0x17, 0x5C, 0xA5, 0x96, 0x47, 0x98, 0xCA, 0xA9, 0xDA, 0x0E, 0xF8,
+            0x83, 0xE7,
+        ];
         assert_eq!(Guid::from_le_bytes(in_memory), guid);
         assert_eq!(Guid::from_text_order_bytes(guid.to_u128().to_be_bytes()), guid);
     }

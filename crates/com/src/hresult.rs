@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// A COM result: negative is failure, everything else success (there are several successes; `S_FALSE` is one).
+/// A COM result: negative is failure, everything else success (there are several successes;
+/// `S_FALSE` is one).
 #[must_use = "a failing HRESULT is the only sign that the call did nothing"]
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -88,7 +89,8 @@ impl From<Result<(), HResult>> for HResult {
     }
 }
 
-/// States result codes once: a constant with its meaning as documentation, and a row of a table for `Display`.
+/// States result codes once: a constant with its meaning as documentation, and a row of a table for
+/// `Display`.
 macro_rules! codes {
     ($(#[$meta:meta])* $table:ident: $($name:ident = $bits:literal, $meaning:literal;)*) => {
         $(

@@ -35,21 +35,24 @@
 /// assert_eq!(unsafe { counter.Reset() }, E_NOTIMPL);
 /// ```
 ///
-/// The head names, in this order: the interface, its vtable type, its implementer's trait; after the colon the base
-/// interface and the base's implementer's trait (for [`IUnknown`](crate::IUnknown) that is
-/// [`ComClass`](crate::ComClass)); the IID; the result of methods that an implementer does not override. Then the
-/// rows, one for each slot in vtable order, without `this`.
+/// The head names, in this order: the interface, its vtable type, its implementer's trait; after
+/// the colon the base interface and the base's implementer's trait (for
+/// [`IUnknown`](crate::IUnknown) that is [`ComClass`](crate::ComClass)); the IID; the result of
+/// methods that an implementer does not override. Then the rows, one for each slot in vtable order,
+/// without `this`.
 ///
 /// It makes:
-/// * the `#[repr(C)]` vtable with `base` first and a function pointer for each row (`extern "system"`: stdcall on
-///   32-bit Windows, the C convention everywhere else);
+/// * the `#[repr(C)]` vtable with `base` first and a function pointer for each row (`extern
+///   "system"`: stdcall on 32-bit Windows, the C convention everywhere else);
 /// * the owning pointer type, which dereferences to its base and has an `unsafe fn` for each row;
 /// * the implementer's trait, every method with a default body;
-/// * the thunks, which stop panics, and the constant vtable of every type that implements the trait.
+/// * the thunks, which stop panics, and the constant vtable of every type that implements the
+///   trait.
 ///
-/// It does not know: overloads, properties, interfaces with two bases, IDispatch, in/out annotations. Pointers that
-/// C would pass are written as pointers; a borrowed interface as
-/// `Option<`[`InterfaceRef`](crate::InterfaceRef)`<'_, I>>`; one that the method returns as `*mut Option<I>`.
+/// It does not know: overloads, properties, interfaces with two bases, IDispatch, in/out
+/// annotations. Pointers that C would pass are written as pointers; a borrowed interface as
+/// `Option<`[`InterfaceRef`](crate::InterfaceRef)`<'_, I>>`; one that the method returns as `*mut
+/// Option<I>`.
 #[macro_export]
 macro_rules! com_interface {
     (
@@ -82,7 +85,8 @@ macro_rules! com_interface {
             }
         }
 
-        // SAFETY: transparent wrapper of the base; the vtable begins with the base's and goes on with the rows.
+        // SAFETY: transparent wrapper of the base; the vtable begins with the base's and goes on
+        // with the rows.
         #[allow(unsafe_code)]
         unsafe impl $crate::Interface for $Name {
             type Vtable = $Vtbl;
@@ -108,16 +112,19 @@ macro_rules! com_interface {
                 ///
                 /// # Safety
                 ///
-                /// Pointers are valid for what the method's documentation says it reads and writes, and the method may
-                /// be called at this time on this thread.
+                /// Pointers are valid for what the method's documentation says it reads and writes,
+                /// and the method may be called at this time on this thread.
                 pub unsafe fn $method(&self, $($arg: $ty),*) -> $ret {
-                    // SAFETY: the pointer is live as long as `self`; the arguments are the caller's affair.
+                    // SAFETY: the pointer is live as long as `self`; the arguments are the caller's
+                    // affair.
                     unsafe { ($crate::Interface::vtable(self).$method)($crate::Interface::as_raw(self), $($arg),*) }
                 }
             )*
         }
 
-        #[doc = concat!("The body of a [`", stringify!($Name), "`]. What is not overridden returns `", stringify!($default), "` (or zero).")]
+        #[doc = concat!("The body of a [`", stringify!($Name), "`]. What is not overridden returns \
+            `", stringify!($default), "` \
+            (or zero).")]
         #[allow(non_snake_case, unused_variables, unsafe_code, clippy::too_many_arguments)]
         pub trait $Impl: $BaseImpl {
             $(
@@ -132,13 +139,15 @@ macro_rules! com_interface {
             )*
         }
 
-        // SAFETY: every thunk hands `this` to `call` as the box of a `ComObject<T>`, as the base's do.
+        // SAFETY: every thunk hands `this` to `call` as the box of a `ComObject<T>`, as the base's
+        // do.
         #[allow(non_snake_case, unsafe_code, clippy::too_many_arguments)]
         unsafe impl<T: $Impl> $crate::Implementable<T> for $Name {
             const VTABLE: $Vtbl = {
                 $(
                     unsafe extern "system" fn $method<T: $Impl>(this: *mut ::core::ffi::c_void, $($arg: $ty),*) -> $ret {
-                        // SAFETY: `this` is an object of ours; the arguments are passed on as they came.
+                        // SAFETY: `this` is an object of ours; the arguments are passed on as they
+                        // came.
                         unsafe {
                             $crate::object::call::<T, $ret>(
                                 this,

@@ -17,8 +17,8 @@ pub trait ComClass: Send + Sync + Sized + 'static {
     /// The most derived interface of the object.
     type Interface: Implementable<Self>;
 
-    /// Further interfaces outside of the chain, as other objects ("tear-offs"). The pointer's type must be the one
-    /// that `iid` names.
+    /// Further interfaces outside of the chain, as other objects ("tear-offs"). The pointer's type
+    /// must be the one that `iid` names.
     fn query_further(&self, _iid: &Guid) -> Option<IUnknown> {
         None
     }
@@ -34,11 +34,13 @@ pub trait ComClass: Send + Sync + Sized + 'static {
     fn panicked(&self, _method: &'static str, _payload: &(dyn Any + Send)) {}
 }
 
-/// An interface that `T` can be behind. Implemented by [`com_interface!`](crate::com_interface) only.
+/// An interface that `T` can be behind. Implemented by [`com_interface!`](crate::com_interface)
+/// only.
 ///
 /// # Safety
 ///
-/// Every function of `VTABLE` takes as `this` a pointer to the first field of the box of a [`ComObject<T>`].
+/// Every function of `VTABLE` takes as `this` a pointer to the first field of the box of a
+/// [`ComObject<T>`].
 pub unsafe trait Implementable<T: 'static>: Interface {
     /// The function table.
     const VTABLE: Self::Vtable;
@@ -96,7 +98,8 @@ impl<T> AbiReturn for *mut T {
 /// Objects alive plus server locks held, in this library.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether no object of this library is alive and no server lock is held: the answer to `DllCanUnloadNow`.
+/// Whether no object of this library is alive and no server lock is held: the answer to
+/// `DllCanUnloadNow`.
 pub fn can_unload_now() -> bool {
     LIVE.load(Ordering::Acquire) == 0
 }
@@ -152,8 +155,8 @@ impl<T: ComClass> ComObject<T> {
     pub fn into_interface(self) -> T::Interface {
         let raw = self.boxed.cast();
         core::mem::forget(self);
-        // SAFETY: the box begins with the pointer to the interface's vtable, is free-threaded, and its reference
-        // was `self`'s.
+        // SAFETY: the box begins with the pointer to the interface's vtable, is free-threaded, and
+        // its reference was `self`'s.
         unsafe { T::Interface::from_raw(raw) }
     }
 
@@ -197,7 +200,8 @@ fn add_ref<T: ComClass>(boxed: &ComBox<T>) -> u32 {
 unsafe fn release<T: ComClass>(boxed: NonNull<ComBox<T>>) -> u32 {
     // SAFETY: live, since the caller still holds its reference.
     let references = unsafe { &boxed.as_ref().references };
-    // Release: what this thread did with the object happens before its end, whichever thread ends it.
+    // Release: what this thread did with the object happens before its end, whichever thread ends
+    // it.
     let before = references.fetch_sub(1, Ordering::Release);
     if before == 1 {
         fence(Ordering::Acquire);
@@ -222,11 +226,12 @@ fn forget_payload(payload: Box<dyn Any + Send>) {
     }
 }
 
-/// Runs the body of a method; a panic ends here. Used by the thunks that [`com_interface!`](crate::com_interface)
-/// makes.
+/// Runs the body of a method; a panic ends here. Used by the thunks that
+/// [`com_interface!`](crate::com_interface) makes.
 ///
-/// On the way without a panic this touches no thread-local storage, and on the way with one none that has a
-/// destructor: a destructor registered on a thread of the host would pin this library until that thread ends.
+/// On the way without a panic this touches no thread-local storage, and on the way with one none
+/// that has a destructor: a destructor registered on a thread of the host would pin this library
+/// until that thread ends.
 ///
 /// # Safety
 ///
@@ -290,8 +295,11 @@ unsafe extern "system" fn release_thunk<T: ComClass>(this: *mut c_void) -> u32 {
 
 // SAFETY: the functions take `this` as the box of a `ComObject<T>`.
 unsafe impl<T: ComClass> Implementable<T> for IUnknown {
-    const VTABLE: IUnknownVtbl =
-        IUnknownVtbl { QueryInterface: query_interface::<T>, AddRef: add_ref_thunk::<T>, Release: release_thunk::<T> };
+    const VTABLE: IUnknownVtbl = IUnknownVtbl {
+        QueryInterface: query_interface::<T>,
+        AddRef: add_ref_thunk::<T>,
+        Release: release_thunk::<T>,
+    };
     const VTABLE_REF: &'static IUnknownVtbl = &<IUnknown as Implementable<T>>::VTABLE;
 }
 
@@ -362,7 +370,8 @@ mod tests {
         type Interface = ISecond;
 
         fn query_further(&self, iid: &Guid) -> Option<IUnknown> {
-            (*iid == IOther::IID).then(|| ComObject::new(TearOff).into_interface().as_unknown().clone())
+            (*iid == IOther::IID)
+                .then(|| ComObject::new(TearOff).into_interface().as_unknown().clone())
         }
 
         fn refuses(&self, iid: &Guid) -> bool {
@@ -413,7 +422,14 @@ mod tests {
 
     fn object() -> (ComObject<Object>, Arc<Seen>) {
         let seen = Arc::new(Seen::default());
-        (ComObject::new(Object { seen: seen.clone(), refuses_second: false, panics_on_drop: false }), seen)
+        (
+            ComObject::new(Object {
+                seen: seen.clone(),
+                refuses_second: false,
+                panics_on_drop: false,
+            }),
+            seen,
+        )
     }
 
     fn drops(seen: &Seen) -> u32 {
@@ -481,7 +497,11 @@ mod tests {
         assert_eq!(other.cast::<IFirst>().unwrap_err(), E_NOINTERFACE);
         assert_eq!(second.cast::<IClassFactory>().unwrap_err(), E_NOINTERFACE);
 
-        let shy = ComObject::new(Object { seen: seen.clone(), refuses_second: true, panics_on_drop: false });
+        let shy = ComObject::new(Object {
+            seen: seen.clone(),
+            refuses_second: true,
+            panics_on_drop: false,
+        });
         assert_eq!(shy.to_interface().cast::<ISecond>().unwrap_err(), E_NOINTERFACE);
         assert!(shy.to_interface().cast::<IFirst>().is_ok());
 
@@ -517,7 +537,11 @@ mod tests {
     #[test]
     fn a_panic_in_drop_stops_too() {
         let seen = Arc::new(Seen::default());
-        let object = ComObject::new(Object { seen: seen.clone(), refuses_second: false, panics_on_drop: true });
+        let object = ComObject::new(Object {
+            seen: seen.clone(),
+            refuses_second: false,
+            panics_on_drop: true,
+        });
         drop(object.into_interface());
         assert_eq!(drops(&seen), 1);
     }
@@ -527,7 +551,8 @@ mod tests {
         let seen = Arc::new(Seen::default());
         let makes = seen.clone();
         let factory: IClassFactory = ClassFactory::new(move || {
-            let object = Object { seen: makes.clone(), refuses_second: false, panics_on_drop: false };
+            let object =
+                Object { seen: makes.clone(), refuses_second: false, panics_on_drop: false };
             Ok(ComObject::new(object).into_interface().as_unknown().clone())
         })
         .into_interface();
@@ -544,12 +569,21 @@ mod tests {
             assert_eq!(drops(&seen), 1);
 
             // An interface that it does not have: the object goes at once.
-            assert_eq!(same.CreateInstance(core::ptr::null_mut(), &IClassFactory::IID, &mut out), E_NOINTERFACE);
+            assert_eq!(
+                same.CreateInstance(core::ptr::null_mut(), &IClassFactory::IID, &mut out),
+                E_NOINTERFACE
+            );
             assert!(out.is_null());
             assert_eq!(drops(&seen), 2);
 
-            assert_eq!(same.CreateInstance(same.as_raw(), &IFirst::IID, &mut out), CLASS_E_NOAGGREGATION);
-            assert_eq!(same.CreateInstance(core::ptr::null_mut(), core::ptr::null(), &mut out), E_POINTER);
+            assert_eq!(
+                same.CreateInstance(same.as_raw(), &IFirst::IID, &mut out),
+                CLASS_E_NOAGGREGATION
+            );
+            assert_eq!(
+                same.CreateInstance(core::ptr::null_mut(), core::ptr::null(), &mut out),
+                E_POINTER
+            );
             assert_eq!(get_class_object(&same, core::ptr::null(), &mut out), E_POINTER);
         }
     }

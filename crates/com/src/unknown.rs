@@ -14,8 +14,11 @@ use crate::{Guid, HResult};
 #[repr(C)]
 pub struct IUnknownVtbl {
     /// Asks for another interface of the object; the pointer that comes back holds one reference.
-    pub QueryInterface:
-        unsafe extern "system" fn(this: *mut c_void, iid: *const Guid, out: *mut *mut c_void) -> HResult,
+    pub QueryInterface: unsafe extern "system" fn(
+        this: *mut c_void,
+        iid: *const Guid,
+        out: *mut *mut c_void,
+    ) -> HResult,
     /// Adds a reference; the return value is only for diagnostics.
     pub AddRef: unsafe extern "system" fn(this: *mut c_void) -> u32,
     /// Gives a reference back; at zero the object is gone.
@@ -28,8 +31,9 @@ pub struct IUnknownVtbl {
 ///
 /// # Safety
 ///
-/// The type is a `#[repr(transparent)]` wrapper of its base interface, down to [`IUnknown`], and `Vtable` is the
-/// `#[repr(C)]` layout of the interface that `IID` names, beginning with the base's vtable.
+/// The type is a `#[repr(transparent)]` wrapper of its base interface, down to [`IUnknown`], and
+/// `Vtable` is the `#[repr(C)]` layout of the interface that `IID` names, beginning with the base's
+/// vtable.
 pub unsafe trait Interface: Sized + Clone + Send + Sync + 'static {
     /// Layout of the function table.
     type Vtable: 'static;
@@ -40,7 +44,8 @@ pub unsafe trait Interface: Sized + Clone + Send + Sync + 'static {
     /// The interface's name.
     const NAME: &'static str;
 
-    /// Whether a pointer to this interface answers to `iid`: its own id or that of one of its bases.
+    /// Whether a pointer to this interface answers to `iid`: its own id or that of one of its
+    /// bases.
     fn implements(iid: &Guid) -> bool;
 
     /// The same pointer as its root interface.
@@ -51,7 +56,8 @@ pub unsafe trait Interface: Sized + Clone + Send + Sync + 'static {
         self.as_unknown().0.as_ptr().cast()
     }
 
-    /// Gives the reference away as a bare pointer, to be taken back by [`Interface::from_raw`] or `Release`.
+    /// Gives the reference away as a bare pointer, to be taken back by [`Interface::from_raw`] or
+    /// `Release`.
     fn into_raw(self) -> *mut c_void {
         let raw = self.as_raw();
         core::mem::forget(self);
@@ -62,12 +68,12 @@ pub unsafe trait Interface: Sized + Clone + Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// `raw` is a live pointer to this very interface, free-threaded (its methods may be called on any thread),
-    /// and carries one reference that nobody else gives back.
+    /// `raw` is a live pointer to this very interface, free-threaded (its methods may be called on
+    /// any thread), and carries one reference that nobody else gives back.
     unsafe fn from_raw(raw: NonNull<c_void>) -> Self {
         const { assert!(size_of::<Self>() == size_of::<NonNull<c_void>>()) };
-        // SAFETY: by the trait's contract `Self` is a transparent wrapper of the pointer; the reference is ours by
-        // this function's contract.
+        // SAFETY: by the trait's contract `Self` is a transparent wrapper of the pointer; the
+        // reference is ours by this function's contract.
         unsafe { core::mem::transmute_copy(&raw) }
     }
 
@@ -83,8 +89,8 @@ pub unsafe trait Interface: Sized + Clone + Send + Sync + 'static {
 
     /// The function table.
     fn vtable(&self) -> &Self::Vtable {
-        // SAFETY: a live interface pointer points to a pointer to its vtable, which lives as long as the code
-        // behind it; `Self::Vtable` is its layout by the trait's contract.
+        // SAFETY: a live interface pointer points to a pointer to its vtable, which lives as long
+        // as the code behind it; `Self::Vtable` is its layout by the trait's contract.
         unsafe { &**self.as_raw().cast::<*const Self::Vtable>() }
     }
 
@@ -92,10 +98,12 @@ pub unsafe trait Interface: Sized + Clone + Send + Sync + 'static {
     fn cast<I: Interface>(&self) -> Result<I, HResult> {
         let mut out = core::ptr::null_mut();
         // SAFETY: `self` is live, and both pointers are valid for the call.
-        let code = unsafe { (self.as_unknown().vtable().QueryInterface)(self.as_raw(), &I::IID, &mut out) };
+        let code = unsafe {
+            (self.as_unknown().vtable().QueryInterface)(self.as_raw(), &I::IID, &mut out)
+        };
         code.ok()?;
-        // SAFETY: a successful QueryInterface returns a referenced pointer to the interface asked for, or, from
-        // sloppy objects, null.
+        // SAFETY: a successful QueryInterface returns a referenced pointer to the interface asked
+        // for, or, from sloppy objects, null.
         unsafe { I::from_nullable(out) }.ok_or(E_NOINTERFACE)
     }
 
@@ -108,8 +116,8 @@ pub unsafe trait Interface: Sized + Clone + Send + Sync + 'static {
 
 /// Owning pointer to the root of all interfaces: clone is `AddRef`, drop is `Release`.
 ///
-/// Interfaces of this crate are free-threaded, as everything around the runtime's profiling API is; a pointer to an
-/// object that belongs to one apartment must not be wrapped.
+/// Interfaces of this crate are free-threaded, as everything around the runtime's profiling API is;
+/// a pointer to an object that belongs to one apartment must not be wrapped.
 #[repr(transparent)]
 pub struct IUnknown(NonNull<*const IUnknownVtbl>);
 
@@ -173,7 +181,8 @@ impl<I: Interface> InterfaceRef<'_, I> {
     ///
     /// # Safety
     ///
-    /// `raw` is a live, free-threaded pointer to this very interface for as long as the borrow lasts.
+    /// `raw` is a live, free-threaded pointer to this very interface for as long as the borrow
+    /// lasts.
     pub unsafe fn from_raw(raw: NonNull<c_void>) -> Self {
         InterfaceRef { raw, borrow: PhantomData }
     }
@@ -188,8 +197,9 @@ impl<I: Interface> Deref for InterfaceRef<'_, I> {
     type Target = I;
 
     fn deref(&self) -> &I {
-        // SAFETY: `I` is a transparent wrapper of a non-null pointer (contract of `Interface`), so a reference to
-        // our pointer is a reference to an `I`; being shared, it can be neither dropped nor moved out of.
+        // SAFETY: `I` is a transparent wrapper of a non-null pointer (contract of `Interface`), so
+        // a reference to our pointer is a reference to an `I`; being shared, it can be neither
+        // dropped nor moved out of.
         unsafe { &*(&raw const self.raw).cast::<I>() }
     }
 }

@@ -1,5 +1,5 @@
-//! A library made with this crate can be unloaded from a thread that ran its code and saw it panic: nothing was
-//! registered on the thread that would pin the library.
+//! A library made with this crate can be unloaded from a thread that ran its code and saw it panic:
+//! nothing was registered on the thread that would pin the library.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, non_snake_case)]
 
@@ -23,13 +23,17 @@ fn library() -> PathBuf {
     profile.join("examples").join("libpanicking.so")
 }
 
-/// Whether the library's code is in memory. A mere copy of the file does not count: a printed backtrace leaves one.
+/// Whether the library's code is in memory. A mere copy of the file does not count: a printed
+/// backtrace leaves one.
 fn mapped(path: &str) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines().any(|line| line.contains(path) && line.split(' ').nth(1).is_some_and(|rights| rights.contains('x')))
+    maps.lines().any(|line| {
+        line.contains(path) && line.split(' ').nth(1).is_some_and(|rights| rights.contains('x'))
+    })
 }
 
-type GetClassObject = unsafe extern "system" fn(*const Guid, *const Guid, *mut *mut c_void) -> HResult;
+type GetClassObject =
+    unsafe extern "system" fn(*const Guid, *const Guid, *mut *mut c_void) -> HResult;
 type CanUnloadNow = extern "system" fn() -> HResult;
 
 #[test]
@@ -37,13 +41,18 @@ fn a_library_that_panicked_can_be_unloaded_by_the_thread_that_saw_it() {
     let path = library();
     let text = path.to_str().unwrap();
     let c_path = CString::new(text).unwrap();
-    // SAFETY: a library of this crate, whose entry points have the types above; every pointer from it is dropped
-    // before it is unloaded.
+    // SAFETY: a library of this crate, whose entry points have the types above; every pointer from
+    // it is dropped before it is unloaded.
     unsafe {
         let handle = libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
-        assert!(!handle.is_null(), "{text} is missing: run through `cargo test`, which builds the example");
-        let get: GetClassObject = std::mem::transmute(libc::dlsym(handle, c"DllGetClassObject".as_ptr()));
-        let can_unload: CanUnloadNow = std::mem::transmute(libc::dlsym(handle, c"DllCanUnloadNow".as_ptr()));
+        assert!(
+            !handle.is_null(),
+            "{text} is missing: run through `cargo test`, which builds the example"
+        );
+        let get: GetClassObject =
+            std::mem::transmute(libc::dlsym(handle, c"DllGetClassObject".as_ptr()));
+        let can_unload: CanUnloadNow =
+            std::mem::transmute(libc::dlsym(handle, c"DllCanUnloadNow".as_ptr()));
         assert_eq!(can_unload(), S_OK);
 
         let mut out = std::ptr::null_mut();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use com::codes::{
     CORPROF_E_CLASSID_IS_ARRAY, CORPROF_E_FUNCTION_NOT_COMPILED, CORPROF_E_FUNCTION_NOT_IL,
-    CORPROF_E_NOT_MANAGED_THREAD, CORPROF_E_STACKSNAPSHOT_ABORTED, CORPROF_E_SUSPENSION_IN_PROGRESS,
+    CORPROF_E_NOT_MANAGED_THREAD, CORPROF_E_STACKSNAPSHOT_ABORTED,
+    CORPROF_E_SUSPENSION_IN_PROGRESS,
 };
 use com::hresult::{E_INVALIDARG, S_FALSE, S_OK};
 use com::{ComClass, Guid, HResult, IUnknown, Interface};
@@ -52,7 +53,11 @@ impl ComClass for Runtime {
 
 impl Runtime {
     /// Notes the call, and answers it from the model unless it is to fail.
-    fn answer(&self, method: &'static str, answer: impl FnOnce(&mut Model) -> Result<HResult, HResult>) -> HResult {
+    fn answer(
+        &self,
+        method: &'static str,
+        answer: impl FnOnce(&mut Model) -> Result<HResult, HResult>,
+    ) -> HResult {
         let failure = {
             let mut script = lock(&self.state.script);
             script.calls.push(method);
@@ -79,8 +84,10 @@ impl Model {
     }
 
     fn function_at(&self, ip: usize) -> Result<(FunctionId, ReJitId), HResult> {
-        let mut bodies =
-            self.functions.iter().flat_map(|(id, function)| function.bodies.iter().map(move |body| (id, body)));
+        let mut bodies = self
+            .functions
+            .iter()
+            .flat_map(|(id, function)| function.bodies.iter().map(move |body| (id, body)));
         let found = bodies.find(|(_, body)| body.contains(ip)).map(|(id, body)| (*id, body.rejit));
         found.ok_or(com::hresult::E_FAIL)
     }
@@ -92,7 +99,10 @@ impl Model {
 
     fn body_at_start(&self, start: usize) -> Result<&CodeBody, HResult> {
         let mut bodies = self.functions.values().flat_map(|function| &function.bodies);
-        known(bodies.find(|body| body.pieces.first().is_some_and(|piece| piece.start_address == start)))
+        known(
+            bodies
+                .find(|body| body.pieces.first().is_some_and(|piece| piece.start_address == start)),
+        )
     }
 
     fn function_by_token(
@@ -131,7 +141,10 @@ impl Model {
         let functions = self.functions.iter();
         functions
             .flat_map(|(id, function)| {
-                function.bodies.iter().map(|body| COR_PRF_FUNCTION { function_id: *id, rejit_id: body.rejit })
+                function
+                    .bodies
+                    .iter()
+                    .map(|body| COR_PRF_FUNCTION { function_id: *id, rejit_id: body.rejit })
             })
             .collect()
     }
@@ -145,8 +158,8 @@ unsafe fn slice<'a, T>(start: *const T, len: u32) -> &'a [T] {
     if start.is_null() { &[] } else { unsafe { core::slice::from_raw_parts(start, len as usize) } }
 }
 
-// SAFETY of every block below: the caller keeps the contract of the method, so out pointers are null or places, lists
-// have the length that is passed with them, and texts end with a zero.
+// SAFETY of every block below: the caller keeps the contract of the method, so out pointers are
+// null or places, lists have the length that is passed with them, and texts end with a zero.
 
 impl ICorProfilerInfoImpl for Runtime {
     unsafe fn GetClassFromObject(&self, object: RawObjectId, class: *mut ClassId) -> HResult {
@@ -158,7 +171,12 @@ impl ICorProfilerInfoImpl for Runtime {
         })
     }
 
-    unsafe fn GetClassFromToken(&self, module: ModuleId, token: mdTypeDef, class: *mut ClassId) -> HResult {
+    unsafe fn GetClassFromToken(
+        &self,
+        module: ModuleId,
+        token: mdTypeDef,
+        class: *mut ClassId,
+    ) -> HResult {
         self.answer("GetClassFromToken", |model| {
             let found = model.class_by_token(module, token, &[])?;
             // SAFETY: see above.
@@ -167,7 +185,12 @@ impl ICorProfilerInfoImpl for Runtime {
         })
     }
 
-    unsafe fn GetCodeInfo(&self, function: FunctionId, start: *mut *const u8, size: *mut u32) -> HResult {
+    unsafe fn GetCodeInfo(
+        &self,
+        function: FunctionId,
+        start: *mut *const u8,
+        size: *mut u32,
+    ) -> HResult {
         self.answer("GetCodeInfo", |model| {
             let body = model.body(function, ReJitId::NULL)?;
             let piece = body.pieces.first().ok_or(CORPROF_E_FUNCTION_NOT_COMPILED)?;
@@ -197,7 +220,12 @@ impl ICorProfilerInfoImpl for Runtime {
         })
     }
 
-    unsafe fn GetFunctionFromToken(&self, module: ModuleId, token: mdToken, function: *mut FunctionId) -> HResult {
+    unsafe fn GetFunctionFromToken(
+        &self,
+        module: ModuleId,
+        token: mdToken,
+        function: *mut FunctionId,
+    ) -> HResult {
         self.answer("GetFunctionFromToken", |model| {
             let found = model.function_by_token(module, token, &[])?;
             // SAFETY: see above.
@@ -223,7 +251,9 @@ impl ICorProfilerInfoImpl for Runtime {
         rank: *mut u32,
     ) -> HResult {
         self.answer("IsArrayClass", |model| {
-            let Some((found_type, found_class, found_rank)) = model.class(class)?.array else { return Ok(S_FALSE) };
+            let Some((found_type, found_class, found_rank)) = model.class(class)?.array else {
+                return Ok(S_FALSE);
+            };
             // SAFETY: see above.
             unsafe {
                 put(element_type, found_type);
@@ -252,11 +282,19 @@ impl ICorProfilerInfoImpl for Runtime {
         })
     }
 
-    unsafe fn GetClassIDInfo(&self, class: ClassId, module: *mut ModuleId, token: *mut mdTypeDef) -> HResult {
+    unsafe fn GetClassIDInfo(
+        &self,
+        class: ClassId,
+        module: *mut ModuleId,
+        token: *mut mdTypeDef,
+    ) -> HResult {
         self.answer("GetClassIDInfo", |model| {
             let found = model.class(class)?;
-            let (found_module, found_token) =
-                if found.array.is_some() { (ModuleId::NULL, mdTypeDef::NIL) } else { (found.module, found.token) };
+            let (found_module, found_token) = if found.array.is_some() {
+                (ModuleId::NULL, mdTypeDef::NIL)
+            } else {
+                (found.module, found.token)
+            };
             // SAFETY: see above.
             unsafe {
                 put(module, found_module);
@@ -301,7 +339,8 @@ impl ICorProfilerInfoImpl for Runtime {
     ) -> HResult {
         self.answer("GetTokenAndMetaDataFromFunction", |model| {
             let found = model.function(function)?;
-            let metadata = model.modules.get(&found.module).and_then(|module| module.metadata.clone());
+            let metadata =
+                model.modules.get(&found.module).and_then(|module| module.metadata.clone());
             // SAFETY: see above.
             unsafe {
                 put(import, metadata);
@@ -357,8 +396,10 @@ impl ICorProfilerInfoImpl for Runtime {
         size: *mut u32,
     ) -> HResult {
         self.answer("GetILFunctionBody", |model| {
-            let function =
-                model.functions.values().find(|function| function.module == module && function.token == method);
+            let function = model
+                .functions
+                .values()
+                .find(|function| function.module == module && function.token == method);
             let il = known(function)?.il;
             if il.is_empty() {
                 return Err(CORPROF_E_FUNCTION_NOT_IL);
@@ -444,7 +485,8 @@ impl ICorProfilerInfo2Impl for Runtime {
     ) -> HResult {
         let mut stack = Vec::new();
         let code = self.answer("DoStackSnapshot", |model| {
-            let thread = thread.non_null().or(model.current_thread).ok_or(CORPROF_E_NOT_MANAGED_THREAD)?;
+            let thread =
+                thread.non_null().or(model.current_thread).ok_or(CORPROF_E_NOT_MANAGED_THREAD)?;
             stack.clone_from(&known(model.threads.get(&thread))?.stack);
             Ok(S_OK)
         });
@@ -455,7 +497,9 @@ impl ICorProfilerInfo2Impl for Runtime {
         // The model is unlocked here, because the callback may ask it.
         for frame in stack {
             // SAFETY: the callback is called as the profiler asked for it.
-            let go_on = unsafe { callback(frame.function, frame.ip, 0, 0, core::ptr::null_mut(), client_data) };
+            let go_on = unsafe {
+                callback(frame.function, frame.ip, 0, 0, core::ptr::null_mut(), client_data)
+            };
             if go_on != S_OK {
                 return CORPROF_E_STACKSNAPSHOT_ABORTED;
             }
@@ -535,7 +579,8 @@ impl ICorProfilerInfo2Impl for Runtime {
     ) -> HResult {
         self.answer("GetClassFromTokenAndTypeArgs", |model| {
             // SAFETY: see above.
-            let found = model.class_by_token(module, token, unsafe { slice(type_arguments, len) })?;
+            let found =
+                model.class_by_token(module, token, unsafe { slice(type_arguments, len) })?;
             // SAFETY: see above.
             unsafe { put(class, found) };
             Ok(S_OK)
@@ -553,7 +598,8 @@ impl ICorProfilerInfo2Impl for Runtime {
     ) -> HResult {
         self.answer("GetFunctionFromTokenAndTypeArgs", |model| {
             // SAFETY: see above.
-            let found = model.function_by_token(module, token.into(), unsafe { slice(type_arguments, len) })?;
+            let found = model
+                .function_by_token(module, token.into(), unsafe { slice(type_arguments, len) })?;
             // SAFETY: see above.
             unsafe { put(function, found) };
             Ok(S_OK)
@@ -581,7 +627,11 @@ impl ICorProfilerInfo2Impl for Runtime {
         })
     }
 
-    unsafe fn GetObjectGeneration(&self, object: RawObjectId, range: *mut COR_PRF_GC_GENERATION_RANGE) -> HResult {
+    unsafe fn GetObjectGeneration(
+        &self,
+        object: RawObjectId,
+        range: *mut COR_PRF_GC_GENERATION_RANGE,
+    ) -> HResult {
         self.answer("GetObjectGeneration", |model| {
             let generation = COR_PRF_GC_GENERATION(known(model.objects.get(&object))?.generation);
             let found = model.generations.iter().find(|range| range.generation == generation);
@@ -593,9 +643,16 @@ impl ICorProfilerInfo2Impl for Runtime {
 }
 
 impl ICorProfilerInfo3Impl for Runtime {
-    unsafe fn EnumJITedFunctions(&self, enumerator: *mut Option<ICorProfilerFunctionEnum>) -> HResult {
+    unsafe fn EnumJITedFunctions(
+        &self,
+        enumerator: *mut Option<ICorProfilerFunctionEnum>,
+    ) -> HResult {
         self.answer("EnumJITedFunctions", |model| {
-            let functions = model.compiled().into_iter().filter(|function| function.rejit_id.is_null()).collect();
+            let functions = model
+                .compiled()
+                .into_iter()
+                .filter(|function| function.rejit_id.is_null())
+                .collect();
             // SAFETY: see above.
             unsafe { put(enumerator, Some(Functions::over(functions))) };
             Ok(S_OK)
@@ -611,7 +668,8 @@ impl ICorProfilerInfo3Impl for Runtime {
 
     unsafe fn GetStringLayout2(&self, length_offset: *mut u32, buffer_offset: *mut u32) -> HResult {
         self.answer("GetStringLayout2", |_| {
-            // SAFETY: see above. The layout is that of 64-bit runtimes: method table, length, characters.
+            // SAFETY: see above. The layout is that of 64-bit runtimes: method table, length,
+            // characters.
             unsafe {
                 put(length_offset, 8);
                 put(buffer_offset, 12);
@@ -623,7 +681,9 @@ impl ICorProfilerInfo3Impl for Runtime {
     unsafe fn EnumModules(&self, enumerator: *mut Option<ICorProfilerModuleEnum>) -> HResult {
         self.answer("EnumModules", |model| {
             // SAFETY: see above.
-            unsafe { put(enumerator, Some(Modules::over(model.modules.keys().copied().collect()))) };
+            unsafe {
+                put(enumerator, Some(Modules::over(model.modules.keys().copied().collect())))
+            };
             Ok(S_OK)
         })
     }
@@ -696,7 +756,9 @@ impl ICorProfilerInfo4Impl for Runtime {
     unsafe fn EnumThreads(&self, enumerator: *mut Option<ICorProfilerThreadEnum>) -> HResult {
         self.answer("EnumThreads", |model| {
             // SAFETY: see above.
-            unsafe { put(enumerator, Some(Threads::over(model.threads.keys().copied().collect()))) };
+            unsafe {
+                put(enumerator, Some(Threads::over(model.threads.keys().copied().collect())))
+            };
             Ok(S_OK)
         })
     }
@@ -705,7 +767,12 @@ impl ICorProfilerInfo4Impl for Runtime {
         self.answer("InitializeCurrentThread", |_| Ok(S_OK))
     }
 
-    unsafe fn RequestReJIT(&self, len: u32, modules: *const ModuleId, methods: *const mdMethodDef) -> HResult {
+    unsafe fn RequestReJIT(
+        &self,
+        len: u32,
+        modules: *const ModuleId,
+        methods: *const mdMethodDef,
+    ) -> HResult {
         self.answer("RequestReJIT", |model| {
             // SAFETY: see above.
             let (modules, methods) = unsafe { (slice(modules, len), slice(methods, len)) };
@@ -725,8 +792,10 @@ impl ICorProfilerInfo4Impl for Runtime {
             // SAFETY: see above.
             let (modules, methods) = unsafe { (slice(modules, len), slice(methods, len)) };
             let pairs: Vec<_> = modules.iter().copied().zip(methods.iter().copied()).collect();
-            let codes: Vec<HResult> =
-                pairs.iter().map(|pair| if model.rejitted.contains(pair) { S_OK } else { E_INVALIDARG }).collect();
+            let codes: Vec<HResult> = pairs
+                .iter()
+                .map(|pair| if model.rejitted.contains(pair) { S_OK } else { E_INVALIDARG })
+                .collect();
             model.rejitted.retain(|pair| !pairs.contains(pair));
             // SAFETY: see above.
             Ok(unsafe { put_list(len, core::ptr::null_mut(), status, &codes) })
@@ -748,7 +817,12 @@ impl ICorProfilerInfo4Impl for Runtime {
         })
     }
 
-    unsafe fn GetFunctionFromIP2(&self, ip: *const u8, function: *mut FunctionId, rejit: *mut ReJitId) -> HResult {
+    unsafe fn GetFunctionFromIP2(
+        &self,
+        ip: *const u8,
+        function: *mut FunctionId,
+        rejit: *mut ReJitId,
+    ) -> HResult {
         self.answer("GetFunctionFromIP2", |model| {
             let (found, found_rejit) = model.function_at(ip.addr())?;
             // SAFETY: see above.
@@ -760,10 +834,20 @@ impl ICorProfilerInfo4Impl for Runtime {
         })
     }
 
-    unsafe fn GetReJITIDs(&self, function: FunctionId, room: u32, needed: *mut u32, rejits: *mut ReJitId) -> HResult {
+    unsafe fn GetReJITIDs(
+        &self,
+        function: FunctionId,
+        room: u32,
+        needed: *mut u32,
+        rejits: *mut ReJitId,
+    ) -> HResult {
         self.answer("GetReJITIDs", |model| {
-            let found: Vec<ReJitId> =
-                model.function(function)?.bodies.iter().filter_map(|body| body.rejit.non_null()).collect();
+            let found: Vec<ReJitId> = model
+                .function(function)?
+                .bodies
+                .iter()
+                .filter_map(|body| body.rejit.non_null())
+                .collect();
             // SAFETY: see above.
             Ok(unsafe { put_list(room, needed, rejits, &found) })
         })
@@ -784,7 +868,10 @@ impl ICorProfilerInfo4Impl for Runtime {
         })
     }
 
-    unsafe fn EnumJITedFunctions2(&self, enumerator: *mut Option<ICorProfilerFunctionEnum>) -> HResult {
+    unsafe fn EnumJITedFunctions2(
+        &self,
+        enumerator: *mut Option<ICorProfilerFunctionEnum>,
+    ) -> HResult {
         self.answer("EnumJITedFunctions2", |model| {
             // SAFETY: see above.
             unsafe { put(enumerator, Some(Functions::over(model.compiled()))) };
@@ -866,7 +953,12 @@ impl ICorProfilerInfo8Impl for Runtime {
         })
     }
 
-    unsafe fn GetFunctionFromIP3(&self, ip: *const u8, function: *mut FunctionId, rejit: *mut ReJitId) -> HResult {
+    unsafe fn GetFunctionFromIP3(
+        &self,
+        ip: *const u8,
+        function: *mut FunctionId,
+        rejit: *mut ReJitId,
+    ) -> HResult {
         self.answer("GetFunctionFromIP3", |model| {
             let (found, found_rejit) = model.function_at(ip.addr())?;
             // SAFETY: see above.
@@ -913,7 +1005,8 @@ impl ICorProfilerInfo9Impl for Runtime {
     ) -> HResult {
         self.answer("GetNativeCodeStartAddresses", |model| {
             let bodies = model.function(function)?.bodies.iter().filter(|body| body.rejit == rejit);
-            let found: Vec<usize> = bodies.filter_map(|body| Some(body.pieces.first()?.start_address)).collect();
+            let found: Vec<usize> =
+                bodies.filter_map(|body| Some(body.pieces.first()?.start_address)).collect();
             // SAFETY: see above.
             Ok(unsafe { put_list(room, needed, starts, &found) })
         })
@@ -1024,7 +1117,13 @@ impl ICorProfilerInfo10Impl for Runtime {
 }
 
 impl ICorProfilerInfo11Impl for Runtime {
-    unsafe fn GetEnvironmentVariable(&self, name: *const u16, room: u32, needed: *mut u32, value: *mut u16) -> HResult {
+    unsafe fn GetEnvironmentVariable(
+        &self,
+        name: *const u16,
+        room: u32,
+        needed: *mut u32,
+        value: *mut u16,
+    ) -> HResult {
         self.answer("GetEnvironmentVariable", |model| {
             // SAFETY: see above.
             let name = known(unsafe { text(name) })?;
@@ -1068,10 +1167,16 @@ impl ICorProfilerInfo13Impl for Runtime {
     }
 
     unsafe fn DestroyHandle(&self, handle: ObjectHandleID) -> HResult {
-        self.answer("DestroyHandle", |model| known(model.handles.remove(&handle.addr())).map(|_| S_OK))
+        self.answer("DestroyHandle", |model| {
+            known(model.handles.remove(&handle.addr())).map(|_| S_OK)
+        })
     }
 
-    unsafe fn GetObjectIDFromHandle(&self, handle: ObjectHandleID, object: *mut RawObjectId) -> HResult {
+    unsafe fn GetObjectIDFromHandle(
+        &self,
+        handle: ObjectHandleID,
+        object: *mut RawObjectId,
+    ) -> HResult {
         self.answer("GetObjectIDFromHandle", |model| {
             let found = *known(model.handles.get(&handle.addr()))?;
             let alive = model.objects.contains_key(&found);
@@ -1083,7 +1188,10 @@ impl ICorProfilerInfo13Impl for Runtime {
 }
 
 impl ICorProfilerInfo14Impl for Runtime {
-    unsafe fn EnumerateNonGCObjects(&self, enumerator: *mut Option<ICorProfilerObjectEnum>) -> HResult {
+    unsafe fn EnumerateNonGCObjects(
+        &self,
+        enumerator: *mut Option<ICorProfilerObjectEnum>,
+    ) -> HResult {
         self.answer("EnumerateNonGCObjects", |model| {
             // SAFETY: see above.
             unsafe { put(enumerator, Some(Objects::over(model.non_gc_objects.clone()))) };
@@ -1091,7 +1199,12 @@ impl ICorProfilerInfo14Impl for Runtime {
         })
     }
 
-    unsafe fn GetNonGCHeapBounds(&self, room: u32, needed: *mut u32, ranges: *mut COR_PRF_NONGC_HEAP_RANGE) -> HResult {
+    unsafe fn GetNonGCHeapBounds(
+        &self,
+        room: u32,
+        needed: *mut u32,
+        ranges: *mut COR_PRF_NONGC_HEAP_RANGE,
+    ) -> HResult {
         self.answer("GetNonGCHeapBounds", |model| {
             // SAFETY: see above.
             Ok(unsafe { put_list(room, needed, ranges, &model.non_gc_heap) })
@@ -1100,10 +1213,16 @@ impl ICorProfilerInfo14Impl for Runtime {
 }
 
 impl ICorProfilerInfo15Impl for Runtime {
-    unsafe fn EnumerateGCHeapObjects(&self, callback: Option<ObjectCallback>, client_data: *mut c_void) -> HResult {
+    unsafe fn EnumerateGCHeapObjects(
+        &self,
+        callback: Option<ObjectCallback>,
+        client_data: *mut c_void,
+    ) -> HResult {
         let mut objects: Vec<RawObjectId> = Vec::new();
         let code = self.answer("EnumerateGCHeapObjects", |model| {
-            objects.extend(model.objects.iter().filter(|(_, object)| !object.frozen).map(|(id, _)| *id));
+            objects.extend(
+                model.objects.iter().filter(|(_, object)| !object.frozen).map(|(id, _)| *id),
+            );
             Ok(S_OK)
         });
         let Some(callback) = callback else { return E_INVALIDARG };

@@ -1,9 +1,9 @@
 //! A scripted fake CLR, for unit tests of profilers.
 //!
 //! [`MockClr`] stands on the runtime's side of the profiling API: it answers `ICorProfilerInfo` to
-//! `ICorProfilerInfo15` from a [`Model`] that the test fills, and it loads a profiler and calls its callbacks through
-//! the same tables that the real runtime uses. So everything between is under test: vtables, lifting of arguments,
-//! lifetimes, panics.
+//! `ICorProfilerInfo15` from a [`Model`] that the test fills, and it loads a profiler and calls its
+//! callbacks through the same tables that the real runtime uses. So everything between is under
+//! test: vtables, lifting of arguments, lifetimes, panics.
 //!
 //! ```
 //! use corprof::ids::{FunctionId, RawObjectId};
@@ -31,12 +31,14 @@
 //! assert_eq!(clr.model(|model| model.event_mask), EventMask::EXCEPTIONS);
 //! ```
 //!
-//! Queries about functions, code, classes, modules, assemblies, domains, threads and their stacks, objects and handles,
-//! heap ranges, suspension, ReJIT requests, detach and environment variables are answered from the model. The others
-//! (statics, field layouts, enter/leave hooks, IL allocators, EventPipe) answer `E_NOTIMPL`.
+//! Queries about functions, code, classes, modules, assemblies, domains, threads and their stacks,
+//! objects and handles, heap ranges, suspension, ReJIT requests, detach and environment variables
+//! are answered from the model. The others (statics, field layouts, enter/leave hooks, IL
+//! allocators, EventPipe) answer `E_NOTIMPL`.
 //!
-//! What it is not: a runtime. It does not check that a call is allowed at this time (see [`MockClr::fail`] for making
-//! calls fail), has no metadata of its own (see [`Module::metadata`]), and its answers are only as true as the model.
+//! What it is not: a runtime. It does not check that a call is allowed at this time (see
+//! [`MockClr::fail`] for making calls fail), has no metadata of its own (see [`Module::metadata`]),
+//! and its answers are only as true as the model.
 #![allow(unsafe_code)]
 
 mod enumerators;
@@ -51,7 +53,9 @@ use com::{ComObject, HResult, IUnknown, Interface};
 use corprof::{Profiler, ProfilerInfo};
 
 pub use loaded::Loaded;
-pub use model::{AppDomain, Assembly, Class, CodeBody, Frame, Function, Model, Module, Object, Thread};
+pub use model::{
+    AppDomain, Assembly, Class, CodeBody, Frame, Function, Model, Module, Object, Thread,
+};
 
 use info::Runtime;
 
@@ -93,10 +97,14 @@ impl MockClr {
         MockClr::with_newest_info(15)
     }
 
-    /// A runtime whose newest interface is `ICorProfilerInfo<version>`: 11 for .NET Core 3.1, 13 for .NET 7, 14 for
-    /// .NET 8, 15 for .NET 9.
+    /// A runtime whose newest interface is `ICorProfilerInfo<version>`: 11 for .NET Core 3.1, 13
+    /// for .NET 7, 14 for .NET 8, 15 for .NET 9.
     pub fn with_newest_info(version: u8) -> MockClr {
-        let state = State { model: Mutex::new(Model::default()), script: Mutex::default(), newest_info: version };
+        let state = State {
+            model: Mutex::new(Model::default()),
+            script: Mutex::default(),
+            newest_info: version,
+        };
         MockClr { runtime: ComObject::new(Runtime { state: Arc::new(state) }) }
     }
 
@@ -132,8 +140,8 @@ impl MockClr {
         ProfilerInfo::new(&self.unknown())
     }
 
-    /// Loads a profiler as a process does that starts with it (`Initialize`). The error is what `Initialize`
-    /// returned; the profiler has been dropped then.
+    /// Loads a profiler as a process does that starts with it (`Initialize`). The error is what
+    /// `Initialize` returned; the profiler has been dropped then.
     pub fn launch<P: Profiler>(&self, profiler: P) -> Result<Loaded<P>, HResult> {
         let loaded = Loaded::new(self.clone(), profiler);
         let unknown = self.unknown();
@@ -142,8 +150,13 @@ impl MockClr {
         Ok(loaded)
     }
 
-    /// Loads a profiler as the attach request does (`InitializeForAttach`, then `ProfilerAttachComplete`).
-    pub fn attach<P: Profiler>(&self, profiler: P, client_data: &[u8]) -> Result<Loaded<P>, HResult> {
+    /// Loads a profiler as the attach request does (`InitializeForAttach`, then
+    /// `ProfilerAttachComplete`).
+    pub fn attach<P: Profiler>(
+        &self,
+        profiler: P,
+        client_data: &[u8],
+    ) -> Result<Loaded<P>, HResult> {
         let loaded = Loaded::new(self.clone(), profiler);
         let unknown = self.unknown();
         let len = u32::try_from(client_data.len()).map_err(|_| com::hresult::E_INVALIDARG)?;

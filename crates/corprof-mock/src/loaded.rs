@@ -8,8 +8,8 @@ use corprof::profiler::Shim;
 
 use crate::MockClr;
 
-/// A loaded profiler. The methods are the runtime's callbacks in the form that tests want, without the result, which the
-/// runtime ignores; [`Loaded::raw`] has all of them as they are.
+/// A loaded profiler. The methods are the runtime's callbacks in the form that tests want, without
+/// the result, which the runtime ignores; [`Loaded::raw`] has all of them as they are.
 ///
 /// Dropping it is no shutdown: call [`Loaded::shutdown`] or [`Loaded::detach`].
 pub struct Loaded<P: Profiler> {
@@ -137,7 +137,8 @@ impl<P: Profiler> Loaded<P> {
 
     /// A collection of the generations from 0 to `oldest` begins.
     pub fn gc_started(&self, oldest: u32, reason: COR_PRF_GC_REASON) {
-        let collected: Vec<BOOL> = (0..5).map(|generation| BOOL::from(generation <= oldest)).collect();
+        let collected: Vec<BOOL> =
+            (0..5).map(|generation| BOOL::from(generation <= oldest)).collect();
         // SAFETY: the list lives during the call.
         ignore(unsafe { self.callback.GarbageCollectionStarted(5, collected.as_ptr(), reason) });
     }
@@ -148,7 +149,14 @@ impl<P: Profiler> Loaded<P> {
         let new: Vec<_> = ranges.iter().map(|range| range.1).collect();
         let lengths: Vec<_> = ranges.iter().map(|range| range.2).collect();
         // SAFETY: the lists live during the call and are equally long.
-        ignore(unsafe { self.callback.MovedReferences2(len(ranges), old.as_ptr(), new.as_ptr(), lengths.as_ptr()) });
+        ignore(unsafe {
+            self.callback.MovedReferences2(
+                len(ranges),
+                old.as_ptr(),
+                new.as_ptr(),
+                lengths.as_ptr(),
+            )
+        });
     }
 
     /// Ranges of objects have survived in place: start, length in bytes.
@@ -156,7 +164,9 @@ impl<P: Profiler> Loaded<P> {
         let starts: Vec<_> = ranges.iter().map(|range| range.0).collect();
         let lengths: Vec<_> = ranges.iter().map(|range| range.1).collect();
         // SAFETY: the lists live during the call and are equally long.
-        ignore(unsafe { self.callback.SurvivingReferences2(len(ranges), starts.as_ptr(), lengths.as_ptr()) });
+        ignore(unsafe {
+            self.callback.SurvivingReferences2(len(ranges), starts.as_ptr(), lengths.as_ptr())
+        });
     }
 
     /// A method is being ReJITted; what the profiler does with `control` is recorded there.
@@ -170,7 +180,8 @@ impl<P: Profiler> Loaded<P> {
         ignore(unsafe { self.callback.GetReJITParameters(module, method, control) });
     }
 
-    /// Would the profiler be loaded as a notification-only one? Asked before Initialize by a real runtime.
+    /// Would the profiler be loaded as a notification-only one? Asked before Initialize by a real
+    /// runtime.
     pub fn is_notification_only(&self) -> bool {
         let mut answer = 0;
         // SAFETY: a place for the answer.

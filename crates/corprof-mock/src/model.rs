@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use com::IUnknown;
 use corprof::EventMask;
 use corprof::abi::{
-    COR_DEBUG_IL_TO_NATIVE_MAP, COR_PRF_CODE_INFO, COR_PRF_GC_GENERATION_RANGE, COR_PRF_NONGC_HEAP_RANGE, mdMethodDef,
-    mdTypeDef,
+    COR_DEBUG_IL_TO_NATIVE_MAP, COR_PRF_CODE_INFO, COR_PRF_GC_GENERATION_RANGE,
+    COR_PRF_NONGC_HEAP_RANGE, mdMethodDef, mdTypeDef,
 };
 use corprof::ids::*;
 
-/// Everything that the fake runtime knows. Ids that are not in here are answered with `E_INVALIDARG`.
+/// Everything that the fake runtime knows. Ids that are not in here are answered with
+/// `E_INVALIDARG`.
 #[derive(Default)]
 pub struct Model {
     /// Functions, dynamic ones too.
@@ -90,7 +91,11 @@ pub struct CodeBody {
 impl CodeBody {
     /// The original body in one piece.
     pub fn at(start_address: usize, size: usize) -> CodeBody {
-        CodeBody { rejit: ReJitId::NULL, pieces: vec![COR_PRF_CODE_INFO { start_address, size }], map: Vec::new() }
+        CodeBody {
+            rejit: ReJitId::NULL,
+            pieces: vec![COR_PRF_CODE_INFO { start_address, size }],
+            map: Vec::new(),
+        }
     }
 
     pub(crate) fn contains(&self, address: usize) -> bool {
@@ -124,8 +129,9 @@ pub struct Module {
     pub assembly: AssemblyId,
     /// `COR_PRF_MODULE_FLAGS`.
     pub flags: u32,
-    /// What GetModuleMetaData gives out, whatever interface is asked for (it is asked by QueryInterface then). Without
-    /// it the answer is `S_FALSE` and null, as for a module of resources.
+    /// What GetModuleMetaData gives out, whatever interface is asked for (it is asked by
+    /// QueryInterface then). Without it the answer is `S_FALSE` and null, as for a module of
+    /// resources.
     pub metadata: Option<IUnknown>,
     /// Its symbols, if it is in memory only.
     pub symbols: Vec<u8>,

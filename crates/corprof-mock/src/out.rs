@@ -10,7 +10,8 @@ use com::hresult::{E_INVALIDARG, S_OK};
 /// Null, or a place for a `T`.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: not null, so a place by this function's contract. What was there is not dropped: it is not initialized.
+        // SAFETY: not null, so a place by this function's contract. What was there is not dropped:
+        // it is not initialized.
         unsafe { place.write(value) };
     }
 }
@@ -20,7 +21,12 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
 /// # Safety
 ///
 /// `needed` is null or a place, `places` is null or `room` places.
-pub(crate) unsafe fn put_list<T: Copy>(room: u32, needed: *mut u32, places: *mut T, values: &[T]) -> HResult {
+pub(crate) unsafe fn put_list<T: Copy>(
+    room: u32,
+    needed: *mut u32,
+    places: *mut T,
+    values: &[T],
+) -> HResult {
     let Ok(len) = u32::try_from(values.len()) else { return E_INVALIDARG };
     // SAFETY: this function's contract.
     unsafe { put(needed, len) };
@@ -37,7 +43,12 @@ pub(crate) unsafe fn put_list<T: Copy>(room: u32, needed: *mut u32, places: *mut
 /// # Safety
 ///
 /// As for [`put_list`].
-pub(crate) unsafe fn put_text(room: u32, needed: *mut u32, places: *mut u16, text: &str) -> HResult {
+pub(crate) unsafe fn put_text(
+    room: u32,
+    needed: *mut u32,
+    places: *mut u16,
+    text: &str,
+) -> HResult {
     let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
     // SAFETY: this function's contract.
     let code = unsafe { put_list(room, needed, places, &units) };

@@ -2,12 +2,16 @@
 
 use std::ops::ControlFlow;
 
-use com::codes::{CORPROF_E_FUNCTION_NOT_COMPILED, CORPROF_E_NOT_MANAGED_THREAD, CORPROF_E_SUSPENSION_IN_PROGRESS};
+use com::codes::{
+    CORPROF_E_FUNCTION_NOT_COMPILED, CORPROF_E_NOT_MANAGED_THREAD, CORPROF_E_SUSPENSION_IN_PROGRESS,
+};
 use com::hresult::{E_ACCESSDENIED, E_INVALIDARG};
 use corprof::ids::*;
 use corprof::metadata::token::{MethodDef, TypeDef};
 use corprof::{Error, EventMask, HResult};
-use corprof_mock::{AppDomain, Assembly, Class, CodeBody, Frame, Function, MockClr, Module, Thread};
+use corprof_mock::{
+    AppDomain, Assembly, Class, CodeBody, Frame, Function, MockClr, Module, Thread,
+};
 
 const F: FunctionId = FunctionId(0xF0);
 const G: FunctionId = FunctionId(0xF1);
@@ -17,8 +21,11 @@ fn filled() -> MockClr {
     clr.model(|model| {
         model.version = (9, 0, 5, 0);
         model.version_text = "9.0.5".into();
-        model.app_domains.insert(AppDomainId(1), AppDomain { name: "clrhost".into(), process: ProcessId(2) });
-        let assembly = Assembly { name: "App".into(), app_domain: AppDomainId(1), module: ModuleId(3) };
+        model
+            .app_domains
+            .insert(AppDomainId(1), AppDomain { name: "clrhost".into(), process: ProcessId(2) });
+        let assembly =
+            Assembly { name: "App".into(), app_domain: AppDomainId(1), module: ModuleId(3) };
         model.assemblies.insert(AssemblyId(4), assembly);
         let path = format!("/{}/App.dll", "long".repeat(200));
         model.modules.insert(
@@ -34,9 +41,16 @@ fn filled() -> MockClr {
         );
         model.classes.insert(
             ClassId(5),
-            Class { module: ModuleId(3), token: TypeDef::from_rid(2), parent: ClassId(6), ..Class::default() },
+            Class {
+                module: ModuleId(3),
+                token: TypeDef::from_rid(2),
+                parent: ClassId(6),
+                ..Class::default()
+            },
         );
-        model.classes.insert(ClassId(6), Class { array: Some((0x08, ClassId(5), 2)), ..Class::default() });
+        model
+            .classes
+            .insert(ClassId(6), Class { array: Some((0x08, ClassId(5), 2)), ..Class::default() });
         model.functions.insert(
             F,
             Function {
@@ -47,8 +61,11 @@ fn filled() -> MockClr {
                 ..Function::default()
             },
         );
-        model.functions.insert(G, Function { dynamic_name: Some("stub".into()), ..Function::default() });
-        let stack = vec![Frame { function: F, ip: 0x1010 }, Frame { function: FunctionId::NULL, ip: 0 }];
+        model
+            .functions
+            .insert(G, Function { dynamic_name: Some("stub".into()), ..Function::default() });
+        let stack =
+            vec![Frame { function: F, ip: 0x1010 }, Frame { function: FunctionId::NULL, ip: 0 }];
         model.threads.insert(ThreadId(8), Thread { os_id: 77, app_domain: AppDomainId(1), stack });
     });
     clr
@@ -91,7 +108,8 @@ fn texts_and_lists_longer_than_any_buffer_come_whole() {
             model.threads.insert(ThreadId(0x1000 + index), Thread::default());
         }
     });
-    let threads: Vec<ThreadId> = clr.info().unwrap().threads().unwrap().map(|thread| thread.unwrap()).collect();
+    let threads: Vec<ThreadId> =
+        clr.info().unwrap().threads().unwrap().map(|thread| thread.unwrap()).collect();
     assert_eq!(threads.len(), 1001);
 }
 
@@ -117,7 +135,10 @@ fn a_thread_has_a_stack_and_the_caller_may_be_no_managed_thread() {
 fn an_old_runtime_refuses_new_interfaces() {
     let clr = MockClr::with_newest_info(9);
     let info = clr.info().unwrap();
-    assert!(matches!(info.suspend_runtime(), Err(Error::NeedsRuntime { interface: "ICorProfilerInfo10", .. })));
+    assert!(matches!(
+        info.suspend_runtime(),
+        Err(Error::NeedsRuntime { interface: "ICorProfilerInfo10", .. })
+    ));
     assert!(clr.take_calls().is_empty());
     let clr = MockClr::with_newest_info(10);
     let info = clr.info().unwrap();

@@ -1,4 +1,5 @@
-//! Counts every object that is allocated, and its bytes, by class; writes the table when the process ends.
+//! Counts every object that is allocated, and its bytes, by class; writes the table when the
+//! process ends.
 //!
 //! ```sh
 //! cargo build -p corprof --example count_allocations
@@ -8,15 +9,16 @@
 //!     dotnet App.dll
 //! ```
 //!
-//! To hear of every allocation makes every allocation slow. A profiler for production samples instead.
+//! To hear of every allocation makes every allocation slow. A profiler for production samples
+//! instead.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use corprof::ids::ClassId;
 use corprof::{
-    CallbackCx, EventMask, HResult, NameResolver, ObjectId, Profiler, ProfilerCallback, ProfilerInfo, export_profiler,
-    guid,
+    CallbackCx, EventMask, HResult, NameResolver, ObjectId, Profiler, ProfilerCallback,
+    ProfilerInfo, export_profiler, guid,
 };
 
 /// How many rows the table has.
@@ -59,7 +61,9 @@ impl Profiler for CountAllocations {
         let bytes: u64 = rows.iter().map(|(_, allocated)| allocated.bytes).sum();
         eprintln!("{:>12} {:>14}  class", "objects", "bytes");
         for (class, allocated) in rows.iter().take(ROWS) {
-            let name = names.class(*class).map_or_else(|error| format!("{class:?} ({error})"), |name| name.to_string());
+            let name = names
+                .class(*class)
+                .map_or_else(|error| format!("{class:?} ({error})"), |name| name.to_string());
             eprintln!("{:>12} {:>14}  {name}", allocated.objects, allocated.bytes);
         }
         eprintln!("{objects:>12} {bytes:>14}  all {} classes", rows.len());

@@ -1,5 +1,5 @@
-//! Writes the names of all functions that were compiled, as they are known when the process ends, and how long one
-//! name takes.
+//! Writes the names of all functions that were compiled, as they are known when the process ends,
+//! and how long one name takes.
 //!
 //! ```sh
 //! cargo build -p corprof --example dump_names
@@ -19,7 +19,8 @@ use std::time::Instant;
 
 use corprof::ids::FunctionId;
 use corprof::{
-    CallbackCx, EventMask, HResult, NameResolver, Profiler, ProfilerCallback, ProfilerInfo, export_profiler, guid,
+    CallbackCx, EventMask, HResult, NameResolver, Profiler, ProfilerCallback, ProfilerInfo,
+    export_profiler, guid,
 };
 
 #[derive(Default)]
@@ -41,7 +42,8 @@ impl DumpNames {
         let functions = functions.into_iter().collect::<Vec<_>>();
         let names = NameResolver::new(info.clone());
         let mut report = String::new();
-        // The first round meets everything for the first time; the others find scopes and types remembered.
+        // The first round meets everything for the first time; the others find scopes and types
+        // remembered.
         let mut rounds = Vec::new();
         for round in 0..5 {
             let started = Instant::now();
@@ -49,16 +51,23 @@ impl DumpNames {
             for function in &functions {
                 match names.method(*function) {
                     Ok(name) if round == 0 => {
-                        let _ =
-                            writeln!(report, "{:?}\t{}\t{}\t{}", name.kind, name.type_name, name.name, name.parameters);
+                        let _ = writeln!(
+                            report,
+                            "{:?}\t{}\t{}\t{}",
+                            name.kind, name.type_name, name.name, name.parameters
+                        );
                     }
                     Ok(_) => {}
                     Err(_) => unknown += 1,
                 }
             }
-            rounds.push((started.elapsed().as_nanos() as f64 / functions.len().max(1) as f64, unknown));
+            rounds.push((
+                started.elapsed().as_nanos() as f64 / functions.len().max(1) as f64,
+                unknown,
+            ));
         }
-        let per_round = rounds.iter().map(|(nanos, _)| format!("{nanos:.0}")).collect::<Vec<_>>().join(" ");
+        let per_round =
+            rounds.iter().map(|(nanos, _)| format!("{nanos:.0}")).collect::<Vec<_>>().join(" ");
         let unknown = rounds.first().map_or(0, |(_, unknown)| *unknown);
         let _ = writeln!(
             report,
@@ -70,7 +79,13 @@ impl DumpNames {
 }
 
 impl ProfilerCallback for DumpNames {
-    fn jit_compilation_finished(&self, _: &CallbackCx<'_>, function: FunctionId, _: Result<(), HResult>, _: bool) {
+    fn jit_compilation_finished(
+        &self,
+        _: &CallbackCx<'_>,
+        function: FunctionId,
+        _: Result<(), HResult>,
+        _: bool,
+    ) {
         self.met(function);
     }
 

@@ -1,10 +1,12 @@
 //! Asks to be told of every allocated object, and does nothing about it: what that alone costs.
 //!
-//! A profiler that counts can be compared with it; `cargo xtask bench illness` does. It is used as `count_allocations`.
+//! A profiler that counts can be compared with it; `cargo xtask bench illness` does. It is used as
+//! `count_allocations`.
 
 use corprof::ids::ClassId;
 use corprof::{
-    CallbackCx, EventMask, HResult, ObjectId, Profiler, ProfilerCallback, ProfilerInfo, export_profiler, guid,
+    CallbackCx, EventMask, HResult, ObjectId, Profiler, ProfilerCallback, ProfilerInfo,
+    export_profiler, guid,
 };
 
 struct EmptyAllocated;

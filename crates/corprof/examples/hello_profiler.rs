@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use corprof::ids::FunctionId;
 use corprof::{
-    CallbackCx, EventMask, HResult, NameResolver, Profiler, ProfilerCallback, ProfilerInfo, export_profiler, guid,
+    CallbackCx, EventMask, HResult, NameResolver, Profiler, ProfilerCallback, ProfilerInfo,
+    export_profiler, guid,
 };
 
 #[derive(Default)]
@@ -23,12 +24,20 @@ struct HelloProfiler {
 }
 
 impl ProfilerCallback for HelloProfiler {
-    fn jit_compilation_finished(&self, _: &CallbackCx<'_>, function: FunctionId, status: Result<(), HResult>, _: bool) {
+    fn jit_compilation_finished(
+        &self,
+        _: &CallbackCx<'_>,
+        function: FunctionId,
+        status: Result<(), HResult>,
+        _: bool,
+    ) {
         let Some(names) = self.names.get() else { return };
         self.compiled.fetch_add(1, Ordering::Relaxed);
         match (names.method(function), status) {
             (Ok(name), Ok(())) => eprintln!("hello, {name}"),
-            (Ok(name), Err(code)) => eprintln!("hello, {name}, which could not be compiled: {code}"),
+            (Ok(name), Err(code)) => {
+                eprintln!("hello, {name}, which could not be compiled: {code}")
+            }
             (Err(error), _) => eprintln!("hello, {function:?}, whose name is not known: {error}"),
         }
     }

@@ -1,7 +1,8 @@
-//! Runtime to profiler: every callback of ICorProfilerCallback to ICorProfilerCallback11, with its arguments lifted.
+//! Runtime to profiler: every callback of ICorProfilerCallback to ICorProfilerCallback11, with its
+//! arguments lifted.
 //!
-//! Each callback is stated once below: its raw form, its safe form, and how one becomes the other. From that come
-//! the methods of [`ProfilerCallback`] and the shim that the runtime calls.
+//! Each callback is stated once below: its raw form, its safe form, and how one becomes the other.
+//! From that come the methods of [`ProfilerCallback`] and the shim that the runtime calls.
 
 use core::ffi::c_void;
 use core::fmt;
@@ -18,15 +19,17 @@ use crate::profiler::{Profiler, Shim};
 use crate::text::Utf16;
 
 pub use crate::abi::{
-    COR_PRF_FINALIZER_FLAGS as FinalizerFlags, COR_PRF_GC_GENERATION as GcGeneration, COR_PRF_GC_REASON as GcReason,
-    COR_PRF_GC_ROOT_FLAGS as GcRootFlags, COR_PRF_GC_ROOT_KIND as GcRootKind, COR_PRF_SUSPEND_REASON as SuspendReason,
+    COR_PRF_FINALIZER_FLAGS as FinalizerFlags, COR_PRF_GC_GENERATION as GcGeneration,
+    COR_PRF_GC_REASON as GcReason, COR_PRF_GC_ROOT_FLAGS as GcRootFlags,
+    COR_PRF_GC_ROOT_KIND as GcRootKind, COR_PRF_SUSPEND_REASON as SuspendReason,
     COR_PRF_TRANSITION_REASON as TransitionReason,
 };
 
 /// Proof that a callback is running on this thread, and the way to what may be asked in it.
 ///
-/// Objects that a callback is given ([`ObjectId`]) are good as long as it runs. Do not block in a callback for
-/// something that managed code does, and do not wait for another thread that might be in one.
+/// Objects that a callback is given ([`ObjectId`]) are good as long as it runs. Do not block in a
+/// callback for something that managed code does, and do not wait for another thread that might be
+/// in one.
 pub struct CallbackCx<'a> {
     info: &'a ProfilerInfo,
     /// Callbacks belong to their thread.
@@ -38,8 +41,8 @@ impl<'a> CallbackCx<'a> {
         CallbackCx { info, thread: PhantomData }
     }
 
-    /// The runtime, to be asked. What is allowed depends on the callback; the runtime answers with an error
-    /// otherwise.
+    /// The runtime, to be asked. What is allowed depends on the callback; the runtime answers with
+    /// an error otherwise.
     pub fn info(&self) -> &'a ProfilerInfo {
         self.info
     }
@@ -88,7 +91,11 @@ impl<'a, L: Copy> MovedRanges<'a, L> {
     /// The ranges.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = MovedRange<L>> + 'a {
         let pairs = self.old.iter().copied().zip(self.new.iter().copied());
-        pairs.zip(self.lengths.iter().copied()).map(|((old, new), length)| MovedRange { old, new, length })
+        pairs.zip(self.lengths.iter().copied()).map(|((old, new), length)| MovedRange {
+            old,
+            new,
+            length,
+        })
     }
 }
 
@@ -101,8 +108,8 @@ pub struct Root {
     pub kind: GcRootKind,
     /// Its properties.
     pub flags: GcRootFlags,
-    /// For a variable on a stack the function (zero for one of the runtime's own), for a handle the handle, otherwise
-    /// without meaning.
+    /// For a variable on a stack the function (zero for one of the runtime's own), for a handle the
+    /// handle, otherwise without meaning.
     pub id: usize,
 }
 
@@ -163,7 +170,11 @@ impl<'a> DependentReferences<'a> {
     /// The entries.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = DependentReference> + 'a {
         let pairs = self.keys.iter().copied().zip(self.values.iter().copied());
-        pairs.zip(self.handles.iter().copied()).map(|((key, value), handle)| DependentReference { key, value, handle })
+        pairs.zip(self.handles.iter().copied()).map(|((key, value), handle)| DependentReference {
+            key,
+            value,
+            handle,
+        })
     }
 }
 
@@ -188,17 +199,25 @@ pub struct CollectedGenerations<'a>(&'a [BOOL]);
 impl<'a> CollectedGenerations<'a> {
     /// Whether `generation` is collected.
     pub fn contains(&self, generation: GcGeneration) -> bool {
-        usize::try_from(generation.0).ok().and_then(|index| self.0.get(index)).is_some_and(|collected| *collected != 0)
+        usize::try_from(generation.0)
+            .ok()
+            .and_then(|index| self.0.get(index))
+            .is_some_and(|collected| *collected != 0)
     }
 
     /// The generations that are collected.
     pub fn iter(&self) -> impl Iterator<Item = GcGeneration> + 'a {
-        (0u32..).zip(self.0).filter(|(_, collected)| **collected != 0).map(|(index, _)| GcGeneration(index))
+        (0u32..)
+            .zip(self.0)
+            .filter(|(_, collected)| **collected != 0)
+            .map(|(index, _)| GcGeneration(index))
     }
 
     /// The oldest generation that is collected, of 0, 1 and 2.
     pub fn oldest(&self) -> Option<GcGeneration> {
-        [GcGeneration::GEN_2, GcGeneration::GEN_1, GcGeneration::GEN_0].into_iter().find(|gen_| self.contains(*gen_))
+        [GcGeneration::GEN_2, GcGeneration::GEN_1, GcGeneration::GEN_0]
+            .into_iter()
+            .find(|gen_| self.contains(*gen_))
     }
 }
 
@@ -260,8 +279,8 @@ unsafe fn utf16_z<'a>(start: *const u16) -> Utf16<'a> {
     Utf16(&[])
 }
 
-/// States each callback once: raw name and arguments, safe name and arguments, each of these with the expression
-/// that makes it.
+/// States each callback once: raw name and arguments, safe name and arguments, each of these with
+/// the expression that makes it.
 macro_rules! callbacks {
     (
         $(
@@ -276,12 +295,13 @@ macro_rules! callbacks {
     ) => {
         /// What a profiler wants to hear. Every method does nothing by default.
         ///
-        /// Which callbacks come is decided by the [`EventMask`](crate::EventMask); those that carry no flag in their
-        /// description come with the flag of their group. Callbacks come on the thread on which the event happens, on
-        /// many threads at once; hence `&self`. The program waits for them to return, so be quick.
+        /// Which callbacks come is decided by the [`EventMask`](crate::EventMask); those that carry
+        /// no flag in their description come with the flag of their group. Callbacks come on the
+        /// thread on which the event happens, on many threads at once; hence `&self`. The program
+        /// waits for them to return, so be quick.
         ///
-        /// [`RawObjectId`]s among the arguments must only be compared and remembered: while a collection is running,
-        /// an object may be at neither its old nor its new place.
+        /// [`RawObjectId`]s among the arguments must only be compared and remembered: while a
+        /// collection is running, an object may be at neither its old nor its new place.
         #[allow(unused_variables)]
         pub trait ProfilerCallback: Send + Sync + 'static {
             $($(
@@ -290,21 +310,22 @@ macro_rules! callbacks {
                 fn $safe(&self, cx: &CallbackCx<'_>, $($arg: $ty),*) {}
             )*)*
 
-            /// The runtime has found precompiled code of a function and asks whether it may use it. `false` has the
-            /// function compiled anew. (CACHE_SEARCHES)
+            /// The runtime has found precompiled code of a function and asks whether it may use it.
+            /// `false` has the function compiled anew. (CACHE_SEARCHES)
             #[doc(alias = "JITCachedFunctionSearchStarted")]
             fn jit_cached_function_search_started(&self, cx: &CallbackCx<'_>, function: FunctionId) -> bool {
                 true
             }
 
-            /// The compiler wants to inline `callee` into `caller`. `false` forbids it. (JIT_COMPILATION)
+            /// The compiler wants to inline `callee` into `caller`. `false` forbids it.
+            /// (JIT_COMPILATION)
             #[doc(alias = "JITInlining")]
             fn jit_inlining(&self, cx: &CallbackCx<'_>, caller: FunctionId, callee: FunctionId) -> bool {
                 true
             }
 
-            /// An object that survives and what its fields refer to. `false` ends the telling of objects for this
-            /// collection. (GC)
+            /// An object that survives and what its fields refer to. `false` ends the telling of
+            /// objects for this collection. (GC)
             #[doc(alias = "ObjectReferences")]
             fn object_references(
                 &self,
@@ -348,8 +369,9 @@ macro_rules! callbacks {
                 $(
                     unsafe fn $raw(&self, $($raw_arg: $raw_ty),*) -> HResult {
                         self.tell_if(const { tells_an_end(stringify!($raw)) }, |profiler, cx| {
-                            // SAFETY: what the runtime passes to a callback is valid until the callback returns:
-                            // arrays have the length passed with them, objects do not move, pointers may be null.
+                            // SAFETY: what the runtime passes to a callback is valid until the
+                            // callback returns: arrays have the length passed with them, objects do
+                            // not move, pointers may be null.
                             #[allow(unused_unsafe)]
                             unsafe { profiler.$safe(cx, $($lift),*) }
                         })
@@ -361,8 +383,8 @@ macro_rules! callbacks {
     };
 }
 
-/// Callbacks that come even after a panic: those that end what an id stands for, and those that end what others began. A profiler
-/// whose threads still run would take for alive what is freed.
+/// Callbacks that come even after a panic: those that end what an id stands for, and those that end
+/// what others began. A profiler whose threads still run would take for alive what is freed.
 const ENDS: [&str; 21] = [
     "AppDomainShutdownStarted",
     "AppDomainShutdownFinished",
@@ -432,10 +454,12 @@ callbacks! {
             => assembly_unload_finished(assembly: AssemblyId = assembly, status: Result<(), HResult> = status.ok());
         /// A module is being loaded; nothing can be asked about it yet.
         fn ModuleLoadStarted(module: ModuleId) => module_load_started(module: ModuleId = module);
-        /// A module has been loaded, or could not be. The time to change its metadata. (MODULE_LOADS)
+        /// A module has been loaded, or could not be. The time to change its metadata.
+        /// (MODULE_LOADS)
         fn ModuleLoadFinished(module: ModuleId, status: HResult)
             => module_load_finished(module: ModuleId = module, status: Result<(), HResult> = status.ok());
-        /// A module is being unloaded; the last chance to ask about it, its classes and its functions.
+        /// A module is being unloaded; the last chance to ask about it, its classes and its
+        /// functions.
         fn ModuleUnloadStarted(module: ModuleId) => module_unload_started(module: ModuleId = module);
         /// A module has been unloaded.
         fn ModuleUnloadFinished(module: ModuleId, status: HResult)
@@ -455,8 +479,8 @@ callbacks! {
             => class_unload_finished(class: ClassId = class, status: Result<(), HResult> = status.ok());
         /// A function is being unloaded. (FUNCTION_UNLOADS)
         fn FunctionUnloadStarted(function: FunctionId) => function_unload_started(function: FunctionId = function);
-        /// A function is being compiled. With `safe_to_block` false, doing anything that takes long, or that runs
-        /// managed code, can deadlock. (JIT_COMPILATION)
+        /// A function is being compiled. With `safe_to_block` false, doing anything that takes
+        /// long, or that runs managed code, can deadlock. (JIT_COMPILATION)
         fn JITCompilationStarted(function: FunctionId, safe_to_block: BOOL)
             => jit_compilation_started(function: FunctionId = function, safe_to_block: bool = safe_to_block != 0);
         /// A function has been compiled, or could not be. (JIT_COMPILATION)
@@ -501,13 +525,15 @@ callbacks! {
         /// The answer to a remoting call is being sent.
         fn RemotingServerSendingReply(cookie: *const Guid, is_async: BOOL)
             => remoting_server_sending_reply(cookie: Option<&Guid> = cookie.as_ref(), is_async: bool = is_async != 0);
-        /// Native code has called managed code, or a call from managed code returns to it. (CODE_TRANSITIONS)
+        /// Native code has called managed code, or a call from managed code returns to it.
+        /// (CODE_TRANSITIONS)
         fn UnmanagedToManagedTransition(function: FunctionId, reason: COR_PRF_TRANSITION_REASON)
             => unmanaged_to_managed_transition(
                 function: Option<FunctionId> = function.non_null(),
                 reason: TransitionReason = reason,
             );
-        /// Managed code has called native code, or a call from native code returns to it. (CODE_TRANSITIONS)
+        /// Managed code has called native code, or a call from native code returns to it.
+        /// (CODE_TRANSITIONS)
         fn ManagedToUnmanagedTransition(function: FunctionId, reason: COR_PRF_TRANSITION_REASON)
             => managed_to_unmanaged_transition(
                 function: Option<FunctionId> = function.non_null(),
@@ -543,8 +569,8 @@ callbacks! {
         /// ENABLE_OBJECT_ALLOCATED; LARGE_OBJECT_ALLOCATED; PINNED_OBJECT_ALLOCATED)
         fn ObjectAllocated(object: RawObjectId, class: ClassId)
             => object_allocated(object: ObjectId<'_> = ObjectId::from_raw(object), class: ClassId = class);
-        /// How many objects of each class were allocated since the last collection; not those on the large object
-        /// heap. (GC)
+        /// How many objects of each class were allocated since the last collection; not those on
+        /// the large object heap. (GC)
         fn ObjectsAllocatedByClass(count: u32, classes: *const ClassId, counts: *const u32)
             => objects_allocated_by_class(counts: ClassCounts<'_> = ClassCounts {
                 classes: slice(classes, count),
@@ -665,7 +691,8 @@ callbacks! {
                     = CollectedGenerations(slice(collected, u32::try_from(count).unwrap_or(0))),
                 reason: GcReason = reason,
             );
-        /// Objects have survived in place. Obsolete: lengths end at 4 GiB; see `surviving_references2`.
+        /// Objects have survived in place. Obsolete: lengths end at 4 GiB; see
+        /// `surviving_references2`.
         fn SurvivingReferences(count: u32, starts: *const RawObjectId, lengths: *const u32)
             => surviving_references(ranges: SurvivingRanges<'_, u32> = SurvivingRanges {
                 starts: slice(starts, count),
@@ -719,7 +746,8 @@ callbacks! {
     }
 
     ICorProfilerCallback4Impl {
-        /// A function is being compiled with a body that ReJIT made. (ENABLE_REJIT, JIT_COMPILATION)
+        /// A function is being compiled with a body that ReJIT made. (ENABLE_REJIT,
+        /// JIT_COMPILATION)
         fn ReJITCompilationStarted(function: FunctionId, rejit: ReJitId, safe_to_block: BOOL)
             => rejit_compilation_started(
                 function: FunctionId = function,
@@ -734,7 +762,8 @@ callbacks! {
                 status: Result<(), HResult> = status.ok(),
                 safe_to_block: bool = safe_to_block != 0,
             );
-        /// ReJIT of a method failed. The function is null if the failure concerns all of the method's instantiations.
+        /// ReJIT of a method failed. The function is null if the failure concerns all of the
+        /// method's instantiations.
         fn ReJITError(module: ModuleId, method: mdMethodDef, function: FunctionId, status: HResult)
             => rejit_error(
                 module: ModuleId = module,
@@ -786,7 +815,8 @@ callbacks! {
     } and {}
 
     ICorProfilerCallback6Impl {
-        /// Which references will the profiler add to this assembly? (ADD_ASSEMBLY_REFERENCES; .NET Framework only)
+        /// Which references will the profiler add to this assembly? (ADD_ASSEMBLY_REFERENCES; .NET
+        /// Framework only)
         fn GetAssemblyReferences(
             path: *const u16,
             provider: Option<InterfaceRef<'_, ICorProfilerAssemblyReferenceProvider>>,

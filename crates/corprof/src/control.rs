@@ -34,7 +34,8 @@ impl<'cx> FunctionControl<'cx> {
         unsafe { self.raw.SetILFunctionBody(len, body.as_ptr()) }.ok()
     }
 
-    /// How offsets of the old body relate to those of the new one, for debuggers. The runtime copies it.
+    /// How offsets of the old body relate to those of the new one, for debuggers. The runtime
+    /// copies it.
     pub fn set_il_instrumented_code_map(&self, map: &[COR_IL_MAP]) -> Result<(), HResult> {
         let len = u32::try_from(map.len()).map_err(|_| E_INVALIDARG)?;
         // SAFETY: `map` has `len` entries.
@@ -42,7 +43,8 @@ impl<'cx> FunctionControl<'cx> {
     }
 }
 
-/// Takes references that the profiler is going to add to an assembly. Good only inside the callback.
+/// Takes references that the profiler is going to add to an assembly. Good only inside the
+/// callback.
 #[derive(Clone, Copy, Debug)]
 pub struct AssemblyReferenceProvider<'cx> {
     raw: InterfaceRef<'cx, ICorProfilerAssemblyReferenceProvider>,
@@ -64,7 +66,9 @@ pub struct AssemblyReference<'a> {
 }
 
 impl<'cx> AssemblyReferenceProvider<'cx> {
-    pub(crate) fn new(raw: InterfaceRef<'cx, ICorProfilerAssemblyReferenceProvider>) -> AssemblyReferenceProvider<'cx> {
+    pub(crate) fn new(
+        raw: InterfaceRef<'cx, ICorProfilerAssemblyReferenceProvider>,
+    ) -> AssemblyReferenceProvider<'cx> {
         AssemblyReferenceProvider { raw }
     }
 
@@ -73,14 +77,19 @@ impl<'cx> AssemblyReferenceProvider<'cx> {
         let name: Vec<u16> = reference.name.encode_utf16().chain([0]).collect();
         let mut culture: Vec<u16> = reference.culture.encode_utf16().chain([0]).collect();
         let culture_len = u32::try_from(culture.len()).map_err(|_| E_INVALIDARG)?;
-        let key_len = u32::try_from(reference.public_key_or_token.len()).map_err(|_| E_INVALIDARG)?;
+        let key_len =
+            u32::try_from(reference.public_key_or_token.len()).map_err(|_| E_INVALIDARG)?;
         let (major_version, minor_version, build_number, revision_number) = reference.version;
         let metadata = ASSEMBLYMETADATA {
             major_version,
             minor_version,
             build_number,
             revision_number,
-            locale: if reference.culture.is_empty() { core::ptr::null_mut() } else { culture.as_mut_ptr() },
+            locale: if reference.culture.is_empty() {
+                core::ptr::null_mut()
+            } else {
+                culture.as_mut_ptr()
+            },
             locale_len: if reference.culture.is_empty() { 0 } else { culture_len },
             ..ASSEMBLYMETADATA::default()
         };
@@ -92,7 +101,8 @@ impl<'cx> AssemblyReferenceProvider<'cx> {
             flags: reference.flags,
             ..COR_PRF_ASSEMBLY_REFERENCE_INFO::default()
         };
-        // SAFETY: everything that `info` points to lives until the end of this function, and is only read.
+        // SAFETY: everything that `info` points to lives until the end of this function, and is
+        // only read.
         unsafe { self.raw.AddAssemblyReference(&raw const info) }.ok()
     }
 }

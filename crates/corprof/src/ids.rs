@@ -1,9 +1,9 @@
 //! The runtime's handles, each its own type.
 //!
-//! A handle is an address inside the runtime; profilers only pass it back. Zero is no handle (`is_null`).
-//! How long one stays valid: functions, classes and modules until the unload callback of their module (or of the
-//! collectible assembly) has returned; threads until `ThreadDestroyed`; objects only until the next collection moves
-//! them, which is why [`ObjectId`] has a lifetime.
+//! A handle is an address inside the runtime; profilers only pass it back. Zero is no handle
+//! (`is_null`). How long one stays valid: functions, classes and modules until the unload callback
+//! of their module (or of the collectible assembly) has returned; threads until `ThreadDestroyed`;
+//! objects only until the next collection moves them, which is why [`ObjectId`] has a lifetime.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -46,7 +46,8 @@ ids! {
     ProcessId;
     /// A loaded assembly.
     AssemblyId;
-    /// An application domain. .NET (Core) has one for code and a shared one that older runtimes report too.
+    /// An application domain. .NET (Core) has one for code and a shared one that older runtimes
+    /// report too.
     AppDomainId;
     /// A loaded module: one file of an assembly, or one made by Reflection.Emit.
     ModuleId;
@@ -62,14 +63,16 @@ ids! {
     GcHandleId;
     /// A version of a method's body that ReJIT made; zero is the original.
     ReJitId;
-    /// An object's address, with nothing known of how long it holds. Safe interfaces use [`ObjectId`].
+    /// An object's address, with nothing known of how long it holds. Safe interfaces use
+    /// [`ObjectId`].
     RawObjectId;
 }
 
 /// An object's address, good for as long as `'cx`.
 ///
-/// The garbage collector moves objects whenever it runs, so an address from a callback means nothing once the callback
-/// has returned. The lifetime ties it to the callback's [`CallbackCx`](crate::CallbackCx).
+/// The garbage collector moves objects whenever it runs, so an address from a callback means
+/// nothing once the callback has returned. The lifetime ties it to the callback's
+/// [`CallbackCx`](crate::CallbackCx).
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId<'cx> {
@@ -82,8 +85,8 @@ impl<'cx> ObjectId<'cx> {
     ///
     /// # Safety
     ///
-    /// That claim is true: no garbage collection can run meanwhile, for instance because the runtime is suspended, or
-    /// is waiting for a callback of ours to return.
+    /// That claim is true: no garbage collection can run meanwhile, for instance because the
+    /// runtime is suspended, or is waiting for a callback of ours to return.
     pub unsafe fn from_raw(raw: RawObjectId) -> ObjectId<'cx> {
         ObjectId { raw, scope: PhantomData }
     }

@@ -1,16 +1,19 @@
 //! Safe CLR Profiling API: write a .NET profiler in safe Rust.
 //!
-//! A .NET profiler is a native library that the runtime loads into the process: it hears what happens
-//! (`ICorProfilerCallback` to `ICorProfilerCallback11`), and may ask and command (`ICorProfilerInfo` to
-//! `ICorProfilerInfo15`, and the metadata interfaces). This crate is all of these interfaces, twice:
+//! A .NET profiler is a native library that the runtime loads into the process: it hears what
+//! happens (`ICorProfilerCallback` to `ICorProfilerCallback11`), and may ask and command
+//! (`ICorProfilerInfo` to `ICorProfilerInfo15`, and the metadata interfaces). This crate is all of
+//! these interfaces, twice:
 //!
-//! * **safe**: [`ProfilerCallback`] with a method for each callback, its arguments lifted to slices, options, results and
-//!   texts; [`ProfilerInfo`] with a method for each query, lists and texts whole, what may be missing an `Option`;
-//!   [`metadata`] and [`signature`] for what a module says of its types and methods; [`NameResolver`] for names as a C#
-//!   programmer knows them;
-//! * **raw**: [`abi`], the tables of the header, each interface stated once and used by callers and implementers alike.
+//! * **safe**: [`ProfilerCallback`] with a method for each callback, its arguments lifted to
+//!   slices, options, results and texts; [`ProfilerInfo`] with a method for each query, lists and
+//!   texts whole, what may be missing an `Option`; [`metadata`] and [`signature`] for what a module
+//!   says of its types and methods; [`NameResolver`] for names as a C# programmer knows them;
+//! * **raw**: [`abi`], the tables of the header, each interface stated once and used by callers and
+//!   implementers alike.
 //!
-//! A profiler is a type that implements [`ProfilerCallback`] and [`Profiler`], in a `cdylib` that exports it:
+//! A profiler is a type that implements [`ProfilerCallback`] and [`Profiler`], in a `cdylib` that
+//! exports it:
 //!
 //! ```
 //! use corprof::ids::FunctionId;
@@ -38,25 +41,31 @@
 //! # fn main() {}
 //! ```
 //!
-//! The page `docs/writing-a-profiler.md` of this project goes through it step by step; `corprof-mock` is a fake runtime
-//! for the tests of a profiler.
+//! The page `docs/writing-a-profiler.md` of this project goes through it step by step;
+//! `corprof-mock` is a fake runtime for the tests of a profiler.
 //!
 //! # What is yours to keep in mind
 //!
 //! * Callbacks come on the program's threads, many at once, and the program waits for them.
-//! * An [`ObjectId`] is good only inside the callback that brought it: the garbage collector moves objects.
-//! * Some questions are forbidden in some callbacks. The runtime answers `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE` then;
-//!   asking is safe.
-//! * A panic ends at the runtime's border and switches the profiler off. The library must be built with
-//!   `panic = "unwind"`.
-//! * To be unloaded on detach, leave no thread and no thread-local variable with a destructor behind.
+//! * An [`ObjectId`] is good only inside the callback that brought it: the garbage collector moves
+//!   objects.
+//! * Some questions are forbidden in some callbacks. The runtime answers
+//!   `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE` then; asking is safe.
+//! * A panic ends at the runtime's border and switches the profiler off. The library must be built
+//!   with `panic = "unwind"`.
+//! * To be unloaded on detach, leave no thread and no thread-local variable with a destructor
+//!   behind.
 //!
 //! # What it is not for
 //!
-//! Enter/leave hooks ([`abi::FunctionEnter3`]) are called with every register live; they have to be written in assembly,
-//! so there is no safe form of them. .NET Framework has the same interfaces, but nothing here is tested on it.
+//! Enter/leave hooks ([`abi::FunctionEnter3`]) are called with every register live; they have to be
+//! written in assembly, so there is no safe form of them. .NET Framework has the same interfaces,
+//! but nothing here is tested on it.
 #![allow(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 pub mod abi;
 pub mod callback;

@@ -1,17 +1,18 @@
 //! Names as a C# programmer knows them: of methods, classes and modules.
 //!
-//! A method's name comes as parts ([`MethodName`]), so that each reader puts them together its own way: type with
-//! namespace, nesting (`+`) and generic arguments (`<…>`); method with generic arguments; parameters in parentheses.
-//! Parameters and generic arguments that have a C# keyword are written with it, everything else with its full name:
-//! `System.String.Join(string, object[])`.
+//! A method's name comes as parts ([`MethodName`]), so that each reader puts them together its own
+//! way: type with namespace, nesting (`+`) and generic arguments (`<…>`); method with generic
+//! arguments; parameters in parentheses. Parameters and generic arguments that have a C# keyword
+//! are written with it, everything else with its full name: `System.String.Join(string, object[])`.
 //!
-//! Reference types share one body of generic code, and of the code alone the runtime cannot tell which type it runs
-//! for. Then the name of the generic parameter is written: `List<int>.Add(T)`, but `List<T>.Add(T)` for all reference
-//! types together. Only the frame that an enter or leave hook gets can tell: see [`NameResolver::method_in_frame`].
+//! Reference types share one body of generic code, and of the code alone the runtime cannot tell
+//! which type it runs for. Then the name of the generic parameter is written: `List<int>.Add(T)`,
+//! but `List<T>.Add(T)` for all reference types together. Only the frame that an enter or leave
+//! hook gets can tell: see [`NameResolver::method_in_frame`].
 //!
-//! A [`NameResolver`] remembers metadata scopes, type names and class names, never methods: those are for the caller
-//! to remember, under the function's handle. It holds no lock while it asks the runtime, so it may be used by many
-//! threads and inside callbacks.
+//! A [`NameResolver`] remembers metadata scopes, type names and class names, never methods: those
+//! are for the caller to remember, under the function's handle. It holds no lock while it asks the
+//! runtime, so it may be used by many threads and inside callbacks.
 
 use core::fmt;
 use core::hash::{BuildHasherDefault, Hasher};
@@ -26,11 +27,12 @@ use crate::metadata::token::{MethodDef, Token, TokenKind, TypeDef, TypeRef, Type
 use crate::metadata::{Metadata, ParamAttributes};
 use crate::signature::{CallingConvention, MethodSig, Primitive, SignatureError, TypeSig};
 
-/// How deep types may nest in each other, by nesting or as generic arguments, before a name ends in `…`.
+/// How deep types may nest in each other, by nesting or as generic arguments, before a name ends in
+/// `…`.
 const MAX_DEPTH: u32 = 48;
 
-/// How long a name may grow, in bytes. Metadata can describe types by each other so that a name doubles at each
-/// level; nobody reads further than this.
+/// How long a name may grow, in bytes. Metadata can describe types by each other so that a name
+/// doubles at each level; nobody reads further than this.
 const MAX_LENGTH: usize = 4096;
 
 /// What is written for a type whose name cannot be had.
@@ -104,7 +106,8 @@ impl Hasher for IdHasher {
     }
 
     fn write_u64(&mut self, value: u64) {
-        // Golden ratio; the table takes its index from the low bits and a tag from the high ones, so both must vary.
+        // Golden ratio; the table takes its index from the low bits and a tag from the high ones,
+        // so both must vary.
         let mixed = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 32);
     }
@@ -139,7 +142,10 @@ impl<K: Copy + Eq + core::hash::Hash, V> Memory<K, V> {
     }
 
     fn retain(&self, keep: impl Fn(&K, &V) -> bool) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).retain(|key, value| keep(key, value));
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|key, value| keep(key, value));
     }
 
     fn len(&self) -> usize {
@@ -161,7 +167,8 @@ struct Segment {
 struct TypeName {
     /// The outermost type first.
     segments: Vec<Segment>,
-    /// Names of the generic parameters, those of enclosing types first; only known for types of the same module.
+    /// Names of the generic parameters, those of enclosing types first; only known for types of the
+    /// same module.
     params: Vec<Box<str>>,
     /// Its C# keyword.
     keyword: Option<&'static str>,
@@ -196,7 +203,8 @@ impl TypeName {
         (self.keyword.is_some() && count == 0) || (self.nullable && count == 1)
     }
 
-    /// Writes the name with `count` generic arguments, each by `argument`, as C# does for a parameter.
+    /// Writes the name with `count` generic arguments, each by `argument`, as C# does for a
+    /// parameter.
     fn write(&self, out: &mut String, count: usize, mut argument: impl FnMut(&mut String, usize)) {
         if let (Some(keyword), 0) = (self.keyword, count) {
             out.push_str(keyword);
@@ -209,14 +217,20 @@ impl TypeName {
     }
 
     /// Writes the full name with `count` generic arguments, each by `argument`.
-    fn write_full(&self, out: &mut String, count: usize, mut argument: impl FnMut(&mut String, usize)) {
+    fn write_full(
+        &self,
+        out: &mut String,
+        count: usize,
+        mut argument: impl FnMut(&mut String, usize),
+    ) {
         let mut written = 0;
         for (level, segment) in self.segments.iter().enumerate() {
             if level > 0 {
                 out.push('+');
             }
             out.push_str(&segment.text);
-            // The innermost type gets what is left: compilers may leave the number out of the name there.
+            // The innermost type gets what is left: compilers may leave the number out of the name
+            // there.
             let innermost = level + 1 == self.segments.len();
             let own = if innermost { count - written } else { segment.arity.min(count - written) };
             if own > 0 {
@@ -241,7 +255,8 @@ impl TypeName {
     }
 }
 
-/// The C# keyword of a type of the core library. `decimal` is the one that has no element type of its own.
+/// The C# keyword of a type of the core library. `decimal` is the one that has no element type of
+/// its own.
 fn keyword_of(full_name: &str) -> Option<&'static str> {
     let name = full_name.strip_prefix("System.")?;
     Some(match name {
@@ -281,8 +296,8 @@ struct ClassEntry {
     name: Arc<str>,
     /// By itself.
     full_name: Arc<str>,
-    /// Where the brackets of arrays begin, so that those of an array of arrays can be put in front of them: C#
-    /// writes the outer array's first.
+    /// Where the brackets of arrays begin, so that those of an array of arrays can be put in front
+    /// of them: C# writes the outer array's first.
     brackets: usize,
     /// Whether it stands for all reference types in shared code.
     canonical: bool,
@@ -334,43 +349,52 @@ impl NameResolver {
         self.resolve(function, None)
     }
 
-    /// The name of a function in a frame of a running thread. The frames of enter and leave hooks (with
-    /// `EventMask::ENABLE_FRAME_INFO`) tell what shared generic code runs for; those of a stack snapshot do not, on
-    /// any .NET (Core) so far.
+    /// The name of a function in a frame of a running thread. The frames of enter and leave hooks
+    /// (with `EventMask::ENABLE_FRAME_INFO`) tell what shared generic code runs for; those of a
+    /// stack snapshot do not, on any .NET (Core) so far.
     ///
     /// # Errors
     /// As [`Self::method`].
-    pub fn method_in_frame(&self, function: FunctionId, frame: FrameInfo<'_>) -> Result<MethodName> {
+    pub fn method_in_frame(
+        &self,
+        function: FunctionId,
+        frame: FrameInfo<'_>,
+    ) -> Result<MethodName> {
         self.resolve(function, Some(frame))
     }
 
-    /// The name of a method by its place in metadata, with generic parameters in place of arguments.
+    /// The name of a method by its place in metadata, with generic parameters in place of
+    /// arguments.
     ///
     /// # Errors
     /// Its metadata cannot be read.
     pub fn method_def(&self, module: ModuleId, method: MethodDef) -> Result<MethodName> {
-        let info = FunctionInfo { class: None, module, token: method, type_arguments: Default::default() };
+        let info =
+            FunctionInfo { class: None, module, token: method, type_arguments: Default::default() };
         self.with_metadata(&info)
     }
 
     /// The full name of a class.
     ///
     /// # Errors
-    /// The class is not loaded (any more), or is a pointer or the like, which have no name of their own.
+    /// The class is not loaded (any more), or is a pointer or the like, which have no name of their
+    /// own.
     pub fn class(&self, class: ClassId) -> Result<Arc<str>> {
         self.class_entry(class, 0).map(|entry| Arc::clone(&entry.full_name))
     }
 
-    /// The full name of a class, and the modules that it comes from: its own, and those of its generic arguments. When one
-    /// of them is unloaded, the handle stands for the class no longer.
+    /// The full name of a class, and the modules that it comes from: its own, and those of its
+    /// generic arguments. When one of them is unloaded, the handle stands for the class no longer.
     ///
     /// # Errors
     /// As [`Self::class`].
     pub fn class_and_modules(&self, class: ClassId) -> Result<(Arc<str>, Vec<ModuleId>)> {
-        self.class_entry(class, 0).map(|entry| (Arc::clone(&entry.full_name), entry.modules.clone()))
+        self.class_entry(class, 0)
+            .map(|entry| (Arc::clone(&entry.full_name), entry.modules.clone()))
     }
 
-    /// The full name of a type by its place in metadata, with generic parameters in place of arguments.
+    /// The full name of a type by its place in metadata, with generic parameters in place of
+    /// arguments.
     ///
     /// # Errors
     /// Its metadata cannot be read.
@@ -387,7 +411,8 @@ impl NameResolver {
     /// The module is not loaded (any more), or not attached to its assembly yet.
     pub fn module(&self, module: ModuleId) -> Result<ModuleName> {
         let info = self.info.module_info(module)?;
-        let assembly = info.assembly.map(|assembly| self.info.assembly_info(assembly)).transpose()?;
+        let assembly =
+            info.assembly.map(|assembly| self.info.assembly_info(assembly)).transpose()?;
         let mvid = match self.module_entry(module) {
             Ok(entry) => Some(entry.metadata.scope_props()?.mvid),
             // A module with only resources.
@@ -411,8 +436,8 @@ impl NameResolver {
         self.module_entry(module).map(|entry| entry.metadata.clone())
     }
 
-    /// Forgets what is known of a module and of all classes that are named after it. To be called when it is
-    /// unloaded, before its handles come again with another meaning.
+    /// Forgets what is known of a module and of all classes that are named after it. To be called
+    /// when it is unloaded, before its handles come again with another meaning.
     pub fn forget_module(&self, module: ModuleId) {
         self.classes.retain(|_, class| !class.modules.contains(&module));
         self.modules.retain(|id, _| *id != module);
@@ -438,7 +463,8 @@ impl NameResolver {
         let mut name = String::with_capacity(48);
         let props = module.metadata.method_into(info.token, &mut name)?;
         let declaring = match props.class.non_nil() {
-            // Members of the module itself belong to its first type, `<Module>`, which is no name to show.
+            // Members of the module itself belong to its first type, `<Module>`, which is no name
+            // to show.
             Some(class) if class.rid() != 1 => Some(self.type_name(&module, class.into(), 0)?),
             _ => None,
         };
@@ -454,14 +480,21 @@ impl NameResolver {
         };
         let sig = MethodSig::decode_start(props.signature);
         let generics = sig.as_ref().map_or(0, |sig| sig.generic_parameters);
-        let method_params = if generics > 0 { generic_names(&module.metadata, info.token)? } else { Vec::new() };
+        let method_params =
+            if generics > 0 { generic_names(&module.metadata, info.token)? } else { Vec::new() };
         if !method_params.is_empty() {
             name.push('<');
             for (index, param) in method_params.iter().enumerate() {
                 if index > 0 {
                     name.push_str(", ");
                 }
-                self.write_argument(&mut name, info.type_arguments.get(index).copied(), param, 0, &mut Vec::new());
+                self.write_argument(
+                    &mut name,
+                    info.type_arguments.get(index).copied(),
+                    param,
+                    0,
+                    &mut Vec::new(),
+                );
             }
             name.push('>');
         }
@@ -495,14 +528,20 @@ impl NameResolver {
         if !dynamic.signature.is_empty() {
             match MethodSig::decode_start(dynamic.signature) {
                 Ok(sig) => {
-                    let scope = Scope { module: module.as_deref(), type_params: &[], method_params: &[] };
+                    let scope =
+                        Scope { module: module.as_deref(), type_params: &[], method_params: &[] };
                     self.write_parameters(&mut parameters, &sig, &scope, |_| "ref ");
                 }
                 Err(error) => unreadable(&mut parameters, error),
             }
         }
-        // Every stub's name starts so in all runtimes; a program could give such a name too, and nobody does.
-        let kind = if dynamic.name.starts_with("IL_STUB") { FunctionKind::IlStub } else { FunctionKind::Dynamic };
+        // Every stub's name starts so in all runtimes; a program could give such a name too, and
+        // nobody does.
+        let kind = if dynamic.name.starts_with("IL_STUB") {
+            FunctionKind::IlStub
+        } else {
+            FunctionKind::Dynamic
+        };
         Ok(MethodName {
             kind,
             module: dynamic.module,
@@ -549,7 +588,12 @@ impl NameResolver {
                 return Err(Error::Signature(SignatureError::TooDeep { offset: 0 }));
             }
             let outer = self.type_name(module, outer, depth + 1)?;
-            segments.extend(outer.segments.iter().map(|one| Segment { text: one.text.clone(), arity: one.arity }));
+            segments.extend(
+                outer
+                    .segments
+                    .iter()
+                    .map(|one| Segment { text: one.text.clone(), arity: one.arity }),
+            );
         }
         segments.push(TypeName::segment(&own));
         Ok(module.types.put(token, TypeName::new(segments, params)))
@@ -571,23 +615,35 @@ impl NameResolver {
         }
         if let Some(array) = self.info.array_class(class)? {
             let brackets = brackets(array.rank);
-            let element = array.element_class.map(|element| self.class_entry(element, depth + 1)).transpose()?;
+            let element = array
+                .element_class
+                .map(|element| self.class_entry(element, depth + 1))
+                .transpose()?;
             let (base, inner, modules) = match &element {
                 Some(element) => {
-                    let (base, inner) = element.name.split_at_checked(element.brackets).unwrap_or((&element.name, ""));
+                    let (base, inner) = element
+                        .name
+                        .split_at_checked(element.brackets)
+                        .unwrap_or((&element.name, ""));
                     (base, inner, element.modules.clone())
                 }
                 // The element's class is not loaded; its kind is known.
                 None => {
-                    let base = Primitive::from_element(array.element_type).map_or(UNKNOWN, Primitive::keyword);
+                    let base = Primitive::from_element(array.element_type)
+                        .map_or(UNKNOWN, Primitive::keyword);
                     (base, "", Vec::new())
                 }
             };
             let mut name = format!("{base}{brackets}{inner}");
             cut(&mut name);
             let name = Arc::<str>::from(name);
-            let entry =
-                ClassEntry { full_name: Arc::clone(&name), name, brackets: base.len(), canonical: false, modules };
+            let entry = ClassEntry {
+                full_name: Arc::clone(&name),
+                name,
+                brackets: base.len(),
+                canonical: false,
+                modules,
+            };
             return Ok(self.classes.put(class, entry));
         }
         let info = self.info.class_info(class)?;
@@ -598,10 +654,20 @@ impl NameResolver {
         let type_name = self.type_name(&module, info.type_def.into(), 0)?;
         let mut modules = vec![module.id];
         let mut full_name = String::with_capacity(48);
-        let count = if info.type_arguments.is_empty() { type_name.params.len() } else { info.type_arguments.len() };
+        let count = if info.type_arguments.is_empty() {
+            type_name.params.len()
+        } else {
+            info.type_arguments.len()
+        };
         let mut argument = |out: &mut String, index: usize| {
             let param = type_name.params.get(index).map_or(UNKNOWN, |param| param);
-            self.write_argument(out, info.type_arguments.get(index).copied(), param, depth + 1, &mut modules);
+            self.write_argument(
+                out,
+                info.type_arguments.get(index).copied(),
+                param,
+                depth + 1,
+                &mut modules,
+            );
         };
         type_name.write_full(&mut full_name, count, &mut argument);
         cut(&mut full_name);
@@ -640,14 +706,21 @@ impl NameResolver {
             Some(Ok(entry)) if entry.canonical => out.push_str(param),
             Some(Ok(entry)) => {
                 out.push_str(&entry.name);
-                modules.extend(entry.modules.iter().filter(|module| !modules.contains(module)).collect::<Vec<_>>());
+                modules.extend(
+                    entry
+                        .modules
+                        .iter()
+                        .filter(|module| !modules.contains(module))
+                        .collect::<Vec<_>>(),
+                );
             }
             // Not loaded, or something without a name.
             Some(Err(_)) | None => out.push_str(UNKNOWN),
         }
     }
 
-    /// Writes parameters in parentheses; `passing` gives the keyword of a by-reference one, by its place from 1.
+    /// Writes parameters in parentheses; `passing` gives the keyword of a by-reference one, by its
+    /// place from 1.
     fn write_parameters(
         &self,
         out: &mut String,
@@ -683,7 +756,9 @@ impl NameResolver {
         let depth = depth + 1;
         match sig {
             TypeSig::Primitive(primitive) => out.push_str(primitive.keyword()),
-            TypeSig::Class(token) | TypeSig::ValueType(token) => self.write_token(out, *token, scope, depth),
+            TypeSig::Class(token) | TypeSig::ValueType(token) => {
+                self.write_token(out, *token, scope, depth)
+            }
             TypeSig::Internal(handle) => match self.class_entry(ClassId(*handle), depth) {
                 Ok(class) => out.push_str(&class.name),
                 Err(_) => out.push_str(UNKNOWN),
@@ -746,7 +821,9 @@ impl NameResolver {
                 self.write_type(out, &method.return_type, scope, depth);
                 out.push('>');
             }
-            TypeSig::Modified { inner, .. } | TypeSig::Pinned(inner) => self.write_type(out, inner, scope, depth),
+            TypeSig::Modified { inner, .. } | TypeSig::Pinned(inner) => {
+                self.write_type(out, inner, scope, depth)
+            }
         }
     }
 
@@ -843,17 +920,24 @@ mod tests {
 
     fn argument(segments: &[&str], params: &[&str]) -> String {
         let mut out = String::new();
-        type_name(segments, params).write(&mut out, params.len(), |out, index| out.push_str(params[index]));
+        type_name(segments, params)
+            .write(&mut out, params.len(), |out, index| out.push_str(params[index]));
         out
     }
 
     #[test]
     fn arguments_go_to_the_type_they_belong_to() {
         assert_eq!(open(&["N.List`1"], &["T"]), "N.List<T>");
-        assert_eq!(open(&["N.Outer`1", "Mid", "Inner`2"], &["A", "B", "C"]), "N.Outer<A>+Mid+Inner<B, C>");
+        assert_eq!(
+            open(&["N.Outer`1", "Mid", "Inner`2"], &["A", "B", "C"]),
+            "N.Outer<A>+Mid+Inner<B, C>"
+        );
         // Compilers nest closures without a number in their names.
         assert_eq!(open(&["N.Outer`1", "<>c"], &["A"]), "N.Outer<A>+<>c");
-        assert_eq!(open(&["Outer", "<>c__DisplayClass0_0"], &["A"]), "Outer+<>c__DisplayClass0_0<A>");
+        assert_eq!(
+            open(&["Outer", "<>c__DisplayClass0_0"], &["A"]),
+            "Outer+<>c__DisplayClass0_0<A>"
+        );
         // More is claimed than there is, and no number at all.
         assert_eq!(open(&["Odd`5"], &["A"]), "Odd<A>");
         assert_eq!(open(&["Odd`x"], &[]), "Odd`x");

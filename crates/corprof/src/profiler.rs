@@ -7,13 +7,15 @@ use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
 use com::codes::META_E_BAD_SIGNATURE;
-use com::hresult::{CLASS_E_CLASSNOTAVAILABLE, E_FAIL, E_NOINTERFACE, E_POINTER, E_UNEXPECTED, S_FALSE, S_OK};
+use com::hresult::{
+    CLASS_E_CLASSNOTAVAILABLE, E_FAIL, E_NOINTERFACE, E_POINTER, E_UNEXPECTED, S_FALSE, S_OK,
+};
 use com::{ClassFactory, ComClass, ComObject, Guid, HResult, IUnknown, Interface, InterfaceRef};
 
 use crate::abi::{
-    ICorProfilerCallback2, ICorProfilerCallback3, ICorProfilerCallback4, ICorProfilerCallback5, ICorProfilerCallback6,
-    ICorProfilerCallback7, ICorProfilerCallback8, ICorProfilerCallback9, ICorProfilerCallback10,
-    ICorProfilerCallback11,
+    ICorProfilerCallback2, ICorProfilerCallback3, ICorProfilerCallback4, ICorProfilerCallback5,
+    ICorProfilerCallback6, ICorProfilerCallback7, ICorProfilerCallback8, ICorProfilerCallback9,
+    ICorProfilerCallback10, ICorProfilerCallback11,
 };
 use crate::callback::{CallbackCx, ProfilerCallback};
 use crate::events::EventMask;
@@ -26,51 +28,59 @@ pub struct PanicReport<'a> {
     pub callback: &'a str,
     /// The panic's message, if it had one.
     pub message: Option<&'a str>,
-    /// How many panics of this profiler there were, with this one. Callbacks that were already running when the
-    /// profiler was switched off can panic as well.
+    /// How many panics of this profiler there were, with this one. Callbacks that were already
+    /// running when the profiler was switched off can panic as well.
     pub count: u32,
 }
 
 /// A profiler's beginning and end. What happens in between comes through [`ProfilerCallback`].
 ///
-/// The runtime makes one instance of it (through [`export_profiler!`](crate::export_profiler)), then calls either
-/// [`initialize`](Profiler::initialize), when the process starts with the profiler, or
-/// [`initialize_for_attach`](Profiler::initialize_for_attach), when it is attached to a running process. Both say
-/// which events they want.
+/// The runtime makes one instance of it (through [`export_profiler!`](crate::export_profiler)),
+/// then calls either [`initialize`](Profiler::initialize), when the process starts with the
+/// profiler, or [`initialize_for_attach`](Profiler::initialize_for_attach), when it is attached to
+/// a running process. Both say which events they want.
 ///
 /// A panic in any of the methods or callbacks goes no further: the program runs on, and
-/// [`panicked`](Profiler::panicked) is called. From then on this instance is only told what ends: threads, modules, classes and functions
-/// whose ids stand for nothing any more, suspensions, collections and compilations, and itself
-/// ([`detach_succeeded`](Profiler::detach_succeeded), [`shutdown`](Profiler::shutdown)). Threads of the profiler may still run, and must not take for
-/// alive what is freed. (In the two `initialize` methods a panic makes the runtime unload the profiler.)
+/// [`panicked`](Profiler::panicked) is called. From then on this instance is only told what ends:
+/// threads, modules, classes and functions whose ids stand for nothing any more, suspensions,
+/// collections and compilations, and itself ([`detach_succeeded`](Profiler::detach_succeeded),
+/// [`shutdown`](Profiler::shutdown)). Threads of the profiler may still run, and must not take for
+/// alive what is freed. (In the two `initialize` methods a panic makes the runtime unload the
+/// profiler.)
 #[allow(unused_variables)]
 pub trait Profiler: ProfilerCallback {
-    /// The newest callback interface that the runtime is given: 1 for `ICorProfilerCallback`, up to 11. Events of newer
-    /// ones do not come, and the runtime saves the work of telling them. ReJIT takes 4.
+    /// The newest callback interface that the runtime is given: 1 for `ICorProfilerCallback`, up
+    /// to 11. Events of newer ones do not come, and the runtime saves the work of telling them.
+    /// ReJIT takes 4.
     const NEWEST_CALLBACK: u8 = 11;
 
-    /// The process is starting. No managed code has run. An error keeps the profiler from being loaded, and the
-    /// process starts without it.
+    /// The process is starting. No managed code has run. An error keeps the profiler from being
+    /// loaded, and the process starts without it.
     ///
     /// `info` may be kept (it can be cloned) and used from any thread until
     /// [`detach_succeeded`](Profiler::detach_succeeded) or [`shutdown`](Profiler::shutdown).
     fn initialize(&self, info: &ProfilerInfo) -> Result<EventMask, HResult>;
 
-    /// The profiler is being attached to a running process. `client_data` is what came with the request to attach.
-    /// See [`EventMask::AFTER_ATTACH`] for what may be asked for.
+    /// The profiler is being attached to a running process. `client_data` is what came with the
+    /// request to attach. See [`EventMask::AFTER_ATTACH`] for what may be asked for.
     ///
     /// By default this refuses.
-    fn initialize_for_attach(&self, info: &ProfilerInfo, client_data: &[u8]) -> Result<EventMask, HResult> {
+    fn initialize_for_attach(
+        &self,
+        info: &ProfilerInfo,
+        client_data: &[u8],
+    ) -> Result<EventMask, HResult> {
         Err(com::codes::CORPROF_E_PROFILER_NOT_ATTACHABLE)
     }
 
-    /// `initialize` or `initialize_for_attach` has failed or panicked, or the runtime has refused the events that it returned: the
-    /// runtime unloads the library as soon as this returns. No thread of the profiler may be left then.
+    /// `initialize` or `initialize_for_attach` has failed or panicked, or the runtime has refused
+    /// the events that it returned: the runtime unloads the library as soon as this returns. No
+    /// thread of the profiler may be left then.
     fn initialize_failed(&self) {}
 
-    /// Whether to run as one of several notification-only profilers, which can be beside a main one. Asked before
-    /// anything else, and only by .NET 6 and newer. See [`EventMask::NOTIFICATION_ONLY`] for what such a profiler may
-    /// ask for.
+    /// Whether to run as one of several notification-only profilers, which can be beside a main
+    /// one. Asked before anything else, and only by .NET 6 and newer. See
+    /// [`EventMask::NOTIFICATION_ONLY`] for what such a profiler may ask for.
     fn load_as_notification_only(&self) -> bool {
         false
     }
@@ -78,19 +88,23 @@ pub trait Profiler: ProfilerCallback {
     /// After `initialize_for_attach`, from now on callbacks come.
     fn attach_complete(&self, cx: &CallbackCx<'_>) {}
 
-    /// The detach that was requested is done: no callback runs or will come, and the library is about to be unloaded.
-    /// No thread of the profiler may be left.
+    /// The detach that was requested is done: no callback runs or will come, and the library is
+    /// about to be unloaded. No thread of the profiler may be left.
     fn detach_succeeded(&self, cx: &CallbackCx<'_>) {}
 
-    /// The process is ending. Other threads may still be running, even in callbacks; and a process that is killed
-    /// never comes here.
+    /// The process is ending. Other threads may still be running, even in callbacks; and a process
+    /// that is killed never comes here.
     fn shutdown(&self, cx: &CallbackCx<'_>) {}
 
     /// A panic was stopped. By default this writes one line to standard error.
     fn panicked(&self, report: PanicReport<'_>) {
         let message = report.message.unwrap_or("no message");
         // There is nobody to tell if standard error is closed.
-        let _ = writeln!(std::io::stderr(), "profiler switched off: panic in {}: {message}", report.callback);
+        let _ = writeln!(
+            std::io::stderr(),
+            "profiler switched off: panic in {}: {message}",
+            report.callback
+        );
     }
 }
 
@@ -101,7 +115,11 @@ impl<P: Profiler> Profiler for Arc<P> {
         (**self).initialize(info)
     }
 
-    fn initialize_for_attach(&self, info: &ProfilerInfo, client_data: &[u8]) -> Result<EventMask, HResult> {
+    fn initialize_for_attach(
+        &self,
+        info: &ProfilerInfo,
+        client_data: &[u8],
+    ) -> Result<EventMask, HResult> {
         (**self).initialize_for_attach(info, client_data)
     }
 
@@ -144,8 +162,8 @@ impl From<Error> for HResult {
 
 /// The COM object that stands between the runtime and a [`Profiler`].
 ///
-/// [`export_profiler!`](crate::export_profiler) makes it where the runtime asks for it; tests make it themselves, with
-/// [`Shim::object`].
+/// [`export_profiler!`](crate::export_profiler) makes it where the runtime asks for it; tests make
+/// it themselves, with [`Shim::object`].
 pub struct Shim<P> {
     profiler: P,
     /// Set by whichever `initialize` comes.
@@ -158,7 +176,12 @@ pub struct Shim<P> {
 impl<P: Profiler> Shim<P> {
     /// Wraps a profiler as the object that the runtime expects.
     pub fn object(profiler: P) -> ComObject<Shim<P>> {
-        ComObject::new(Shim { profiler, info: OnceLock::new(), off: AtomicBool::new(false), panics: AtomicU32::new(0) })
+        ComObject::new(Shim {
+            profiler,
+            info: OnceLock::new(),
+            off: AtomicBool::new(false),
+            panics: AtomicU32::new(0),
+        })
     }
 
     /// The profiler.
@@ -182,12 +205,16 @@ impl<P: Profiler> Shim<P> {
     }
 
     /// The same, also when it is switched off where `even_if_off` says so.
-    pub(crate) fn tell_if(&self, even_if_off: bool, callback: impl FnOnce(&P, &CallbackCx<'_>)) -> HResult {
+    pub(crate) fn tell_if(
+        &self,
+        even_if_off: bool,
+        callback: impl FnOnce(&P, &CallbackCx<'_>),
+    ) -> HResult {
         if self.is_off() && !even_if_off { S_OK } else { self.tell_even_if_off(callback) }
     }
 
-    /// Runs one of the callbacks that end a profiler's life. Those come even after a panic: threads that the profiler
-    /// started have to be ended before the library is unloaded.
+    /// Runs one of the callbacks that end a profiler's life. Those come even after a panic: threads
+    /// that the profiler started have to be ended before the library is unloaded.
     pub(crate) fn tell_even_if_off(&self, callback: impl FnOnce(&P, &CallbackCx<'_>)) -> HResult {
         if let Some(info) = self.info.get() {
             callback(&self.profiler, &CallbackCx::new(info));
@@ -265,11 +292,12 @@ const CALLBACKS: [Guid; 10] = [
     ICorProfilerCallback11::IID,
 ];
 
-/// Defines what the runtime looks for in a profiler's library: `DllGetClassObject` and `DllCanUnloadNow`.
+/// Defines what the runtime looks for in a profiler's library: `DllGetClassObject` and
+/// `DllCanUnloadNow`.
 ///
-/// Each row is a class id (the value of `CORECLR_PROFILER`) and what makes the profiler: a function or closure that
-/// gets the class id and returns a [`Profiler`]. One library can hold several. A row with `_` in place of the class id takes
-/// every class id, and has to be the only one.
+/// Each row is a class id (the value of `CORECLR_PROFILER`) and what makes the profiler: a function
+/// or closure that gets the class id and returns a [`Profiler`]. One library can hold several. A
+/// row with `_` in place of the class id takes every class id, and has to be the only one.
 ///
 /// ```
 /// # use corprof::{EventMask, Profiler, ProfilerCallback, ProfilerInfo, export_profiler, guid};
@@ -284,8 +312,8 @@ const CALLBACKS: [Guid; 10] = [
 /// # fn main() {}
 /// ```
 ///
-/// The library must be a `cdylib`. The macro's code is the only `unsafe` code in it; it stands in the crate of the
-/// caller, so that crate can `deny` unsafe code but not `forbid` it.
+/// The library must be a `cdylib`. The macro's code is the only `unsafe` code in it; it stands in
+/// the crate of the caller, so that crate can `deny` unsafe code but not `forbid` it.
 #[macro_export]
 macro_rules! export_profiler {
     (_ => $make:expr $(,)?) => {
@@ -335,8 +363,13 @@ pub mod export {
     use super::*;
 
     /// A class factory that makes profilers.
-    pub fn factory<P: Profiler>(clsid: Guid, make: impl Fn(Guid) -> P + Send + Sync + 'static) -> IUnknown {
-        let factory = ClassFactory::new(move || Ok(Shim::object(make(clsid)).into_interface().as_unknown().clone()));
+    pub fn factory<P: Profiler>(
+        clsid: Guid,
+        make: impl Fn(Guid) -> P + Send + Sync + 'static,
+    ) -> IUnknown {
+        let factory = ClassFactory::new(move || {
+            Ok(Shim::object(make(clsid)).into_interface().as_unknown().clone())
+        });
         factory.into_interface().as_unknown().clone()
     }
 

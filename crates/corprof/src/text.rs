@@ -17,7 +17,8 @@ impl<'a> Utf16<'a> {
 
     /// The characters, with U+FFFD for what is none.
     pub fn chars(self) -> impl Iterator<Item = char> + 'a {
-        char::decode_utf16(self.0.iter().copied()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+        char::decode_utf16(self.0.iter().copied())
+            .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 }
 

@@ -8,11 +8,14 @@ use com::hresult::{E_ACCESSDENIED, E_FAIL, E_NOINTERFACE, E_POINTER, E_UNEXPECTE
 use com::{ComClass, ComObject, IClassFactory, Interface};
 use corprof::abi::*;
 use corprof::callback::*;
-use corprof::control::{AssemblyReference, AssemblyReferenceProvider, CodegenFlags, FunctionControl};
+use corprof::control::{
+    AssemblyReference, AssemblyReferenceProvider, CodegenFlags, FunctionControl,
+};
 use corprof::ids::*;
 use corprof::metadata::token::MethodDef;
 use corprof::{
-    CallbackCx, EventMask, Guid, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16, export, guid,
+    CallbackCx, EventMask, Guid, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo,
+    Utf16, export, guid,
 };
 use corprof_mock::{Loaded, MockClr, Object};
 
@@ -32,7 +35,8 @@ struct Recorder {
 
 impl Recorder {
     fn note(&self, callback: &str, arguments: &[&dyn Debug]) {
-        let arguments: Vec<String> = arguments.iter().map(|argument| format!("{argument:?}")).collect();
+        let arguments: Vec<String> =
+            arguments.iter().map(|argument| format!("{argument:?}")).collect();
         self.heard.lock().unwrap().push(format!("{callback}({})", arguments.join(", ")));
     }
 
@@ -136,7 +140,13 @@ impl ProfilerCallback for Recorder {
         assert!(!self.panics_on_exception, "a profiler's mistake");
     }
 
-    fn object_references(&self, _: &CallbackCx<'_>, object: RawObjectId, class: ClassId, refs: &[RawObjectId]) -> bool {
+    fn object_references(
+        &self,
+        _: &CallbackCx<'_>,
+        object: RawObjectId,
+        class: ClassId,
+        refs: &[RawObjectId],
+    ) -> bool {
         self.note("object_references", &[&object, &class, &refs]);
         class != ENOUGH
     }
@@ -161,19 +171,34 @@ impl ProfilerCallback for Recorder {
         self.note("objects_allocated_by_class", &[&counts.iter().collect::<Vec<_>>()]);
     }
 
-    fn garbage_collection_started(&self, _: &CallbackCx<'_>, generations: CollectedGenerations<'_>, reason: GcReason) {
+    fn garbage_collection_started(
+        &self,
+        _: &CallbackCx<'_>,
+        generations: CollectedGenerations<'_>,
+        reason: GcReason,
+    ) {
         let collected: Vec<u32> = generations.iter().map(|generation| generation.0).collect();
         self.note("garbage_collection_started", &[&collected, &generations.oldest(), &reason]);
     }
 
     fn root_references2(&self, _: &CallbackCx<'_>, roots: Roots<'_>) {
         for root in roots.iter() {
-            self.note("root_references2", &[&root.object, &root.kind, &root.flags, &root.function(), &root.handle()]);
+            self.note(
+                "root_references2",
+                &[&root.object, &root.kind, &root.flags, &root.function(), &root.handle()],
+            );
         }
     }
 
-    fn conditional_weak_table_element_references(&self, _: &CallbackCx<'_>, references: DependentReferences<'_>) {
-        self.note("conditional_weak_table_element_references", &[&references.iter().collect::<Vec<_>>()]);
+    fn conditional_weak_table_element_references(
+        &self,
+        _: &CallbackCx<'_>,
+        references: DependentReferences<'_>,
+    ) {
+        self.note(
+            "conditional_weak_table_element_references",
+            &[&references.iter().collect::<Vec<_>>()],
+        );
     }
 
     fn get_rejit_parameters(
@@ -187,7 +212,11 @@ impl ProfilerCallback for Recorder {
             [
                 control.set_codegen_flags(CodegenFlags::DISABLE_INLINING),
                 control.set_il_function_body(&[0x06, 0x2A]),
-                control.set_il_instrumented_code_map(&[COR_IL_MAP { old_offset: 1, new_offset: 2, accurate: 1 }]),
+                control.set_il_instrumented_code_map(&[COR_IL_MAP {
+                    old_offset: 1,
+                    new_offset: 2,
+                    accurate: 1,
+                }]),
             ]
         });
         self.note("get_rejit_parameters", &[&module, &method, &answers]);
@@ -206,7 +235,10 @@ impl ProfilerCallback for Recorder {
             public_key_or_token: &[1, 2],
             flags: 8,
         };
-        self.note("get_assembly_references", &[&path, &provider.map(|provider| provider.add(&reference))]);
+        self.note(
+            "get_assembly_references",
+            &[&path, &provider.map(|provider| provider.add(&reference))],
+        );
     }
 
     fn event_pipe_event_delivered(&self, _: &CallbackCx<'_>, event: DeliveredEvent<'_>) {
@@ -230,7 +262,11 @@ impl Profiler for Recorder {
         self.refuses.map_or(Ok(self.mask), Err)
     }
 
-    fn initialize_for_attach(&self, info: &ProfilerInfo, client_data: &[u8]) -> Result<EventMask, HResult> {
+    fn initialize_for_attach(
+        &self,
+        info: &ProfilerInfo,
+        client_data: &[u8],
+    ) -> Result<EventMask, HResult> {
         self.client_data.get_or_init(|| client_data.to_vec());
         self.initialize(info)
     }
@@ -264,7 +300,8 @@ const OBJECTS: [RawObjectId; 2] = [RawObjectId(0x10), RawObjectId(0x20)];
 const F: FunctionId = FunctionId(0xF);
 const COOKIE: Guid = guid!("00000000-0000-0000-0000-00000000000C");
 
-/// Calls each callback of the table once and checks what the profiler heard. The rows are in vtable order.
+/// Calls each callback of the table once and checks what the profiler heard. The rows are in vtable
+/// order.
 #[test]
 fn every_callback_arrives_with_its_arguments() {
     let loaded = launched();
@@ -279,7 +316,8 @@ fn every_callback_arrives_with_its_arguments() {
             $(heard(&|| unsafe { raw.$raw($($arg),*) }, $expected);)*
         };
     }
-    let (d, a, m, c, t) = (AppDomainId(0xD), AssemblyId(0xA), ModuleId(0x3), ClassId(0xC), ThreadId(0x7));
+    let (d, a, m, c, t) =
+        (AppDomainId(0xD), AssemblyId(0xA), ModuleId(0x3), ClassId(0xC), ThreadId(0x7));
     let classes = [c, ClassId(0xCC)];
     let counts = [3u32, 4];
     let lengths = [16usize, 32];
@@ -291,46 +329,57 @@ fn every_callback_arrives_with_its_arguments() {
     let handles = [GcHandleId(1), GcHandleId(2)];
     rows! {
         AppDomainCreationStarted(d) => "app_domain_creation_started(AppDomainId(0xd))";
-        AppDomainCreationFinished(d, S_FALSE) => "app_domain_creation_finished(AppDomainId(0xd), Ok(()))";
+        AppDomainCreationFinished(d, S_FALSE) => "app_domain_creation_finished(AppDomainId(0xd), \
+            Ok(()))";
         AppDomainShutdownStarted(d) => "app_domain_shutdown_started(AppDomainId(0xd))";
-        AppDomainShutdownFinished(d, E_FAIL) => "app_domain_shutdown_finished(AppDomainId(0xd), Err(HResult(E_FAIL)))";
+        AppDomainShutdownFinished(d, E_FAIL) => "app_domain_shutdown_finished(AppDomainId(0xd), \
+            Err(HResult(E_FAIL)))";
         AssemblyLoadStarted(a) => "assembly_load_started(AssemblyId(0xa))";
         AssemblyLoadFinished(a, S_OK) => "assembly_load_finished(AssemblyId(0xa), Ok(()))";
         AssemblyUnloadStarted(a) => "assembly_unload_started(AssemblyId(0xa))";
         AssemblyUnloadFinished(a, S_OK) => "assembly_unload_finished(AssemblyId(0xa), Ok(()))";
         ModuleLoadStarted(m) => "module_load_started(ModuleId(0x3))";
-        ModuleLoadFinished(m, E_FAIL) => "module_load_finished(ModuleId(0x3), Err(HResult(E_FAIL)))";
+        ModuleLoadFinished(m, E_FAIL) => "module_load_finished(ModuleId(0x3), \
+            Err(HResult(E_FAIL)))";
         ModuleUnloadStarted(m) => "module_unload_started(ModuleId(0x3))";
         ModuleUnloadFinished(m, S_OK) => "module_unload_finished(ModuleId(0x3), Ok(()))";
-        ModuleAttachedToAssembly(m, a) => "module_attached_to_assembly(ModuleId(0x3), AssemblyId(0xa))";
+        ModuleAttachedToAssembly(m, a) => "module_attached_to_assembly(ModuleId(0x3), \
+            AssemblyId(0xa))";
         ClassLoadStarted(c) => "class_load_started(ClassId(0xc))";
         ClassLoadFinished(c, S_OK) => "class_load_finished(ClassId(0xc), Ok(()))";
         ClassUnloadStarted(c) => "class_unload_started(ClassId(0xc))";
         ClassUnloadFinished(c, S_OK) => "class_unload_finished(ClassId(0xc), Ok(()))";
         FunctionUnloadStarted(F) => "function_unload_started(FunctionId(0xf))";
         JITCompilationStarted(F, 1) => "jit_compilation_started(FunctionId(0xf), true)";
-        JITCompilationFinished(F, E_FAIL, 0) => "jit_compilation_finished(FunctionId(0xf), Err(HResult(E_FAIL)), false)";
+        JITCompilationFinished(F, E_FAIL, 0) => "jit_compilation_finished(FunctionId(0xf), \
+            Err(HResult(E_FAIL)), false)";
         JITCachedFunctionSearchStarted(F, std::ptr::null_mut()) => "jit_cached_function_search_started(FunctionId(0xf))";
         JITCachedFunctionSearchFinished(F, COR_PRF_JIT_CACHE::CACHED_FUNCTION_FOUND)
             => "jit_cached_function_search_finished(FunctionId(0xf), true)";
         JITCachedFunctionSearchFinished(F, COR_PRF_JIT_CACHE::CACHED_FUNCTION_NOT_FOUND)
             => "jit_cached_function_search_finished(FunctionId(0xf), false)";
         JITFunctionPitched(F) => "jit_function_pitched(FunctionId(0xf))";
-        JITInlining(F, FunctionId(0xE), std::ptr::null_mut()) => "jit_inlining(FunctionId(0xf), FunctionId(0xe))";
+        JITInlining(F, FunctionId(0xE), std::ptr::null_mut()) => "jit_inlining(FunctionId(0xf), \
+            FunctionId(0xe))";
         ThreadCreated(t) => "thread_created(ThreadId(0x7))";
         ThreadDestroyed(t) => "thread_destroyed(ThreadId(0x7))";
         ThreadAssignedToOSThread(t, 42) => "thread_assigned_to_os_thread(ThreadId(0x7), 42)";
         RemotingClientInvocationStarted() => "remoting_client_invocation_started()";
         RemotingClientSendingMessage(&COOKIE, 1)
-            => "remoting_client_sending_message(Some({00000000-0000-0000-0000-00000000000C}), true)";
-        RemotingClientReceivingReply(std::ptr::null(), 0) => "remoting_client_receiving_reply(None, false)";
+            => "remoting_client_sending_message(Some({00000000-0000-0000-0000-00000000000C}), \
+                true)";
+        RemotingClientReceivingReply(std::ptr::null(), 0) => "remoting_client_receiving_reply(None, \
+            false)";
         RemotingClientInvocationFinished() => "remoting_client_invocation_finished()";
-        RemotingServerReceivingMessage(std::ptr::null(), 1) => "remoting_server_receiving_message(None, true)";
+        RemotingServerReceivingMessage(std::ptr::null(), 1) => "remoting_server_receiving_message(None, \
+            true)";
         RemotingServerInvocationStarted() => "remoting_server_invocation_started()";
         RemotingServerInvocationReturned() => "remoting_server_invocation_returned()";
-        RemotingServerSendingReply(std::ptr::null(), 1) => "remoting_server_sending_reply(None, true)";
+        RemotingServerSendingReply(std::ptr::null(), 1) => "remoting_server_sending_reply(None, \
+            true)";
         UnmanagedToManagedTransition(F, COR_PRF_TRANSITION_REASON::RETURN)
-            => "unmanaged_to_managed_transition(Some(FunctionId(0xf)), COR_PRF_TRANSITION_REASON(1))";
+            => "unmanaged_to_managed_transition(Some(FunctionId(0xf)), \
+                COR_PRF_TRANSITION_REASON(1))";
         ManagedToUnmanagedTransition(FunctionId::NULL, COR_PRF_TRANSITION_REASON::CALL)
             => "managed_to_unmanaged_transition(None, COR_PRF_TRANSITION_REASON(0))";
         RuntimeSuspendStarted(COR_PRF_SUSPEND_REASON::FOR_GC) => "runtime_suspend_started(COR_PRF_SUSPEND_REASON(1))";
@@ -341,13 +390,17 @@ fn every_callback_arrives_with_its_arguments() {
         RuntimeThreadSuspended(t) => "runtime_thread_suspended(ThreadId(0x7))";
         RuntimeThreadResumed(t) => "runtime_thread_resumed(ThreadId(0x7))";
         MovedReferences(2, OBJECTS.as_ptr(), OBJECTS.as_ptr(), counts.as_ptr())
-            => "moved_references([MovedRange { old: RawObjectId(0x10), new: RawObjectId(0x10), length: 3 }, MovedRange { old: RawObjectId(0x20), new: RawObjectId(0x20), length: 4 }])";
+            => "moved_references([MovedRange { old: RawObjectId(0x10), new: RawObjectId(0x10), \
+                length: 3 }, MovedRange { old: RawObjectId(0x20), new: RawObjectId(0x20), length: \
+                4 }])";
         ObjectAllocated(OBJECTS[0], c) => "object_allocated(ObjectId(0x10), ClassId(0xc))";
         ObjectsAllocatedByClass(2, classes.as_ptr(), counts.as_ptr())
             => "objects_allocated_by_class([(ClassId(0xc), 3), (ClassId(0xcc), 4)])";
         ObjectReferences(OBJECTS[0], c, 2, OBJECTS.as_ptr())
-            => "object_references(RawObjectId(0x10), ClassId(0xc), [RawObjectId(0x10), RawObjectId(0x20)])";
-        ObjectReferences(OBJECTS[0], c, 0, std::ptr::null()) => "object_references(RawObjectId(0x10), ClassId(0xc), [])";
+            => "object_references(RawObjectId(0x10), ClassId(0xc), [RawObjectId(0x10), \
+                RawObjectId(0x20)])";
+        ObjectReferences(OBJECTS[0], c, 0, std::ptr::null()) => "object_references(RawObjectId(0x10), \
+            ClassId(0xc), [])";
         RootReferences(1, OBJECTS.as_ptr()) => "root_references([RawObjectId(0x10)])";
         ExceptionThrown(OBJECTS[1]) => "exception_thrown(ObjectId(0x20), None)";
         ExceptionSearchFunctionEnter(F) => "exception_search_function_enter(FunctionId(0xf))";
@@ -361,10 +414,12 @@ fn every_callback_arrives_with_its_arguments() {
         ExceptionUnwindFunctionLeave() => "exception_unwind_function_leave()";
         ExceptionUnwindFinallyEnter(F) => "exception_unwind_finally_enter(FunctionId(0xf))";
         ExceptionUnwindFinallyLeave() => "exception_unwind_finally_leave()";
-        ExceptionCatcherEnter(F, OBJECTS[0]) => "exception_catcher_enter(FunctionId(0xf), ObjectId(0x10))";
+        ExceptionCatcherEnter(F, OBJECTS[0]) => "exception_catcher_enter(FunctionId(0xf), \
+            ObjectId(0x10))";
         ExceptionCatcherLeave() => "exception_catcher_leave()";
         COMClassicVTableCreated(c, &COOKIE, std::ptr::null_mut(), 5)
-            => "com_classic_vtable_created(ClassId(0xc), Some({00000000-0000-0000-0000-00000000000C}), 0x0, Some(5))";
+            => "com_classic_vtable_created(ClassId(0xc), \
+                Some({00000000-0000-0000-0000-00000000000C}), 0x0, Some(5))";
         COMClassicVTableCreated(c, std::ptr::null(), std::ptr::null_mut(), u32::MAX)
             => "com_classic_vtable_created(ClassId(0xc), None, 0x0, None)";
         COMClassicVTableDestroyed(c, std::ptr::null(), std::ptr::null_mut())
@@ -375,7 +430,8 @@ fn every_callback_arrives_with_its_arguments() {
         ThreadNameChanged(t, 6, name.as_ptr()) => "thread_name_changed(ThreadId(0x7), \"wörker\")";
         ThreadNameChanged(t, 3, std::ptr::null()) => "thread_name_changed(ThreadId(0x7), \"\")";
         GarbageCollectionStarted(5, collected.as_ptr(), COR_PRF_GC_REASON::INDUCED)
-            => "garbage_collection_started([0, 1], Some(COR_PRF_GC_GENERATION(1)), COR_PRF_GC_REASON(1))";
+            => "garbage_collection_started([0, 1], Some(COR_PRF_GC_GENERATION(1)), \
+                COR_PRF_GC_REASON(1))";
         GarbageCollectionStarted(-1, collected.as_ptr(), COR_PRF_GC_REASON::OTHER)
             => "garbage_collection_started([], None, COR_PRF_GC_REASON(0))";
         SurvivingReferences(2, OBJECTS.as_ptr(), counts.as_ptr())
@@ -388,7 +444,8 @@ fn every_callback_arrives_with_its_arguments() {
 
         ProfilerAttachComplete() => "attach_complete()";
 
-        ReJITCompilationStarted(F, ReJitId(2), 1) => "rejit_compilation_started(FunctionId(0xf), ReJitId(0x2), true)";
+        ReJITCompilationStarted(F, ReJitId(2), 1) => "rejit_compilation_started(FunctionId(0xf), \
+            ReJitId(0x2), true)";
         GetReJITParameters(m, MethodDef::from_rid(1), None)
             => "get_rejit_parameters(ModuleId(0x3), MethodDef(0x1), None)";
         ReJITCompilationFinished(F, ReJitId(2), S_OK, 0)
@@ -396,11 +453,13 @@ fn every_callback_arrives_with_its_arguments() {
         ReJITError(m, MethodDef::from_rid(1), FunctionId::NULL, E_ACCESSDENIED)
             => "rejit_error(ModuleId(0x3), MethodDef(0x1), None, HResult(E_ACCESSDENIED))";
         MovedReferences2(1, OBJECTS.as_ptr(), OBJECTS.as_ptr().add(1), lengths.as_ptr())
-            => "moved_references2([MovedRange { old: RawObjectId(0x10), new: RawObjectId(0x20), length: 16 }])";
+            => "moved_references2([MovedRange { old: RawObjectId(0x10), new: RawObjectId(0x20), \
+                length: 16 }])";
         SurvivingReferences2(2, OBJECTS.as_ptr(), lengths.as_ptr())
             => "surviving_references2([(RawObjectId(0x10), 16), (RawObjectId(0x20), 32)])";
         ConditionalWeakTableElementReferences(1, OBJECTS.as_ptr(), OBJECTS.as_ptr().add(1), handles.as_ptr())
-            => "conditional_weak_table_element_references([DependentReference { key: RawObjectId(0x10), value: RawObjectId(0x20), handle: GcHandleId(0x1) }])";
+            => "conditional_weak_table_element_references([DependentReference { key: \
+                RawObjectId(0x10), value: RawObjectId(0x20), handle: GcHandleId(0x1) }])";
         GetAssemblyReferences(path.as_ptr(), None) => "get_assembly_references(\"/a/b.dll\", None)";
         GetAssemblyReferences(std::ptr::null(), None) => "get_assembly_references(\"\", None)";
         ModuleInMemorySymbolsUpdated(m) => "module_in_memory_symbols_updated(ModuleId(0x3))";
@@ -411,20 +470,27 @@ fn every_callback_arrives_with_its_arguments() {
         DynamicMethodUnloaded(F) => "dynamic_method_unloaded(FunctionId(0xf))";
         EventPipeEventDelivered(
             5, 6, 7, 2, [1u8, 2].as_ptr(), 1, [3u8].as_ptr(), &COOKIE, std::ptr::null(), ThreadId::NULL, 2, lengths.as_ptr()
-        ) => "event_pipe_event_delivered(DeliveredEvent { provider: EventPipeProviderId(5), id: 6, version: 7, metadata: [1, 2], data: [3], activity: Some({00000000-0000-0000-0000-00000000000C}), related_activity: None, thread: None, stack: [16, 32] })";
+        ) => "event_pipe_event_delivered(DeliveredEvent { provider: EventPipeProviderId(5), id: 6, \
+            version: 7, metadata: [1, 2], data: [3], activity: \
+            Some({00000000-0000-0000-0000-00000000000C}), related_activity: None, thread: None, \
+            stack: [16, 32] })";
         EventPipeProviderCreated(5) => "event_pipe_provider_created(EventPipeProviderId(5))";
         ProfilerDetachSucceeded() => "detach_succeeded()";
         Shutdown() => "shutdown()";
     }
 
     // SAFETY: arrays of the length that is passed with them.
-    let code = unsafe { raw.RootReferences2(2, OBJECTS.as_ptr(), kinds.as_ptr(), flags.as_ptr(), [0xF, 9].as_ptr()) };
+    let code = unsafe {
+        raw.RootReferences2(2, OBJECTS.as_ptr(), kinds.as_ptr(), flags.as_ptr(), [0xF, 9].as_ptr())
+    };
     assert_eq!(code, S_OK);
     assert_eq!(
         loaded.profiler().take(),
         [
-            "root_references2(Some(RawObjectId(0x10)), COR_PRF_GC_ROOT_KIND(1), COR_PRF_GC_ROOT_FLAGS(0), Some(FunctionId(0xf)), None)",
-            "root_references2(Some(RawObjectId(0x20)), COR_PRF_GC_ROOT_KIND(3), COR_PRF_GC_ROOT_FLAGS(2), None, Some(GcHandleId(0x9)))",
+            "root_references2(Some(RawObjectId(0x10)), COR_PRF_GC_ROOT_KIND(1), \
+                COR_PRF_GC_ROOT_FLAGS(0), Some(FunctionId(0xf)), None)",
+            "root_references2(Some(RawObjectId(0x20)), COR_PRF_GC_ROOT_KIND(3), \
+                COR_PRF_GC_ROOT_FLAGS(2), None, Some(GcHandleId(0x9)))",
         ]
     );
 }
@@ -441,10 +507,14 @@ fn who_has_heard_enough_of_objects_hears_no_more() {
 #[test]
 fn questions_are_answered() {
     let loaded = launched();
-    assert!(loaded.may_inline(F, F) && loaded.may_use_precompiled(F) && !loaded.is_notification_only());
+    assert!(
+        loaded.may_inline(F, F) && loaded.may_use_precompiled(F) && !loaded.is_notification_only()
+    );
     let recorder = Recorder { says_no: true, notification_only: true, ..Recorder::default() };
     let loaded = MockClr::new().launch(recorder).unwrap();
-    assert!(!loaded.may_inline(F, F) && !loaded.may_use_precompiled(F) && loaded.is_notification_only());
+    assert!(
+        !loaded.may_inline(F, F) && !loaded.may_use_precompiled(F) && loaded.is_notification_only()
+    );
 }
 
 #[test]
@@ -524,7 +594,9 @@ fn callbacks_before_initialize_are_not_told() {
 #[test]
 fn a_panic_switches_the_profiler_off_and_is_reported() {
     let clr = MockClr::new();
-    clr.model(|model| model.objects.insert(OBJECTS[0], Object { class: ClassId(3), ..Object::default() }));
+    clr.model(|model| {
+        model.objects.insert(OBJECTS[0], Object { class: ClassId(3), ..Object::default() })
+    });
     let loaded = clr.launch(Recorder { panics_on_exception: true, ..Recorder::default() }).unwrap();
     assert!(!loaded.shim().is_off());
     // SAFETY: no pointers.
@@ -534,7 +606,8 @@ fn a_panic_switches_the_profiler_off_and_is_reported() {
         loaded.profiler().take(),
         [
             "exception_thrown(ObjectId(0x10), Some(ClassId(0x3)))",
-            "panicked(\"ICorProfilerCallback::ExceptionThrown\", Some(\"a profiler's mistake\"), 1)",
+            "panicked(\"ICorProfilerCallback::ExceptionThrown\", Some(\"a profiler's mistake\"), \
+                1)",
         ]
     );
     // Nothing is heard any more, and nothing is vetoed, except what ends.
@@ -550,7 +623,9 @@ fn a_panic_switches_the_profiler_off_and_is_reported() {
     assert_eq!(unsafe { loaded.raw().ModuleUnloadStarted(ModuleId(7)) }, S_OK);
     let ends = loaded.profiler().take();
     assert!(
-        ends.len() == 2 && ends[0].starts_with("thread_destroyed(") && ends[1].starts_with("module_unload_started("),
+        ends.len() == 2
+            && ends[0].starts_with("thread_destroyed(")
+            && ends[1].starts_with("module_unload_started("),
         "{ends:?}"
     );
     assert_eq!(loaded.shim().panics(), 1);
@@ -579,14 +654,16 @@ impl ICorProfilerFunctionControlImpl for Control {
 
     unsafe fn SetILFunctionBody(&self, len: u32, body: *const u8) -> HResult {
         // SAFETY: that many bytes.
-        *self.body.lock().unwrap() = unsafe { std::slice::from_raw_parts(body, len as usize) }.to_vec();
+        *self.body.lock().unwrap() =
+            unsafe { std::slice::from_raw_parts(body, len as usize) }.to_vec();
         S_OK
     }
 
     unsafe fn SetILInstrumentedCodeMap(&self, len: u32, map: *const COR_IL_MAP) -> HResult {
         // SAFETY: that many entries.
         let map = unsafe { std::slice::from_raw_parts(map, len as usize) };
-        *self.map.lock().unwrap() = map.iter().map(|entry| (entry.old_offset, entry.new_offset)).collect();
+        *self.map.lock().unwrap() =
+            map.iter().map(|entry| (entry.old_offset, entry.new_offset)).collect();
         S_OK
     }
 }
@@ -623,7 +700,8 @@ impl ICorProfilerAssemblyReferenceProviderImpl for References {
         // SAFETY: as above.
         let name = unsafe { std::slice::from_raw_parts(info.name, 7) };
         // SAFETY: as above.
-        let culture = unsafe { std::slice::from_raw_parts(metadata.locale, metadata.locale_len as usize) };
+        let culture =
+            unsafe { std::slice::from_raw_parts(metadata.locale, metadata.locale_len as usize) };
         self.given.lock().unwrap().push(format!(
             "{} {}.{}.{}.{} {} key {} flags {}",
             Utf16::until_zero(name),
@@ -645,16 +723,21 @@ fn an_assembly_reference_reaches_the_provider() {
     let references = ComObject::new(References::default());
     let pointer = references.to_interface();
     // SAFETY: the pointer is live during the call.
-    unsafe { loaded.raw().GetAssemblyReferences(std::ptr::null(), Some(pointer.to_ref())) }.ok().unwrap();
+    unsafe { loaded.raw().GetAssemblyReferences(std::ptr::null(), Some(pointer.to_ref())) }
+        .ok()
+        .unwrap();
     assert_eq!(*references.given.lock().unwrap(), ["Helper 1.2.3.4 de key 2 flags 8"]);
 }
 
 #[test]
 fn a_shared_profiler_hears_through_its_arc() {
-    let recorder = Arc::new(Recorder { notification_only: true, says_no: true, ..Recorder::default() });
+    let recorder =
+        Arc::new(Recorder { notification_only: true, says_no: true, ..Recorder::default() });
     let loaded = MockClr::new().attach(recorder.clone(), b"x").unwrap();
     loaded.thread_created(ThreadId(5));
-    assert!(!loaded.may_inline(F, F) && !loaded.may_use_precompiled(F) && loaded.is_notification_only());
+    assert!(
+        !loaded.may_inline(F, F) && !loaded.may_use_precompiled(F) && loaded.is_notification_only()
+    );
     loaded.detach();
     assert_eq!(
         recorder.take(),
@@ -692,7 +775,9 @@ fn the_class_factory_makes_one_profiler_for_each_class_id() {
     let factory = get(&second, &IClassFactory::IID).unwrap();
     let mut out = std::ptr::null_mut();
     // SAFETY: valid pointers.
-    let code = unsafe { factory.CreateInstance(std::ptr::null_mut(), &ICorProfilerCallback2::IID, &mut out) };
+    let code = unsafe {
+        factory.CreateInstance(std::ptr::null_mut(), &ICorProfilerCallback2::IID, &mut out)
+    };
     assert_eq!(code, S_OK);
     // SAFETY: that is what was asked for.
     let callback = unsafe { ICorProfilerCallback2::from_nullable(out) }.unwrap();
@@ -700,7 +785,10 @@ fn the_class_factory_makes_one_profiler_for_each_class_id() {
     assert_eq!(callback.cast::<ICorProfilerInfo>().err(), Some(E_NOINTERFACE));
     assert_eq!(*made.lock().unwrap(), [second]);
 
-    assert_eq!(get(&Guid::NULL, &IClassFactory::IID).err(), Some(com::hresult::CLASS_E_CLASSNOTAVAILABLE));
+    assert_eq!(
+        get(&Guid::NULL, &IClassFactory::IID).err(),
+        Some(com::hresult::CLASS_E_CLASSNOTAVAILABLE)
+    );
     assert_eq!(get(std::ptr::null(), &IClassFactory::IID).err(), Some(E_POINTER));
     assert_eq!(get(&first, std::ptr::null()).err(), Some(E_POINTER));
     assert_eq!(get(&first, &ICorProfilerInfo::IID).err(), Some(E_NOINTERFACE));

@@ -1,4 +1,5 @@
-//! The two example profilers in real processes: what they print against what the sample program knows of itself.
+//! The two example profilers in real processes: what they print against what the sample program
+//! knows of itself.
 #![cfg(target_os = "linux")]
 
 use std::path::PathBuf;
@@ -14,12 +15,21 @@ fn library(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
     let library = profile.join("examples").join(format!("lib{example}.so"));
-    assert!(library.is_file(), "{} is missing: build it with `cargo build -p corprof --examples`", library.display());
+    assert!(
+        library.is_file(),
+        "{} is missing: build it with `cargo build -p corprof --examples`",
+        library.display()
+    );
     library
 }
 
 /// Runs the thrower under an example; returns its ground truth and the lines of its standard error.
-fn profiled(example: &str, clsid: &str, runtime: Runtime, count: u32) -> (serde_json::Value, Vec<String>) {
+fn profiled(
+    example: &str,
+    clsid: &str,
+    runtime: Runtime,
+    count: u32,
+) -> (serde_json::Value, Vec<String>) {
     let mut process = Sample::named("thrower")
         .launch(runtime.require(), &["--count", &count.to_string(), "--rate", "0"])
         .env("CORECLR_ENABLE_PROFILING", "1")
@@ -46,8 +56,10 @@ fn profiled(example: &str, clsid: &str, runtime: Runtime, count: u32) -> (serde_
 #[test]
 fn hello_profiler_names_every_compiled_method() {
     for runtime in RUNTIMES {
-        let (_, lines) = profiled("hello_profiler", "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F01}", runtime, 100);
-        let hello: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("hello, ")).collect();
+        let (_, lines) =
+            profiled("hello_profiler", "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F01}", runtime, 100);
+        let hello: Vec<&str> =
+            lines.iter().filter_map(|line| line.strip_prefix("hello, ")).collect();
         for method in [
             "Clrscope.Samples.Thrower.Deep(int)",
             "Clrscope.Samples.WrappedException..ctor(string, System.Exception)",
@@ -56,9 +68,13 @@ fn hello_profiler_names_every_compiled_method() {
         ] {
             assert!(hello.contains(&method), "{runtime}: {method} is missing in {hello:#?}");
         }
-        let unnamed: Vec<_> = hello.iter().filter(|name| name.contains("whose name is not known")).collect();
+        let unnamed: Vec<_> =
+            hello.iter().filter(|name| name.contains("whose name is not known")).collect();
         assert!(unnamed.is_empty(), "{runtime}: {unnamed:#?}");
-        let total = lines.iter().find_map(|line| line.strip_suffix(" methods were compiled")).expect("the last line");
+        let total = lines
+            .iter()
+            .find_map(|line| line.strip_suffix(" methods were compiled"))
+            .expect("the last line");
         assert_eq!(total.parse::<usize>().unwrap(), hello.len(), "{runtime}");
     }
 }
@@ -66,23 +82,34 @@ fn hello_profiler_names_every_compiled_method() {
 #[test]
 fn count_allocations_counts_every_exception_object() {
     for runtime in RUNTIMES {
-        let (truth, lines) = profiled("count_allocations", "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F02}", runtime, 4000);
+        let (truth, lines) =
+            profiled("count_allocations", "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F02}", runtime, 4000);
         let rows: Vec<(u64, u64, &str)> = lines
             .iter()
             .filter_map(|line| {
                 let mut columns = line.split_whitespace();
-                let (objects, bytes) = (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
+                let (objects, bytes) =
+                    (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
                 Some((objects, bytes, columns.next()?))
             })
             .collect();
-        for name in ["PlainException", "DeepException", "WrappedException", "Outer+FilteredException"] {
+        for name in
+            ["PlainException", "DeepException", "WrappedException", "Outer+FilteredException"]
+        {
             let name = format!("Clrscope.Samples.{name}");
             let thrown = truth["exceptions"][&name]["count"].as_u64().unwrap();
             let row = rows.iter().find(|(_, _, class)| *class == name);
-            let (objects, bytes, _) = row.unwrap_or_else(|| panic!("{runtime}: {name} is missing in {lines:#?}"));
+            let (objects, bytes, _) =
+                row.unwrap_or_else(|| panic!("{runtime}: {name} is missing in {lines:#?}"));
             // One of each type is thrown to warm up.
-            assert!((thrown..=thrown + 1).contains(objects), "{runtime}: {objects} of {name}, {thrown} thrown");
-            assert!((64 * objects..512 * objects).contains(bytes), "{runtime}: {objects} of {name} have {bytes} bytes");
+            assert!(
+                (thrown..=thrown + 1).contains(objects),
+                "{runtime}: {objects} of {name}, {thrown} thrown"
+            );
+            assert!(
+                (64 * objects..512 * objects).contains(bytes),
+                "{runtime}: {objects} of {name} have {bytes} bytes"
+            );
         }
     }
 }

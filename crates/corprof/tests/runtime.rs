@@ -15,7 +15,11 @@ fn library(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
     let library = profile.join("examples").join(format!("lib{example}.so"));
-    assert!(library.is_file(), "{} is missing: build it with `cargo build -p corprof --examples`", library.display());
+    assert!(
+        library.is_file(),
+        "{} is missing: build it with `cargo build -p corprof --examples`",
+        library.display()
+    );
     library
 }
 
@@ -43,9 +47,10 @@ fn names_are_as_c_sharp_writes_them() {
     for runtime in RUNTIMES {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("names.txt");
-        let mut process = names_program(runtime, "dump_names", "{6D1C2B7A-3E1F-4F0C-9A53-1C0B7E44A902}")
-            .env("DUMP_NAMES_TO", &file)
-            .start();
+        let mut process =
+            names_program(runtime, "dump_names", "{6D1C2B7A-3E1F-4F0C-9A53-1C0B7E44A902}")
+                .env("DUMP_NAMES_TO", &file)
+                .start();
         let status = process.wait(LIMIT).unwrap();
         assert!(status.success(), "{runtime}: {status}\n{}", process.transcript());
         let dumped = std::fs::read_to_string(&file).unwrap();
@@ -54,15 +59,16 @@ fn names_are_as_c_sharp_writes_them() {
             "Normal\tGlobal\tNoNamespace\t()",
             "Normal\tNames.Inner.Program\tMain\t(string[])",
             "Normal\tNames.Inner.Program\t.cctor\t()",
-            "Normal\tNames.Inner.Program\tKeywords\t(bool, char, sbyte, byte, short, ushort, int, uint, long, ulong, \
-             float, double, decimal, string, object, nint, nuint)",
+            "Normal\tNames.Inner.Program\tKeywords\t(bool, char, sbyte, byte, short, ushort, int, \
+             uint, long, ulong, float, double, decimal, string, object, nint, nuint)",
             "Normal\tNames.Inner.Program\tPassing\t(ref int, out string, System.DateTime, \
              ref System.Collections.Generic.List<int[]>, System.DateTime)",
             "Normal\tNames.Inner.Program\tArrays\t(int[], int[][], int[,], int[][,,], \
              System.Collections.Generic.List<string>[], string[,][])",
             "Normal\tNames.Inner.Program\tPointers\t(int*, void**, Names.Inner.Colour*)",
-            "Normal\tNames.Inner.Program\tNullables\t(int?, Names.Inner.Colour?, System.ValueTuple<int, string>, \
-             Names.Inner.Pair<int?, Names.Inner.Outer<string>+Middle>)",
+            "Normal\tNames.Inner.Program\tNullables\t(int?, Names.Inner.Colour?, \
+             System.ValueTuple<int, string>, Names.Inner.Pair<int?, \
+             Names.Inner.Outer<string>+Middle>)",
             "Normal\tNames.Inner.Program\tGeneric<int, byte>\t(T, TOther[], ref T)",
             // All reference types share one body.
             "Normal\tNames.Inner.Program\tGeneric<T, byte>\t(T, TOther[], ref T)",
@@ -84,14 +90,17 @@ fn names_are_as_c_sharp_writes_them() {
             "Normal\tNames.Inner.Program+<Lambdas>c__AnonStorey2\t<>m__0\t(int)",
             "Normal\tNames.Inner.Program\t<Lambdas>m__0\t(int, int)",
             "Dynamic\t\tMadeAtRunTime\t(int)",
-            "Dynamic\t\tWithTypes\t(System.Collections.Generic.List<string>, System.DateTime, int[][,])",
+            "Dynamic\t\tWithTypes\t(System.Collections.Generic.List<string>, System.DateTime, \
+                int[][,])",
         ] {
             assert!(lines.contains(&wanted), "{runtime}: {wanted:?} is missing in\n{dumped}");
         }
         let summary = lines.last().unwrap();
         assert!(summary.contains(" 0 without a name"), "{runtime}: {summary}");
-        // A question mark by itself stands for a type without a name; behind one it makes it nullable.
-        let unknown = lines.iter().filter(|line| ["(?", " ?", "<?"].iter().any(|mark| line.contains(mark)));
+        // A question mark by itself stands for a type without a name; behind one it makes it
+        // nullable.
+        let unknown =
+            lines.iter().filter(|line| ["(?", " ?", "<?"].iter().any(|mark| line.contains(mark)));
         assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&&str>::new(), "{runtime}");
         assert!(!dumped.contains("(…)"), "{runtime}: a signature was not understood\n{dumped}");
     }
@@ -101,12 +110,15 @@ fn names_are_as_c_sharp_writes_them() {
 fn everything(runtime: Runtime) -> BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("answers.txt");
-    let mut process = names_program(runtime, "ask_everything", "{6D1C2B7A-3E1F-4F0C-9A53-1C0B7E44A903}")
-        .env("ASK_EVERYTHING_TO", &file)
-        .env("NAMES_WAIT", "1")
-        .start();
+    let mut process =
+        names_program(runtime, "ask_everything", "{6D1C2B7A-3E1F-4F0C-9A53-1C0B7E44A903}")
+            .env("ASK_EVERYTHING_TO", &file)
+            .env("NAMES_WAIT", "1")
+            .start();
     // The profiler's own thread says when it is done.
-    process.wait_for_line(LIMIT, |line| line == "asked").unwrap_or_else(|error| panic!("{runtime}: {error}"));
+    process
+        .wait_for_line(LIMIT, |line| line == "asked")
+        .unwrap_or_else(|error| panic!("{runtime}: {error}"));
     process.send_line("").unwrap();
     let status = process.wait(LIMIT).unwrap();
     assert!(status.success(), "{runtime}: {status}\n{}", process.transcript());
@@ -114,7 +126,11 @@ fn everything(runtime: Runtime) -> BTreeMap<String, String> {
     let out = process.lines(Stream::Out);
     assert!(out.iter().any(|line| line == "answer 42"), "{runtime}: {out:#?}");
     let answers = std::fs::read_to_string(&file).unwrap();
-    answers.lines().filter_map(|line| line.split_once('\t')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+    answers
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect()
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! `docs/writing-a-profiler.md`, worked through as it is written: its files are written, its commands run in one shell,
-//! and what it says they print is looked for. On .NET Core 3.1 and on .NET 9.
+//! `docs/writing-a-profiler.md`, worked through as it is written: its files are written, its
+//! commands run in one shell, and what it says they print is looked for. On .NET Core 3.1 and on
+//! .NET 9.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -21,13 +22,15 @@ enum Step {
     Prints(Vec<String>),
 }
 
-/// The marked blocks. A block without a mark fails the test: nothing on the page is left out by accident.
+/// The marked blocks. A block without a mark fails the test: nothing on the page is left out by
+/// accident.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut mark: Option<&str> = None;
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
-        if let Some(comment) = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->")) {
+        if let Some(comment) = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"))
+        {
             mark = Some(comment);
         } else if line.starts_with("```") {
             let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
@@ -60,11 +63,13 @@ fn prints(line: &str, pattern: &str) -> bool {
     })
 }
 
-/// Runs commands where the last ones stopped: same folder, same variables. Returns what they printed.
+/// Runs commands where the last ones stopped: same folder, same variables. Returns what they
+/// printed.
 fn run(folder: &Path, commands: &str) -> Vec<String> {
     let state = folder.display();
     let script = format!(
-        "set -ae\nexec >'{state}/printed' 2>&1\ncd \"$(cat '{state}/pwd')\"\n. '{state}/variables'\n\
+        "set -ae\nexec >'{state}/printed' 2>&1\ncd \"$(cat '{state}/pwd')\"\n\
+         . '{state}/variables'\n\
          {commands}\n\
          pwd >'{state}/pwd'\nexport -p >'{state}/variables'\n"
     );
@@ -83,7 +88,8 @@ fn run(folder: &Path, commands: &str) -> Vec<String> {
 
 /// The sample knows how many exceptions it threw; it throws each type once more to warm up.
 fn assert_counts(lines: &[String]) {
-    let truth = lines.iter().find(|line| line.starts_with('{')).expect("the sample says what it did");
+    let truth =
+        lines.iter().find(|line| line.starts_with('{')).expect("the sample says what it did");
     let truth: serde_json::Value = serde_json::from_str(truth).unwrap();
     let types = truth["exceptions"].as_object().unwrap();
     assert!(types.len() > 5, "{truth}");
@@ -91,10 +97,16 @@ fn assert_counts(lines: &[String]) {
         let thrown = facts["count"].as_u64().unwrap();
         let name = name.replace("`1", "<int>");
         let counted = lines.iter().find_map(|line| {
-            line.strip_prefix("throw-counter: ")?.strip_suffix(&format!(" of {name}"))?.parse::<u64>().ok()
+            line.strip_prefix("throw-counter: ")?
+                .strip_suffix(&format!(" of {name}"))?
+                .parse::<u64>()
+                .ok()
         });
         let counted = counted.unwrap_or_else(|| panic!("{name} is missing in {lines:#?}"));
-        assert!((thrown..=thrown + 1).contains(&counted), "{counted} of {name} were counted, {thrown} thrown");
+        assert!(
+            (thrown..=thrown + 1).contains(&counted),
+            "{counted} of {name} were counted, {thrown} thrown"
+        );
     }
 }
 
@@ -119,11 +131,15 @@ fn the_tutorial_works_as_written_on_net_core_3_1_and_net_9() {
     for step in steps(&page) {
         match step {
             Step::Run(commands) => {
-                let commands = commands.replace("~/.cache/clrscope", cache.folder().to_str().unwrap());
+                let commands =
+                    commands.replace("~/.cache/clrscope", cache.folder().to_str().unwrap());
                 printed = if commands.contains("$DOTNET") {
                     // The page names one runtime; the reader may take another.
                     let on = |runtime: &Runtime| {
-                        run(folder, &format!("DOTNET='{}'\n{commands}", runtime.executable().display()))
+                        run(
+                            folder,
+                            &format!("DOTNET='{}'\n{commands}", runtime.executable().display()),
+                        )
                     };
                     runtimes.iter().map(on).collect()
                 } else {
@@ -141,7 +157,10 @@ fn the_tutorial_works_as_written_on_net_core_3_1_and_net_9() {
                         let found = printed.iter().any(|line| prints(line, pattern));
                         assert!(found, "no line is like {pattern:?} in {printed:#?}");
                     }
-                    if printed.iter().any(|line| line.starts_with("throw-counter: ") && line.contains(" of ")) {
+                    if printed
+                        .iter()
+                        .any(|line| line.starts_with("throw-counter: ") && line.contains(" of "))
+                    {
                         assert_counts(printed);
                         counted += 1;
                     }
@@ -150,5 +169,9 @@ fn the_tutorial_works_as_written_on_net_core_3_1_and_net_9() {
             }
         }
     }
-    assert_eq!((files, runs, checks, counted), (3, 5, 3, 2), "the page has other blocks than this test knows of");
+    assert_eq!(
+        (files, runs, checks, counted),
+        (3, 5, 3, 2),
+        "the page has other blocks than this test knows of"
+    );
 }

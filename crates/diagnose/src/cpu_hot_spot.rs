@@ -9,7 +9,8 @@ pub const RULE: Rule = Rule {
     needs: &["cpu"],
     thresholds: &[
         Threshold { name: "busy", help: "Processors that the process keeps busy, at least", default: 0.5 },
-        Threshold { name: "share", help: "Share of that in the method itself, at least (lower end of its interval)", default: 0.25 },
+        Threshold { name: "share", help: "Share of that in the method itself, at least (lower end \
+            of its interval)", default: 0.25 },
     ],
     look,
 };

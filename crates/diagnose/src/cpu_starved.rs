@@ -5,13 +5,17 @@ use profile::ProcessorSummary;
 
 pub const RULE: Rule = Rule {
     id: "cpu-starved",
-    summary: "Threads are ready to run and get no processor, because of a CPU quota or of other processes",
+    summary: "Threads are ready to run and get no processor, because of a CPU quota or of other \
+        processes",
     needs: &["wall"],
     thresholds: &[
         Threshold { name: "waiting", help: "Threads that wait for a processor, on average", default: 0.3 },
-        Threshold { name: "delayed", help: "Share of the time of ready threads in which they wait for one, at least", default: 0.25 },
-        Threshold { name: "throttled", help: "Share of the periods in which the CPU quota is used up, at least", default: 0.1 },
-        Threshold { name: "others", help: "Or share of the processors that other processes use, at least", default: 0.25 },
+        Threshold { name: "delayed", help: "Share of the time of ready threads in which they wait \
+            for one, at least", default: 0.25 },
+        Threshold { name: "throttled", help: "Share of the periods in which the CPU quota is used \
+            up, at least", default: 0.1 },
+        Threshold { name: "others", help: "Or share of the processors that other processes use, at \
+            least", default: 0.25 },
     ],
     look,
 };
@@ -35,7 +39,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let cause = match &use_of {
         of if of.throttled > 0 && of.throttled_share() >= limits.get("throttled") => Cause::Quota,
         of if of.used_by_others() >= limits.get("others") && of.idle() <= IDLE => Cause::Others,
-        // It has all the processors that there are, and more threads than these: busy, and not starved.
+        // It has all the processors that there are, and more threads than these: busy, and not
+        // starved.
         _ => return Vec::new(),
     };
     let worst = severity(waiting, limits.get("waiting"), 6.0);
@@ -51,16 +56,18 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             Cause::Others => 0.8,
         },
         title: match cause {
-            Cause::Quota => format!("the CPU quota keeps {waiting:.1} ready threads from running on average"),
-            Cause::Others => format!("other processes keep {waiting:.1} ready threads from running on average"),
+            Cause::Quota => format!("the CPU quota keeps {waiting:.1} ready threads from running \
+                on average"),
+            Cause::Others => format!("other processes keep {waiting:.1} ready threads from running \
+                on average"),
         },
         culprit: None,
         evidence: evidence(&use_of),
         next: match cause {
-            Cause::Quota => "raise the CPU limit of the container (cpu.max, resources.limits.cpu), or use less CPU time: \
-                clrscope record -p cpu",
-            Cause::Others => "give the process more of the machine (cpu.weight, resources.requests.cpu, cpuset), or move \
-                the others away",
+            Cause::Quota => "raise the CPU limit of the container (cpu.max, resources.limits.cpu), \
+                or use less CPU time: clrscope record -p cpu",
+            Cause::Others => "give the process more of the machine (cpu.weight, \
+                resources.requests.cpu, cpuset), or move the others away",
         }
         .to_owned(),
     }]
@@ -68,14 +75,16 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
 
 fn evidence(of: &ProcessorSummary) -> Vec<String> {
     let mut evidence = vec![format!(
-        "its threads ran for {} and were ready without a processor for {}: {} of the time in which they were ready",
+        "its threads ran for {} and were ready without a processor for {}: {} of the time in which \
+            they were ready",
         words::duration(of.ran),
         words::duration(of.waited),
         words::percent(of.delayed())
     )];
     if let Some((time, period)) = of.quota {
         evidence.push(format!(
-            "CPU quota: {} in every {} ({:.2} processors); used up in {} of {} periods, throttled for {}",
+            "CPU quota: {} in every {} ({:.2} processors); used up in {} of {} periods, throttled \
+                for {}",
             words::duration(time),
             words::duration(period),
             time as f64 / period.max(1) as f64,

@@ -5,7 +5,8 @@ use profile::Profile;
 
 pub const RULE: Rule = Rule {
     id: "deadlock",
-    summary: "Threads wait for each other's locks, or for a lock whose owner has ended: none of them can continue",
+    summary: "Threads wait for each other's locks, or for a lock whose owner has ended: none of \
+        them can continue",
     needs: &["deadlocks"],
     thresholds: &[Threshold { name: "threads", help: "Threads that cannot continue, at least", default: 1.0 }],
     look,
@@ -23,12 +24,15 @@ fn finding(profile: &Profile, threads: &[Waiter], ring: bool) -> Finding {
     let names: Vec<String> = threads.iter().map(name).collect();
     let mut evidence = Vec::new();
     for (index, thread) in threads.iter().enumerate() {
-        let lock = thread.lock.as_deref().map_or_else(|| "a lock".to_owned(), |lock| format!("a lock on {lock}"));
+        let lock = thread.lock.as_deref().map_or_else(|| "a lock".to_owned(), |lock| format!("a \
+            lock on {lock}"));
         let holder = match ring {
-            true => names.get((index + 1) % names.len()).map_or_else(String::new, |next| format!(" that {next} holds")),
+            true => names.get((index + 1) % names.len()).map_or_else(String::new, |next| format!(" \
+                that {next} holds")),
             false => " that a thread holds which has ended".to_owned(),
         };
-        let place = place(profile, thread.os_tid).map_or_else(String::new, |place| format!(", in {place}"));
+        let place = place(profile, thread.os_tid).map_or_else(String::new, |place| format!(", in \
+            {place}"));
         evidence.push(format!("{} waits for {lock}{holder}{place}", name(thread)));
     }
     let title = match (ring, threads.len()) {
@@ -43,8 +47,8 @@ fn finding(profile: &Profile, threads: &[Waiter], ring: bool) -> Finding {
         title,
         culprit: Some(names.join(", ")),
         evidence,
-        next: "take locks in one order everywhere, and release them with using or finally; more: clrscope deadlocks \
-            <pid>".to_owned(),
+        next: "take locks in one order everywhere, and release them with using or finally; more: \
+            clrscope deadlocks <pid>".to_owned(),
     }
 }
 

@@ -43,6 +43,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("{} ({} of the heap) are duplicate strings", words::bytes(wasted), words::percent(share)),
         culprit: strings.duplicates.first().map(|row| shown(&row.text)),
         evidence,
-        next: "keep one of each: a dictionary of known values, string.Intern, or an enum; more: clrscope heap <pid>".to_owned(),
+        next: "keep one of each: a dictionary of known values, string.Intern, or an enum; more: \
+            clrscope heap <pid>".to_owned(),
     }]
 }

@@ -6,7 +6,8 @@ use profile::Profile;
 pub struct Evidence<'a> {
     /// The recording.
     pub profile: &'a Profile,
-    /// Memory of the process as the system sees it, with the seconds since the first look, by time. Empty where nobody looked.
+    /// Memory of the process as the system sees it, with the seconds since the first look, by time.
+    /// Empty where nobody looked.
     pub memory: &'a [(f64, MemorySplit)],
     /// Who waits for whom, where that was looked at.
     pub locks: Option<&'a LockLook>,
@@ -21,7 +22,8 @@ impl<'a> From<&'a Profile> for Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// Whether there is what a rule needs: a profiler that ran, or one of the looks beside them, `heap` and `deadlocks`.
+    /// Whether there is what a rule needs: a profiler that ran, or one of the looks beside them,
+    /// `heap` and `deadlocks`.
     pub(crate) fn has(&self, what: &str) -> bool {
         match what {
             "heap" => self.heap.is_some(),
@@ -45,7 +47,8 @@ pub struct HeapLooks<'a> {
 /// Who waits for whom, at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LockLook {
-    /// Rings of threads, each of which waits for a lock that the next one holds, and the last for one of the first.
+    /// Rings of threads, each of which waits for a lock that the next one holds, and the last for
+    /// one of the first.
     pub cycles: Vec<Vec<Waiter>>,
     /// Threads that wait for a lock whose owner has ended.
     pub orphans: Vec<Vec<Waiter>>,

@@ -6,7 +6,8 @@ pub const RULE: Rule = Rule {
     id: "finalizer-backlog",
     summary: "Dead objects accumulate because the finalizer thread does not keep up",
     needs: &["heap"],
-    thresholds: &[Threshold { name: "objects", help: "Objects of one type that wait for their finalizer", default: 2000.0 }],
+    thresholds: &[Threshold { name: "objects", help: "Objects of one type that wait for their \
+        finalizer", default: 2000.0 }],
     look,
 };
 
@@ -30,7 +31,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             worst.name,
             words::bytes(worst.retained_bytes as f64)
         )],
-        next: "dispose objects that have a finalizer, and do nothing slow in a finalizer: all finalizers share one \
-            thread".to_owned(),
+        next: "dispose objects that have a finalizer, and do nothing slow in a finalizer: all \
+            finalizers share one thread".to_owned(),
     }]
 }

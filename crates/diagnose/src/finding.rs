@@ -40,7 +40,8 @@ impl Finding {
     }
 }
 
-/// How far over its limit a value is, as a severity: at the limit it is low, at `times` as much high.
+/// How far over its limit a value is, as a severity: at the limit it is low, at `times` as much
+/// high.
 pub(crate) fn severity(value: f64, limit: f64, times: f64) -> Severity {
     match value / limit.max(f64::MIN_POSITIVE) {
         over if over >= times => Severity::High,

@@ -23,7 +23,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         [(from, before), .., (to, after)] => (after - before) / (to.saturating_sub(*from).max(1) as f64 / 1e9),
         _ => 0.0,
     };
-    // As a program starts it compiles much, but less and less: the least of three parts tells the one from the other.
+    // As a program starts it compiles much, but less and less: the least of three parts tells the
+    // one from the other.
     let third = jitted.len() / 3;
     if third < 2 {
         return Vec::new();
@@ -46,12 +47,13 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("at least {least:.0} methods are compiled per second all the time"),
         culprit: None,
         evidence,
-        next: "look for expressions, regular expressions or serializers that are made again and again instead of \
-            being kept".to_owned(),
+        next: "look for expressions, regular expressions or serializers that are made again and \
+            again instead of being kept".to_owned(),
     }]
 }
 
-/// How many methods have been compiled, time by time: as the runtime counts (.NET 5 and newer), else as the agent does.
+/// How many methods have been compiled, time by time: as the runtime counts (.NET 5 and newer),
+/// else as the agent does.
 fn compiled(profile: &Profile) -> Option<Vec<(u64, f64)>> {
     let is = |counter: &&profile::Counter| {
         counter.def.source == "System.Runtime" && counter.def.name == "methods-jitted-count"

@@ -1,11 +1,14 @@
 //! What is wrong with a process, out of a recording of it.
 //!
-//! A rule is one file of this crate with two things in it: `RULE`, the constant from which help, documentation and
-//! thresholds come, and the function that looks at the [`Evidence`]. Its name in the list of `rules!` below is all that is
-//! needed to add it everywhere. A rule says nothing about what was not recorded: it looks only where the profilers ran
-//! that it names.
+//! A rule is one file of this crate with two things in it: `RULE`, the constant from which help,
+//! documentation and thresholds come, and the function that looks at the [`Evidence`]. Its name in
+//! the list of `rules!` below is all that is needed to add it everywhere. A rule says nothing about
+//! what was not recorded: it looks only where the profilers ran that it names.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 mod evidence;
 mod finding;
@@ -23,7 +26,8 @@ pub struct Rule {
     pub id: &'static str,
     /// One line for lists.
     pub summary: &'static str,
-    /// Profilers without which it cannot look; `heap` and `deadlocks` are looks beside the recording.
+    /// Profilers without which it cannot look; `heap` and `deadlocks` are looks beside the
+    /// recording.
     pub needs: &'static [&'static str],
     /// What it compares with.
     pub thresholds: &'static [Threshold],
@@ -64,9 +68,14 @@ rules!(
 /// All that is found in a recording, worst first.
 pub fn diagnose(evidence: &Evidence<'_>, limits: &LimitsOf) -> Vec<Finding> {
     let rules = RULES.iter().filter(|rule| rule.needs.iter().all(|what| evidence.has(what)));
-    let mut found: Vec<Finding> = rules.flat_map(|rule| (rule.look)(evidence, &limits.of(rule))).collect();
-    found
-        .sort_by(|a, b| b.rank().total_cmp(&a.rank()).then_with(|| a.id.cmp(b.id)).then_with(|| a.title.cmp(&b.title)));
+    let mut found: Vec<Finding> =
+        rules.flat_map(|rule| (rule.look)(evidence, &limits.of(rule))).collect();
+    found.sort_by(|a, b| {
+        b.rank()
+            .total_cmp(&a.rank())
+            .then_with(|| a.id.cmp(b.id))
+            .then_with(|| a.title.cmp(&b.title))
+    });
     found
 }
 
@@ -84,9 +93,15 @@ mod tests {
         assert_eq!(ids.len(), all);
         let list = include_str!("../../../docs/checkup.md");
         for rule in RULES {
-            assert!(!rule.needs.is_empty() && !rule.summary.is_empty() && !rule.thresholds.is_empty(), "{}", rule.id);
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/findings/{}.md", rule.id));
-            let page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(
+                !rule.needs.is_empty() && !rule.summary.is_empty() && !rule.thresholds.is_empty(),
+                "{}",
+                rule.id
+            );
+            let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join(format!("../../docs/findings/{}.md", rule.id));
+            let page = std::fs::read_to_string(&path)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             assert!(page.starts_with(&format!("# `{}`: ", rule.id)), "{}", path.display());
             assert!(
                 list.contains(&format!("| [`{0}`](findings/{0}.md) |", rule.id)),

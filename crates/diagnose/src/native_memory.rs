@@ -48,14 +48,16 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let seconds = last.0 - first.0;
     let mut evidence = vec![
         format!(
-            "resident memory went from {} to {} in {seconds:.1} s; the managed heap may account for {} of that",
+            "resident memory went from {} to {} in {seconds:.1} s; the managed heap may account \
+                for {} of that",
             words::bytes(first.1.resident as f64),
             words::bytes(last.1.resident as f64),
             words::bytes(managed * seconds)
         ),
         format!("{} per second at first, {} at last", words::bytes(early), words::bytes(late)),
     ];
-    evidence.extend(parts.iter().filter(|(_, bytes)| *bytes > 1e6).map(|(part, bytes)| format!("{} more in: {part}", words::bytes(*bytes))));
+    evidence.extend(parts.iter().filter(|(_, bytes)| *bytes > 1e6).map(|(part, bytes)| format!("{} \
+        more in: {part}", words::bytes(*bytes))));
     vec![Finding {
         id: RULE.id,
         severity: severity(late, limits.get("growth") * 1e6, 10.0),
@@ -63,12 +65,13 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("memory outside of the managed heap grows by {} per second", words::bytes(early.min(late))),
         culprit: None,
         evidence,
-        next: "look for handles that are not disposed, native libraries, and AllocHGlobal without FreeHGlobal".to_owned(),
+        next: "look for handles that are not disposed, native libraries, and AllocHGlobal without \
+            FreeHGlobal".to_owned(),
     }]
 }
 
-/// By how many bytes per second the managed heap may have made the process grow, at most: what it held more after
-/// collections, and what was allocated where no collection tells.
+/// By how many bytes per second the managed heap may have made the process grow, at most: what it
+/// held more after collections, and what was allocated where no collection tells.
 fn managed_growth(profile: &Profile) -> f64 {
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let mut counters = profile.counters.iter();

@@ -6,7 +6,8 @@ use symbols::demangle_compiler_names;
 
 pub const RULE: Rule = Rule {
     id: "stuck-task",
-    summary: "Asynchronous methods of one kind wait, and none of them continues during the recording",
+    summary: "Asynchronous methods of one kind wait, and none of them continues during the \
+        recording",
     needs: &["heap"],
     thresholds: &[Threshold {
         name: "tasks",
@@ -47,15 +48,15 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 title: format!("{stuck} calls of {leaf} wait and do not continue"),
                 culprit: Some(leaf),
                 evidence,
-                next: "find the code that should complete the task, and give the wait a time limit or a cancellation \
-                    token".to_owned(),
+                next: "find the code that should complete the task, and give the wait a time limit \
+                    or a cancellation token".to_owned(),
             }
         })
         .collect()
 }
 
-/// Whether a wait is the program's, and for something that somebody has to complete: time passes by itself, and the
-/// framework waits for connections without end by design.
+/// Whether a wait is the program's, and for something that somebody has to complete: time passes by
+/// itself, and the framework waits for connections without end by design.
 fn is_suspect(stack: &AsyncStack) -> bool {
     let own = |machine: &String| !["System.", "Microsoft."].iter().any(|prefix| machine.starts_with(prefix));
     let by_somebody =

@@ -56,22 +56,31 @@ impl LimitsOf {
         let form = || LimitError::Form(text.to_owned());
         let (path, value) = text.split_once('=').ok_or_else(form)?;
         let (id, name) = path.split_once(':').ok_or_else(form)?;
-        let rule = RULES.iter().find(|rule| rule.id == id).ok_or_else(|| LimitError::Rule(id.to_owned()))?;
-        let threshold = rule.thresholds.iter().find(|threshold| threshold.name == name).ok_or_else(|| {
-            let known: Vec<&str> = rule.thresholds.iter().map(|threshold| threshold.name).collect();
-            LimitError::Name { rule: rule.id, name: name.to_owned(), known: known.join(", ") }
-        })?;
+        let rule = RULES
+            .iter()
+            .find(|rule| rule.id == id)
+            .ok_or_else(|| LimitError::Rule(id.to_owned()))?;
+        let threshold =
+            rule.thresholds.iter().find(|threshold| threshold.name == name).ok_or_else(|| {
+                let known: Vec<&str> =
+                    rule.thresholds.iter().map(|threshold| threshold.name).collect();
+                LimitError::Name { rule: rule.id, name: name.to_owned(), known: known.join(", ") }
+            })?;
         let number = value.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-        let number =
-            number.ok_or_else(|| LimitError::Value { rule: rule.id, name: threshold.name, value: value.to_owned() })?;
+        let number = number.ok_or_else(|| LimitError::Value {
+            rule: rule.id,
+            name: threshold.name,
+            value: value.to_owned(),
+        })?;
         self.0.insert((rule.id, threshold.name), number);
         Ok(())
     }
 
     /// Those of a rule.
     pub fn of(&self, rule: &Rule) -> Limits {
-        let value =
-            |threshold: &Threshold| self.0.get(&(rule.id, threshold.name)).copied().unwrap_or(threshold.default);
+        let value = |threshold: &Threshold| {
+            self.0.get(&(rule.id, threshold.name)).copied().unwrap_or(threshold.default)
+        };
         Limits(rule.thresholds.iter().map(|threshold| (threshold.name, value(threshold))).collect())
     }
 }

@@ -33,7 +33,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("{rate:.0} additional timers per second"),
         culprit: Some(TIMER.to_owned()),
         evidence,
-        next: "dispose timers, and each CancellationTokenSource that has a time limit; what retains them: clrscope \
-            heap <pid> --type TimerQueueTimer".to_owned(),
+        next: "dispose timers, and each CancellationTokenSource that has a time limit; what \
+            retains them: clrscope heap <pid> --type TimerQueueTimer".to_owned(),
     }]
 }

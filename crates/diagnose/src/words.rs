@@ -41,7 +41,8 @@ pub fn average(profile: &Profile, weight: u64) -> f64 {
     weight as f64 / profile.duration().max(1) as f64
 }
 
-/// Method of the program in which most of the weight of the samples is that `wanted` picks; with that weight.
+/// Method of the program in which most of the weight of the samples is that `wanted` picks; with
+/// that weight.
 pub fn heaviest_place(
     profile: &Profile,
     kind: SeriesKind,

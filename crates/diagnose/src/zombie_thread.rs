@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 
 pub const RULE: Rule = Rule {
     id: "zombie-thread",
-    summary: "Threads are blocked indefinitely: they wait without a time limit, and no waker was observed",
+    summary: "Threads are blocked indefinitely: they wait without a time limit, and no waker was \
+        observed",
     needs: &["threads"],
     thresholds: &[Threshold {
         name: "sure",
@@ -72,6 +73,7 @@ fn finding(profile: &Profile, rows: &[&ThreadRow]) -> Option<Finding> {
                 words::duration(oldest)
             ),
         ],
-        next: "give the wait a time limit, or end the thread; all threads: clrscope record <pid> -p threads".to_owned(),
+        next: "give the wait a time limit, or end the thread; all threads: clrscope record <pid> \
+            -p threads".to_owned(),
     })
 }

@@ -1,4 +1,5 @@
-//! Shows the garbage collection events of a process: `cargo run -p diagnostics --example gc_events <pid or name>`.
+//! Shows the garbage collection events of a process: `cargo run -p diagnostics --example gc_events
+//! <pid or name>`.
 #![forbid(unsafe_code)]
 
 use diagnostics::{EventPipeConfig, Provider};
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let target = std::env::args().nth(1).ok_or("which process?")?;
     let seconds = std::env::args().nth(2).map_or(Ok(5), |text| text.parse())?;
-    let session = diagnostics::find(&target)?.port()?.collect(&EventPipeConfig::new(vec![Provider::gc()]))?;
+    let session =
+        diagnostics::find(&target)?.port()?.collect(&EventPipeConfig::new(vec![Provider::gc()]))?;
     println!("session {:#x}, form {}", session.id(), session.form());
     let stopper = session.stopper();
     let mut reader = nettrace::Reader::new(session);

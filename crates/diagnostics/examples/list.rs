@@ -1,4 +1,5 @@
-//! Lists the .NET processes of this machine: `cargo run -p diagnostics --example list [pid or name]`.
+//! Lists the .NET processes of this machine: `cargo run -p diagnostics --example list [pid or
+//! name]`.
 #![forbid(unsafe_code)]
 
 fn main() -> Result<(), diagnostics::Error> {
@@ -9,7 +10,12 @@ fn main() -> Result<(), diagnostics::Error> {
     for process in processes {
         let runtime = process.runtime_version.as_deref().unwrap_or("?");
         let user = process.user.as_deref().unwrap_or("?");
-        println!("{:>7}  {user:<10} {runtime:<10} {:<20} {}", process.pid, process.name, process.command_line());
+        println!(
+            "{:>7}  {user:<10} {runtime:<10} {:<20} {}",
+            process.pid,
+            process.name,
+            process.command_line()
+        );
         if let Some(obstacle) = &process.obstacle {
             println!("         {obstacle}");
         }

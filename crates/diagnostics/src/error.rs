@@ -28,7 +28,8 @@ pub enum Error {
     },
     /// The process runs no .NET runtime that we can see.
     #[error(
-        "process {pid} ({name}) is not a .NET process: no CoreCLR is loaded in it; .NET Framework and Mono are not supported"
+        "process {pid} ({name}) is not a .NET process: no CoreCLR is loaded in it; .NET Framework \
+            and Mono are not supported"
     )]
     NotDotnet {
         /// The id.
@@ -55,7 +56,10 @@ pub enum Error {
         source: io::Error,
     },
     /// Another process answers at the port's address.
-    #[error("process {found} answers at the diagnostic port {address} of process {expected}: the socket is stale")]
+    #[error(
+        "process {found} answers at the diagnostic port {address} of process {expected}: the \
+            socket is stale"
+    )]
     WrongPeer {
         /// Where the port is.
         address: String,
@@ -66,7 +70,8 @@ pub enum Error {
     },
     /// The runtime did not answer in time.
     #[error(
-        "no answer to {command} within {} ms: the process may be stopped, overloaded, or busy with another diagnostic tool",
+        "no answer to {command} within {} ms: the process may be stopped, overloaded, or busy with \
+            another diagnostic tool",
         after.as_millis()
     )]
     Timeout {
@@ -118,7 +123,10 @@ pub enum Error {
         source: io::Error,
     },
     /// The process has no room for an event session.
-    #[error("process {pid} has no room for an event session, which could make it hang or crash: {what}; {next}")]
+    #[error(
+        "process {pid} has no room for an event session, which could make it hang or crash: \
+            {what}; {next}"
+    )]
     NoRoom {
         /// The process.
         pid: u32,
@@ -129,8 +137,9 @@ pub enum Error {
     },
     /// The process that ends EventPipe sessions in order cannot be started, or is gone.
     #[error(
-        "cannot run the process that ends event sessions in order when clrscope is killed, and without it the target could \
-        come to harm: {source}; raise the limits of processes and memory, or leave out profilers that listen to runtime events"
+        "cannot run the process that ends event sessions in order when clrscope is killed, and \
+        without it the target could come to harm: {source}; raise the limits of processes and \
+        memory, or leave out profilers that listen to runtime events"
     )]
     Keeper {
         /// What the system says.
@@ -168,10 +177,12 @@ impl Error {
     /// From an error of reading or writing while `command` was under way.
     pub(crate) fn from_io(command: &'static str, after: Duration, source: io::Error) -> Self {
         match source.kind() {
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Error::Timeout { command, after },
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-                Error::Closed { command }
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+                Error::Timeout { command, after }
             }
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => Error::Closed { command },
             _ => Error::Io { command, source },
         }
     }
@@ -181,8 +192,12 @@ impl Error {
 fn connect_step(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::PermissionDenied => " (run as the user of the process, or as root)",
-        io::ErrorKind::ConnectionRefused => " (the runtime that made the socket has ended, or is ending)",
-        io::ErrorKind::NotFound => " (the process has ended, or its temporary directory was cleaned)",
+        io::ErrorKind::ConnectionRefused => {
+            " (the runtime that made the socket has ended, or is ending)"
+        }
+        io::ErrorKind::NotFound => {
+            " (the process has ended, or its temporary directory was cleaned)"
+        }
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             " (the process may be stopped, or busy with another diagnostic tool)"
         }

@@ -56,12 +56,14 @@ impl Provider {
 pub struct EventPipeConfig {
     /// The sources.
     pub providers: Vec<Provider>,
-    /// Most memory that the runtime may use for buffers, in MiB. It drops events when they are full.
+    /// Most memory that the runtime may use for buffers, in MiB. It drops events when they are
+    /// full.
     pub buffer_mib: u32,
-    /// Whether the runtime describes all loaded code when the session stops, which can take minutes.
-    /// .NET Core 3.0 cannot leave it out.
+    /// Whether the runtime describes all loaded code when the session stops, which can take
+    /// minutes. .NET Core 3.0 cannot leave it out.
     pub rundown: bool,
-    /// Whether each event carries the stack of its thread. Runtimes before .NET 9 cannot leave it out.
+    /// Whether each event carries the stack of its thread. Runtimes before .NET 9 cannot leave it
+    /// out.
     pub stacks: bool,
 }
 
@@ -80,7 +82,9 @@ impl EventPipeConfig {
         let mut payload = Payload::new().u32(self.buffer_mib.max(1)).u32(NETTRACE);
         let command = match form {
             4.. => {
-                payload = payload.u64(if self.rundown { RUNDOWN_KEYWORDS } else { 0 }).u8(self.stacks.into());
+                payload = payload
+                    .u64(if self.rundown { RUNDOWN_KEYWORDS } else { 0 })
+                    .u8(self.stacks.into());
                 Command::COLLECT_TRACING_4
             }
             3 => {
@@ -95,8 +99,11 @@ impl EventPipeConfig {
         };
         payload = payload.u32(u32::try_from(self.providers.len()).unwrap_or(u32::MAX));
         for provider in &self.providers {
-            payload =
-                payload.u64(provider.keywords).u32(provider.level).string(&provider.name).string(&provider.arguments);
+            payload = payload
+                .u64(provider.keywords)
+                .u32(provider.level)
+                .string(&provider.name)
+                .string(&provider.arguments);
         }
         (command, payload)
     }
@@ -104,11 +111,12 @@ impl EventPipeConfig {
 
 /// A running EventPipe session: reading it gives the nettrace stream.
 ///
-/// A read ends with [`io::ErrorKind::TimedOut`] when nothing came for the idle limit, which is normal for a quiet
-/// process; reading again goes on where it was. When the session is dropped it is stopped.
+/// A read ends with [`io::ErrorKind::TimedOut`] when nothing came for the idle limit, which is
+/// normal for a quiet process; reading again goes on where it was. When the session is dropped it
+/// is stopped.
 ///
-/// The connection is never just closed: a runtime whose connection breaks ends the session in a way that can hang .NET
-/// Core 3.1 and crash later ones.
+/// The connection is never just closed: a runtime whose connection breaks ends the session in a way
+/// that can hang .NET Core 3.1 and crash later ones.
 #[derive(Debug)]
 pub struct EventPipeSession {
     stream: Stream,
@@ -131,9 +139,20 @@ impl EventPipeSession {
     /// How long a read waits for events when nothing else was said.
     pub const DEFAULT_IDLE_LIMIT: Duration = Duration::from_millis(500);
 
-    pub(crate) fn new(port: Port, id: u64, mut stream: Stream, form: u32, kept: Option<Kept>) -> Self {
+    pub(crate) fn new(
+        port: Port,
+        id: u64,
+        mut stream: Stream,
+        form: u32,
+        kept: Option<Kept>,
+    ) -> Self {
         stream.set_idle_limit(Self::DEFAULT_IDLE_LIMIT);
-        Self { stream, stopper: Stopper { port, id, asked: Arc::default(), stopped: Arc::default() }, form, kept }
+        Self {
+            stream,
+            stopper: Stopper { port, id, asked: Arc::default(), stopped: Arc::default() },
+            form,
+            kept,
+        }
     }
 
     /// The runtime's number for the session.
@@ -151,15 +170,16 @@ impl EventPipeSession {
         self.stream.set_idle_limit(limit);
     }
 
-    /// A handle that ends the session. The stream then ends after the events that the runtime still has.
+    /// A handle that ends the session. The stream then ends after the events that the runtime still
+    /// has.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 }
 
 impl Stopper {
-    /// Ends the session. Blocks until the runtime has written everything that it buffered, so the stream has to
-    /// be read meanwhile. Does nothing the second time.
+    /// Ends the session. Blocks until the runtime has written everything that it buffered, so the
+    /// stream has to be read meanwhile. Does nothing the second time.
     pub fn stop(&self, timeout: Duration) -> Result<(), Error> {
         if self.asked.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -191,7 +211,8 @@ impl Drop for EventPipeSession {
         let stopping = std::thread::Builder::new().spawn(move || stopper.stop(END_LIMIT));
         self.stream.set_deadline(until);
         let mut buffer = vec![0; 64 << 10];
-        // The runtime answers when everything was read. An error is the end of the time, or of the connection.
+        // The runtime answers when everything was read. An error is the end of the time, or of the
+        // connection.
         while stopping.is_ok() && self.stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
         if let Ok(stopping) = stopping {
             // Both had the same time.
@@ -207,13 +228,17 @@ mod tests {
 
     #[test]
     fn the_forms_differ_by_their_flags() {
-        let config = EventPipeConfig { stacks: true, ..EventPipeConfig::new(vec![Provider::new("P", 3, 4)]) };
+        let config = EventPipeConfig {
+            stacks: true,
+            ..EventPipeConfig::new(vec![Provider::new("P", 3, 4)])
+        };
         let payload = |form| {
             let (command, payload) = config.command(form);
             payload.message(command).unwrap()[HEADER..].to_vec()
         };
         let head = [16, 0, 0, 0, 1, 0, 0, 0];
-        let providers = [1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, b'P', 0, 0, 0, 0, 0, 0, 0];
+        let providers =
+            [1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, b'P', 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(payload(1), [&head[..], &providers].concat());
         assert_eq!(payload(2), [&head[..], &[0], &providers].concat());
         assert_eq!(payload(3), [&head[..], &[0, 1], &providers].concat());

@@ -42,7 +42,8 @@ impl HResult {
     pub const RUNTIME_UNINITIALIZED: Self = Self(0x8013_1371);
     /// The library itself refused to be activated (`CORPROF_E_PROFILER_CANCEL_ACTIVATION`).
     pub const PROFILER_CANCEL_ACTIVATION: Self = Self(0x8013_1375);
-    /// The runtime cannot be profiled beside a concurrent collection (`CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`).
+    /// The runtime cannot be profiled beside a concurrent collection
+    /// (`CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`).
     pub const CONCURRENT_GC_NOT_PROFILABLE: Self = Self(0x8013_1376);
     /// Diagnostics are switched off in the process (`CORPROF_E_DEBUGGING_DISABLED`).
     pub const DEBUGGING_DISABLED: Self = Self(0x8013_1378);
@@ -72,15 +73,25 @@ impl HResult {
         Known {
             code: Self::UNKNOWN_COMMAND.0,
             meaning: "the runtime does not know this command",
-            next_step: Some("it needs a newer runtime, or one that is not compiled ahead of time (NativeAOT)"),
+            next_step: Some(
+                "it needs a newer runtime, or one that is not compiled ahead of time (NativeAOT)",
+            ),
         },
-        Known { code: Self::BAD_ENCODING.0, meaning: "the runtime could not decode the command", next_step: None },
+        Known {
+            code: Self::BAD_ENCODING.0,
+            meaning: "the runtime could not decode the command",
+            next_step: None,
+        },
         Known {
             code: Self::UNKNOWN_MAGIC.0,
             meaning: "the runtime speaks another diagnostics protocol",
             next_step: None,
         },
-        Known { code: Self::UNKNOWN_ERROR.0, meaning: "the runtime failed without saying why", next_step: None },
+        Known {
+            code: Self::UNKNOWN_ERROR.0,
+            meaning: "the runtime failed without saying why",
+            next_step: None,
+        },
         Known {
             code: Self::NOT_SUPPORTED.0,
             meaning: "the runtime was built or started without support for this command",
@@ -89,7 +100,10 @@ impl HResult {
         Known {
             code: Self::NOT_YET_AVAILABLE.0,
             meaning: "the profiling part of the runtime is not up yet",
-            next_step: Some("try again in a moment; a process that is suspended at its start has to be resumed first"),
+            next_step: Some(
+                "try again in a moment; a process that is suspended at its start has to be resumed \
+                    first",
+            ),
         },
         Known {
             code: Self::PROFILER_DETACHING.0,
@@ -105,7 +119,8 @@ impl HResult {
             code: Self::PROFILER_ALREADY_ACTIVE.0,
             meaning: "another profiler is active in the process",
             next_step: Some(
-                "end the other recording, or remove the other profiler (look for CORECLR_PROFILER in its environment)",
+                "end the other recording, or remove the other profiler (look for CORECLR_PROFILER \
+                    in its environment)",
             ),
         },
         Known {
@@ -137,7 +152,8 @@ impl HResult {
             code: Self::MODULE_NOT_FOUND.0,
             meaning: "the process could not load the profiler library",
             next_step: Some(
-                "the file must be readable for the process, lie where the process can see it, and fit its C library",
+                "the file must be readable for the process, lie where the process can see it, and \
+                    fit its C library",
             ),
         },
         Known {
@@ -150,19 +166,38 @@ impl HResult {
             meaning: "the profiler library is for another system or processor",
             next_step: Some("use the build for the architecture of the process"),
         },
-        Known { code: Self::ACCESS_DENIED.0, meaning: "the system refused access", next_step: None },
-        Known { code: Self::INVALID_ARGUMENT.0, meaning: "the runtime refused an argument", next_step: None },
-        Known { code: Self::CLASS_NOT_AVAILABLE.0, meaning: "the profiler library has no such class", next_step: None },
+        Known {
+            code: Self::ACCESS_DENIED.0,
+            meaning: "the system refused access",
+            next_step: None,
+        },
+        Known {
+            code: Self::INVALID_ARGUMENT.0,
+            meaning: "the runtime refused an argument",
+            next_step: None,
+        },
+        Known {
+            code: Self::CLASS_NOT_AVAILABLE.0,
+            meaning: "the profiler library has no such class",
+            next_step: None,
+        },
         Known {
             code: Self::NO_INTERFACE.0,
             meaning: "the profiler library lacks an interface that the runtime needs",
             next_step: None,
         },
-        Known { code: Self::FAIL.0, meaning: "the runtime refused without saying why", next_step: None },
+        Known {
+            code: Self::FAIL.0,
+            meaning: "the runtime refused without saying why",
+            next_step: None,
+        },
         Known {
             code: Self::OUT_OF_MEMORY.0,
             meaning: "the process has no memory left, or no thread-local key (PTHREAD_KEYS_MAX)",
-            next_step: Some("look for a library in it that creates keys without end, or for what uses its memory"),
+            next_step: Some(
+                "look for a library in it that creates keys without end, or for what uses its \
+                    memory",
+            ),
         },
         Known {
             code: Self::TIMEOUT.0,
@@ -223,7 +258,12 @@ mod tests {
     #[test]
     fn says_meaning_step_and_code() {
         let text = HResult::PROFILER_ALREADY_ACTIVE.to_string();
-        assert!(text.starts_with("another profiler is active in the process (0x8013136a): end the other"), "{text}");
+        assert!(
+            text.starts_with(
+                "another profiler is active in the process (0x8013136a): end the other"
+            ),
+            "{text}"
+        );
         assert_eq!(HResult(0x8badf00d).to_string(), "the runtime answered with error 0x8badf00d");
     }
 }

@@ -1,15 +1,17 @@
 //! A process of our own that ends EventPipe sessions in order when we die.
 //!
-//! A runtime whose event connection breaks ends the session at once, on the thread that writes the events, while threads of
-//! the program may still be inside of it. .NET Core 3.1 then hangs for good (`EventPipeBufferManager::SuspendWriteEvent` waits
-//! under a lock for a thread that waits for the lock), and .NET 9.0.5 was seen to crash. After a `StopTracing` the runtime
-//! first takes the events away from its threads and lets its writer thread come to an end, which takes the time in which they
-//! leave. So no connection of ours may break, also where this process is killed.
+//! A runtime whose event connection breaks ends the session at once, on the thread that writes the
+//! events, while threads of the program may still be inside of it. .NET Core 3.1 then hangs for
+//! good (`EventPipeBufferManager::SuspendWriteEvent` waits under a lock for a thread that waits for
+//! the lock), and .NET 9.0.5 was seen to crash. After a `StopTracing` the runtime first takes the
+//! events away from its threads and lets its writer thread come to an end, which takes the time in
+//! which they leave. So no connection of ours may break, also where this process is killed.
 //!
-//! The keeper is this program once more, started before the first session. It sends the request that begins a session, holds
-//! a duplicate of the connection, and knows the session's id: there is no moment in which nobody does. It reads nothing while
-//! we live. When we are gone, or drop a session that has not ended, it reads what comes, throws it away, sends
-//! `StopTracing`, and goes when all sessions have ended.
+//! The keeper is this program once more, started before the first session. It sends the request
+//! that begins a session, holds a duplicate of the connection, and knows the session's id: there is
+//! no moment in which nobody does. It reads nothing while we live. When we are gone, or drop a
+//! session that has not ended, it reads what comes, throws it away, sends `StopTracing`, and goes
+//! when all sessions have ended.
 
 use crate::message::{Answer, Fields, HEADER, MAX_MESSAGE, parse_answer};
 use crate::platform::transport::Stream;
@@ -17,8 +19,8 @@ use crate::{Error, EventPipeConfig, EventPipeSession, Port};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair,
 };
 use std::ffi::OsStr;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -45,7 +47,8 @@ const START_LIMIT: Duration = Duration::from_secs(5);
 /// How long we wait at the end for a keeper that has nothing left to do.
 const END_LIMIT: Duration = Duration::from_millis(200);
 
-/// How long the runtime may take to answer the keeper's `StopTracing`; the session is read meanwhile.
+/// How long the runtime may take to answer the keeper's `StopTracing`; the session is read
+/// meanwhile.
 const STOP_LIMIT: Duration = Duration::from_secs(3600);
 
 /// How long the keeper waits before it tries again to connect.
@@ -68,8 +71,8 @@ pub fn offer() {
     OFFERED.store(true, Ordering::Release);
 }
 
-/// Opens EventPipe sessions that end in order whatever happens to this process, where the program [offers](offer) it.
-/// Clones share one keeper.
+/// Opens EventPipe sessions that end in order whatever happens to this process, where the program
+/// [offers](offer) it. Clones share one keeper.
 #[derive(Clone, Debug)]
 pub struct Keeper(Option<Arc<Shared>>);
 
@@ -95,11 +98,14 @@ impl Keeper {
         if !OFFERED.load(Ordering::Acquire) {
             return Ok(Self(None));
         }
-        Self::spawn().map(|shared| Self(Some(Arc::new(shared)))).map_err(|source| Error::Keeper { source })
+        Self::spawn()
+            .map(|shared| Self(Some(Arc::new(shared))))
+            .map_err(|source| Error::Keeper { source })
     }
 
     fn spawn() -> io::Result<Shared> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new("/proc/self/exe");
         // In a group of its own, so that Ctrl-C does not reach it.
         command.arg0(NAME).arg(ARGUMENT).current_dir("/").process_group(0);
@@ -107,7 +113,8 @@ impl Keeper {
         let shared = Shared { control: Some(ours), child };
         // It says one byte when signals do not end it any more.
         let Some(control) = &shared.control else { return Err(io::ErrorKind::NotConnected.into()) };
-        let mut ready = Stream::new(UnixStream::from(control.try_clone()?), Instant::now() + START_LIMIT);
+        let mut ready =
+            Stream::new(UnixStream::from(control.try_clone()?), Instant::now() + START_LIMIT);
         loop {
             match ready.read(&mut [0]) {
                 Ok(1) => return Ok(shared),
@@ -123,7 +130,11 @@ impl Keeper {
     ///
     /// # Errors
     /// Those of [`Port::collect`], and [`Error::Keeper`] when the keeper is gone.
-    pub fn collect(&self, port: &Port, config: &EventPipeConfig) -> Result<EventPipeSession, Error> {
+    pub fn collect(
+        &self,
+        port: &Port,
+        config: &EventPipeConfig,
+    ) -> Result<EventPipeSession, Error> {
         port.collect_kept(config, self.0.as_deref())
     }
 }
@@ -142,14 +153,17 @@ impl Shared {
         let path = path.as_os_str().as_bytes();
         let length = u16::try_from(path.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let (pid, length) = (pid.unwrap_or(0).to_le_bytes(), length.to_le_bytes());
-        let parts = [IoSlice::new(&pid), IoSlice::new(&length), IoSlice::new(path), IoSlice::new(request)];
+        let parts =
+            [IoSlice::new(&pid), IoSlice::new(&length), IoSlice::new(path), IoSlice::new(request)];
         let descriptors = [connection.socket().as_fd(), theirs.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        rustix::io::retry_on_intr(|| sendmsg(control, &parts, &mut ancillary, SendFlags::NOSIGNAL))?;
+        rustix::io::retry_on_intr(|| {
+            sendmsg(control, &parts, &mut ancillary, SendFlags::NOSIGNAL)
+        })?;
         Ok(ours)
     }
 }
@@ -191,7 +205,8 @@ pub fn run() {
     let mut sessions = Vec::new();
     while let Some(session) = receive(control) {
         sessions.retain(|session: &std::thread::JoinHandle<()>| !session.is_finished());
-        // Without a thread both descriptors are closed before anything was sent, which is seen on the other side.
+        // Without a thread both descriptors are closed before anything was sent, which is seen on
+        // the other side.
         sessions.extend(std::thread::Builder::new().spawn(move || session.keep()).ok());
     }
     for session in sessions {
@@ -206,8 +221,10 @@ fn receive(control: impl AsFd + Copy) -> Option<Session> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut bytes)];
-        let received =
-            rustix::io::retry_on_intr(|| recvmsg(control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)).ok()?;
+        let received = rustix::io::retry_on_intr(|| {
+            recvmsg(control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        })
+        .ok()?;
         if received.bytes == 0 {
             return None;
         }
@@ -251,11 +268,14 @@ impl Session {
     }
 
     fn keep(mut self) {
-        if self.connection.set_read_timeout(None).is_err() || self.connection.write_all(&self.request).is_err() {
+        if self.connection.set_read_timeout(None).is_err()
+            || self.connection.write_all(&self.request).is_err()
+        {
             return;
         }
         let Ok(answer) = read_answer(&mut self.connection) else { return };
-        // Nobody is there any more, perhaps; or the time is up, and the session begins all the same.
+        // Nobody is there any more, perhaps; or the time is up, and the session begins all the
+        // same.
         let told = self.channel.write_all(&answer.bytes).is_ok();
         let Some(id) = answer.session else { return };
         let stopped = told && matches!(self.channel.read(&mut [0]), Ok(1));
@@ -304,7 +324,8 @@ fn read_answer(connection: &mut UnixStream) -> io::Result<WholeAnswer> {
     // At most 64 KiB: the length was a u16.
     bytes.resize(HEADER + length, 0);
     connection.read_exact(bytes.get_mut(HEADER..).unwrap_or_default())?;
-    let session = bytes.get(HEADER..).filter(|_| ok).and_then(|payload| Fields::new(payload).u64().ok());
+    let session =
+        bytes.get(HEADER..).filter(|_| ok).and_then(|payload| Fields::new(payload).u64().ok());
     Ok(WholeAnswer { bytes, session })
 }
 

@@ -1,16 +1,17 @@
 //! The .NET runtime's own door: which .NET processes there are, and what their runtimes do for us.
 //!
-//! - [`discover`] and [`find`]: processes of every user and container that we may see, with facts, and with the
-//!   exact reason where nothing can attach.
-//! - [`Port`]: the commands of the diagnostic port, such as attaching a profiler or starting an EventPipe session.
+//! - [`discover`] and [`find`]: processes of every user and container that we may see, with facts,
+//!   and with the exact reason where nothing can attach.
+//! - [`Port`]: the commands of the diagnostic port, such as attaching a profiler or starting an
+//!   EventPipe session.
 //! - [`ReversePort`]: runtimes that connect to us, for launching.
 //! - [`proc`] (Linux): parsers of `/proc` that others use as well.
 //!
-//! Everything blocks, and everything has a time-out: a runtime that is stopped, overloaded, or replaced by
-//! something hostile costs a caller the time-out and no more.
+//! Everything blocks, and everything has a time-out: a runtime that is stopped, overloaded, or
+//! replaced by something hostile costs a caller the time-out and no more.
 //!
-//! It does not: load anything into a process by other means than the runtime's own command, or need .NET on the
-//! machine.
+//! It does not: load anything into a process by other means than the runtime's own command, or need
+//! .NET on the machine.
 //!
 //! ```no_run
 //! let process = diagnostics::find("MyService")?;
@@ -19,7 +20,10 @@
 //! # Ok::<(), diagnostics::Error>(())
 //! ```
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 mod error;
 mod eventpipe;

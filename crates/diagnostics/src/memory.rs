@@ -11,7 +11,8 @@ pub struct MemorySplit {
     pub code: u64,
     /// Stacks of threads.
     pub stacks: u64,
-    /// What `malloc` holds in the program break and in its arenas. Large blocks have mappings of their own, and are in `other`.
+    /// What `malloc` holds in the program break and in its arenas. Large blocks have mappings of
+    /// their own, and are in `other`.
     pub native_heap: u64,
     /// All other memory: the managed heap, and large blocks of native code.
     pub other: u64,
@@ -20,7 +21,8 @@ pub struct MemorySplit {
 /// What the resident memory of a process is made of.
 ///
 /// # Errors
-/// When the process has ended, belongs to somebody else, or the system does not tell (all but Linux).
+/// When the process has ended, belongs to somebody else, or the system does not tell (all but
+/// Linux).
 pub fn memory(pid: u32) -> std::io::Result<MemorySplit> {
     #[cfg(target_os = "linux")]
     return crate::platform::memory::memory(pid);

@@ -89,7 +89,8 @@ impl Payload {
         self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).raw(bytes)
     }
 
-    /// A `u32` count of UTF-16 units with the final NUL, then the units; no text at all is a count of 0.
+    /// A `u32` count of UTF-16 units with the final NUL, then the units; no text at all is a count
+    /// of 0.
     pub fn string(self, text: &str) -> Self {
         if text.is_empty() {
             return self.u32(0);
@@ -171,10 +172,15 @@ impl<'a> Fields<'a> {
         let units = self.u32()? as usize;
         // The count is checked against what is there before anything is allocated.
         let bytes = units.checked_mul(2).and_then(|bytes| self.0.split_at_checked(bytes));
-        let (text, rest) = bytes.ok_or_else(|| format!("a text of {units} units is longer than the payload"))?;
+        let (text, rest) =
+            bytes.ok_or_else(|| format!("a text of {units} units is longer than the payload"))?;
         self.0 = rest;
-        let units = text.chunks_exact(2).filter_map(|pair| pair.first_chunk().copied().map(u16::from_le_bytes));
-        let text: String = char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        let units = text
+            .chunks_exact(2)
+            .filter_map(|pair| pair.first_chunk().copied().map(u16::from_le_bytes));
+        let text: String = char::decode_utf16(units)
+            .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+            .collect();
         Ok(text.trim_end_matches('\0').to_owned())
     }
 }
@@ -195,16 +201,22 @@ mod tests {
 
     #[test]
     fn a_command_has_the_documented_bytes() {
-        let message = Payload::new().u32(5000).string("ab").message(Command::ATTACH_PROFILER).unwrap();
+        let message =
+            Payload::new().u32(5000).string("ab").message(Command::ATTACH_PROFILER).unwrap();
         let expected = b"DOTNET_IPC_V1\0\x22\0\x03\x01\0\0\x88\x13\0\0\x03\0\0\0a\0b\0\0\0";
         assert_eq!(message, expected);
-        assert_eq!(Payload::new().string("").message(Command::PROCESS_INFO).unwrap()[HEADER..], [0; 4]);
+        assert_eq!(
+            Payload::new().string("").message(Command::PROCESS_INFO).unwrap()[HEADER..],
+            [0; 4]
+        );
     }
 
     #[test]
     fn a_message_over_the_limit_is_refused() {
         assert_eq!(Payload::new().raw(&[0; 70_000]).message(Command::PROCESS_INFO), Err(70_020));
-        assert!(Payload::new().raw(&[0; MAX_MESSAGE - HEADER]).message(Command::PROCESS_INFO).is_ok());
+        assert!(
+            Payload::new().raw(&[0; MAX_MESSAGE - HEADER]).message(Command::PROCESS_INFO).is_ok()
+        );
     }
 
     #[test]

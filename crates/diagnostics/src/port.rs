@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// The diagnostic port of one runtime.
 ///
-/// Each command is a connection of its own, and each has a time-out for all of it: a peer that sends nothing,
-/// garbage, or one byte at a time cannot hold a caller longer. All calls block.
+/// Each command is a connection of its own, and each has a time-out for all of it: a peer that
+/// sends nothing, garbage, or one byte at a time cannot hold a caller longer. All calls block.
 #[derive(Clone)]
 pub struct Port {
     source: Source,
@@ -91,19 +91,21 @@ pub enum PerfMapType {
 }
 
 impl Port {
-    /// Time that a command may take when nothing else was said, but for one that starts an event session.
+    /// Time that a command may take when nothing else was said, but for one that starts an event
+    /// session.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Time that starting an event session may take when nothing else was said. The runtime does it on a thread that each collection of
-    /// garbage holds up: where it collects hundreds of times per second on many threads, that was seen to take 4 seconds.
+    /// Time that starting an event session may take when nothing else was said. The runtime does it
+    /// on a thread that each collection of garbage holds up: where it collects hundreds of times
+    /// per second on many threads, that was seen to take 4 seconds.
     pub const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-    /// Most bytes of client data that fit in an attach request with a library path of usual length. The protocol
-    /// allows 64 KiB for the whole message.
+    /// Most bytes of client data that fit in an attach request with a library path of usual length.
+    /// The protocol allows 64 KiB for the whole message.
     pub const MAX_CLIENT_DATA: usize = MAX_MESSAGE - HEADER - 4 - 16 - 4 - 2 * 4096 - 4;
 
-    /// The port that listens at `path`; on Windows the name of the pipe. With `pid` each connection is checked:
-    /// another process that answers there is [`Error::WrongPeer`].
+    /// The port that listens at `path`; on Windows the name of the pipe. With `pid` each connection
+    /// is checked: another process that answers there is [`Error::WrongPeer`].
     pub fn new(path: &Path, pid: Option<u32>) -> Self {
         Self { source: Source::Listening { path: path.to_owned(), pid }, timeout: None }
     }
@@ -138,7 +140,11 @@ impl Port {
                 if let (Some(expected), Some(peer)) = (*pid, transport::peer(&stream))
                     && peer.pid != expected
                 {
-                    return Err(Error::WrongPeer { address: self.address(), expected, found: peer.pid });
+                    return Err(Error::WrongPeer {
+                        address: self.address(),
+                        expected,
+                        found: peer.pid,
+                    });
                 }
                 Ok(stream)
             }
@@ -146,8 +152,14 @@ impl Port {
         }
     }
 
-    /// Sends one command and reads the whole answer. The connection comes back for streams that follow.
-    fn exchange(&self, command: Command, payload: Payload, timeout: Duration) -> Result<(Stream, Vec<u8>), Error> {
+    /// Sends one command and reads the whole answer. The connection comes back for streams that
+    /// follow.
+    fn exchange(
+        &self,
+        command: Command,
+        payload: Payload,
+        timeout: Duration,
+    ) -> Result<(Stream, Vec<u8>), Error> {
         let message = message(command, payload)?;
         // Far enough away to be no limit, near enough to be no overflow.
         let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 20));
@@ -175,11 +187,13 @@ impl Port {
 
     /// Asks with the newest form of the command that the runtime knows.
     ///
-    /// .NET Core 3.1 and older know none and give [`HResult::UNKNOWN_COMMAND`]; .NET 5 has the first form only.
+    /// .NET Core 3.1 and older know none and give [`HResult::UNKNOWN_COMMAND`]; .NET 5 has the
+    /// first form only.
     pub fn process_info(&self) -> Result<ProcessInfo, Error> {
         let deadline = Instant::now() + self.timeout();
         let mut last = None;
-        for (command, form) in [(Command::PROCESS_INFO_3, 3), (Command::PROCESS_INFO_2, 2), (Command::PROCESS_INFO, 1)]
+        for (command, form) in
+            [(Command::PROCESS_INFO_3, 3), (Command::PROCESS_INFO_2, 2), (Command::PROCESS_INFO, 1)]
         {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.exchange(command, Payload::new(), left) {
@@ -223,12 +237,14 @@ impl Port {
 
     /// Loads a profiler library into the running process.
     ///
-    /// `clsid` is the class id as it lies in memory (see [`clsid_text`]), `library` the path as the target sees
-    /// it, `client_data` what the profiler gets in `InitializeForAttach`. The runtime answers after that call
-    /// returned. With a `timeout` shorter than that the attach may still happen later.
+    /// `clsid` is the class id as it lies in memory (see [`clsid_text`]), `library` the path as the
+    /// target sees it, `client_data` what the profiler gets in `InitializeForAttach`. The runtime
+    /// answers after that call returned. With a `timeout` shorter than that the attach may still
+    /// happen later.
     ///
     /// Fails with [`Error::Refused`]; the codes to expect are [`HResult::PROFILER_ALREADY_ACTIVE`],
-    /// [`HResult::MODULE_NOT_FOUND`], [`HResult::NOT_SUPPORTED`] and whatever the profiler itself returned.
+    /// [`HResult::MODULE_NOT_FOUND`], [`HResult::NOT_SUPPORTED`] and whatever the profiler itself
+    /// returned.
     pub fn attach_profiler(
         &self,
         clsid: [u8; 16],
@@ -237,16 +253,23 @@ impl Port {
         timeout: Duration,
     ) -> Result<(), Error> {
         let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
-        let payload = Payload::new().u32(milliseconds).raw(&clsid).string(library).bytes(client_data);
+        let payload =
+            Payload::new().u32(milliseconds).raw(&clsid).string(library).bytes(client_data);
         self.order(Command::ATTACH_PROFILER, payload, timeout)
     }
 
-    /// Sets the profiler that a runtime which is suspended at its start will begin with. Needs .NET 6.
+    /// Sets the profiler that a runtime which is suspended at its start will begin with. Needs
+    /// .NET 6.
     pub fn set_startup_profiler(&self, clsid: [u8; 16], library: &str) -> Result<(), Error> {
-        self.order(Command::STARTUP_PROFILER, Payload::new().raw(&clsid).string(library), self.timeout())
+        self.order(
+            Command::STARTUP_PROFILER,
+            Payload::new().raw(&clsid).string(library),
+            self.timeout(),
+        )
     }
 
-    /// Lets a runtime go on that is suspended at its start. Does nothing to one that is not. Needs .NET 5.
+    /// Lets a runtime go on that is suspended at its start. Does nothing to one that is not. Needs
+    /// .NET 5.
     pub fn resume_runtime(&self) -> Result<(), Error> {
         self.order(Command::RESUME_RUNTIME, Payload::new(), self.timeout())
     }
@@ -257,8 +280,9 @@ impl Port {
         self.order(Command::SET_ENVIRONMENT_VARIABLE, payload, self.timeout())
     }
 
-    /// Makes the runtime write a core dump to `path`, as the target sees it. The newest form that the runtime
-    /// knows is used; runtimes before .NET 6 know only [`DumpFlags::logging`]. A big process may need minutes.
+    /// Makes the runtime write a core dump to `path`, as the target sees it. The newest form that
+    /// the runtime knows is used; runtimes before .NET 6 know only [`DumpFlags::logging`]. A big
+    /// process may need minutes.
     pub fn create_core_dump(
         &self,
         path: &str,
@@ -266,7 +290,9 @@ impl Port {
         flags: DumpFlags,
         timeout: Duration,
     ) -> Result<(), Error> {
-        let bits = u32::from(flags.logging) | u32::from(flags.verbose) << 1 | u32::from(flags.crash_report) << 2;
+        let bits = u32::from(flags.logging)
+            | u32::from(flags.verbose) << 1
+            | u32::from(flags.crash_report) << 2;
         let payload = |flags: u32| Payload::new().string(path).u32(kind as u32).u32(flags);
         for command in [Command::CREATE_CORE_DUMP_3, Command::CREATE_CORE_DUMP_2] {
             match self.order(command, payload(bits), timeout) {
@@ -287,16 +313,18 @@ impl Port {
         self.order(Command::DISABLE_PERF_MAP, Payload::new(), self.timeout())
     }
 
-    /// Starts an EventPipe session. The newest form of the command that the runtime knows is used, see
-    /// [`EventPipeConfig`] for what older runtimes leave out.
+    /// Starts an EventPipe session. The newest form of the command that the runtime knows is used,
+    /// see [`EventPipeConfig`] for what older runtimes leave out.
     ///
-    /// .NET Core 3.1 answers some milliseconds before it collects: events of that time are missing without a trace.
-    /// The head of the stream comes when it does collect.
+    /// .NET Core 3.1 answers some milliseconds before it collects: events of that time are missing
+    /// without a trace. The head of the stream comes when it does collect.
     ///
-    /// The session breaks if this process is killed, which can end or hang the runtime: see `Keeper` (Linux).
+    /// The session breaks if this process is killed, which can end or hang the runtime: see
+    /// `Keeper` (Linux).
     pub fn collect(&self, config: &EventPipeConfig) -> Result<EventPipeSession, Error> {
         self.collect_with(config, |command, payload, timeout| {
-            self.exchange(command, payload, timeout).map(|(stream, payload)| (stream, payload, None))
+            self.exchange(command, payload, timeout)
+                .map(|(stream, payload)| (stream, payload, None))
         })
     }
 
@@ -317,7 +345,9 @@ impl Port {
             let message = message(command, payload)?;
             let deadline = Instant::now() + timeout;
             let connection = self.connect(deadline)?;
-            let channel = keeper.send(&connection, path, *pid, &message).map_err(|source| Error::Keeper { source })?;
+            let channel = keeper
+                .send(&connection, path, *pid, &message)
+                .map_err(|source| Error::Keeper { source })?;
             let again = channel.try_clone().map_err(|source| Error::Keeper { source })?;
             let payload = read_answer(&mut Stream::new(again, deadline), command, timeout)?;
             Ok((connection, payload, Some(Kept::new(channel))))
@@ -336,8 +366,9 @@ impl Port {
             let (command, payload) = config.command(form);
             match exchange(command, payload, deadline.saturating_duration_since(Instant::now())) {
                 Ok((stream, payload, kept)) => {
-                    let id =
-                        Fields::new(&payload).u64().map_err(|what| Error::Garbage { command: command.name, what })?;
+                    let id = Fields::new(&payload)
+                        .u64()
+                        .map_err(|what| Error::Garbage { command: command.name, what })?;
                     return Ok(EventPipeSession::new(self.clone(), id, stream, form, kept));
                 }
                 Err(error) if error.is_unknown_command() => last = Some(error),
@@ -347,8 +378,8 @@ impl Port {
         Err(last.unwrap_or(Error::Closed { command: Command::COLLECT_TRACING.name }))
     }
 
-    /// Ends an EventPipe session. The runtime first writes what it has buffered, so somebody has to go on
-    /// reading the session meanwhile.
+    /// Ends an EventPipe session. The runtime first writes what it has buffered, so somebody has to
+    /// go on reading the session meanwhile.
     pub(crate) fn stop_tracing(&self, session: u64, timeout: Duration) -> Result<(), Error> {
         // The answer repeats the session's id, which is no error code.
         self.exchange(Command::STOP_TRACING, Payload::new().u64(session), timeout).map(drop)
@@ -357,17 +388,28 @@ impl Port {
 
 impl fmt::Debug for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Port").field("address", &self.address()).field("timeout", &self.timeout()).finish()
+        f.debug_struct("Port")
+            .field("address", &self.address())
+            .field("timeout", &self.timeout())
+            .finish()
     }
 }
 
 /// The bytes of a command.
 fn message(command: Command, payload: Payload) -> Result<Vec<u8>, Error> {
-    payload.message(command).map_err(|size| Error::TooLarge { command: command.name, size, max: MAX_MESSAGE })
+    payload.message(command).map_err(|size| Error::TooLarge {
+        command: command.name,
+        size,
+        max: MAX_MESSAGE,
+    })
 }
 
 /// The payload of the answer to a command that succeeded.
-fn read_answer(stream: &mut impl Read, command: Command, timeout: Duration) -> Result<Vec<u8>, Error> {
+fn read_answer(
+    stream: &mut impl Read,
+    command: Command,
+    timeout: Duration,
+) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::from_io(command.name, timeout, source);
     let garbage = |what: String| Error::Garbage { command: command.name, what };
     let mut header = [0; HEADER];
@@ -453,13 +495,21 @@ mod tests {
 
     #[test]
     fn class_ids_are_written_as_the_runtime_reads_them() {
-        let bytes = [0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
+        let bytes = [
+            0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd,
+            0xee, 0xff,
+        ];
         assert_eq!(clsid_text(bytes), "{00112233-4455-6677-8899-AABBCCDDEEFF}");
     }
 
     #[test]
     fn all_forms_of_process_info() {
-        let old = Payload::new().u64(7).raw(&[9; 16]).string("dotnet a.dll").string("Linux").string("x64");
+        let old = Payload::new()
+            .u64(7)
+            .raw(&[9; 16])
+            .string("dotnet a.dll")
+            .string("Linux")
+            .string("x64");
         let old = old.message(Command::PROCESS_INFO).unwrap()[HEADER..].to_vec();
         let info = parse_process_info(&old, 1).unwrap();
         assert_eq!((info.pid, info.arch.as_str(), info.runtime_version), (7, "x64", None));

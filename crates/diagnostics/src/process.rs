@@ -110,18 +110,23 @@ impl fmt::Display for Obstacle {
             Obstacle::OtherUser { user } => {
                 write!(f, "it belongs to another user, {user}: run as that user, or as root")
             }
-            Obstacle::Protected => {
-                f.write_str("the system does not allow access to it, because it changed its user or its user \
-                    namespace: run as root")
-            }
+            Obstacle::Protected => f.write_str(
+                "the system does not allow access to it, because it changed its user \
+                    or its user namespace: run as root",
+            ),
             Obstacle::Disabled { variable } => {
-                write!(f, "diagnostics are switched off in it by {variable}: restart it without that variable")
+                write!(
+                    f,
+                    "diagnostics are switched off in it by {variable}: restart it without \
+                    that variable"
+                )
             }
             Obstacle::TooOld { version } => {
                 write!(f, "it runs .NET Core {version}: .NET Core 3.1 or newer is needed")
             }
             Obstacle::NativeAot => f.write_str(
-                "it was compiled ahead of time (NativeAOT) and has no profiling interface: use a native profiler such as perf",
+                "it was compiled ahead of time (NativeAOT) and has no profiling interface: use a \
+                    native profiler such as perf",
             ),
             Obstacle::Stopped { tracer: Some(tracer) } => {
                 write!(f, "a debugger, process {tracer}, holds it: let it continue there first")
@@ -131,20 +136,23 @@ impl fmt::Display for Obstacle {
             }
             Obstacle::SocketRemoved { path } => write!(
                 f,
-                "its diagnostic socket {} was deleted, by a cleaner of temporary files perhaps: restart the process",
+                "its diagnostic socket {} was deleted, by a cleaner of temporary files perhaps: \
+                    restart the process",
                 path.display()
             ),
             Obstacle::Chrooted { root, path } => write!(
                 f,
-                "it has changed its root directory to {} (chroot) after it made its diagnostic socket {}, which cannot be \
-                 reached from there: run clrscope where that path is seen, or start the process within its new root",
+                "it has changed its root directory to {} (chroot) after it made its diagnostic \
+                 socket {}, which cannot be reached from there: run clrscope where that path is \
+                 seen, or start the process within its new root",
                 root.display(),
                 path.display()
             ),
             Obstacle::NoSocket { directory } => write!(
                 f,
-                "it made no diagnostic socket in {}: diagnostics may be switched off in its runtimeconfig.json, the \
-                 directory may be read-only or full, or the runtime is still starting",
+                "it made no diagnostic socket in {}: diagnostics may be switched off in its \
+                 runtimeconfig.json, the directory may be read-only or full, or the runtime is \
+                 still starting",
                 directory.display()
             ),
             Obstacle::NotAnswering { reason } => f.write_str(reason),
@@ -160,11 +168,16 @@ impl DotnetProcess {
 
     /// The diagnostic port of the process, or [`Error::Unattachable`].
     pub fn port(&self) -> Result<Port, Error> {
-        let unattachable = |obstacle| Error::Unattachable { pid: self.pid, name: self.name.clone(), obstacle };
+        let unattachable =
+            |obstacle| Error::Unattachable { pid: self.pid, name: self.name.clone(), obstacle };
         match (&self.obstacle, &self.socket) {
             (Some(obstacle), _) => Err(unattachable(obstacle.clone())),
-            (None, Some(socket)) => Ok(Port::new(socket, discovery::CHECKS_PEER.then_some(self.pid))),
-            (None, None) => Err(unattachable(Obstacle::NoSocket { directory: self.temp_dir.clone() })),
+            (None, Some(socket)) => {
+                Ok(Port::new(socket, discovery::CHECKS_PEER.then_some(self.pid)))
+            }
+            (None, None) => {
+                Err(unattachable(Obstacle::NoSocket { directory: self.temp_dir.clone() }))
+            }
         }
     }
 
@@ -178,16 +191,21 @@ impl DotnetProcess {
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let age = |started| now.saturating_sub(Duration::from_millis(started));
         self.socket.is_none()
-            && matches!(self.obstacle, Some(Obstacle::NoSocket { .. } | Obstacle::SocketRemoved { .. }))
+            && matches!(
+                self.obstacle,
+                Some(Obstacle::NoSocket { .. } | Obstacle::SocketRemoved { .. })
+            )
             && self.started_unix_ms.is_some_and(|started| age(started) < YOUNG)
     }
 
     fn candidate(&self) -> Candidate {
-        let command_line = if self.args.is_empty() { self.name.clone() } else { self.command_line() };
+        let command_line =
+            if self.args.is_empty() { self.name.clone() } else { self.command_line() };
         Candidate { pid: self.pid, command_line }
     }
 
-    /// Whether the process is meant by this name: its short name, its executable or its assembly's file.
+    /// Whether the process is meant by this name: its short name, its executable or its assembly's
+    /// file.
     fn is_named(&self, name: &str, same: impl Fn(&str, &str) -> bool) -> bool {
         let executable = self.executable.as_deref().and_then(|path| path.file_name()?.to_str());
         let stem = name.strip_suffix(".dll").unwrap_or(name);
@@ -223,17 +241,19 @@ const START_POLL: Duration = Duration::from_millis(50);
 /// How long [`locate`] waits for the runtime.
 const LOCATE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// All .NET processes that we can see, also those that nothing can attach to, in ascending order of ids.
+/// All .NET processes that we can see, also those that nothing can attach to, in ascending order of
+/// ids.
 ///
 /// Every runtime is asked for its facts, several at a time and each with a short time-out.
 pub fn discover() -> Result<Vec<DotnetProcess>, Error> {
     discovery::discover(DISCOVERY_TIMEOUT)
 }
 
-/// The one process that a user means by an id or a name, ready for attaching, or exactly why there is none.
+/// The one process that a user means by an id or a name, ready for attaching, or exactly why there
+/// is none.
 ///
-/// A name is the short name, the file name of the executable, or the entry assembly, with or without `.dll`;
-/// upper and lower case count only where both exist.
+/// A name is the short name, the file name of the executable, or the entry assembly, with or
+/// without `.dll`; upper and lower case count only where both exist.
 pub fn find(target: &str) -> Result<DotnetProcess, Error> {
     match target.parse() {
         Ok(pid) => find_pid(pid),
@@ -259,14 +279,16 @@ pub fn find_pid(pid: u32) -> Result<DotnetProcess, Error> {
 pub fn find_name(name: &str) -> Result<DotnetProcess, Error> {
     match choose(discover()?, name) {
         Err(Error::Unattachable {
-            pid, obstacle: Obstacle::NoSocket { .. } | Obstacle::SocketRemoved { .. }, ..
+            pid,
+            obstacle: Obstacle::NoSocket { .. } | Obstacle::SocketRemoved { .. },
+            ..
         }) => find_pid(pid),
         chosen => chosen,
     }
 }
 
-/// The one process that a user means by an id or a name, as [`find`], but also where nothing can attach to it. A runtime that
-/// does not answer holds this up for less than a second.
+/// The one process that a user means by an id or a name, as [`find`], but also where nothing can
+/// attach to it. A runtime that does not answer holds this up for less than a second.
 pub fn locate(target: &str) -> Result<DotnetProcess, Error> {
     match target.parse() {
         Ok(pid) => discovery::inspect(pid, LOCATE_TIMEOUT),
@@ -302,17 +324,17 @@ fn named(processes: Vec<DotnetProcess>, name: &str) -> Result<DotnetProcess, Err
     }
 }
 
-/// The entry assembly's name, from the arguments of the `dotnet` host: `dotnet [exec] [options] App.dll …`.
+/// The entry assembly's name, from the arguments of the `dotnet` host: `dotnet [exec] [options]
+/// App.dll …`.
 pub(crate) fn assembly_in_arguments(args: &[String]) -> Option<String> {
     let (program, rest) = args.split_first()?;
     let program = file_name(program);
     if program != "dotnet" && !program.eq_ignore_ascii_case("dotnet.exe") {
         return None;
     }
-    let dll = rest
-        .iter()
-        .map(|argument| file_name(argument))
-        .find(|name| name.get(name.len().saturating_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case(".dll")))?;
+    let dll = rest.iter().map(|argument| file_name(argument)).find(|name| {
+        name.get(name.len().saturating_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case(".dll"))
+    })?;
     dll.get(..dll.len().saturating_sub(4)).map(str::to_owned)
 }
 
@@ -359,7 +381,9 @@ mod tests {
         assert_eq!(pid("shop").unwrap(), 2);
         assert_eq!(pid("Shop.dll").unwrap(), 1);
         assert_eq!(pid("WEB").unwrap(), 3);
-        assert!(matches!(pid("SHOP"), Err(Error::Ambiguous { candidates, .. }) if candidates.len() == 2));
+        assert!(
+            matches!(pid("SHOP"), Err(Error::Ambiguous { candidates, .. }) if candidates.len() == 2)
+        );
         assert!(matches!(pid("none"), Err(Error::NoProcessNamed { .. })));
         assert_eq!(named(vec![all[3].clone()], "web").map(|process| process.pid).unwrap(), 4);
         let text = pid("dotnet").unwrap_err().to_string();
@@ -371,8 +395,14 @@ mod tests {
 
     #[test]
     fn the_only_one_with_the_name_says_why_not() {
-        let all = vec![DotnetProcess { obstacle: Some(Obstacle::NativeAot), ..process(4, "Web", "/srv/Web") }];
-        assert!(matches!(choose(all, "web"), Err(Error::Unattachable { pid: 4, obstacle: Obstacle::NativeAot, .. })));
+        let all = vec![DotnetProcess {
+            obstacle: Some(Obstacle::NativeAot),
+            ..process(4, "Web", "/srv/Web")
+        }];
+        assert!(matches!(
+            choose(all, "web"),
+            Err(Error::Unattachable { pid: 4, obstacle: Obstacle::NativeAot, .. })
+        ));
     }
 
     #[test]
@@ -394,8 +424,13 @@ mod tests {
 
     #[test]
     fn assemblies_in_arguments() {
-        let assembly = |line: &str| assembly_in_arguments(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(assembly("dotnet exec --runtimeconfig a.json /x/My.App.dll b.dll").as_deref(), Some("My.App"));
+        let assembly = |line: &str| {
+            assembly_in_arguments(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            assembly("dotnet exec --runtimeconfig a.json /x/My.App.dll b.dll").as_deref(),
+            Some("My.App")
+        );
         assert_eq!(assembly("/opt/dotnet/dotnet App.DLL").as_deref(), Some("App"));
         assert_eq!(assembly("/srv/app App.dll"), None);
         assert_eq!(assembly("dotnet --info"), None);

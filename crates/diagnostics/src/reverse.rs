@@ -1,7 +1,7 @@
 //! Runtimes that connect to us: `DOTNET_DiagnosticPorts`.
 //!
-//! A runtime told of a port of ours connects to it and says who it is in 34 bytes. Each such connection serves
-//! one command; when it is used, the runtime connects again.
+//! A runtime told of a port of ours connects to it and says who it is in 34 bytes. Each such
+//! connection serves one command; when it is used, the runtime connects again.
 
 use crate::platform::transport::{Listener, Stream};
 use crate::{Error, Port};
@@ -29,8 +29,8 @@ const MAX_INSTANCES: usize = 4096;
 /// Connections kept of one runtime. It opens the next only when the last was used.
 const MAX_CONNECTIONS: usize = 4;
 
-/// A port that runtimes connect to, for launching: a runtime can be made to wait at its start until it is
-/// resumed. Needs .NET 5.
+/// A port that runtimes connect to, for launching: a runtime can be made to wait at its start until
+/// it is resumed. Needs .NET 5.
 ///
 /// The socket file is removed when this is dropped.
 pub struct ReversePort {
@@ -45,7 +45,8 @@ pub struct ConnectedRuntime {
     pub pid: u64,
     /// Random number of this runtime instance.
     pub cookie: [u8; 16],
-    /// Where to send commands. If the runtime waits at its start, it goes on after [`Port::resume_runtime`].
+    /// Where to send commands. If the runtime waits at its start, it goes on after
+    /// [`Port::resume_runtime`].
     pub port: Port,
 }
 
@@ -84,7 +85,11 @@ impl Shared {
     }
 
     /// Waits until `take` finds something, the port fails, or the deadline is over.
-    fn wait<T>(&self, deadline: Instant, mut take: impl FnMut(&mut State) -> Option<T>) -> io::Result<T> {
+    fn wait<T>(
+        &self,
+        deadline: Instant,
+        mut take: impl FnMut(&mut State) -> Option<T>,
+    ) -> io::Result<T> {
         let mut state = self.lock();
         loop {
             if let Some(found) = take(&mut state) {
@@ -97,7 +102,11 @@ impl Shared {
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .0;
         }
     }
 
@@ -160,20 +169,25 @@ impl ReversePort {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// The value of `DOTNET_DiagnosticPorts` that makes a runtime connect here. With `suspend` the runtime waits
-    /// at its start until it is resumed, for ever if nobody does. Children inherit the variable.
+    /// The value of `DOTNET_DiagnosticPorts` that makes a runtime connect here. With `suspend` the
+    /// runtime waits at its start until it is resumed, for ever if nobody does. Children inherit
+    /// the variable.
     pub fn environment_value(&self, suspend: bool) -> String {
         format!("{},{}", self.shared.path.display(), if suspend { "suspend" } else { "nosuspend" })
     }
 
     /// The next runtime that connects for the first time.
     pub fn accept(&self, timeout: Duration) -> Result<ConnectedRuntime, Error> {
-        let advertise = self
-            .shared
-            .wait(Instant::now() + timeout, |state| state.fresh.pop_front())
-            .map_err(|source| Error::from_io("waiting for a runtime to connect", timeout, source))?;
+        let advertise =
+            self.shared.wait(Instant::now() + timeout, |state| state.fresh.pop_front()).map_err(
+                |source| Error::from_io("waiting for a runtime to connect", timeout, source),
+            )?;
         let instance = Instance { shared: Arc::clone(&self.shared), cookie: advertise.cookie };
-        Ok(ConnectedRuntime { pid: advertise.pid, cookie: advertise.cookie, port: Port::reverse(instance) })
+        Ok(ConnectedRuntime {
+            pid: advertise.pid,
+            cookie: advertise.cookie,
+            port: Port::reverse(instance),
+        })
     }
 }
 
@@ -204,7 +218,9 @@ impl Instance {
 
     /// The runtime's next connection.
     pub(crate) fn connect(&self, deadline: Instant) -> io::Result<Stream> {
-        let mut stream = self.shared.wait(deadline, |state| state.connections.get_mut(&self.cookie)?.pop_front())?;
+        let mut stream = self
+            .shared
+            .wait(deadline, |state| state.connections.get_mut(&self.cookie)?.pop_front())?;
         stream.set_deadline(deadline);
         Ok(stream)
     }
@@ -231,7 +247,10 @@ mod tests {
     fn advertisements() {
         let bytes = [&MAGIC[..], &[5; 16], &77u64.to_le_bytes(), &[0; 2]].concat();
         assert_eq!(bytes.len(), 34);
-        assert_eq!(read_advertise(&mut bytes.as_slice()).unwrap(), Advertise { cookie: [5; 16], pid: 77 });
+        assert_eq!(
+            read_advertise(&mut bytes.as_slice()).unwrap(),
+            Advertise { cookie: [5; 16], pid: 77 }
+        );
         assert!(read_advertise(&mut &bytes[..33]).is_err());
         assert!(read_advertise(&mut &b"GET / HTTP/1.1\r\n\r\n"[..]).is_err());
     }

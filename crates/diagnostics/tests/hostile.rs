@@ -1,4 +1,5 @@
-//! Peers at a diagnostic socket that are no runtime, or a broken one: every call ends in time, with the cause.
+//! Peers at a diagnostic socket that are no runtime, or a broken one: every call ends in time, with
+//! the cause.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 
@@ -72,7 +73,9 @@ fn nobody_listens() {
     assert!(error.to_string().contains("the process has ended"), "{error}");
     drop(UnixListener::bind(&path).unwrap());
     let error = fails(|| Port::new(&path, None).process_info());
-    assert!(matches!(&error, Error::Connect { source, .. } if source.kind() == std::io::ErrorKind::ConnectionRefused));
+    assert!(
+        matches!(&error, Error::Connect { source, .. } if source.kind() == std::io::ErrorKind::ConnectionRefused)
+    );
     assert!(error.to_string().contains("has ended, or is ending"), "{error}");
 }
 
@@ -80,10 +83,19 @@ fn nobody_listens() {
 fn a_peer_that_says_nothing() {
     let peer = Peer::new(std::mem::forget);
     let port = peer.port();
-    assert!(matches!(fails(|| port.process_info()), Error::Timeout { command: "ProcessInfo3", .. }));
+    assert!(matches!(
+        fails(|| port.process_info()),
+        Error::Timeout { command: "ProcessInfo3", .. }
+    ));
     assert!(matches!(fails(|| port.environment()), Error::Timeout { .. }));
-    assert!(matches!(fails(|| port.attach_profiler([0; 16], "/x.so", b"", TIMEOUT)), Error::Timeout { .. }));
-    assert!(matches!(fails(|| port.collect(&EventPipeConfig::new(vec![Provider::gc()]))), Error::Timeout { .. }));
+    assert!(matches!(
+        fails(|| port.attach_profiler([0; 16], "/x.so", b"", TIMEOUT)),
+        Error::Timeout { .. }
+    ));
+    assert!(matches!(
+        fails(|| port.collect(&EventPipeConfig::new(vec![Provider::gc()]))),
+        Error::Timeout { .. }
+    ));
     assert!(matches!(fails(|| port.resume_runtime()), Error::Timeout { .. }));
 }
 
@@ -111,9 +123,13 @@ fn a_peer_that_never_accepts() {
     // Its queue takes one connection; a further one waits for ever.
     let _queued = UnixStream::connect(&path).unwrap();
     let error = fails(|| Port::new(&path, None).with_timeout(TIMEOUT).process_info());
-    assert!(matches!(&error, Error::Connect { source, .. } if source.kind() == std::io::ErrorKind::TimedOut));
     assert!(
-        error.to_string().ends_with("(the process may be stopped, or busy with another diagnostic tool)"),
+        matches!(&error, Error::Connect { source, .. } if source.kind() == std::io::ErrorKind::TimedOut)
+    );
+    assert!(
+        error
+            .to_string()
+            .ends_with("(the process may be stopped, or busy with another diagnostic tool)"),
         "{error}"
     );
 }
@@ -126,8 +142,13 @@ fn a_peer_that_closes() {
 
 #[test]
 fn a_peer_of_another_kind() {
-    let error = fails(|| Peer::answering(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).port().process_info());
-    assert!(error.to_string().contains("not one of a .NET runtime: it begins with `HTTP/1.1 400 B`"), "{error}");
+    let error = fails(|| {
+        Peer::answering(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).port().process_info()
+    });
+    assert!(
+        error.to_string().contains("not one of a .NET runtime: it begins with `HTTP/1.1 400 B`"),
+        "{error}"
+    );
     let error = fails(|| Peer::answering(b"short".to_vec()).port().process_info());
     assert!(error.to_string().contains("it ends after 5 bytes"), "{error}");
     let error = fails(|| Peer::answering(vec![0xa5; 1 << 20]).port().process_info());
@@ -149,15 +170,25 @@ fn a_peer_that_drips() {
 
 #[test]
 fn lengths_that_lie() {
-    // A text longer than the payload, a header shorter than itself, an environment of four gigabytes.
+    // A text longer than the payload, a header shorter than itself, an environment of four
+    // gigabytes.
     let mut text = vec![0; 24];
     text.extend(u32::MAX.to_le_bytes());
-    assert!(matches!(fails(|| Peer::answering(answer(0, &text)).port().process_info()), Error::Garbage { .. }));
+    assert!(matches!(
+        fails(|| Peer::answering(answer(0, &text)).port().process_info()),
+        Error::Garbage { .. }
+    ));
     let mut header = answer(0, b"");
     header[14] = 3;
-    assert!(matches!(fails(|| Peer::answering(header).port().process_info()), Error::Garbage { .. }));
+    assert!(matches!(
+        fails(|| Peer::answering(header).port().process_info()),
+        Error::Garbage { .. }
+    ));
     let environment = answer(0, &[0xff, 0xff, 0xff, 0xff, 0, 0]);
-    assert!(matches!(fails(|| Peer::answering(environment).port().environment()), Error::Garbage { .. }));
+    assert!(matches!(
+        fails(|| Peer::answering(environment).port().environment()),
+        Error::Garbage { .. }
+    ));
     // A payload that is announced and does not come.
     let cut = answer(0, &[0; 100])[..60].to_vec();
     assert!(matches!(fails(|| Peer::answering(cut).port().process_info()), Error::Closed { .. }));
@@ -166,9 +197,13 @@ fn lengths_that_lie() {
 #[test]
 fn refusals_say_why() {
     let refusal = |code: u32| Peer::answering(answer(0xff, &code.to_le_bytes()));
-    let error = fails(|| refusal(0x8013_136a).port().attach_profiler([0; 16], "/x.so", b"", TIMEOUT));
+    let error =
+        fails(|| refusal(0x8013_136a).port().attach_profiler([0; 16], "/x.so", b"", TIMEOUT));
     assert!(error.is_profiler_already_active());
-    assert!(error.to_string().starts_with("AttachProfiler failed: another profiler is active"), "{error}");
+    assert!(
+        error.to_string().starts_with("AttachProfiler failed: another profiler is active"),
+        "{error}"
+    );
     // A failure may also come as an answer that is well.
     let peer = Peer::answering(answer(0, &0x8007_007eu32.to_le_bytes()));
     let error = fails(|| peer.port().attach_profiler([0; 16], "/x.so", b"", TIMEOUT));
@@ -192,16 +227,23 @@ fn a_peer_of_another_process() {
     // We listen ourselves, so process 1 does not.
     let port = Port::new(&peer.path, Some(1)).with_timeout(TIMEOUT);
     let error = fails(|| port.process_info());
-    assert!(matches!(error, Error::WrongPeer { expected: 1, found, .. } if found == std::process::id()), "{error}");
+    assert!(
+        matches!(error, Error::WrongPeer { expected: 1, found, .. } if found == std::process::id()),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_socket_that_a_killed_runtime_left_makes_no_runtime_of_its_successor() {
     let folder = TempDir::new().unwrap();
     // The process that got the number of the killed one.
-    let mut sleeper = std::process::Command::new("sleep").arg("60").env("TMPDIR", folder.path()).spawn().unwrap();
+    let mut sleeper =
+        std::process::Command::new("sleep").arg("60").env("TMPDIR", folder.path()).spawn().unwrap();
     let pid = sleeper.id();
-    drop(UnixListener::bind(folder.path().join(format!("dotnet-diagnostic-{pid}-1-socket"))).unwrap());
+    drop(
+        UnixListener::bind(folder.path().join(format!("dotnet-diagnostic-{pid}-1-socket")))
+            .unwrap(),
+    );
     let begun = Instant::now();
     // It is another program until it is `sleep`.
     let named = |error: &Error| matches!(error, Error::NotDotnet { name, .. } if name == "sleep");
@@ -240,9 +282,14 @@ fn a_reverse_port_passes_over_what_is_no_runtime() {
     assert!(matches!(port.accept(TIMEOUT), Err(Error::Timeout { .. })));
     // Silence, garbage, and then a runtime.
     let _silent = UnixStream::connect(&path).unwrap();
-    UnixStream::connect(&path).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\nxxxxxxxxxxxxxxxxxxxxx").unwrap();
+    UnixStream::connect(&path)
+        .unwrap()
+        .write_all(b"GET / HTTP/1.1\r\n\r\nxxxxxxxxxxxxxxxxxxxxx")
+        .unwrap();
     let mut runtime = UnixStream::connect(&path).unwrap();
-    runtime.write_all(&[&b"ADVR_V1\0"[..], &[9; 16], &4711u64.to_le_bytes(), &[0; 2]].concat()).unwrap();
+    runtime
+        .write_all(&[&b"ADVR_V1\0"[..], &[9; 16], &4711u64.to_le_bytes(), &[0; 2]].concat())
+        .unwrap();
     let connected = port.accept(Duration::from_secs(10)).unwrap();
     assert_eq!((connected.pid, connected.cookie), (4711, [9; 16]));
     let answering = std::thread::spawn(move || {
@@ -254,7 +301,10 @@ fn a_reverse_port_passes_over_what_is_no_runtime() {
     connected.port.resume_runtime().unwrap();
     assert_eq!(answering.join().unwrap()[16..18], [0x04, 0x01]);
     // It does not connect again.
-    assert!(matches!(fails(|| connected.port.with_timeout(TIMEOUT).resume_runtime()), Error::Connect { .. }));
+    assert!(matches!(
+        fails(|| connected.port.with_timeout(TIMEOUT).resume_runtime()),
+        Error::Connect { .. }
+    ));
     drop(port);
     assert!(!path.exists());
     assert!(fails(|| connected.port.resume_runtime()).to_string().contains("(reverse)"));

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use diagnostics::{
-    DotnetProcess, Error, EventPipeConfig, HResult, Hosting, Obstacle, Port, Provider, ReversePort, discover, find,
-    find_pid, proc,
+    DotnetProcess, Error, EventPipeConfig, HResult, Hosting, Obstacle, Port, Provider, ReversePort,
+    discover, find, find_pid, proc,
 };
 use nettrace::gc::{Collector, GcEvent, Output, PauseEvent};
 use std::os::unix::process::CommandExt;
@@ -55,7 +55,10 @@ fn every_runtime_is_found_with_its_facts() {
         assert_eq!(process.obstacle, None, "{runtime}");
         let version = process.runtime_version.as_deref().expect("a version");
         assert!(version.starts_with(&runtime.version()), "{version} on {runtime}");
-        assert_eq!(process.arch.as_deref(), Some(if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" }));
+        assert_eq!(
+            process.arch.as_deref(),
+            Some(if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" })
+        );
         let single_file = matches!(runtime, Runtime::V8 | Runtime::V10);
         let hosting = if single_file { Hosting::SingleFile } else { Hosting::Library };
         assert_eq!(process.hosting, Some(hosting), "{runtime}");
@@ -65,7 +68,11 @@ fn every_runtime_is_found_with_its_facts() {
             _ => "burn",
         };
         assert_eq!(process.name, name);
-        assert_eq!(process.executable, Some(runtime.executable().canonicalize().unwrap()), "{runtime}");
+        assert_eq!(
+            process.executable,
+            Some(runtime.executable().canonicalize().unwrap()),
+            "{runtime}"
+        );
         assert!(!process.contained && process.ns_pid == process.pid);
         let own = proc::status(std::process::id()).unwrap();
         assert_eq!(process.uid, Some(own.uid));
@@ -84,7 +91,9 @@ fn every_runtime_is_found_with_its_facts() {
             assert!(info.command_line.contains(&*process.args[0]), "{}", info.command_line);
             assert_eq!((info.os.as_str(), info.cookie == [0; 16]), ("Linux", false));
             let environment = port.environment().unwrap();
-            assert!(environment.contains(&("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT".into(), "1".into())));
+            assert!(
+                environment.contains(&("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT".into(), "1".into()))
+            );
         }
     }
 }
@@ -94,14 +103,15 @@ fn what_attach_refuses_says_why() {
     for runtime in runtimes() {
         let target = start(runtime);
         let port = find_pid(target.pid()).unwrap().port().unwrap();
-        let attach = |path: &str| port.attach_profiler([7; 16], path, b"x", Duration::from_secs(10)).unwrap_err();
+        let attach = |path: &str| {
+            port.attach_profiler([7; 16], path, b"x", Duration::from_secs(10)).unwrap_err()
+        };
         let error = attach("/nowhere/libnothing.so");
         assert_eq!(error.hresult(), Some(HResult::MODULE_NOT_FOUND), "{runtime}: {error}");
         // A library that is none of a profiler.
-        let library = proc::maps(std::process::id())
-            .unwrap()
-            .into_iter()
-            .find_map(|map| map.file().filter(|path| path.to_string_lossy().contains("libc.so")).map(Path::to_owned));
+        let library = proc::maps(std::process::id()).unwrap().into_iter().find_map(|map| {
+            map.file().filter(|path| path.to_string_lossy().contains("libc.so")).map(Path::to_owned)
+        });
         let error = attach(library.unwrap().to_str().unwrap());
         assert!(error.hresult().is_some_and(|code| !code.is_success()), "{runtime}: {error}");
     }
@@ -109,7 +119,8 @@ fn what_attach_refuses_says_why() {
 
 #[test]
 fn a_private_temporary_directory() {
-    let mut target = Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).private_tmp().start();
+    let mut target =
+        Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).private_tmp().start();
     target.wait_for_ready();
     let process = find_pid(target.pid()).unwrap();
     assert_eq!(process.temp_dir, target.tmp().unwrap());
@@ -131,10 +142,15 @@ fn another_mount_and_pid_namespace() {
     let process = discover()
         .unwrap()
         .into_iter()
-        .find(|process| process.contained && proc::stat(process.pid).is_ok_and(|stat| stat.parent == target.pid()))
+        .find(|process| {
+            process.contained
+                && proc::stat(process.pid).is_ok_and(|stat| stat.parent == target.pid())
+        })
         .expect("the process in the namespaces is listed");
     assert_eq!((process.ns_pid, process.obstacle.clone()), (1, None));
-    assert!(process.socket.as_ref().unwrap().starts_with(format!("/proc/{}/root/tmp", process.pid)));
+    assert!(
+        process.socket.as_ref().unwrap().starts_with(format!("/proc/{}/root/tmp", process.pid))
+    );
     assert_eq!(find_pid(process.pid).unwrap().runtime_version.as_deref(), Some("9.0.5"));
     assert_eq!(process.port().unwrap().process_info().unwrap().pid, 1);
 }
@@ -158,13 +174,19 @@ fn what_cannot_be_attached_says_why() {
     sleep.wait().unwrap();
 
     // Switched off.
-    let off = Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).env("DOTNET_EnableDiagnostics", "0");
+    let off = Sample::named("burn")
+        .launch(Runtime::V9, &["--seconds", "60"])
+        .env("DOTNET_EnableDiagnostics", "0");
     let mut target = off.start();
     target.wait_for_ready();
-    assert_eq!(obstacle(target.pid()), Obstacle::Disabled { variable: "DOTNET_EnableDiagnostics=0".into() });
+    assert_eq!(
+        obstacle(target.pid()),
+        Obstacle::Disabled { variable: "DOTNET_EnableDiagnostics=0".into() }
+    );
 
     // Its socket was deleted, and somebody else listens at the same name.
-    let mut target = Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).private_tmp().start();
+    let mut target =
+        Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).private_tmp().start();
     target.wait_for_ready();
     let socket = find_pid(target.pid()).unwrap().socket.unwrap();
     std::fs::remove_file(&socket).unwrap();
@@ -175,7 +197,8 @@ fn what_cannot_be_attached_says_why() {
     assert!(matches!(obstacle(target.pid()), Obstacle::NoSocket { .. }));
 
     // A temporary directory that does not exist.
-    let nowhere = Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).env("TMPDIR", "/nowhere");
+    let nowhere =
+        Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).env("TMPDIR", "/nowhere");
     let mut target = nowhere.start();
     target.wait_for_ready();
     assert_eq!(obstacle(target.pid()), Obstacle::NoSocket { directory: "/nowhere".into() });
@@ -207,24 +230,32 @@ fn the_floor_is_told() {
     assert_eq!(
         error.to_string(),
         format!(
-            "cannot attach to process {} (burn): it runs .NET Core 2.1.30: .NET Core 3.1 or newer is needed",
+            "cannot attach to process {} (burn): it runs .NET Core 2.1.30: .NET Core 3.1 or newer \
+                is needed",
             target.pid()
         )
     );
 }
 
-/// A stand-in for NativeAOT, which no package here holds: a program that exports what such programs export.
+/// A stand-in for NativeAOT, which no package here holds: a program that exports what such programs
+/// export.
 #[test]
 fn code_compiled_ahead_of_time_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("aot.c");
-    std::fs::write(&source, "int DotNetRuntimeDebugHeader;\nint pause(void);\nint main(void) { return pause(); }\n")
-        .unwrap();
+    std::fs::write(
+        &source,
+        "int DotNetRuntimeDebugHeader;\nint pause(void);\nint main(void) { return pause(); }\n",
+    )
+    .unwrap();
     let program = folder.path().join("aot");
-    let built = Command::new("cc").arg("-rdynamic").arg(&source).arg("-o").arg(&program).status().unwrap();
+    let built =
+        Command::new("cc").arg("-rdynamic").arg(&source).arg("-o").arg(&program).status().unwrap();
     assert!(built.success());
     let mut child = Command::new(&program).spawn().unwrap();
-    wait_until("it runs", || proc::executable(child.id()).is_ok_and(|path| path == program.canonicalize().unwrap()));
+    wait_until("it runs", || {
+        proc::executable(child.id()).is_ok_and(|path| path == program.canonicalize().unwrap())
+    });
     let found = obstacle(child.id());
     child.kill().unwrap();
     child.wait().unwrap();
@@ -238,10 +269,17 @@ fn another_user_is_told_whose_process_it_is() {
     if let Ok(pid) = std::env::var("PID_OF_ANOTHER_USER") {
         println!("found: {}", find_pid(pid.parse().unwrap()).unwrap_err());
         let listed = discover().unwrap();
-        println!("listed: {:?}", listed.iter().find(|process| process.pid.to_string() == pid).unwrap().obstacle);
+        println!(
+            "listed: {:?}",
+            listed.iter().find(|process| process.pid.to_string() == pid).unwrap().obstacle
+        );
         return;
     }
-    assert_eq!(proc::status(std::process::id()).unwrap().uid, 0, "this test changes its user, so it needs root");
+    assert_eq!(
+        proc::status(std::process::id()).unwrap().uid,
+        0,
+        "this test changes its user, so it needs root"
+    );
     let target = start(Runtime::V9);
     // The build may be where others cannot read.
     let folder = tempfile::tempdir().unwrap();
@@ -259,12 +297,18 @@ fn another_user_is_told_whose_process_it_is() {
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let told = "it belongs to another user, root: run as that user, or as root";
-    assert!(text.contains(&format!("found: cannot attach to process {} (burn): {told}", target.pid())), "{text}");
+    assert!(
+        text.contains(&format!("found: cannot attach to process {} (burn): {told}", target.pid())),
+        "{text}"
+    );
     assert!(text.contains("listed: Some(OtherUser { user: \"root\" })"), "{text}");
 }
 
 /// Reads GC events of a target until it says that it is done, then stops the session.
-fn collect_gc(port: &Port, mut done: impl FnMut() -> bool) -> (Vec<GcEvent>, Vec<PauseEvent>, nettrace::Statistics) {
+fn collect_gc(
+    port: &Port,
+    mut done: impl FnMut() -> bool,
+) -> (Vec<GcEvent>, Vec<PauseEvent>, nettrace::Statistics) {
     let session = port.collect(&EventPipeConfig::new(vec![Provider::gc()])).unwrap();
     let stopper = session.stopper();
     let mut reader = nettrace::Reader::new(session);
@@ -303,7 +347,8 @@ fn collections_are_counted_as_the_runtime_counts_them() {
     const ROUNDS: usize = 20;
     for runtime in sample_runtimes() {
         let rounds = ROUNDS.to_string();
-        // Where memory is short, the runtime makes one that it was asked for a background collection of an older generation.
+        // Where memory is short, the runtime makes one that it was asked for a background
+        // collection of an older generation.
         let launch = Sample::named("gcforce").launch(runtime, &["--rounds", &rounds, "--gate"]);
         let mut target = launch.env("COMPlus_gcConcurrent", "0").start();
         target.wait_for_ready();
@@ -324,30 +369,49 @@ fn collections_are_counted_as_the_runtime_counts_them() {
         assert_eq!((statistics.lost, statistics.undescribed), (0, 0), "{runtime}");
         for generation in 0..3u8 {
             let found = gcs.iter().filter(|gc| gc.generation == generation).count() as u64;
-            assert_eq!(Some(found), truth["by_generation"][usize::from(generation)].as_u64(), "{runtime}: {truth}");
+            assert_eq!(
+                Some(found),
+                truth["by_generation"][usize::from(generation)].as_u64(),
+                "{runtime}: {truth}"
+            );
         }
-        // Each was asked for; the runtime may collect an older generation than it was asked to, but never a younger one.
-        let induced = |oldest: u8| gcs.iter().filter(|gc| gc.generation >= oldest && gc.induced).count();
+        // Each was asked for; the runtime may collect an older generation than it was asked to, but
+        // never a younger one.
+        let induced =
+            |oldest: u8| gcs.iter().filter(|gc| gc.generation >= oldest && gc.induced).count();
         assert_eq!(induced(0), 3 * ROUNDS, "{runtime}");
         assert!(induced(1) >= 2 * ROUNDS && induced(2) >= ROUNDS, "{runtime}");
-        // Numbers are without gaps, each collection is within one pause, and each has left something.
+        // Numbers are without gaps, each collection is within one pause, and each has left
+        // something.
         assert!(gcs.windows(2).all(|pair| pair[0].number + 1 == pair[1].number), "{runtime}");
         for gc in &gcs {
             let of_it: Vec<_> = pauses.iter().filter(|pause| pause.gc == Some(gc.number)).collect();
             assert_eq!(of_it.len(), 1, "{runtime}: {gc:?}");
-            assert!(of_it[0].suspend_end <= gc.start && gc.end <= of_it[0].resume_start, "{runtime}: {gc:?}");
-            assert!(gc.size_after.iter().sum::<u64>() > 1 << 20 && gc.gc_handles > 0, "{runtime}: {gc:?}");
+            assert!(
+                of_it[0].suspend_end <= gc.start && gc.end <= of_it[0].resume_start,
+                "{runtime}: {gc:?}"
+            );
+            assert!(
+                gc.size_after.iter().sum::<u64>() > 1 << 20 && gc.gc_handles > 0,
+                "{runtime}: {gc:?}"
+            );
             assert_eq!(gc.kind, "NonConcurrentGC");
         }
         let forced = gcs.iter().rfind(|gc| gc.generation == 2).unwrap();
         assert_eq!(forced.reason, "Induced");
-        assert!(forced.promoted[2] + forced.promoted[1] > 1 << 20 && forced.promoted[3] > 1 << 20, "{forced:?}");
+        assert!(
+            forced.promoted[2] + forced.promoted[1] > 1 << 20 && forced.promoted[3] > 1 << 20,
+            "{forced:?}"
+        );
         // The runtime counts pauses itself from .NET 7 on.
         if let Some(paused_ms) = truth["paused_ms"].as_f64() {
             let of_gcs = pauses.iter().filter(|pause| pause.gc.is_some());
             let ours: u64 = of_gcs.map(|pause| pause.resume_end - pause.suspend_start).sum();
             let ours = ours as f64 / 1e6;
-            assert!((ours - paused_ms).abs() <= paused_ms * 0.25 + 1.0, "{runtime}: {ours} ms of {paused_ms} ms");
+            assert!(
+                (ours - paused_ms).abs() <= paused_ms * 0.25 + 1.0,
+                "{runtime}: {ours} ms of {paused_ms} ms"
+            );
         }
         // The clock is CLOCK_MONOTONIC.
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -360,13 +424,17 @@ fn collections_are_counted_as_the_runtime_counts_them() {
 fn background_collections_are_told_from_those_within_them() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/Background.cs");
     for runtime in [Runtime::V3_1, Runtime::V9] {
-        let program = Compiler::find().unwrap().compile("background", &source, runtime, false).unwrap();
-        let Host::Muxer { dotnet, .. } = runtime.require().host() else { panic!("{runtime} is multi-file") };
+        let program =
+            Compiler::find().unwrap().compile("background", &source, runtime, false).unwrap();
+        let Host::Muxer { dotnet, .. } = runtime.require().host() else {
+            panic!("{runtime} is multi-file")
+        };
         let mut target = testkit::Launch::new(dotnet)
             .arg(program)
             .env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
             .env("COMPlus_gcConcurrent", "1")
-            // Sixteen megabytes, so that young collections are frequent, but not so many that events are dropped.
+            // Sixteen megabytes, so that young collections are frequent, but not so many that
+            // events are dropped.
             .env("COMPlus_GCgen0size", "1000000")
             .start();
         target.wait_for_ready();
@@ -374,7 +442,9 @@ fn background_collections_are_told_from_those_within_them() {
         let mut told = 0;
         let (gcs, pauses, statistics) = collect_gc(&port, || {
             target.send_line("go").unwrap();
-            let done = target.wait_for_line(Duration::from_secs(60), |line| line.starts_with("done ")).unwrap();
+            let done = target
+                .wait_for_line(Duration::from_secs(60), |line| line.starts_with("done "))
+                .unwrap();
             told = done["done ".len()..].parse().unwrap();
             true
         });
@@ -389,15 +459,26 @@ fn background_collections_are_told_from_those_within_them() {
             assert!(gc.size_after.iter().sum::<u64>() > 1 << 20, "{gc:?}");
             let of_it: Vec<_> = pauses.iter().filter(|pause| pause.gc == Some(gc.number)).collect();
             assert!(of_it.len() >= 2, "{runtime}: {gc:?} {of_it:?}");
-            let paused: u64 = of_it.iter().map(|pause| pause.resume_end - pause.suspend_start).sum();
+            let paused: u64 =
+                of_it.iter().map(|pause| pause.resume_end - pause.suspend_start).sum();
             assert!(paused < gc.end - gc.start, "{runtime}: {gc:?} {of_it:?}");
         }
         for gc in &foreground {
-            assert!(background.iter().any(|outer| outer.start <= gc.start && gc.end <= outer.end), "{runtime}: {gc:?}");
-            assert_eq!(pauses.iter().filter(|pause| pause.gc == Some(gc.number)).count(), 1, "{runtime}: {gc:?}");
+            assert!(
+                background.iter().any(|outer| outer.start <= gc.start && gc.end <= outer.end),
+                "{runtime}: {gc:?}"
+            );
+            assert_eq!(
+                pauses.iter().filter(|pause| pause.gc == Some(gc.number)).count(),
+                1,
+                "{runtime}: {gc:?}"
+            );
         }
         // Pauses never overlap.
-        assert!(pauses.windows(2).all(|pair| pair[0].resume_start <= pair[1].suspend_end), "{runtime}");
+        assert!(
+            pauses.windows(2).all(|pair| pair[0].resume_start <= pair[1].suspend_end),
+            "{runtime}"
+        );
     }
 }
 
@@ -417,7 +498,10 @@ fn a_session_ends_with_the_process() {
             Ok(None) => break,
             Err(error) if error.is_timeout() => {}
             Err(error) => {
-                assert!(matches!(error, nettrace::Error::Truncated { .. } | nettrace::Error::Io(_)), "{error}");
+                assert!(
+                    matches!(error, nettrace::Error::Truncated { .. } | nettrace::Error::Io(_)),
+                    "{error}"
+                );
                 break;
             }
         }
@@ -437,7 +521,8 @@ fn a_runtime_waits_at_its_start_for_the_reverse_port() {
         } else {
             TargetProcess::azmcp_launch(runtime)
         };
-        let mut target = launch.env("DOTNET_DiagnosticPorts", reverse.environment_value(true)).start();
+        let mut target =
+            launch.env("DOTNET_DiagnosticPorts", reverse.environment_value(true)).start();
         let connected = reverse.accept(Duration::from_secs(30)).unwrap();
         assert_eq!(connected.pid, u64::from(target.pid()), "{runtime}");
         let info = connected.port.process_info().unwrap();

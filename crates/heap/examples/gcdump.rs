@@ -1,4 +1,5 @@
-//! Prints what is in a `.gcdump` file, a line for each object and each root: for comparing with what others read.
+//! Prints what is in a `.gcdump` file, a line for each object and each root: for comparing with
+//! what others read.
 //!
 //!     cargo run -p heap --example gcdump FILE [COPY]
 //!
@@ -22,8 +23,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     writeln!(out, "# {:?}", snapshot.end())?;
     writeln!(out, "# {:?}", snapshot.gaps())?;
     for node in snapshot.nodes() {
-        let references: Vec<String> =
-            snapshot.references(node).iter().map(|to| format!("{:x}", snapshot.address(*to))).collect();
+        let references: Vec<String> = snapshot
+            .references(node)
+            .iter()
+            .map(|to| format!("{:x}", snapshot.address(*to)))
+            .collect();
         let name = &snapshot.types()[snapshot.type_of(node) as usize].name;
         writeln!(
             out,
@@ -36,7 +40,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for root in snapshot.roots() {
         let (address, kind) = (snapshot.address(root.node), root.kind.name());
-        writeln!(out, "root\t{address:x}\t{kind}\t{}", snapshot.root_name(root).unwrap_or_default())?;
+        writeln!(
+            out,
+            "root\t{address:x}\t{kind}\t{}",
+            snapshot.root_name(root).unwrap_or_default()
+        )?;
     }
     Ok(out.flush()?)
 }

@@ -2,12 +2,16 @@
 //!
 //!     cargo run --release -p heap --example large [OBJECTS]
 //!
-//! Without a number it is 20 million objects with 2.6 references each, in about 2 GB of heap: lists of lists, trees,
-//! linked lists of a million links, tables that many objects share, and references all over the heap.
+//! Without a number it is 20 million objects with 2.6 references each, in about 2 GB of heap: lists
+//! of lists, trees, linked lists of a million links, tables that many objects share, and references
+//! all over the heap.
 
 use std::time::Instant;
 
-use heap::{Dominators, Generation, Histogram, MemoryBudget, Paths, Root, RootKind, SnapshotBuilder, SnapshotEnd};
+use heap::{
+    Dominators, Generation, Histogram, MemoryBudget, Paths, Root, RootKind, SnapshotBuilder,
+    SnapshotEnd,
+};
 
 /// Numbers that look like chance and are the same each time (xorshift).
 struct Numbers(u64);
@@ -26,11 +30,17 @@ impl Numbers {
 }
 
 fn main() {
-    let objects: u64 = std::env::args().nth(1).map_or(20_000_000, |text| text.parse().expect("a number of objects"));
+    let objects: u64 = std::env::args()
+        .nth(1)
+        .map_or(20_000_000, |text| text.parse().expect("a number of objects"));
     let start = Instant::now();
     let mut clock = Instant::now();
     let mut lap = |what: &str| {
-        println!("{:>7.2} s  {what:<34} peak {} MB", clock.elapsed().as_secs_f64(), peak_megabytes());
+        println!(
+            "{:>7.2} s  {what:<34} peak {} MB",
+            clock.elapsed().as_secs_f64(),
+            peak_megabytes()
+        );
         clock = Instant::now();
     };
 
@@ -69,11 +79,22 @@ fn main() {
         }
     }
     for _ in 0..10_000 {
-        let root = |target, kind| Root { target, kind, pinned: false, weak: false, interior: false, id: 0 };
+        let root = |target, kind| Root {
+            target,
+            kind,
+            pinned: false,
+            weak: false,
+            interior: false,
+            id: 0,
+        };
         let kind = RootKind::ALL[numbers.below(5) as usize];
         builder.root(root(address(numbers.below(objects)), kind));
     }
-    builder.generation(Generation { generation: 2, start: 0x7f00_0000_0000, length: objects * 100 });
+    builder.generation(Generation {
+        generation: 2,
+        start: 0x7f00_0000_0000,
+        length: objects * 100,
+    });
     lap("objects and references taken");
     let snapshot = builder.finish(SnapshotEnd { complete: true, ..SnapshotEnd::default() });
     lap("snapshot made");
@@ -91,7 +112,8 @@ fn main() {
     let kinds = paths.holdings(type_id).kinds.len();
     lap("who holds the largest type");
     println!(
-        "{} objects ({reached} reached), {} references, {} MB of heap; {kinds} kinds of path; complete: {}",
+        "{} objects ({reached} reached), {} references, {} MB of heap; {kinds} kinds of path; \
+            complete: {}",
         snapshot.len(),
         snapshot.reference_count(),
         histogram.total.bytes >> 20,

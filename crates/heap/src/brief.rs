@@ -8,8 +8,8 @@ use crate::{
     snapshot::{Extent, GENERATIONS, Gaps, NodeId, RootKind, Snapshot, TypeId, generation_name},
 };
 
-/// A look that tells less than all: a histogram, or roots. There are no references in it, so nothing is said of who holds
-/// what and how much that retains.
+/// A look that tells less than all: a histogram, or roots. There are no references in it, so
+/// nothing is said of who holds what and how much that retains.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Brief {
     /// [`SCHEMA`].
@@ -112,7 +112,9 @@ pub fn brief(snapshot: &Snapshot, top: usize) -> Brief {
             bytes: counts.bytes,
             bytes_by_generation: (0..GENERATIONS)
                 .filter(|generation| counts.bytes_by_generation[*generation] > 0)
-                .map(|generation| (generation_name(generation), counts.bytes_by_generation[generation]))
+                .map(|generation| {
+                    (generation_name(generation), counts.bytes_by_generation[generation])
+                })
                 .collect(),
         }
     };
@@ -162,7 +164,16 @@ fn root_types(snapshot: &Snapshot, top: usize) -> Vec<RootTypeRow> {
         let row = rows.entry((root.kind, type_id)).or_insert_with(|| {
             let info = &snapshot.types()[type_id as usize];
             let (name, module) = (info.name.clone(), info.module.clone());
-            RootTypeRow { kind: root.kind, name, module, roots: 0, pinned: 0, weak: 0, objects: 0, bytes: 0 }
+            RootTypeRow {
+                kind: root.kind,
+                name,
+                module,
+                roots: 0,
+                pinned: 0,
+                weak: 0,
+                objects: 0,
+                bytes: 0,
+            }
         });
         if root.weak {
             row.weak += 1;
@@ -177,7 +188,9 @@ fn root_types(snapshot: &Snapshot, top: usize) -> Vec<RootTypeRow> {
         last = Some((root.node, root.kind));
     }
     let mut rows: Vec<RootTypeRow> = rows.into_values().collect();
-    rows.sort_by(|one, other| (other.roots, other.weak).cmp(&(one.roots, one.weak)).then(one.name.cmp(&other.name)));
+    rows.sort_by(|one, other| {
+        (other.roots, other.weak).cmp(&(one.roots, one.weak)).then(one.name.cmp(&other.name))
+    });
     rows.truncate(top);
     rows
 }
@@ -189,7 +202,14 @@ mod tests {
 
     fn look(extent: Extent) -> Brief {
         let mut builder = SnapshotBuilder::new(MemoryBudget::default());
-        let root = |target, kind, pinned, weak| Root { target, kind, pinned, weak, interior: false, id: 0 };
+        let root = |target, kind, pinned, weak| Root {
+            target,
+            kind,
+            pinned,
+            weak,
+            interior: false,
+            id: 0,
+        };
         if extent == Extent::Roots {
             builder.root(root(0x1000, RootKind::Handle, true, false));
             builder.root(root(0x1000, RootKind::Handle, false, false));
@@ -216,7 +236,10 @@ mod tests {
         assert_eq!(found.types[1].bytes_by_generation, BTreeMap::from([("gen2", 64)]));
         assert!(found.roots.is_empty() && found.root_types.is_empty());
         let json = serde_json::to_value(&found).unwrap();
-        assert_eq!((&json["kind"], &json["types"][0]["type"]), (&"histogram".into(), &"byte[]".into()));
+        assert_eq!(
+            (&json["kind"], &json["types"][0]["type"]),
+            (&"histogram".into(), &"byte[]".into())
+        );
         assert!(json["types"][0].get("retained_bytes").is_none(), "nobody knows");
     }
 
@@ -224,7 +247,8 @@ mod tests {
     fn roots_are_told_by_what_they_refer_to() {
         let found = look(Extent::Roots);
         assert!(found.types.is_empty());
-        let row = |row: &RootTypeRow| (row.kind, row.roots, row.pinned, row.weak, row.objects, row.bytes);
+        let row =
+            |row: &RootTypeRow| (row.kind, row.roots, row.pinned, row.weak, row.objects, row.bytes);
         assert_eq!(
             found.root_types.iter().map(row).collect::<Vec<_>>(),
             [(RootKind::Handle, 2, 1, 1, 1, 32), (RootKind::Stack, 1, 0, 0, 1, 32)]

@@ -2,7 +2,10 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use crate::{
     index::AddressIndex,
-    snapshot::{BIG, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId, TypeInfo},
+    snapshot::{
+        BIG, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId,
+        TypeInfo,
+    },
     strings::StringColumns,
     targets::Targets,
 };
@@ -12,8 +15,8 @@ use crate::{
 pub struct MemoryBudget {
     /// Bytes. What would need more is left out, and the snapshot says so.
     pub bytes: u64,
-    /// Folder of the temporary file that takes references when they would need more than half of the budget; the
-    /// system's place for such files if it is not set.
+    /// Folder of the temporary file that takes references when they would need more than half of
+    /// the budget; the system's place for such files if it is not set.
     pub folder: Option<PathBuf>,
 }
 
@@ -24,7 +27,8 @@ impl Default for MemoryBudget {
     }
 }
 
-/// Bytes at the peak of the analysis, for each object: 24 of the snapshot, 44 of the dominator tree.
+/// Bytes at the peak of the analysis, for each object: 24 of the snapshot, 44 of the dominator
+/// tree.
 const PER_OBJECT: u64 = 68;
 /// For each reference: in both directions.
 const PER_REFERENCE: u64 = 8;
@@ -37,7 +41,8 @@ const PER_OBJECT_BUILDING: u64 = 32;
 #[derive(Debug)]
 pub struct SnapshotBuilder {
     budget: u64,
-    /// What objects and references may take of it: roots often come after them, and without any nothing is held.
+    /// What objects and references may take of it: roots often come after them, and without any
+    /// nothing is held.
     for_objects: u64,
     addresses: Vec<u64>,
     /// Indices into `class_ids`.
@@ -98,18 +103,20 @@ impl SnapshotBuilder {
     fn needed(&self) -> u64 {
         let objects = self.addresses.len() as u64;
         let fields = self.states.len() + self.continuations.len();
-        let others = (self.roots.len() + self.dependents.len() + fields) as u64 + self.strings.len();
+        let others =
+            (self.roots.len() + self.dependents.len() + fields) as u64 + self.strings.len();
         let analysis = objects * PER_OBJECT + self.references * PER_REFERENCE;
         let in_memory = (self.references * 8).saturating_sub(self.targets.spooled());
         let building = objects * PER_OBJECT_BUILDING + in_memory + self.references * 4;
         analysis.max(building) + others * PER_OTHER
     }
 
-    /// An object, with the runtime's number of its class and its size in bytes. References that follow are its own.
+    /// An object, with the runtime's number of its class and its size in bytes. References that
+    /// follow are its own.
     pub fn object(&mut self, address: u64, class: u64, size: u64) {
         // Numbers of nodes leave the highest values of `u32` to say that there is none.
-        self.skipping =
-            self.needed() + PER_OBJECT > self.for_objects || self.addresses.len() as u64 >= u64::from(u32::MAX - 8);
+        self.skipping = self.needed() + PER_OBJECT > self.for_objects
+            || self.addresses.len() as u64 >= u64::from(u32::MAX - 8);
         if self.skipping {
             self.gaps.objects_over_budget += 1;
             return;
@@ -169,8 +176,8 @@ impl SnapshotBuilder {
         }
     }
 
-    /// A handle that keeps `value` alive as long as `key` is: an entry of a `ConditionalWeakTable`. It is taken for a
-    /// reference of `key`.
+    /// A handle that keeps `value` alive as long as `key` is: an entry of a `ConditionalWeakTable`.
+    /// It is taken for a reference of `key`.
     pub fn dependent_handle(&mut self, key: u64, value: u64) {
         if self.fits_one_more() {
             self.dependents.push((key, value));
@@ -198,8 +205,8 @@ impl SnapshotBuilder {
         }
     }
 
-    /// The content of a string object: a hash of it, its length in UTF-16 units, and its beginning, which has to come
-    /// only once for each hash.
+    /// The content of a string object: a hash of it, its length in UTF-16 units, and its beginning,
+    /// which has to come only once for each hash.
     pub fn string(&mut self, address: u64, hash: u64, length: u32, text: Option<&str>) {
         if self.fits_one_more() {
             self.strings.add(address, hash, length, text);
@@ -220,11 +227,13 @@ impl SnapshotBuilder {
     /// The end: resolves all references.
     pub fn finish(mut self, mut end: SnapshotEnd) -> Snapshot {
         let order = order(&self.addresses);
-        self.gaps.duplicate_objects = order.as_ref().map_or(0, |order| (self.addresses.len() - order.len()) as u64);
+        self.gaps.duplicate_objects =
+            order.as_ref().map_or(0, |order| (self.addresses.len() - order.len()) as u64);
         let addresses = permuted(std::mem::take(&mut self.addresses), order.as_deref());
         let index = AddressIndex::new(&addresses);
 
-        // In the order in which they came; the reference column is never permuted, only where each object's begin.
+        // In the order in which they came; the reference column is never permuted, only where each
+        // object's begin.
         let mut edges: Vec<NodeId> = Vec::with_capacity(self.references as usize);
         let mut starts: Vec<u32> = Vec::with_capacity(self.counts.len());
         self.gaps.spooled_bytes = self.targets.spooled();
@@ -274,11 +283,17 @@ impl SnapshotBuilder {
         );
         let (types, type_table) = self.types(classes);
         let find = |address: u64| index.find(&addresses, address);
-        let mut states: Vec<(NodeId, i32)> =
-            self.states.iter().filter_map(|(object, state)| Some((find(*object)?, *state))).collect();
+        let mut states: Vec<(NodeId, i32)> = self
+            .states
+            .iter()
+            .filter_map(|(object, state)| Some((find(*object)?, *state)))
+            .collect();
         states.sort_unstable();
-        let mut continuations: Vec<(NodeId, Option<NodeId>)> =
-            self.continuations.iter().filter_map(|(task, next)| Some((find(*task)?, find(*next)))).collect();
+        let mut continuations: Vec<(NodeId, Option<NodeId>)> = self
+            .continuations
+            .iter()
+            .filter_map(|(task, next)| Some((find(*task)?, find(*next))))
+            .collect();
         continuations.sort_unstable();
 
         let mut snapshot = Snapshot {
@@ -286,7 +301,11 @@ impl SnapshotBuilder {
             continuations,
             types,
             sizes,
-            big: self.big.iter().filter_map(|(at, size)| Some((index.find(&addresses, *at)?, *size))).collect(),
+            big: self
+                .big
+                .iter()
+                .filter_map(|(at, size)| Some((index.find(&addresses, *at)?, *size)))
+                .collect(),
             references: edges_len.iter().map(|count| u64::from(*count)).sum(),
             edges_at,
             edges_len,
@@ -302,7 +321,8 @@ impl SnapshotBuilder {
             addresses,
         };
         snapshot.add_roots(&self.roots, &index);
-        snapshot.strings = self.strings.finish(&snapshot.addresses, &index, |node| snapshot.size(node));
+        snapshot.strings =
+            self.strings.finish(&snapshot.addresses, &index, |node| snapshot.size(node));
         let gaps = &snapshot.gaps;
         if gaps.objects_over_budget + gaps.references_over_budget + gaps.others_over_budget > 0 {
             let reason = format!(
@@ -316,7 +336,8 @@ impl SnapshotBuilder {
         snapshot
     }
 
-    /// Classes of the same name and module are one type: a report by name would not tell them apart either.
+    /// Classes of the same name and module are one type: a report by name would not tell them apart
+    /// either.
     fn types(&mut self, mut classes: Vec<u32>) -> (Vec<TypeId>, Vec<TypeInfo>) {
         let mut table: Vec<TypeInfo> = Vec::new();
         let mut by_name: HashMap<TypeInfo, TypeId> = HashMap::new();
@@ -327,8 +348,10 @@ impl SnapshotBuilder {
             .map(|class| {
                 let info = self.names.get(class).cloned();
                 unnamed.push(info.is_none());
-                let info =
-                    info.unwrap_or_else(|| TypeInfo { name: format!("[class 0x{class:x}]"), module: String::new() });
+                let info = info.unwrap_or_else(|| TypeInfo {
+                    name: format!("[class 0x{class:x}]"),
+                    module: String::new(),
+                });
                 *by_name.entry(info.clone()).or_insert_with(|| {
                     table.push(info);
                     table.len() as TypeId - 1
@@ -360,8 +383,8 @@ impl std::hash::Hash for TypeInfo {
 
 /// The order of ascending addresses, each once; `None` if they are so already.
 fn order(addresses: &[u64]) -> Option<Vec<u32>> {
-    // A heap comes in stretches of ascending addresses, some thousands at most. If those do not overlap, it is enough
-    // to sort them.
+    // A heap comes in stretches of ascending addresses, some thousands at most. If those do not
+    // overlap, it is enough to sort them.
     let mut runs: Vec<(u32, u32)> = Vec::new();
     let mut first = 0;
     for at in 1..=addresses.len() {
@@ -374,7 +397,9 @@ fn order(addresses: &[u64]) -> Option<Vec<u32>> {
         return None;
     }
     runs.sort_by_key(|(first, _)| addresses[*first as usize]);
-    let apart = runs.windows(2).all(|pair| addresses[pair[0].1 as usize - 1] < addresses[pair[1].0 as usize]);
+    let apart = runs
+        .windows(2)
+        .all(|pair| addresses[pair[0].1 as usize - 1] < addresses[pair[1].0 as usize]);
     if apart {
         return Some(runs.into_iter().flat_map(|(first, end)| first..end).collect());
     }
@@ -392,12 +417,14 @@ fn permuted<T: Copy>(column: Vec<T>, order: Option<&[u32]>) -> Vec<T> {
     }
 }
 
-/// Makes ranges disjoint and finds the nodes in them. Of ranges that overlap, the earlier ends where the next begins.
+/// Makes ranges disjoint and finds the nodes in them. Of ranges that overlap, the earlier ends
+/// where the next begins.
 fn generations(ranges: &mut Vec<Generation>, addresses: &[u64]) -> Vec<(NodeId, NodeId, u8)> {
     ranges.retain(|range| range.length > 0);
     ranges.sort_by_key(|range| (range.start, range.generation));
     ranges.dedup_by_key(|range| range.start);
-    let next_starts: Vec<u64> = ranges.iter().skip(1).map(|range| range.start).chain([u64::MAX]).collect();
+    let next_starts: Vec<u64> =
+        ranges.iter().skip(1).map(|range| range.start).chain([u64::MAX]).collect();
     let node = |address: u64| addresses.partition_point(|at| *at < address) as NodeId;
     ranges
         .iter_mut()
@@ -411,7 +438,8 @@ fn generations(ranges: &mut Vec<Generation>, addresses: &[u64]) -> Vec<(NodeId, 
         .collect()
 }
 
-/// Puts each dependent handle behind the references of its key. Those move to the end of the column for that.
+/// Puts each dependent handle behind the references of its key. Those move to the end of the column
+/// for that.
 fn add_dependents(
     dependents: &mut Vec<(u64, u64)>,
     addresses: &[u64],
@@ -447,11 +475,14 @@ impl Snapshot {
     fn add_roots(&mut self, roots: &[Root], index: &AddressIndex) {
         for root in roots {
             let inside = || {
-                let node = self.addresses.partition_point(|at| *at <= root.target).checked_sub(1)?;
+                let node =
+                    self.addresses.partition_point(|at| *at <= root.target).checked_sub(1)?;
                 let offset = root.target - self.addresses[node];
                 (offset < self.size(node as NodeId)).then_some(node as NodeId)
             };
-            let node = index.find(&self.addresses, root.target).or_else(|| root.interior.then(inside).flatten());
+            let node = index
+                .find(&self.addresses, root.target)
+                .or_else(|| root.interior.then(inside).flatten());
             match node {
                 Some(node) => self.roots.push(SnapshotRoot {
                     node,
@@ -482,7 +513,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever order: the snapshot has the same objects with the same references.
+        /// Whatever comes in whatever order: the snapshot has the same objects with the same
+        /// references.
         #[test]
         fn any_order_gives_the_same_snapshot(
             objects in prop::collection::vec((0u64..60, 0u64..5, 1u64..1000, prop::collection::vec(0u64..70, 0..5)), 0..60),
@@ -546,7 +578,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_counted_and_told() {
-        let mut builder = SnapshotBuilder::new(MemoryBudget { bytes: 100 * PER_OBJECT, folder: None });
+        let mut builder =
+            SnapshotBuilder::new(MemoryBudget { bytes: 100 * PER_OBJECT, folder: None });
         for at in 0..200 {
             builder.object(at * 8, 1, 8);
             builder.reference(0);
@@ -559,7 +592,11 @@ mod tests {
         assert_eq!(snapshot.reference_count() + gaps.references_over_budget, 200);
         assert_eq!(snapshot.roots().len() as u64 + gaps.others_over_budget, 100);
         assert!((10..90).contains(&snapshot.roots().len()), "{}", snapshot.roots().len());
-        assert!(!snapshot.end().complete && snapshot.end().reason.contains("did not fit"), "{:?}", snapshot.end());
+        assert!(
+            !snapshot.end().complete && snapshot.end().reason.contains("did not fit"),
+            "{:?}",
+            snapshot.end()
+        );
     }
 
     #[test]

@@ -5,22 +5,26 @@ use crate::snapshot::{NodeId, Snapshot};
 /// No vertex.
 const NONE: u32 = u32::MAX;
 
-/// How many vertices are dealt with in one piece, each step for all of them: of a large heap nearly every look goes to memory that
-/// is not in the processor's caches, and looks that do not depend on each other are made at the same time.
+/// How many vertices are dealt with in one piece, each step for all of them: of a large heap nearly
+/// every look goes to memory that is not in the processor's caches, and looks that do not depend on
+/// each other are made at the same time.
 pub(crate) const PIECE: usize = 256;
 
 /// Who alone keeps what alive.
 ///
-/// An object dominates another one if every path from a root to the other leads through it: were it gone, the other
-/// would be gone too. What an object dominates, with itself, is what it retains. Roots count as one thing, so what is
-/// held from two roots is retained by neither. Weak roots hold nothing.
+/// An object dominates another one if every path from a root to the other leads through it: were it
+/// gone, the other would be gone too. What an object dominates, with itself, is what it retains.
+/// Roots count as one thing, so what is held from two roots is retained by neither. Weak roots hold
+/// nothing.
 ///
-/// The algorithm is the semi-NCA of Georgiadis (2005): semidominators as Lengauer and Tarjan (1979) find them, with path
-/// compression, then a climb up the tree of dominators for each vertex. That climb skips: `O(m log n)` for any graph.
-/// Vertices are numbered in the order of a depth-first search, which keeps what is looked at close together.
+/// The algorithm is the semi-NCA of Georgiadis (2005): semidominators as Lengauer and Tarjan (1979)
+/// find them, with path compression, then a climb up the tree of dominators for each vertex. That
+/// climb skips: `O(m log n)` for any graph. Vertices are numbered in the order of a depth-first
+/// search, which keeps what is looked at close together.
 #[derive(Debug)]
 pub struct Dominators {
-    /// By node: the immediate dominator, `NONE` for what no root reaches, `ROOT` for what only the roots dominate.
+    /// By node: the immediate dominator, `NONE` for what no root reaches, `ROOT` for what only the
+    /// roots dominate.
     immediate: Vec<u32>,
     retained: Vec<u64>,
     retained_by_type: Vec<u64>,
@@ -54,7 +58,8 @@ impl Dominators {
             *above = above.saturating_add(size);
         }
 
-        let retained_by_type = retained_by_type(snapshot, &order, &idom, &retained, &mut first_child);
+        let retained_by_type =
+            retained_by_type(snapshot, &order, &idom, &retained, &mut first_child);
         drop(first_child);
 
         let mut immediate = vec![NONE; snapshot.len()];
@@ -67,10 +72,17 @@ impl Dominators {
                 above => order[above as usize],
             };
         }
-        Self { immediate, retained: by_node, retained_by_type, reached: n as u64 - 1, reached_bytes: retained[0] }
+        Self {
+            immediate,
+            retained: by_node,
+            retained_by_type,
+            reached: n as u64 - 1,
+            reached_bytes: retained[0],
+        }
     }
 
-    /// The object that alone keeps this one alive; `None` if it is held by several ways or by a root, or by none.
+    /// The object that alone keeps this one alive; `None` if it is held by several ways or by a
+    /// root, or by none.
     pub fn immediate(&self, node: NodeId) -> Option<NodeId> {
         let above = self.immediate[node as usize];
         (above < ROOT).then_some(above)
@@ -86,8 +98,8 @@ impl Dominators {
         self.retained[node as usize]
     }
 
-    /// For each type, bytes that would be free without all objects of it, where each object stands for itself: the sum
-    /// over those objects that are not dominated by another one of the type.
+    /// For each type, bytes that would be free without all objects of it, where each object stands
+    /// for itself: the sum over those objects that are not dominated by another one of the type.
     pub fn retained_by_type(&self) -> &[u64] {
         &self.retained_by_type
     }
@@ -102,7 +114,8 @@ impl Dominators {
         self.reached_bytes
     }
 
-    /// For each object, the one that retains most of those that it dominates immediately; `NodeId::MAX` if none.
+    /// For each object, the one that retains most of those that it dominates immediately;
+    /// `NodeId::MAX` if none.
     pub(crate) fn heaviest_children(&self) -> Vec<NodeId> {
         let mut heaviest = vec![NONE; self.immediate.len()];
         for (node, above) in self.immediate.iter().enumerate() {
@@ -125,7 +138,8 @@ struct Search {
     parent: Vec<u32>,
 }
 
-/// A bit for each object: of 20 million, the bits stay in the processor's cache and the numbers do not.
+/// A bit for each object: of 20 million, the bits stay in the processor's cache and the numbers do
+/// not.
 struct Seen(Vec<u64>);
 
 impl Seen {
@@ -161,7 +175,8 @@ impl Search {
             seen.set(root.node);
             visit(root.node, 0, &mut open);
             while let Some((vertex, from, to)) = open.last_mut() {
-                // Goes on at once to the first one that is new, without touching the stack for the others.
+                // Goes on at once to the first one that is new, without touching the stack for the
+                // others.
                 match all[*from as usize..*to as usize].iter().position(|to| !seen.has(*to)) {
                     Some(skip) => {
                         let (vertex, new) = (*vertex, all[*from as usize + skip]);
@@ -180,15 +195,16 @@ impl Search {
         Self { order, parent }
     }
 
-    /// Where references to each vertex come from, other than from its parent, which is known anyway: where those of
-    /// each vertex begin, and all of them.
+    /// Where references to each vertex come from, other than from its parent, which is known
+    /// anyway: where those of each vertex begin, and all of them.
     fn predecessors(&self, snapshot: &Snapshot) -> (Vec<u32>, Vec<u32>) {
         let n = self.order.len();
         let mut pre = vec![NONE; snapshot.len()];
         for (vertex, node) in self.order.iter().enumerate().skip(1) {
             pre[*node as usize] = vertex as u32;
         }
-        // References in the numbers of vertices, which are near each other where nodes are not: looked up once.
+        // References in the numbers of vertices, which are near each other where nodes are not:
+        // looked up once.
         let mut forward: Vec<u32> = Vec::new();
         let mut counts = vec![0u32; n];
         let mut at = vec![0u32; n + 1];
@@ -197,7 +213,8 @@ impl Search {
             let mut end = forward.len();
             forward.resize(end + piece.len(), 0);
             for (from, to) in piece.drain(..) {
-                // Without a branch, which the processor would guess wrongly half of the time, and wait.
+                // Without a branch, which the processor would guess wrongly half of the time, and
+                // wait.
                 let kept = (to != from) & (self.parent[to as usize] != from);
                 at[to as usize + 1] += u32::from(kept);
                 counts[from as usize] += u32::from(kept);
@@ -224,7 +241,8 @@ impl Search {
         }
         let mut from_all = vec![0u32; forward.len()];
         let mut to = forward.iter();
-        // `at[to]` is where the next one goes, and ends up where the next vertex begins: one place too far on.
+        // `at[to]` is where the next one goes, and ends up where the next vertex begins: one place
+        // too far on.
         for (from, count) in counts.iter().enumerate() {
             for to in to.by_ref().take(*count as usize) {
                 let place = &mut at[*to as usize];
@@ -240,7 +258,8 @@ impl Search {
     }
 }
 
-/// What is known of a vertex on the way to its semidominator; together, because it is looked at together.
+/// What is known of a vertex on the way to its semidominator; together, because it is looked at
+/// together.
 #[derive(Clone, Copy)]
 struct Link {
     /// The parent, or further up on the way to the roots what was reached by following those.
@@ -249,8 +268,9 @@ struct Link {
     semi: u32,
 }
 
-/// What lets a climb up the tree of dominators skip most of the way (E. W. Myers, An applicative random-access stack,
-/// 1983): from each vertex to one far above, in such a pattern that a climb of `k` steps takes `O(log k)`.
+/// What lets a climb up the tree of dominators skip most of the way (E. W. Myers, An applicative
+/// random-access stack, 1983): from each vertex to one far above, in such a pattern that a climb of
+/// `k` steps takes `O(log k)`.
 #[derive(Clone, Copy, Default)]
 struct Skip {
     to: u32,
@@ -260,8 +280,11 @@ struct Skip {
 /// The immediate dominator of each vertex.
 fn semi_nca(parent: &[u32], preds_at: Vec<u32>, preds: Vec<u32>) -> Vec<u32> {
     let n = parent.len();
-    let mut links: Vec<Link> =
-        parent.iter().zip(0..).map(|(above, vertex)| Link { above: *above, semi: vertex }).collect();
+    let mut links: Vec<Link> = parent
+        .iter()
+        .zip(0..)
+        .map(|(above, vertex)| Link { above: *above, semi: vertex })
+        .collect();
     // Semidominators at first.
     let mut idom = vec![0u32; n];
     let mut path = Vec::new();
@@ -275,7 +298,11 @@ fn semi_nca(parent: &[u32], preds_at: Vec<u32>, preds: Vec<u32>) -> Vec<u32> {
             let mut semi = parent[vertex as usize];
             let own = preds_at[vertex as usize] as usize..preds_at[vertex as usize + 1] as usize;
             for pred in &preds[own] {
-                let candidate = if *pred < vertex { *pred } else { evaluate(*pred, vertex, &mut links, &mut path) };
+                let candidate = if *pred < vertex {
+                    *pred
+                } else {
+                    evaluate(*pred, vertex, &mut links, &mut path)
+                };
                 semi = semi.min(candidate);
             }
             links[vertex as usize].semi = semi;
@@ -284,8 +311,8 @@ fn semi_nca(parent: &[u32], preds_at: Vec<u32>, preds: Vec<u32>) -> Vec<u32> {
         end = begin;
     }
     drop((links, preds_at, preds));
-    // The dominator is the nearest one above the parent, in the tree of dominators as far as it is known, that is not below
-    // the semidominator.
+    // The dominator is the nearest one above the parent, in the tree of dominators as far as it is
+    // known, that is not below the semidominator.
     let mut skips = vec![Skip::default(); n];
     for vertex in 1..n {
         let (semi, mut above) = (idom[vertex], parent[vertex]);
@@ -303,8 +330,9 @@ fn semi_nca(parent: &[u32], preds_at: Vec<u32>, preds: Vec<u32>) -> Vec<u32> {
     idom
 }
 
-/// The lowest semidominator on the path from `vertex` up to, and without, the first vertex that is not linked; linked
-/// are those above `last`. All of the path leads to that vertex directly afterwards.
+/// The lowest semidominator on the path from `vertex` up to, and without, the first vertex that is
+/// not linked; linked are those above `last`. All of the path leads to that vertex directly
+/// afterwards.
 fn evaluate(vertex: u32, last: u32, links: &mut [Link], path: &mut Vec<u32>) -> u32 {
     let mut top = vertex;
     let mut best = links[top as usize];
@@ -330,8 +358,10 @@ fn retained_by_type(
     first_child: &mut [u32],
 ) -> Vec<u64> {
     let n = order.len();
-    let type_of: Vec<u32> =
-        order.iter().map(|node| if *node == NONE { NONE } else { snapshot.type_of(*node) }).collect();
+    let type_of: Vec<u32> = order
+        .iter()
+        .map(|node| if *node == NONE { NONE } else { snapshot.type_of(*node) })
+        .collect();
     let mut sums = vec![0u64; snapshot.types().len()];
     // How many objects of each type are on the way from the roots down to here.
     let mut above = vec![0u32; snapshot.types().len()];
@@ -374,7 +404,14 @@ mod tests {
         }
         for root in roots {
             let kind = if root % 2 == 0 { RootKind::Stack } else { RootKind::Handle };
-            builder.root(Root { target: 8 + root * 8, kind, pinned: false, weak: false, interior: false, id: *root });
+            builder.root(Root {
+                target: 8 + root * 8,
+                kind,
+                pinned: false,
+                weak: false,
+                interior: false,
+                id: *root,
+            });
         }
         builder.finish(SnapshotEnd { complete: true, ..SnapshotEnd::default() })
     }
@@ -402,7 +439,9 @@ mod tests {
                 all.iter().zip(left).map(|(before, after)| *before && !after).collect()
             })
             .collect();
-        let sizes = |gone: &mut dyn Iterator<Item = NodeId>| gone.map(|node| snapshot.size(node)).sum::<u64>();
+        let sizes = |gone: &mut dyn Iterator<Item = NodeId>| {
+            gone.map(|node| snapshot.size(node)).sum::<u64>()
+        };
         for node in snapshot.nodes() {
             assert_eq!(dominators.is_reached(node), all[node as usize]);
             let dominated = &gone[node as usize];
@@ -411,21 +450,29 @@ mod tests {
             // The immediate dominator is the one dominator that all others dominate.
             let above: Vec<NodeId> = snapshot
                 .nodes()
-                .filter(|other| *other != node && all[node as usize] && gone[*other as usize][node as usize])
+                .filter(|other| {
+                    *other != node && all[node as usize] && gone[*other as usize][node as usize]
+                })
                 .collect();
-            let immediate =
-                above.iter().copied().find(|one| above.iter().all(|two| gone[*two as usize][*one as usize]));
+            let immediate = above
+                .iter()
+                .copied()
+                .find(|one| above.iter().all(|two| gone[*two as usize][*one as usize]));
             assert_eq!(dominators.immediate(node), immediate, "dominator of {node}");
         }
         for type_id in 0..snapshot.types().len() as u32 {
             let of_type = |node: &NodeId| snapshot.type_of(*node) == type_id;
-            let dominated =
-                |node: &NodeId| snapshot.nodes().any(|one| of_type(&one) && gone[one as usize][*node as usize]);
+            let dominated = |node: &NodeId| {
+                snapshot.nodes().any(|one| of_type(&one) && gone[one as usize][*node as usize])
+            };
             let expected = sizes(&mut snapshot.nodes().filter(dominated));
             assert_eq!(dominators.retained_by_type()[type_id as usize], expected, "type {type_id}");
         }
         assert_eq!(dominators.reached(), all.iter().filter(|reached| **reached).count() as u64);
-        assert_eq!(dominators.reached_bytes(), sizes(&mut snapshot.nodes().filter(|node| all[*node as usize])));
+        assert_eq!(
+            dominators.reached_bytes(),
+            sizes(&mut snapshot.nodes().filter(|node| all[*node as usize]))
+        );
     }
 
     proptest! {
@@ -460,7 +507,11 @@ mod tests {
         for each in [1, 2, 3] {
             // Near ones, so that there is a tree of some depth, and now and then any.
             let edges: Vec<Vec<u64>> = (0..n)
-                .map(|at| (0..each).map(|_| if number(8) == 0 { number(n) } else { (at + number(9)) % n }).collect())
+                .map(|at| {
+                    (0..each)
+                        .map(|_| if number(8) == 0 { number(n) } else { (at + number(9)) % n })
+                        .collect()
+                })
                 .collect();
             check(&snapshot(&edges, &[0, n / 2], 3));
         }
@@ -470,19 +521,31 @@ mod tests {
     fn weak_roots_hold_nothing() {
         let mut builder = SnapshotBuilder::new(MemoryBudget::default());
         builder.object(8, 1, 100);
-        builder.root(Root { target: 8, kind: RootKind::Handle, pinned: false, weak: true, interior: false, id: 0 });
+        builder.root(Root {
+            target: 8,
+            kind: RootKind::Handle,
+            pinned: false,
+            weak: true,
+            interior: false,
+            id: 0,
+        });
         let snapshot = builder.finish(SnapshotEnd::default());
         let dominators = Dominators::of(&snapshot);
         assert!(!dominators.is_reached(0));
-        assert_eq!((dominators.reached(), dominators.retained(0), dominators.immediate(0)), (0, 0, None));
+        assert_eq!(
+            (dominators.reached(), dominators.retained(0), dominators.immediate(0)),
+            (0, 0, None)
+        );
     }
 
     #[test]
     fn a_million_links_in_a_row() {
         let n = 1_000_000u64;
-        // Each link also points back, as those of a linked list do, and the last one to many that a root holds too:
-        // that is where an algorithm that climbs up the tree step by step does not end.
-        let mut edges: Vec<Vec<u64>> = (0..n).map(|at| vec![at + 1, at.saturating_sub(1)]).collect();
+        // Each link also points back, as those of a linked list do, and the last one to many that a
+        // root holds too: that is where an algorithm that climbs up the tree step by step does not
+        // end.
+        let mut edges: Vec<Vec<u64>> =
+            (0..n).map(|at| vec![at + 1, at.saturating_sub(1)]).collect();
         edges.push((n + 1..n + 50_001).collect());
         edges.resize(n as usize + 50_001, Vec::new());
         let mut roots = vec![0];
@@ -496,14 +559,18 @@ mod tests {
         assert_eq!(dominators.reached(), n + 50_001);
         assert_eq!(
             dominators.retained_by_type()[0],
-            list + (n + 1..n + 50_001).filter(|at| at % 7 == 0).map(|at| 1 << (at % 20)).sum::<u64>()
+            list + (n + 1..n + 50_001)
+                .filter(|at| at % 7 == 0)
+                .map(|at| 1 << (at % 20))
+                .sum::<u64>()
         );
     }
 
     #[test]
     fn many_climbs_up_a_million_links() {
-        // What the last link refers to is also referred to from the middle of a list, from a quarter and so on, so that
-        // each climb ends somewhere else: far above, and not at the roots.
+        // What the last link refers to is also referred to from the middle of a list, from a
+        // quarter and so on, so that each climb ends somewhere else: far above, and not at the
+        // roots.
         let (n, many) = (1_000_000u64, 200_000u64);
         let mut edges: Vec<Vec<u64>> = (0..n).map(|at| vec![at + 1]).collect();
         edges.push((n + 1..=n + many).collect());

@@ -1,8 +1,8 @@
 //! What grows from snapshot to snapshot.
 //!
-//! Objects move between snapshots, so they cannot be told again; what is compared are counts and bytes by type. One
-//! snapshot shows what is there, two show what has become more, and from three on it can be told whether that is a line
-//! or chance: a least squares slope with its t-statistic.
+//! Objects move between snapshots, so they cannot be told again; what is compared are counts and
+//! bytes by type. One snapshot shows what is there, two show what has become more, and from three
+//! on it can be told whether that is a line or chance: a least squares slope with its t-statistic.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,9 @@ impl Look {
     /// Summary of a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
         let histogram = Histogram::of(snapshot);
-        let row = |row: &crate::TypeCounts| (snapshot.types()[row.type_id as usize].clone(), (row.count, row.bytes));
+        let row = |row: &crate::TypeCounts| {
+            (snapshot.types()[row.type_id as usize].clone(), (row.count, row.bytes))
+        };
         Self {
             time: snapshot.end().time,
             pause_ns: snapshot.end().pause_ns,
@@ -55,8 +57,8 @@ pub struct Trend {
     pub per_second: f64,
     /// Slope over its standard error; none for two looks, and where all points are on the line.
     pub t: Option<f64>,
-    /// Whether a slope like this would come by chance in less than one of twenty cases (Student's distribution, both
-    /// sides). Never for two looks.
+    /// Whether a slope like this would come by chance in less than one of twenty cases (Student's
+    /// distribution, both sides). Never for two looks.
     pub significant: bool,
     /// Whether it grew from each look to the next.
     pub always_up: bool,
@@ -71,11 +73,19 @@ impl Trend {
         };
         let change = *last as f64 - *first as f64;
         let always_up = n > 1 && values.windows(2).all(|pair| pair[1] > pair[0]);
-        let seconds: Vec<f64> = times.iter().map(|time| time.saturating_sub(times[0]) as f64 / 1e9).collect();
+        let seconds: Vec<f64> =
+            times.iter().map(|time| time.saturating_sub(times[0]) as f64 / 1e9).collect();
         let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / n as f64;
-        let (x, y) = (mean(&mut seconds.iter().copied()), mean(&mut values.iter().map(|value| *value as f64)));
+        let (x, y) = (
+            mean(&mut seconds.iter().copied()),
+            mean(&mut values.iter().map(|value| *value as f64)),
+        );
         let sum = |each: &dyn Fn(f64, f64) -> f64| -> f64 {
-            seconds.iter().zip(values).map(|(second, value)| each(second - x, *value as f64 - y)).sum()
+            seconds
+                .iter()
+                .zip(values)
+                .map(|(second, value)| each(second - x, *value as f64 - y))
+                .sum()
         };
         let spread = sum(&|dx, _| dx * dx);
         if n < 2 || spread <= 0.0 {
@@ -102,10 +112,12 @@ impl Trend {
 /// The value of Student's t that is exceeded, on either side, with a chance of 5 %.
 fn critical_t(freedom: usize) -> f64 {
     const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
     ];
-    // Cornish and Fisher's expansion around the normal distribution is good to three digits beyond the table.
+    // Cornish and Fisher's expansion around the normal distribution is good to three digits beyond
+    // the table.
     let beyond = |n: f64| 1.959_964 + 2.372_27 / n + 2.822_5 / (n * n);
     TABLE.get(freedom.saturating_sub(1)).copied().unwrap_or_else(|| beyond(freedom as f64))
 }
@@ -116,7 +128,8 @@ fn critical_t(freedom: usize) -> f64 {
 pub enum Verdict {
     /// It has become more, in two looks: that may be a cache that fills, or chance.
     Grew,
-    /// Over three or more looks it grows along a line that is hardly chance, or from each look to the next.
+    /// Over three or more looks it grows along a line that is hardly chance, or from each look to
+    /// the next.
     Likely,
     /// Both.
     Leaking,
@@ -153,7 +166,8 @@ pub struct Growth {
 /// Objects that a type must have grown by to be suspected.
 const MIN_OBJECTS: f64 = 16.0;
 
-/// Bytes that a type must have grown by to be suspected, as a share of the heap; or this many bytes.
+/// Bytes that a type must have grown by to be suspected, as a share of the heap; or this many
+/// bytes.
 const MIN_SHARE: f64 = 0.002;
 const MIN_BYTES: f64 = 1_048_576.0;
 
@@ -172,7 +186,8 @@ impl Growth {
                 let of = |look: &Look| look.types.get(info).copied().unwrap_or((0, 0));
                 let counts: Vec<u64> = looks.iter().map(|look| of(look).0).collect();
                 let bytes: Vec<u64> = looks.iter().map(|look| of(look).1).collect();
-                let (count_trend, bytes_trend) = (Trend::of(&times, &counts), Trend::of(&times, &bytes));
+                let (count_trend, bytes_trend) =
+                    (Trend::of(&times, &counts), Trend::of(&times, &bytes));
                 let verdict = verdict(looks.len(), heap, &count_trend, &bytes_trend);
                 TypeGrowth { info: info.clone(), counts, bytes, count_trend, bytes_trend, verdict }
             })
@@ -184,14 +199,16 @@ impl Growth {
 
     /// The suspected types, the surest first, and of those the ones that grew most.
     pub fn suspects(&self) -> Vec<&TypeGrowth> {
-        let mut suspects: Vec<&TypeGrowth> = self.types.iter().filter(|growth| growth.verdict.is_some()).collect();
+        let mut suspects: Vec<&TypeGrowth> =
+            self.types.iter().filter(|growth| growth.verdict.is_some()).collect();
         suspects.sort_by_key(|growth| std::cmp::Reverse(growth.verdict));
         suspects
     }
 }
 
 fn verdict(looks: usize, heap: f64, count: &Trend, bytes: &Trend) -> Option<Verdict> {
-    let enough = bytes.change >= MIN_BYTES || (count.change >= MIN_OBJECTS && bytes.change >= heap * MIN_SHARE);
+    let enough = bytes.change >= MIN_BYTES
+        || (count.change >= MIN_OBJECTS && bytes.change >= heap * MIN_SHARE);
     if looks < 2 || !enough {
         return None;
     }
@@ -221,25 +238,33 @@ mod tests {
             complete: true,
             count: types.iter().map(|(_, count, _)| count).sum(),
             bytes: types.iter().map(|(_, _, bytes)| bytes).sum(),
-            types: types.iter().map(|(name, count, bytes)| (info(name), (*count, *bytes))).collect(),
+            types: types
+                .iter()
+                .map(|(name, count, bytes)| (info(name), (*count, *bytes)))
+                .collect(),
         }
     }
 
     #[test]
     fn slopes_and_their_significance() {
-        let seconds = |times: &[u64]| times.iter().map(|time| time * 1_000_000_000).collect::<Vec<_>>();
+        let seconds =
+            |times: &[u64]| times.iter().map(|time| time * 1_000_000_000).collect::<Vec<_>>();
         let two = Trend::of(&seconds(&[10, 12]), &[100, 140]);
         assert_eq!(
             (two.per_second, two.change, two.t, two.significant, two.always_up),
             (20.0, 40.0, None, false, true)
         );
         let exact = Trend::of(&seconds(&[0, 1, 2, 3]), &[5, 7, 9, 11]);
-        assert_eq!((exact.per_second, exact.t, exact.significant, exact.always_up), (2.0, None, true, true));
+        assert_eq!(
+            (exact.per_second, exact.t, exact.significant, exact.always_up),
+            (2.0, None, true, true)
+        );
         let flat = Trend::of(&seconds(&[0, 1, 2]), &[5, 5, 5]);
         assert_eq!((flat.per_second, flat.significant, flat.always_up), (0.0, false, false));
         let noisy = Trend::of(&seconds(&[0, 1, 2, 3, 4]), &[1, 3, 4, 8, 9]);
         // mean x 2, mean y 5; Sxy = (-2)(-4) + (-1)(-2) + 0 + 1*3 + 2*4 = 21; Sxx = 10; slope 2.1;
-        // residuals 0.2, 0.1, -1, 0.9, -0.2: sum of squares 1.9; error sqrt(1.9 / 3 / 10) = 0.25166; t = 8.344.
+        // residuals 0.2, 0.1, -1, 0.9, -0.2: sum of squares 1.9; error sqrt(1.9 / 3 / 10) =
+        // 0.25166; t = 8.344.
         assert!((noisy.per_second - 2.1).abs() < 1e-12);
         assert!((noisy.t.unwrap() - 8.3444).abs() < 1e-3, "{noisy:?}");
         assert!(noisy.significant);
@@ -259,18 +284,37 @@ mod tests {
     #[test]
     fn two_looks_show_growth_and_more_looks_a_verdict() {
         let heap = |second, leak: u64, wave: u64| {
-            look(second, &[("Leak", leak, leak * 100), ("Wave", wave, wave * 100), ("Rest", 1000, 1_000_000)])
+            look(
+                second,
+                &[
+                    ("Leak", leak, leak * 100),
+                    ("Wave", wave, wave * 100),
+                    ("Rest", 1000, 1_000_000),
+                ],
+            )
         };
         let two = Growth::of(&[heap(0, 100, 50), heap(5, 600, 900)]);
         let names = |growth: &Growth| {
-            growth.suspects().iter().map(|type_| (type_.info.name.clone(), type_.verdict.unwrap())).collect::<Vec<_>>()
+            growth
+                .suspects()
+                .iter()
+                .map(|type_| (type_.info.name.clone(), type_.verdict.unwrap()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(&two), [("Wave".into(), Verdict::Grew), ("Leak".into(), Verdict::Grew)]);
         assert_eq!(two.types.len(), 2, "what did not change is no row");
-        let four = Growth::of(&[heap(0, 100, 50), heap(5, 610, 900), heap(10, 1090, 20), heap(15, 1600, 700)]);
+        let four = Growth::of(&[
+            heap(0, 100, 50),
+            heap(5, 610, 900),
+            heap(10, 1090, 20),
+            heap(15, 1600, 700),
+        ]);
         assert_eq!(names(&four), [("Leak".into(), Verdict::Leaking)]);
         assert!(
-            (four.types.iter().find(|row| row.info.name == "Leak").unwrap().count_trend.per_second - 100.0).abs() < 2.0
+            (four.types.iter().find(|row| row.info.name == "Leak").unwrap().count_trend.per_second
+                - 100.0)
+                .abs()
+                < 2.0
         );
         // A type that is gone at the end is told, and not suspected.
         let gone = Growth::of(&[look(0, &[("A", 100, 4000)]), look(1, &[])]);

@@ -36,7 +36,8 @@ impl Histogram {
                 let size = snapshot.size(node);
                 let row = &mut types[snapshot.type_of(node) as usize];
                 row.count_by_generation[generation] += 1;
-                row.bytes_by_generation[generation] = row.bytes_by_generation[generation].saturating_add(size);
+                row.bytes_by_generation[generation] =
+                    row.bytes_by_generation[generation].saturating_add(size);
             }
         };
         let mut next = 0;
@@ -48,13 +49,14 @@ impl Histogram {
         count(next, snapshot.len() as u32, GENERATIONS - 1);
         for row in &mut types {
             row.count = row.count_by_generation.iter().sum();
-            row.bytes = row.bytes_by_generation.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes));
+            row.bytes =
+                row.bytes_by_generation.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes));
             total.count += row.count;
             total.bytes = total.bytes.saturating_add(row.bytes);
             for generation in 0..GENERATIONS {
                 total.count_by_generation[generation] += row.count_by_generation[generation];
-                total.bytes_by_generation[generation] =
-                    total.bytes_by_generation[generation].saturating_add(row.bytes_by_generation[generation]);
+                total.bytes_by_generation[generation] = total.bytes_by_generation[generation]
+                    .saturating_add(row.bytes_by_generation[generation]);
             }
         }
         Self { types, total }
@@ -63,7 +65,9 @@ impl Histogram {
     /// The types that have objects, those with most bytes first.
     pub fn by_bytes(&self) -> Vec<&TypeCounts> {
         let mut rows: Vec<&TypeCounts> = self.types.iter().filter(|row| row.count > 0).collect();
-        rows.sort_by(|one, other| other.bytes.cmp(&one.bytes).then(one.type_id.cmp(&other.type_id)));
+        rows.sort_by(|one, other| {
+            other.bytes.cmp(&one.bytes).then(one.type_id.cmp(&other.type_id))
+        });
         rows
     }
 }

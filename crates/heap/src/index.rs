@@ -10,9 +10,9 @@ const NO_CHUNK: u32 = u32::MAX;
 
 /// From the address of an object to its place among all of them.
 ///
-/// A heap has two or three references for each object, so this is asked some fifty million times for a large one. A
-/// binary search takes 25 steps through memory; a bit for each eight bytes of the heap, with the number of bits before
-/// it in the same cache line, takes one.
+/// A heap has two or three references for each object, so this is asked some fifty million times
+/// for a large one. A binary search takes 25 steps through memory; a bit for each eight bytes of
+/// the heap, with the number of bits before it in the same cache line, takes one.
 #[derive(Debug)]
 pub(crate) enum AddressIndex {
     Bits(Bits),
@@ -116,7 +116,11 @@ mod tests {
         let sorted: Vec<u64> = addresses.iter().copied().collect();
         let index = AddressIndex::new(&sorted);
         assert_eq!(matches!(index, AddressIndex::Bits(_)), bits);
-        for address in sorted.iter().chain(also).flat_map(|at| [at.wrapping_sub(8), at.wrapping_sub(1), *at, at ^ 8]) {
+        for address in sorted
+            .iter()
+            .chain(also)
+            .flat_map(|at| [at.wrapping_sub(8), at.wrapping_sub(1), *at, at ^ 8])
+        {
             let expected = sorted.binary_search(&address).ok().map(|at| at as u32);
             assert_eq!(index.find(&sorted, address), expected, "{address:#x}");
         }

@@ -1,12 +1,14 @@
 //! Analysis of heap snapshots of .NET processes.
 //!
-//! A [`SnapshotBuilder`] takes objects, references and roots in the order in which they come, a [`Snapshot`] holds
-//! them in columns: an object is a number (`u32`, in the order of addresses), its references are a slice. Everything
-//! else is computed from that:
+//! A [`SnapshotBuilder`] takes objects, references and roots in the order in which they come, a
+//! [`Snapshot`] holds them in columns: an object is a number (`u32`, in the order of addresses),
+//! its references are a slice. Everything else is computed from that:
 //!
 //! - [`Histogram`]: objects and bytes by type and generation;
-//! - [`Dominators`]: who alone keeps what alive, and how many bytes would go with each object and each type;
-//! - [`Paths`]: shortest paths from roots, and by which kinds of path the objects of a type are held;
+//! - [`Dominators`]: who alone keeps what alive, and how many bytes would go with each object and
+//!   each type;
+//! - [`Paths`]: shortest paths from roots, and by which kinds of path the objects of a type are
+//!   held;
 //! - [`Tasks`]: asynchronous methods that wait, and who awaits whom;
 //! - [`growth`]: what grows from snapshot to snapshot, and whether that is more than chance;
 //! - [`Brief`]: the same of looks that told only objects, or only roots;
@@ -14,8 +16,9 @@
 //! - [`Report`]: all of it in a form for people and programs;
 //! - [`gcdump`]: files of `dotnet-gcdump` and PerfView, both ways.
 //!
-//! Nothing here recurses, so that lists of millions of links are as good as any other heap, and memory stays within a
-//! [`MemoryBudget`]: what does not fit is left out, counted, and the snapshot says that it is not complete.
+//! Nothing here recurses, so that lists of millions of links are as good as any other heap, and
+//! memory stays within a [`MemoryBudget`]: what does not fit is left out, counted, and the snapshot
+//! says that it is not complete.
 #![forbid(unsafe_code)]
 
 mod brief;
@@ -39,12 +42,13 @@ pub use dominators::Dominators;
 pub use histogram::{Histogram, TypeCounts};
 pub use paths::{Holding, Holdings, PathStep, Paths, RootPath};
 pub use report::{
-    GenerationRow, GrowthRow, HolderRow, LeakReport, LookRow, Missing, PathRow, Report, ReportOptions, Retainer,
-    RootRow, SCHEMA, Step, StringRow, Strings, Suspect, Totals, TypeDetail, TypeRow, leaks, report,
+    GenerationRow, GrowthRow, HolderRow, LeakReport, LookRow, Missing, PathRow, Report,
+    ReportOptions, Retainer, RootRow, SCHEMA, Step, StringRow, Strings, Suspect, Totals,
+    TypeDetail, TypeRow, leaks, report,
 };
 pub use snapshot::{
-    Extent, GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId,
-    TypeInfo, generation_name,
+    Extent, GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd,
+    SnapshotRoot, TypeId, TypeInfo, generation_name,
 };
 pub use strings::{DuplicateString, StringStatistics};
 pub use survivors::{HeldSurvivors, Holder, SurvivorBuilder, SurvivorCount, SurvivorSums};

@@ -19,7 +19,8 @@ pub struct Paths<'a> {
     snapshot: &'a Snapshot,
     /// The object before, `ROOT` for what a root holds, `NONE` for what none reaches.
     before: Vec<u32>,
-    /// The first object of the stretch of objects of one type that ends here: links of a list are one step.
+    /// The first object of the stretch of objects of one type that ends here: links of a list are
+    /// one step.
     first: Vec<u32>,
 }
 
@@ -52,7 +53,8 @@ pub struct Holding {
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// One of these paths; the others have the same types in the same order, in stretches of any length.
+    /// One of these paths; the others have the same types in the same order, in stretches of any
+    /// length.
     pub example: RootPath,
 }
 
@@ -75,7 +77,11 @@ impl<'a> Paths<'a> {
         let mut queue: Vec<NodeId> = Vec::new();
         // Of roots of an equal distance, those that hold for longest go first.
         for kind in RootKind::ALL {
-            for root in snapshot.roots().iter().filter(|root| root.kind == kind && !root.weak && wanted(root)) {
+            for root in snapshot
+                .roots()
+                .iter()
+                .filter(|root| root.kind == kind && !root.weak && wanted(root))
+            {
                 if before[root.node as usize] == NONE {
                     before[root.node as usize] = ROOT;
                     first[root.node as usize] = root.node;
@@ -88,15 +94,19 @@ impl<'a> Paths<'a> {
         while next < queue.len() {
             let piece = next..queue.len().min(next + PIECE);
             places.extend(queue[piece.clone()].iter().map(|node| snapshot.references_at(*node)));
-            let references = places.iter().flat_map(|(from, to)| &all[*from as usize..*to as usize]);
-            black_box(references.fold(0, |any, to| any ^ before[*to as usize] ^ snapshot.type_of(*to)));
+            let references =
+                places.iter().flat_map(|(from, to)| &all[*from as usize..*to as usize]);
+            black_box(
+                references.fold(0, |any, to| any ^ before[*to as usize] ^ snapshot.type_of(*to)),
+            );
             for (index, (from, to)) in piece.clone().zip(places.drain(..)) {
                 let node = queue[index];
                 let (own_type, own_first) = (snapshot.type_of(node), first[node as usize]);
                 for to in &all[from as usize..to as usize] {
                     if before[*to as usize] == NONE {
                         before[*to as usize] = node;
-                        first[*to as usize] = if snapshot.type_of(*to) == own_type { own_first } else { *to };
+                        first[*to as usize] =
+                            if snapshot.type_of(*to) == own_type { own_first } else { *to };
                         queue.push(*to);
                     }
                 }
@@ -123,7 +133,11 @@ impl<'a> Paths<'a> {
         let mut at = node;
         loop {
             let first = self.first[at as usize];
-            let step = PathStep { type_id: self.snapshot.type_of(at), times: self.length(first, at), node: at };
+            let step = PathStep {
+                type_id: self.snapshot.type_of(at),
+                times: self.length(first, at),
+                node: at,
+            };
             if near.len() < STEPS / 2 {
                 near.push(step);
             } else {
@@ -179,12 +193,14 @@ impl<'a> Paths<'a> {
             }
         }
         holdings.kinds = kinds.into_values().collect();
-        holdings.kinds.sort_by_key(|holding| (std::cmp::Reverse(holding.count), holding.example.steps[0].node));
+        holdings.kinds.sort_by_key(|holding| {
+            (std::cmp::Reverse(holding.count), holding.example.steps[0].node)
+        });
         holdings
     }
 
-    /// The types on the way from an object to its root, as far as they are told of a path, and the kind of the root if
-    /// it is near enough.
+    /// The types on the way from an object to its root, as far as they are told of a path, and the
+    /// kind of the root if it is near enough.
     fn pattern(&self, node: NodeId) -> (Option<RootKind>, Vec<TypeId>) {
         let mut types = Vec::new();
         let mut at = node;
@@ -193,8 +209,14 @@ impl<'a> Paths<'a> {
             if types.len() < STEPS / 2 {
                 types.push(self.snapshot.type_of(at));
             }
-            match self.first.get(at as usize).and_then(|first| Some((*first, *self.before.get(*first as usize)?))) {
-                Some((first, ROOT)) => return (self.snapshot.root_of(first).map(|root| root.kind), types),
+            match self
+                .first
+                .get(at as usize)
+                .and_then(|first| Some((*first, *self.before.get(*first as usize)?)))
+            {
+                Some((first, ROOT)) => {
+                    return (self.snapshot.root_of(first).map(|root| root.kind), types);
+                }
                 Some((_, before)) => at = before,
                 None => break,
             }
@@ -217,7 +239,14 @@ mod tests {
         }
         for (target, kind) in roots {
             let target = 8 + target * 8;
-            builder.root(Root { target, kind: *kind, pinned: false, weak: false, interior: false, id: 0 });
+            builder.root(Root {
+                target,
+                kind: *kind,
+                pinned: false,
+                weak: false,
+                interior: false,
+                id: 0,
+            });
         }
         builder.finish(SnapshotEnd { complete: true, ..SnapshotEnd::default() })
     }
@@ -255,7 +284,8 @@ mod tests {
 
     #[test]
     fn lists_are_one_step_however_long() {
-        // A root holds a table (type 0), which holds the first link (1) of a list; each link has a value (2).
+        // A root holds a table (type 0), which holds the first link (1) of a list; each link has a
+        // value (2).
         let links = 150_000u64;
         let mut edges = vec![(0, vec![1])];
         for link in 0..links {
@@ -279,7 +309,9 @@ mod tests {
 
     #[test]
     fn long_paths_of_types_in_turn_keep_both_ends() {
-        let edges: Vec<_> = (0..1000u64).map(|at| (at % 2, if at < 999 { vec![at + 1] } else { Vec::new() })).collect();
+        let edges: Vec<_> = (0..1000u64)
+            .map(|at| (at % 2, if at < 999 { vec![at + 1] } else { Vec::new() }))
+            .collect();
         let snapshot = snapshot(&edges, &[(0, RootKind::Handle)]);
         let paths = Paths::of(&snapshot, |_| true);
         let path = paths.to(999).unwrap();
@@ -295,11 +327,16 @@ mod tests {
         let holdings = Paths::of(&snapshot, |_| true).holdings(snapshot.type_of(1));
         assert_eq!((holdings.examined, holdings.unreached), (4, 1));
         assert_eq!(
-            holdings.kinds.iter().map(|kind| (kind.count, kind.example.root.kind)).collect::<Vec<_>>(),
+            holdings
+                .kinds
+                .iter()
+                .map(|kind| (kind.count, kind.example.root.kind))
+                .collect::<Vec<_>>(),
             [(2, RootKind::Statics), (1, RootKind::Stack)]
         );
         // Without the static, the two are held by nothing either.
-        let holdings = Paths::of(&snapshot, |root| root.kind == RootKind::Stack).holdings(snapshot.type_of(1));
+        let holdings =
+            Paths::of(&snapshot, |root| root.kind == RootKind::Stack).holdings(snapshot.type_of(1));
         assert_eq!((holdings.unreached, holdings.kinds.len()), (3, 1));
     }
 }

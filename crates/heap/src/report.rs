@@ -254,12 +254,15 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
     let top_retainers = top_retainers(snapshot, &dominators, options.top);
     let finalizer_queue = rows.finalizer_queue(options.top);
     let by_retained = {
-        let mut types: Vec<&TypeCounts> = histogram.types.iter().filter(|row| row.count > 0).collect();
+        let mut types: Vec<&TypeCounts> =
+            histogram.types.iter().filter(|row| row.count > 0).collect();
         types.sort_by_key(|row| std::cmp::Reverse(rows.retained[row.type_id as usize]));
         types
     };
     let types = histogram.by_bytes();
-    let top = |types: &[&TypeCounts]| types.iter().take(options.top).map(|row| rows.row(row)).collect::<Vec<_>>();
+    let top = |types: &[&TypeCounts]| {
+        types.iter().take(options.top).map(|row| rows.row(row)).collect::<Vec<_>>()
+    };
     let (total, reached) = (&histogram.total, (dominators.reached(), dominators.reached_bytes()));
     let mut report = Report {
         schema: SCHEMA,
@@ -292,10 +295,14 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
             gaps: snapshot.gaps().clone(),
         },
     };
-    let retained: Vec<(NodeId, u64)> = top_retainers.iter().map(|node| (*node, dominators.retained(*node))).collect();
-    let asked: Vec<TypeId> = options.type_name.iter().flat_map(|name| snapshot.find_types(name)).collect();
-    let asked: Vec<(TypeId, TypeRow)> =
-        asked.into_iter().map(|type_id| (type_id, rows.row(&histogram.types[type_id as usize]))).collect();
+    let retained: Vec<(NodeId, u64)> =
+        top_retainers.iter().map(|node| (*node, dominators.retained(*node))).collect();
+    let asked: Vec<TypeId> =
+        options.type_name.iter().flat_map(|name| snapshot.find_types(name)).collect();
+    let asked: Vec<(TypeId, TypeRow)> = asked
+        .into_iter()
+        .map(|type_id| (type_id, rows.row(&histogram.types[type_id as usize])))
+        .collect();
     drop(dominators);
 
     report.retainers = retained
@@ -366,7 +373,9 @@ impl Rows<'_> {
             retained_bytes: self.retained[counts.type_id as usize],
             bytes_by_generation: (0..GENERATIONS)
                 .filter(|generation| counts.bytes_by_generation[*generation] > 0)
-                .map(|generation| (generation_name(generation), counts.bytes_by_generation[generation]))
+                .map(|generation| {
+                    (generation_name(generation), counts.bytes_by_generation[generation])
+                })
                 .collect(),
         }
     }
@@ -374,10 +383,17 @@ impl Rows<'_> {
     /// Types of what waits for its finalizer; bytes are those of these objects.
     fn finalizer_queue(&self, top: usize) -> Vec<TypeRow> {
         let mut types: BTreeMap<TypeId, TypeCounts> = BTreeMap::new();
-        for root in self.snapshot.roots().iter().filter(|root| root.kind == RootKind::Finalizer && !root.weak) {
+        for root in self
+            .snapshot
+            .roots()
+            .iter()
+            .filter(|root| root.kind == RootKind::Finalizer && !root.weak)
+        {
             let type_id = self.snapshot.type_of(root.node);
-            let row = types.entry(type_id).or_insert(TypeCounts { type_id, ..TypeCounts::default() });
-            let (size, generation) = (self.snapshot.size(root.node), self.snapshot.generation_of(root.node));
+            let row =
+                types.entry(type_id).or_insert(TypeCounts { type_id, ..TypeCounts::default() });
+            let (size, generation) =
+                (self.snapshot.size(root.node), self.snapshot.generation_of(root.node));
             row.count += 1;
             row.bytes += size;
             row.bytes_by_generation[generation] += size;
@@ -418,8 +434,8 @@ pub(crate) fn root_rows(snapshot: &Snapshot) -> Vec<RootRow> {
     rows.filter(|row| row.roots + row.weak > 0).collect()
 }
 
-/// Objects that retain most, without those of which nearly all is retained by one object below: a list retains as much
-/// as its array, and the array is where it comes together.
+/// Objects that retain most, without those of which nearly all is retained by one object below: a
+/// list retains as much as its array, and the array is where it comes together.
 fn top_retainers(snapshot: &Snapshot, dominators: &Dominators, top: usize) -> Vec<NodeId> {
     let heaviest = dominators.heaviest_children();
     let comes_together = |node: &NodeId| {
@@ -533,7 +549,8 @@ pub struct Suspect {
     /// How it grew.
     #[serde(flatten)]
     pub growth: GrowthRow,
-    /// Another suspect through which most of its objects are held: it then grows along with that one.
+    /// Another suspect through which most of its objects are held: it then grows along with that
+    /// one.
     #[serde(rename = "retained_by")]
     pub along_with: Option<String>,
     /// The most common ways in which its objects are held at the last look.
@@ -554,14 +571,22 @@ pub fn leaks(looks: &[Look], last: &Snapshot, options: &ReportOptions) -> LeakRe
         .map(|suspect| {
             let type_id = last.types().iter().position(|info| *info == suspect.info);
             let holders = match (type_id, &paths) {
-                (Some(type_id), Some(paths)) => holder_rows(last, &paths.holdings(type_id as TypeId), options.paths),
+                (Some(type_id), Some(paths)) => {
+                    holder_rows(last, &paths.holdings(type_id as TypeId), options.paths)
+                }
                 _ => Vec::new(),
             };
-            Suspect { growth: growth_row(suspect), along_with: along_with(suspect, &suspects, &holders), holders }
+            Suspect {
+                growth: growth_row(suspect),
+                along_with: along_with(suspect, &suspects, &holders),
+                holders,
+            }
         })
         .collect();
     // Within a verdict, those first that grow on their own.
-    suspects.sort_by_key(|suspect| (std::cmp::Reverse(suspect.growth.verdict), suspect.along_with.is_some()));
+    suspects.sort_by_key(|suspect| {
+        (std::cmp::Reverse(suspect.growth.verdict), suspect.along_with.is_some())
+    });
     LeakReport {
         schema: SCHEMA,
         process: last.end().process.clone(),
@@ -596,9 +621,13 @@ fn growth_row(growth: &TypeGrowth) -> GrowthRow {
     }
 }
 
-/// The suspect nearest to the root on the way to most objects of another one, if its number grows too: the strings of
-/// orders that leak grow because the orders do.
-fn along_with(suspect: &TypeGrowth, suspects: &[&TypeGrowth], holders: &[HolderRow]) -> Option<String> {
+/// The suspect nearest to the root on the way to most objects of another one, if its number grows
+/// too: the strings of orders that leak grow because the orders do.
+fn along_with(
+    suspect: &TypeGrowth,
+    suspects: &[&TypeGrowth],
+    holders: &[HolderRow],
+) -> Option<String> {
     let most = holders.first()?;
     let above = most.path.steps.split_last()?.1;
     above
@@ -624,7 +653,9 @@ mod tests {
     /// A static list with `orders` orders, each with a string; and a large array on a stack.
     fn shop(orders: u64, time: u64) -> Snapshot {
         let mut builder = SnapshotBuilder::new(MemoryBudget::default());
-        for (class, name) in [(1, "List<Shop.Order>"), (2, "Shop.Order[]"), (3, "Shop.Order"), (4, "System.String")] {
+        for (class, name) in
+            [(1, "List<Shop.Order>"), (2, "Shop.Order[]"), (3, "Shop.Order"), (4, "System.String")]
+        {
             builder.class(class, name, "shop.dll");
         }
         builder.object(0x1000, 1, 32);
@@ -649,18 +680,33 @@ mod tests {
         builder.object(0x40_0000, 5, 1000);
         builder.generation(Generation { generation: 2, start: 0, length: 0x30_0000 });
         builder.generation(Generation { generation: 3, start: 0x30_0000, length: 0x10_0000 });
-        let root = |target, kind| Root { target, kind, pinned: false, weak: false, interior: false, id: 7 };
+        let root = |target, kind| Root {
+            target,
+            kind,
+            pinned: false,
+            weak: false,
+            interior: false,
+            id: 7,
+        };
         builder.root_name(7, "Shop.Program.orders");
         builder.root(root(0x1000, RootKind::Statics));
         builder.root(Root { id: 0, ..root(0x30_0000, RootKind::Stack) });
         builder.root(Root { id: 0, weak: true, ..root(0x2000, RootKind::Handle) });
-        builder.finish(SnapshotEnd { complete: true, time, pause_ns: Some(5_000_000), ..SnapshotEnd::default() })
+        builder.finish(SnapshotEnd {
+            complete: true,
+            time,
+            pause_ns: Some(5_000_000),
+            ..SnapshotEnd::default()
+        })
     }
 
     #[test]
     fn a_report_tells_what_is_there_and_who_holds_it() {
         let snapshot = shop(ORDERS, 0);
-        let report = report(&snapshot, &ReportOptions { type_name: Some("Order".into()), ..ReportOptions::default() });
+        let report = report(
+            &snapshot,
+            &ReportOptions { type_name: Some("Order".into()), ..ReportOptions::default() },
+        );
         let orders = 32 + 24 + ORDERS * (8 + 24 + 40);
         assert_eq!(
             report.totals,
@@ -679,7 +725,8 @@ mod tests {
             [("gen2", 2 + 2 * ORDERS), ("loh", 1), ("unknown", 1)]
         );
         assert_eq!(report.types[0].name, "System.Byte[]");
-        let list = report.retaining_types.iter().find(|row| row.name == "List<Shop.Order>").unwrap();
+        let list =
+            report.retaining_types.iter().find(|row| row.name == "List<Shop.Order>").unwrap();
         assert_eq!((list.objects, list.bytes, list.retained_bytes), (1, 32, orders));
         // The list retains hardly more than its array, so the array is told.
         assert_eq!(report.retainers[0].name, "System.Byte[]");
@@ -688,13 +735,20 @@ mod tests {
             ("Shop.Order[]", orders - 32)
         );
         let path = report.retainers[1].path.as_ref().unwrap();
-        assert_eq!((path.root, path.root_name.as_deref()), (RootKind::Statics, Some("Shop.Program.orders")));
+        assert_eq!(
+            (path.root, path.root_name.as_deref()),
+            (RootKind::Statics, Some("Shop.Program.orders"))
+        );
         let strings = report.strings.as_ref().unwrap();
-        assert_eq!((strings.objects, strings.distinct, strings.wasted_bytes), (ORDERS, 2, (ORDERS - 2) * 40));
+        assert_eq!(
+            (strings.objects, strings.distinct, strings.wasted_bytes),
+            (ORDERS, 2, (ORDERS - 2) * 40)
+        );
         assert_eq!(strings.duplicates[0].text.as_deref(), Some("even"));
         assert_eq!(report.asked.len(), 1);
         assert_eq!((report.asked[0].row.objects, report.asked[0].holders.len()), (ORDERS, 1));
-        let steps: Vec<&str> = report.asked[0].holders[0].path.steps.iter().map(|step| step.name.as_str()).collect();
+        let steps: Vec<&str> =
+            report.asked[0].holders[0].path.steps.iter().map(|step| step.name.as_str()).collect();
         assert_eq!(steps, ["List<Shop.Order>", "Shop.Order[]", "Shop.Order"]);
         assert_eq!(
             report.roots.iter().map(|row| (row.kind, row.roots, row.weak)).collect::<Vec<_>>(),
@@ -708,10 +762,14 @@ mod tests {
 
     #[test]
     fn what_leaks_is_told_with_its_holder() {
-        let snapshots: Vec<Snapshot> = (0..4).map(|look| shop(ORDERS + look * 100, look * 2_000_000_000)).collect();
+        let snapshots: Vec<Snapshot> =
+            (0..4).map(|look| shop(ORDERS + look * 100, look * 2_000_000_000)).collect();
         let looks: Vec<Look> = snapshots.iter().map(Look::of).collect();
         let report = leaks(&looks, &snapshots[3], &ReportOptions::default());
-        assert_eq!(report.looks.iter().map(|look| look.seconds).collect::<Vec<_>>(), [0.0, 2.0, 4.0, 6.0]);
+        assert_eq!(
+            report.looks.iter().map(|look| look.seconds).collect::<Vec<_>>(),
+            [0.0, 2.0, 4.0, 6.0]
+        );
         let found: Vec<(&str, Option<Verdict>, Option<&str>)> = report
             .suspects
             .iter()
@@ -726,7 +784,10 @@ mod tests {
         );
         assert_eq!(report.suspects[0].growth.objects, [500, 600, 700, 800]);
         assert!((report.suspects[0].growth.objects_trend.per_second - 50.0).abs() < 1e-9);
-        assert_eq!(report.suspects[0].holders[0].path.root_name.as_deref(), Some("Shop.Program.orders"));
+        assert_eq!(
+            report.suspects[0].holders[0].path.root_name.as_deref(),
+            Some("Shop.Program.orders")
+        );
         assert_eq!(serde_json::to_value(&report).unwrap()["suspects"][0]["verdict"], "leaking");
     }
 }

@@ -16,7 +16,8 @@ pub type TypeId = u32;
 pub enum RootKind {
     /// A static field, where it is known to be one.
     Statics,
-    /// A GC handle. Runtimes before .NET 9 keep static fields in arrays that are held by such handles.
+    /// A GC handle. Runtimes before .NET 9 keep static fields in arrays that are held by such
+    /// handles.
     Handle,
     /// The queue of objects whose finalizer has to run.
     Finalizer,
@@ -27,9 +28,15 @@ pub enum RootKind {
 }
 
 impl RootKind {
-    /// All kinds, those that hold for longest first: of equally short paths, that of the earlier kind is shown.
-    pub const ALL: [RootKind; 5] =
-        [RootKind::Statics, RootKind::Handle, RootKind::Finalizer, RootKind::Other, RootKind::Stack];
+    /// All kinds, those that hold for longest first: of equally short paths, that of the earlier
+    /// kind is shown.
+    pub const ALL: [RootKind; 5] = [
+        RootKind::Statics,
+        RootKind::Handle,
+        RootKind::Finalizer,
+        RootKind::Other,
+        RootKind::Stack,
+    ];
 
     /// As reports write it.
     pub fn name(self) -> &'static str {
@@ -50,7 +57,8 @@ impl RootKind {
 /// A root as the runtime reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Address that it holds; that of an object, or with [`Root::interior`] of something inside an object.
+    /// Address that it holds; that of an object, or with [`Root::interior`] of something inside an
+    /// object.
     pub target: u64,
     /// What it is.
     pub kind: RootKind,
@@ -60,7 +68,8 @@ pub struct Root {
     pub weak: bool,
     /// Whether it may point into the middle of an object.
     pub interior: bool,
-    /// What the runtime calls it: the address of a handle, the function of a stack root; 0 if nothing.
+    /// What the runtime calls it: the address of a handle, the function of a stack root; 0 if
+    /// nothing.
     pub id: u64,
 }
 
@@ -75,10 +84,12 @@ pub struct Generation {
     pub length: u64,
 }
 
-/// Number of columns of a histogram by generation: 0, 1, 2, large, pinned, never collected, and not known.
+/// Number of columns of a histogram by generation: 0, 1, 2, large, pinned, never collected, and not
+/// known.
 pub const GENERATIONS: usize = 7;
 
-/// Name of a column of a histogram by generation: `gen0` to `gen2`, `loh`, `poh`, `frozen`, `unknown`.
+/// Name of a column of a histogram by generation: `gen0` to `gen2`, `loh`, `poh`, `frozen`,
+/// `unknown`.
 pub fn generation_name(generation: usize) -> &'static str {
     ["gen0", "gen1", "gen2", "loh", "poh", "frozen"].get(generation).copied().unwrap_or("unknown")
 }
@@ -99,7 +110,8 @@ pub enum Extent {
 /// What is known of a whole snapshot at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotEnd {
-    /// When it was taken, in nanoseconds since the start of the recording. Growth is told per second of this clock.
+    /// When it was taken, in nanoseconds since the start of the recording. Growth is told per
+    /// second of this clock.
     pub time: u64,
     /// When it was taken on the wall clock, in milliseconds since 1970; 0 if that is not known.
     pub unix_ms: u64,
@@ -266,7 +278,9 @@ impl Snapshot {
     pub fn find_types(&self, name: &str) -> Vec<TypeId> {
         let matches = |full: &str| {
             full == name
-                || full.strip_suffix(name).is_some_and(|before| before.ends_with(['.', '+']) && !before.contains('<'))
+                || full
+                    .strip_suffix(name)
+                    .is_some_and(|before| before.ends_with(['.', '+']) && !before.contains('<'))
         };
         (0..self.type_table.len())
             .filter(|index| matches(&self.type_table[*index].name))
@@ -294,19 +308,23 @@ impl Snapshot {
     pub fn generation_of(&self, node: NodeId) -> usize {
         let after = self.generations.partition_point(|(first, _, _)| *first <= node);
         match after.checked_sub(1).map(|index| self.generations[index]) {
-            Some((_, end, generation)) if node < end => usize::from(generation).min(GENERATIONS - 1),
+            Some((_, end, generation)) if node < end => {
+                usize::from(generation).min(GENERATIONS - 1)
+            }
             _ => GENERATIONS - 1,
         }
     }
 
-    /// Where an asynchronous method stands, as its compiler counts: that of the box around its state machine, or of a
-    /// state machine that is an object of its own. `None` where that was not read.
+    /// Where an asynchronous method stands, as its compiler counts: that of the box around its
+    /// state machine, or of a state machine that is an object of its own. `None` where that was not
+    /// read.
     pub fn state_of(&self, node: NodeId) -> Option<i32> {
         let at = self.states.binary_search_by_key(&node, |(node, _)| *node).ok()?;
         Some(self.states[at].1)
     }
 
-    /// What goes on when a task has completed: an object, or nothing so far. `None` where that was not read.
+    /// What goes on when a task has completed: an object, or nothing so far. `None` where that was
+    /// not read.
     pub fn continuation_of(&self, node: NodeId) -> Option<Option<NodeId>> {
         let at = self.continuations.binary_search_by_key(&node, |(node, _)| *node).ok()?;
         Some(self.continuations[at].1)

@@ -52,7 +52,12 @@ impl StringColumns {
         }
     }
 
-    pub fn finish(mut self, addresses: &[u64], index: &AddressIndex, size: impl Fn(NodeId) -> u64) -> StringStatistics {
+    pub fn finish(
+        mut self,
+        addresses: &[u64],
+        index: &AddressIndex,
+        size: impl Fn(NodeId) -> u64,
+    ) -> StringStatistics {
         self.seen.sort_unstable();
         self.seen.dedup();
         let mut statistics = StringStatistics::default();
@@ -74,10 +79,18 @@ impl StringColumns {
             if count > 1 {
                 let (hash, length, _) = group[0];
                 let text = self.texts.remove(&hash);
-                statistics.duplicates.push(DuplicateString { count, length, wasted, text, example });
+                statistics.duplicates.push(DuplicateString {
+                    count,
+                    length,
+                    wasted,
+                    text,
+                    example,
+                });
             }
         }
-        statistics.duplicates.sort_by(|one, other| other.wasted.cmp(&one.wasted).then(one.example.cmp(&other.example)));
+        statistics.duplicates.sort_by(|one, other| {
+            other.wasted.cmp(&one.wasted).then(one.example.cmp(&other.example))
+        });
         statistics
     }
 }

@@ -17,8 +17,8 @@ const NONE: u32 = u32::MAX;
 /// Where the shortest chain of references to a young survivor begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
-    /// An object that the collection did not collect, or that was in generation 2 before; in the generation that it is in
-    /// now. The first type of the path is its own.
+    /// An object that the collection did not collect, or that was in generation 2 before; in the
+    /// generation that it is in now. The first type of the path is its own.
     Older(u8),
     /// A handle: of `GCHandle`, or one of the runtime's own, by which statics are held.
     Handle,
@@ -87,7 +87,8 @@ pub struct SurvivorBuilder {
     young: Vec<Object>,
     /// Older objects that refer to young survivors.
     older: Vec<Object>,
-    /// From an object, as `Ok` an index among the young ones, as `Err` among the older ones; and to which address.
+    /// From an object, as `Ok` an index among the young ones, as `Err` among the older ones; and to
+    /// which address.
     references: Vec<(Result<u32, u32>, u64)>,
     roots: Vec<(Holder, u64)>,
     /// Key and value.
@@ -100,7 +101,8 @@ pub struct SurvivorBuilder {
 }
 
 impl SurvivorBuilder {
-    /// An object. `before` is the generation that it was in before it was collected, `None` if it was not.
+    /// An object. `before` is the generation that it was in before it was collected, `None` if it
+    /// was not.
     pub fn object(&mut self, address: u64, class: u64, size: u64, before: Option<u8>) {
         let is_young = before.is_some_and(|before| before <= YOUNG);
         self.last = None;
@@ -108,7 +110,12 @@ impl SurvivorBuilder {
             self.lost += 1;
             return;
         }
-        let object = Object { address, class, size: size.saturating_add(7) & !7, before: before.unwrap_or(u8::MAX) };
+        let object = Object {
+            address,
+            class,
+            size: size.saturating_add(7) & !7,
+            before: before.unwrap_or(u8::MAX),
+        };
         let list = if is_young { &mut self.young } else { &mut self.older };
         let index = list.len() as u32;
         list.push(object);
@@ -118,7 +125,9 @@ impl SurvivorBuilder {
     /// A reference of the last object to a young survivor.
     pub fn reference(&mut self, target: u64) {
         match self.last {
-            Some(last) if self.references.len() < MOST_REFERENCES => self.references.push((last, target)),
+            Some(last) if self.references.len() < MOST_REFERENCES => {
+                self.references.push((last, target))
+            }
             Some(_) => self.lost += 1,
             // The object was lost, and is counted.
             None => {}
@@ -181,23 +190,24 @@ impl SurvivorBuilder {
             let sums = counts.entry((object.class, object.before, after)).or_default();
             *sums = (sums.0 + 1, sums.1.saturating_add(object.size));
         }
-        let young = counts.into_iter().map(|((class, before, after), (objects, bytes))| SurvivorCount {
-            class,
-            before,
-            after,
-            objects,
-            bytes,
+        let young = counts.into_iter().map(|((class, before, after), (objects, bytes))| {
+            SurvivorCount { class, before, after, objects, bytes }
         });
         let mut all: Vec<_> = young.chain(self.sums.iter().copied()).collect();
-        all.sort_by_key(|count| (std::cmp::Reverse(count.bytes), count.class, count.before, count.after));
+        all.sort_by_key(|count| {
+            (std::cmp::Reverse(count.bytes), count.class, count.before, count.after)
+        });
         all
     }
 
-    /// Shortest paths to all young survivors, breadth first. At the same distance older objects come before handles, these
-    /// before variables, and the finalizer's queue comes last: it holds only what nothing else does.
+    /// Shortest paths to all young survivors, breadth first. At the same distance older objects
+    /// come before handles, these before variables, and the finalizer's queue comes last: it holds
+    /// only what nothing else does.
     fn paths(&self, order: &[u32]) -> Paths {
         let find = |address: u64| {
-            let at = order.binary_search_by_key(&address, |index| self.young[*index as usize].address).ok()?;
+            let at = order
+                .binary_search_by_key(&address, |index| self.young[*index as usize].address)
+                .ok()?;
             Some(order[at])
         };
         let mut paths = Paths { of: vec![NONE; self.young.len()], ..Paths::default() };
@@ -210,7 +220,8 @@ impl SurvivorBuilder {
                 Ok(source) => from.push((*source, target)),
                 Err(source) => {
                     let holder = self.older[*source as usize];
-                    // What was in generation 2 is there still; of what was not collected, the bounds tell.
+                    // What was in generation 2 is there still; of what was not collected, the
+                    // bounds tell.
                     let generation = self.generation_of(holder.address).unwrap_or(u8::MAX);
                     starts.push((Holder::Older(generation), Some(holder.class), target));
                 }
@@ -223,7 +234,9 @@ impl SurvivorBuilder {
                 None => starts.push((Holder::Dependent, None, value)),
             }
         }
-        starts.extend(self.roots.iter().filter_map(|(holder, target)| Some((*holder, None, find(*target)?))));
+        starts.extend(
+            self.roots.iter().filter_map(|(holder, target)| Some((*holder, None, find(*target)?))),
+        );
         starts.sort_unstable_by_key(|(holder, class, target)| (*holder, *class, *target));
         from.sort_unstable();
         let mut queue = std::collections::VecDeque::new();
@@ -233,7 +246,8 @@ impl SurvivorBuilder {
                 if let Some(class) = class {
                     path = paths.step(path, class, true);
                 }
-                paths.of[target as usize] = paths.step(path, self.young[target as usize].class, class.is_some());
+                paths.of[target as usize] =
+                    paths.step(path, self.young[target as usize].class, class.is_some());
                 queue.push_back(target);
             }
         }
@@ -242,7 +256,8 @@ impl SurvivorBuilder {
             let first = from.partition_point(|(other, _)| *other < source);
             for (_, target) in from[first..].iter().take_while(|(other, _)| *other == source) {
                 if paths.of[*target as usize] == NONE {
-                    paths.of[*target as usize] = paths.step(path, self.young[*target as usize].class, false);
+                    paths.of[*target as usize] =
+                        paths.step(path, self.young[*target as usize].class, false);
                     queue.push_back(*target);
                 }
             }
@@ -261,11 +276,14 @@ impl SurvivorBuilder {
         let mut held: Vec<_> = sums
             .into_iter()
             .map(|((path, class), (objects, bytes))| {
-                let (holder, path) = if path == NONE { (Holder::Unknown, vec![class]) } else { paths.path(path) };
+                let (holder, path) =
+                    if path == NONE { (Holder::Unknown, vec![class]) } else { paths.path(path) };
                 HeldSurvivors { holder, path, objects, bytes }
             })
             .collect();
-        held.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| (a.holder, &a.path).cmp(&(b.holder, &b.path))));
+        held.sort_by(|a, b| {
+            b.bytes.cmp(&a.bytes).then_with(|| (a.holder, &a.path).cmp(&(b.holder, &b.path)))
+        });
         held
     }
 }
@@ -300,7 +318,8 @@ impl Paths {
         node
     }
 
-    /// A path with a class more. `is_new` keeps it from being one with a last one of the same class.
+    /// A path with a class more. `is_new` keeps it from being one with a last one of the same
+    /// class.
     fn step(&mut self, mut path: u32, class: u64, is_new: bool) -> u32 {
         let node = self.nodes[path as usize];
         if node.parent != NONE && node.class == class && !is_new {
@@ -366,7 +385,13 @@ mod tests {
         builder.generation(1, 0x1000, 0x1000);
         builder.generation(0, 0xa000, 0x1000);
         let sums = builder.finish();
-        let count = |class, before, after, objects, bytes| SurvivorCount { class, before, after, objects, bytes };
+        let count = |class, before, after, objects, bytes| SurvivorCount {
+            class,
+            before,
+            after,
+            objects,
+            bytes,
+        };
         assert_eq!(
             sums.counts,
             [
@@ -376,7 +401,12 @@ mod tests {
                 count(QUEUE, 0, 0, 1, 24),
             ]
         );
-        let held = |holder, path: &[u64], objects, bytes| HeldSurvivors { holder, path: path.to_vec(), objects, bytes };
+        let held = |holder, path: &[u64], objects, bytes| HeldSurvivors {
+            holder,
+            path: path.to_vec(),
+            objects,
+            bytes,
+        };
         assert_eq!(
             sums.held,
             [
@@ -398,7 +428,11 @@ mod tests {
             builder.reference((at + 1) * 8);
         }
         let sums = builder.finish();
-        assert!(sums.held.iter().all(|held| held.path.len() <= MOST_STEPS + 1), "{:?}", sums.held.len());
+        assert!(
+            sums.held.iter().all(|held| held.path.len() <= MOST_STEPS + 1),
+            "{:?}",
+            sums.held.len()
+        );
         assert_eq!(sums.held.iter().map(|held| held.objects).sum::<u64>(), 100_000);
         assert_eq!(sums.lost, 0);
     }

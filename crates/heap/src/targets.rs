@@ -5,10 +5,12 @@ use std::{
     path::PathBuf,
 };
 
-/// Addresses of a block. 32 MB: allocators give blocks of this size back to the system when they are freed.
+/// Addresses of a block. 32 MB: allocators give blocks of this size back to the system when they
+/// are freed.
 const BLOCK: usize = 4 << 20;
 
-/// What references lead to, in the order in which it came; in memory, or from some size on in a temporary file.
+/// What references lead to, in the order in which it came; in memory, or from some size on in a
+/// temporary file.
 #[derive(Debug)]
 pub(crate) struct Targets {
     /// What is not in the file; all but the last one are full.
@@ -50,8 +52,8 @@ impl Targets {
         if self.broken || held < self.memory {
             return;
         }
-        // After an error within a block its beginning may be in the file twice as far as the file goes; what counts is
-        // `in_file`, and reading ends there.
+        // After an error within a block its beginning may be in the file twice as far as the file
+        // goes; what counts is `in_file`, and reading ends there.
         if self.spool().is_err() {
             self.broken = true;
         }
@@ -81,7 +83,8 @@ impl Targets {
         result
     }
 
-    /// Gives everything back in order and frees it on the way. A count of what could not be read any more, and why.
+    /// Gives everything back in order and frees it on the way. A count of what could not be read
+    /// any more, and why.
     pub fn drain(mut self, mut take: impl FnMut(u64)) -> Result<(), (u64, io::Error)> {
         let mut left = self.in_file;
         let mut result = Ok(());

@@ -7,10 +7,11 @@ use crate::snapshot::{NodeId, Snapshot, TypeId};
 
 /// Asynchronous methods that have begun and not ended, and who awaits whom.
 ///
-/// The runtime keeps such a method as an object, a box around its state machine that is the task of the method as well
-/// (`AsyncTaskMethodBuilder<T>.AsyncStateMachineBox<M>`). Whoever awaits it refers to it by an awaiter, and is referred
-/// to by it as what goes on after it (`Task.m_continuationObject`). Where that field was read, it says who awaits whom;
-/// where not, two boxes that refer to each other are a method and one that awaits it.
+/// The runtime keeps such a method as an object, a box around its state machine that is the task of
+/// the method as well (`AsyncTaskMethodBuilder<T>.AsyncStateMachineBox<M>`). Whoever awaits it
+/// refers to it by an awaiter, and is referred to by it as what goes on after it
+/// (`Task.m_continuationObject`). Where that field was read, it says who awaits whom; where not,
+/// two boxes that refer to each other are a method and one that awaits it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
     /// Methods that wait, or run after they have waited.
@@ -27,8 +28,9 @@ pub struct Tasks {
 
 /// Which object continues after which task, as hashes of their addresses and types.
 ///
-/// Objects have no name: an object that is at the same address in two snapshots, has the same type and is in the oldest
-/// generation at last was there all the time. One that was moved is not recognized.
+/// Objects have no name: an object that is at the same address in two snapshots, has the same type
+/// and is in the oldest generation at last was there all the time. One that was moved is not
+/// recognized.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Continuations(HashSet<u64>);
 
@@ -38,7 +40,13 @@ impl Continuations {
         for node in [awaiter, awaited] {
             hash.write_u64(snapshot.address(node));
             // Types have other numbers in each snapshot.
-            hash.write(snapshot.types().get(snapshot.type_of(node) as usize).map_or("", |info| &info.name).as_bytes());
+            hash.write(
+                snapshot
+                    .types()
+                    .get(snapshot.type_of(node) as usize)
+                    .map_or("", |info| &info.name)
+                    .as_bytes(),
+            );
         }
         hash.finish()
     }
@@ -47,10 +55,12 @@ impl Continuations {
 /// Methods that await each other in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AsyncStack {
-    /// Types of the state machines, from the method that waits to the one that no other awaits. Among them are types of
-    /// tasks that wait for others (`WhenAll`), and of what a thread blocks on that waits for a task; see [`is_link`].
+    /// Types of the state machines, from the method that waits to the one that no other awaits.
+    /// Among them are types of tasks that wait for others (`WhenAll`), and of what a thread blocks
+    /// on that waits for a task; see [`is_link`].
     pub machines: Vec<String>,
-    /// Where each of them stands, as its compiler counts: below zero it runs, or has not begun. `None` where that was not read.
+    /// Where each of them stands, as its compiler counts: below zero it runs, or has not begun.
+    /// `None` where that was not read.
     pub states: Vec<Option<i32>>,
     /// Type of the task that the first one waits for, where it is one that is no method: of a
     /// `TaskCompletionSource`, of a delay; or of what else it waits for.
@@ -59,14 +69,14 @@ pub struct AsyncStack {
     pub cause: Cause,
     /// How many there are.
     pub count: u64,
-    /// Those of which every object has lived through two collections at least: the methods, and what the first one waits
-    /// for.
+    /// Those of which every object has lived through two collections at least: the methods, and
+    /// what the first one waits for.
     pub old: u64,
-    /// Whether the first one waits for a task, which completes only once. What may be used again (an operation of a socket
-    /// or a channel) proves no wait.
+    /// Whether the first one waits for a task, which completes only once. What may be used again
+    /// (an operation of a socket or a channel) proves no wait.
     pub for_task: bool,
-    /// Those that wait for the same task since the first snapshot, where there was one: the same objects, at the same
-    /// addresses, wait for each other.
+    /// Those that wait for the same task since the first snapshot, where there was one: the same
+    /// objects, at the same addresses, wait for each other.
     pub since_first: u64,
     /// There are more methods behind the first one: the stack is too deep.
     pub cut: bool,
@@ -104,9 +114,10 @@ pub enum Cause {
     Unknown,
 }
 
-/// What the name of every box has in it, before the type of the state machine: those of tasks, the same in programs that
-/// look for forgotten tasks, and those of pooled `ValueTask`s.
-const BOXES: [&str; 3] = ["+AsyncStateMachineBox<", "+DebugFinalizableAsyncStateMachineBox<", "+StateMachineBox<"];
+/// What the name of every box has in it, before the type of the state machine: those of tasks, the
+/// same in programs that look for forgotten tasks, and those of pooled `ValueTask`s.
+const BOXES: [&str; 3] =
+    ["+AsyncStateMachineBox<", "+DebugFinalizableAsyncStateMachineBox<", "+StateMachineBox<"];
 
 /// Methods in one stack at most.
 const DEEPEST: usize = 512;
@@ -114,13 +125,14 @@ const DEEPEST: usize = 512;
 /// References of one box that are looked at.
 const MOST_REFERENCES: usize = 256;
 
-/// Objects between a task and who awaits it, at most: a list, its array, what remembers a context, a delegate.
+/// Objects between a task and who awaits it, at most: a list, its array, what remembers a context,
+/// a delegate.
 const FARTHEST: u8 = 4;
 /// Of those that await one task, so many are found.
 const MOST_AWAITERS: usize = 1 << 20;
 
-/// Steps from method to method in all, of those that no other awaits. Where many await many, there are more stacks than
-/// anybody could look at.
+/// Steps from method to method in all, of those that no other awaits. Where many await many, there
+/// are more stacks than anybody could look at.
 const MOST_STEPS: u64 = 16 << 20;
 
 /// The type of the state machine, from the name of the type of a box; `None` for other types.
@@ -134,11 +146,14 @@ fn is_task(name: &str) -> bool {
     let Some(kind) = name.strip_prefix("System.Threading.Tasks.Task") else {
         return name == "System.Threading.SemaphoreSlim+TaskNode" || is_link(name);
     };
-    kind.is_empty() || kind.starts_with('<') || (kind.starts_with('+') && kind.contains("Promise")) || is_link(name)
+    kind.is_empty()
+        || kind.starts_with('<')
+        || (kind.starts_with('+') && kind.contains("Promise"))
+        || is_link(name)
 }
 
-/// Whether objects of a type wait for tasks without being methods: other tasks (`WhenAll`, `ContinueWith`), or what a thread
-/// blocks on that waits for a task.
+/// Whether objects of a type wait for tasks without being methods: other tasks (`WhenAll`,
+/// `ContinueWith`), or what a thread blocks on that waits for a task.
 pub fn is_link(name: &str) -> bool {
     let Some(kind) = name.strip_prefix("System.Threading.Tasks.") else { return false };
     let of = |part: &str| kind.contains(part);
@@ -150,7 +165,8 @@ pub fn is_link(name: &str) -> bool {
         || blocks_a_thread(name)
 }
 
-/// Whether a thread blocks on objects of a type until a task has completed: `Task.Wait`, `Task.Result`.
+/// Whether a thread blocks on objects of a type until a task has completed: `Task.Wait`,
+/// `Task.Result`.
 pub fn blocks_a_thread(name: &str) -> bool {
     name == "System.Threading.Tasks.Task+SetOnInvokeMres"
 }
@@ -185,7 +201,9 @@ impl Kind {
             | "System.Object[]"
             | "System.Collections.Generic.List<object>"
             | "System.Collections.Generic.List<System.Object>"
-            | "System.Runtime.CompilerServices.AsyncMethodBuilderCore+ContinuationWrapper" => Self::Way,
+            | "System.Runtime.CompilerServices.AsyncMethodBuilderCore+ContinuationWrapper" => {
+                Self::Way
+            }
             _ if machine_of(name).is_some() => Self::Method,
             _ if is_link(name) => Self::Link,
             _ if is_task(name) => Self::Task,
@@ -199,8 +217,8 @@ impl Kind {
     }
 }
 
-/// Whether a type may be one that a `ValueTask` stands for. Who refers to such an object is referred to by it; so is who has its
-/// own task in a field, which is why not any type will do.
+/// Whether a type may be one that a `ValueTask` stands for. Who refers to such an object is
+/// referred to by it; so is who has its own task in a field, which is why not any type will do.
 fn is_waitable(name: &str) -> bool {
     let framework = name.starts_with("System.") || name.starts_with("Microsoft.");
     let collection = name.starts_with("System.Collections.") || name.ends_with(']');
@@ -240,7 +258,10 @@ impl<'a> Graph<'a> {
     }
 
     fn name(&self, node: NodeId) -> &'a str {
-        self.snapshot.types().get(self.snapshot.type_of(node) as usize).map_or("", |info| info.name.as_str())
+        self.snapshot
+            .types()
+            .get(self.snapshot.type_of(node) as usize)
+            .map_or("", |info| info.name.as_str())
     }
 
     fn references(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<'a> {
@@ -256,8 +277,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Whether a method has begun and not ended. One that has ended refers to nothing any more, but for a mark that it has,
-    /// and its result.
+    /// Whether a method has begun and not ended. One that has ended refers to nothing any more, but
+    /// for a mark that it has, and its result.
     fn is_pending(&self, node: NodeId) -> bool {
         let ended = match self.snapshot.continuation_of(node) {
             Some(Some(next)) => self.kind(next) == Kind::Mark,
@@ -271,7 +292,9 @@ impl<'a> Graph<'a> {
         self.snapshot.state_of(node).or_else(|| {
             // A state machine that is an object of its own.
             let own = machine_of(self.name(node))?;
-            self.references(node).filter(|to| self.name(*to) == own).find_map(|to| self.snapshot.state_of(to))
+            self.references(node)
+                .filter(|to| self.name(*to) == own)
+                .find_map(|to| self.snapshot.state_of(to))
         })
     }
 
@@ -282,7 +305,12 @@ impl<'a> Graph<'a> {
     }
 
     /// The same in so many steps at most, of which it takes what it needs.
-    fn behind_within(&self, steps: &mut u64, from: impl Iterator<Item = NodeId>, found: &mut Vec<NodeId>) {
+    fn behind_within(
+        &self,
+        steps: &mut u64,
+        from: impl Iterator<Item = NodeId>,
+        found: &mut Vec<NodeId>,
+    ) {
         found.clear();
         let mut todo: Vec<(NodeId, u8)> = from.map(|node| (node, 0)).collect();
         while let Some((node, far)) = todo.pop() {
@@ -292,15 +320,17 @@ impl<'a> Graph<'a> {
                 Kind::Method | Kind::Link => found.push(node),
                 Kind::Way if far < FARTHEST && found.len() < MOST_AWAITERS => {
                     let most = MOST_AWAITERS.min(usize::try_from(left).unwrap_or(MOST_AWAITERS));
-                    todo.extend(self.snapshot.references(node).iter().take(most).map(|to| (*to, far + 1)));
+                    todo.extend(
+                        self.snapshot.references(node).iter().take(most).map(|to| (*to, far + 1)),
+                    );
                 }
                 _ => {}
             }
         }
     }
 
-    /// Which object continues after which task or method that has not completed. Where that field was not read, any object
-    /// that the task refers to may be it: a task refers to few others.
+    /// Which object continues after which task or method that has not completed. Where that field
+    /// was not read, any object that the task refers to may be it: a task refers to few others.
     fn continuations(&self) -> Continuations {
         let (mut keys, mut found) = (HashSet::new(), Vec::new());
         // Methods may refer to large lists, many to the same one.
@@ -337,14 +367,18 @@ impl<'a> Graph<'a> {
                 // What refers to what does not say who awaits whom, but a plain task awaits nobody.
                 None if kind != Kind::Method => {
                     self.behind(self.references(node), &mut found);
-                    found.retain(|one| self.kind(*one) == Kind::Method && self.references(*one).any(|to| to == node));
+                    found.retain(|one| {
+                        self.kind(*one) == Kind::Method
+                            && self.references(*one).any(|to| to == node)
+                    });
                     awaits.extend(found.iter().map(|awaiter| (*awaiter, node)));
                 }
                 None => {}
             }
         }
         awaits.retain(|(awaiter, node)| {
-            awaiter != node && (self.kind(*awaiter) == Kind::Link || pending.binary_search(awaiter).is_ok())
+            awaiter != node
+                && (self.kind(*awaiter) == Kind::Link || pending.binary_search(awaiter).is_ok())
         });
         awaits.sort_unstable();
         awaits.dedup();
@@ -352,25 +386,32 @@ impl<'a> Graph<'a> {
         self.guess(pending);
     }
 
-    /// Connects methods of which it was not read who awaits them: two that refer to each other are a method and one that
-    /// awaits it. Those that wait for something else are the ends where waiting begins; then the ends of what is left; then
-    /// what has no end.
+    /// Connects methods of which it was not read who awaits them: two that refer to each other are
+    /// a method and one that awaits it. Those that wait for something else are the ends where
+    /// waiting begins; then the ends of what is left; then what has no end.
     fn guess(&mut self, pending: &[NodeId]) {
-        let unread: Vec<NodeId> =
-            pending.iter().copied().filter(|node| self.snapshot.continuation_of(*node).is_none()).collect();
+        let unread: Vec<NodeId> = pending
+            .iter()
+            .copied()
+            .filter(|node| self.snapshot.continuation_of(*node).is_none())
+            .collect();
         let place = |node: NodeId| unread.binary_search(&node).ok();
         let near: Vec<Vec<usize>> = unread
             .iter()
             .map(|&node| {
-                let both = |to: &NodeId| *to != node && self.references(*to).any(|back| back == node);
-                let mut near: Vec<usize> = self.references(node).filter(both).filter_map(place).collect();
+                let both =
+                    |to: &NodeId| *to != node && self.references(*to).any(|back| back == node);
+                let mut near: Vec<usize> =
+                    self.references(node).filter(both).filter_map(place).collect();
                 near.sort_unstable();
                 near.dedup();
                 near
             })
             .collect();
-        let has_leaf: Vec<bool> =
-            unread.iter().map(|node| !self.awaited_by(*node).is_empty() || self.leaf(*node).0.is_some()).collect();
+        let has_leaf: Vec<bool> = unread
+            .iter()
+            .map(|node| !self.awaited_by(*node).is_empty() || self.leaf(*node).0.is_some())
+            .collect();
         let mut seen = vec![false; unread.len()];
         let mut todo: VecDeque<usize> = VecDeque::new();
         let mut guessed = Vec::new();
@@ -436,12 +477,16 @@ impl<'a> Graph<'a> {
         if self.state(node).is_some_and(|state| state < 0) {
             return (None, Cause::Running);
         }
-        let task = |to: &NodeId| matches!(self.kind(*to), Kind::Task | Kind::Link) && !self.has_completed(*to);
+        let task = |to: &NodeId| {
+            matches!(self.kind(*to), Kind::Task | Kind::Link) && !self.has_completed(*to)
+        };
         if let Some(task) = self.references(node).find(task) {
             return (Some(task), self.cause_of_task(task));
         }
         let waits = |to: &NodeId| {
-            *to != node && self.kind(*to) == Kind::Waitable && self.references(*to).any(|back| back == node)
+            *to != node
+                && self.kind(*to) == Kind::Waitable
+                && self.references(*to).any(|back| back == node)
         };
         match self.references(node).find(waits) {
             Some(other) => (Some(other), cause_of(self.name(other))),
@@ -456,7 +501,8 @@ impl<'a> Graph<'a> {
                 let next = self.snapshot.continuation_of(task).flatten();
                 let is_work = |to: NodeId| {
                     let name = self.name(to);
-                    Some(to) != next && (name.starts_with("System.Func<") || name.starts_with("System.Action"))
+                    Some(to) != next
+                        && (name.starts_with("System.Func<") || name.starts_with("System.Action"))
                 };
                 let is_work = next.is_some() && self.references(task).any(is_work);
                 if is_work { Cause::Work } else { Cause::Promise }
@@ -482,19 +528,24 @@ impl Tasks {
         Self::find(snapshot, &Continuations::default())
     }
 
-    /// Finds them, and which of them have waited since another snapshot of the process that came before.
+    /// Finds them, and which of them have waited since another snapshot of the process that came
+    /// before.
     pub fn since(first: &Tasks, snapshot: &Snapshot) -> Self {
         Self::find(snapshot, &first.continuations)
     }
 
     fn find(snapshot: &Snapshot, before: &Continuations) -> Self {
         let kinds: Vec<Kind> = snapshot.types().iter().map(|info| Kind::of(&info.name)).collect();
-        let mut graph = Graph { snapshot, kinds, completed_by_source: HashSet::new(), awaits: Vec::new() };
+        let mut graph =
+            Graph { snapshot, kinds, completed_by_source: HashSet::new(), awaits: Vec::new() };
         let sources = snapshot.nodes().filter(|node| graph.kind(*node) == Kind::Source);
         let of_sources = sources.flat_map(|source| graph.references(source));
-        graph.completed_by_source = of_sources.filter(|task| graph.kind(*task) == Kind::Task).collect();
-        let pending: Vec<NodeId> =
-            snapshot.nodes().filter(|node| graph.kind(*node) == Kind::Method && graph.is_pending(*node)).collect();
+        graph.completed_by_source =
+            of_sources.filter(|task| graph.kind(*task) == Kind::Task).collect();
+        let pending: Vec<NodeId> = snapshot
+            .nodes()
+            .filter(|node| graph.kind(*node) == Kind::Method && graph.is_pending(*node))
+            .collect();
         graph.connect(&pending);
         let mut awaited: Vec<NodeId> = graph.awaits.iter().map(|(_, awaited)| *awaited).collect();
         awaited.sort_unstable();
@@ -508,7 +559,8 @@ impl Tasks {
         roots.sort_unstable();
         roots.dedup();
         let mut seen = vec![false; snapshot.len()];
-        let mut walk = Walk { graph: &graph, before, groups: HashMap::new(), steps: 0, left_out: 0 };
+        let mut walk =
+            Walk { graph: &graph, before, groups: HashMap::new(), steps: 0, left_out: 0 };
         for root in roots.iter().filter(|root| !is_awaited(root)) {
             walk.from(*root, &mut seen);
         }
@@ -518,7 +570,8 @@ impl Tasks {
             }
         }
 
-        let name = |id: TypeId| snapshot.types().get(id as usize).map_or("", |info| info.name.as_str());
+        let name =
+            |id: TypeId| snapshot.types().get(id as usize).map_or("", |info| info.name.as_str());
         let shown = |id: TypeId| machine_of(name(id)).unwrap_or(name(id)).to_owned();
         let left_out = walk.left_out;
         let mut stacks: Vec<AsyncStack> = walk
@@ -537,16 +590,25 @@ impl Tasks {
             })
             .collect();
         stacks.sort_by(|one, other| {
-            let key = |stack: &AsyncStack| (stack.machines.clone(), stack.states.clone(), stack.awaits.clone());
+            let key = |stack: &AsyncStack| {
+                (stack.machines.clone(), stack.states.clone(), stack.awaits.clone())
+            };
             other.count.cmp(&one.count).then_with(|| key(one).cmp(&key(other)))
         });
         let mut by_machine: HashMap<TypeId, u64> = HashMap::new();
         for node in &pending {
             *by_machine.entry(snapshot.type_of(*node)).or_default() += 1;
         }
-        let mut by_machine: Vec<(String, u64)> = by_machine.into_iter().map(|(id, count)| (shown(id), count)).collect();
+        let mut by_machine: Vec<(String, u64)> =
+            by_machine.into_iter().map(|(id, count)| (shown(id), count)).collect();
         by_machine.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-        Self { pending: pending.len() as u64, by_machine, stacks, left_out, continuations: graph.continuations() }
+        Self {
+            pending: pending.len() as u64,
+            by_machine,
+            stacks,
+            left_out,
+            continuations: graph.continuations(),
+        }
     }
 }
 
@@ -598,7 +660,9 @@ impl Walk<'_> {
             seen[node as usize] = true;
             let awaited = graph.awaited_by(node);
             let cut = depth + 1 >= DEEPEST && !awaited.is_empty();
-            if graph.kind(node) != Kind::Task && (!awaited.is_empty() || graph.kind(node) == Kind::Method) {
+            if graph.kind(node) != Kind::Task
+                && (!awaited.is_empty() || graph.kind(node) == Kind::Method)
+            {
                 path.push((snapshot.type_of(node), graph.state(node)));
             }
             if !awaited.is_empty() && !cut {
@@ -621,7 +685,8 @@ impl Walk<'_> {
                 _ => here,
             };
             // Whether what is waited for completes once and for all.
-            let is_task = leaf.is_some_and(|leaf| matches!(graph.kind(leaf), Kind::Task | Kind::Link));
+            let is_task =
+                leaf.is_some_and(|leaf| matches!(graph.kind(leaf), Kind::Task | Kind::Link));
             let shape = Shape { methods: path.clone(), awaits, cause, cut };
             let group = self.groups.entry(shape).or_default();
             group.count += 1;
@@ -634,8 +699,11 @@ impl Walk<'_> {
     /// What is known of a stack with one more object, which the last one awaits.
     fn with(&self, above: Above, node: NodeId) -> Above {
         let snapshot = self.graph.snapshot;
-        let is_known =
-            || above.awaiter.is_none_or(|awaiter| self.before.0.contains(&Continuations::key(snapshot, awaiter, node)));
+        let is_known = || {
+            above.awaiter.is_none_or(|awaiter| {
+                self.before.0.contains(&Continuations::key(snapshot, awaiter, node))
+            })
+        };
         Above {
             awaiter: Some(node),
             is_old: above.is_old && snapshot.generation_of(node) == 2,
@@ -658,7 +726,8 @@ mod tests {
         builder.class(3, "System.Threading.Tasks.Task<int>", "");
         builder.class(4, "object", "");
         builder.class(5, "System.Threading.Tasks.TaskCompletionSource<int>", "");
-        // Ten orders, each of which awaits a question, each of which awaits one task; and one that has ended.
+        // Ten orders, each of which awaits a question, each of which awaits one task; and one that
+        // has ended.
         builder.object(0x1000, 3, 72);
         builder.object(0x1100, 5, 24);
         builder.reference(0x1000);
@@ -688,11 +757,20 @@ mod tests {
         fn new() -> Self {
             let mut builder = SnapshotBuilder::new(MemoryBudget::default());
             for (class, name) in [
-                (1, "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Ask>"),
-                (2, "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Order>"),
+                (
+                    1,
+                    "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Ask>",
+                ),
+                (
+                    2,
+                    "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Order>",
+                ),
                 (3, "System.Threading.Tasks.Task<int>"),
                 (4, "System.Threading.Tasks.Task+DelayPromise"),
-                (5, "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder<int>+StateMachineBox<Price>"),
+                (
+                    5,
+                    "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder<int>+StateMachineBox<Price>",
+                ),
                 (6, "System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs"),
             ] {
                 builder.class(class, name, "");
@@ -712,10 +790,14 @@ mod tests {
         }
     }
 
-    /// How many of the stacks that end in a method are proven to wait since the first snapshot, and how many look so.
+    /// How many of the stacks that end in a method are proven to wait since the first snapshot, and
+    /// how many look so.
     fn since(first: &Snapshot, last: &Snapshot, leaf: &str) -> (u64, u64) {
         let tasks = Tasks::since(&Tasks::of(first), last);
-        let of = tasks.stacks.iter().filter(|stack| stack.machines.first().is_some_and(|name| name == leaf));
+        let of = tasks
+            .stacks
+            .iter()
+            .filter(|stack| stack.machines.first().is_some_and(|name| name == leaf));
         of.fold((0, 0), |sum, stack| (sum.0 + stack.since_first, sum.1 + stack.old))
     }
 
@@ -724,30 +806,55 @@ mod tests {
         // An order awaits a question, which awaits a task.
         let chain = |task: u64, class| {
             let mut heap = Heap::new();
-            heap.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x2000, task]).object(task, class, &[0x3000]);
+            heap.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x2000, task]).object(
+                task,
+                class,
+                &[0x3000],
+            );
             heap.done()
         };
         assert_eq!(since(&chain(0x4000, 3), &chain(0x4000, 3), "Ask"), (1, 1));
         // A loop that awaits a delay anew each time: the methods are old, the delay is another one.
         assert_eq!(since(&chain(0x20000, 4), &chain(0x21000, 4), "Ask"), (0, 0));
-        assert_eq!(since(&chain(0x4000, 4), &chain(0x5000, 4), "Ask"), (0, 1), "it may have been moved");
-        assert_eq!(since(&chain(0x4000, 3), &chain(0x4000, 4), "Ask"), (0, 1), "another type stands there now");
+        assert_eq!(
+            since(&chain(0x4000, 4), &chain(0x5000, 4), "Ask"),
+            (0, 1),
+            "it may have been moved"
+        );
+        assert_eq!(
+            since(&chain(0x4000, 3), &chain(0x4000, 4), "Ask"),
+            (0, 1),
+            "another type stands there now"
+        );
         // The task is the same, but no method awaited it at first.
         let mut begins = Heap::new();
-        begins.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x2000, 0x4000]).object(0x4000, 3, &[]);
+        begins.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x2000, 0x4000]).object(
+            0x4000,
+            3,
+            &[],
+        );
         assert_eq!(since(&begins.done(), &chain(0x4000, 3), "Ask"), (0, 1));
         // The question is the same, but the order awaited something else at first.
         let mut begins = Heap::new();
-        begins.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x4000]).object(0x4000, 3, &[0x3000]);
+        begins.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x4000]).object(
+            0x4000,
+            3,
+            &[0x3000],
+        );
         assert_eq!(since(&begins.done(), &chain(0x4000, 3), "Ask"), (0, 1));
     }
 
     #[test]
     fn what_is_used_again_proves_no_wait() {
-        // The box of a pooled value task serves one call after the other: what counts is the task that it waits for.
+        // The box of a pooled value task serves one call after the other: what counts is the task
+        // that it waits for.
         let pooled = |delay: u64| {
             let mut heap = Heap::new();
-            heap.object(0x2000, 2, &[0x3000]).object(0x3000, 5, &[0x2000, delay]).object(delay, 4, &[0x3000]);
+            heap.object(0x2000, 2, &[0x3000]).object(0x3000, 5, &[0x2000, delay]).object(
+                delay,
+                4,
+                &[0x3000],
+            );
             heap.done()
         };
         assert_eq!(since(&pooled(0x4000), &pooled(0x4000), "Price"), (1, 1));
@@ -775,7 +882,11 @@ mod tests {
         assert_eq!(tasks.pending, MANY);
         // It is entered somewhere, from where it goes on in both directions.
         assert_eq!(tasks.stacks.iter().map(|stack| stack.count).sum::<u64>(), 2);
-        assert!(tasks.stacks.iter().all(|stack| stack.machines.len() == DEEPEST && stack.cut), "{:?}", tasks.stacks);
+        assert!(
+            tasks.stacks.iter().all(|stack| stack.machines.len() == DEEPEST && stack.cut),
+            "{:?}",
+            tasks.stacks
+        );
     }
 
     /// What goes on after each task was read: a chain, a list of two that await one, and `WhenAll`.
@@ -803,8 +914,8 @@ mod tests {
             builder.object(address, class, 64);
             references.iter().for_each(|to| builder.reference(*to));
         };
-        // Two methods await one leaf, which awaits a source; a root awaits all of two leaves that run. A root that has ended
-        // has a result. All refer to the shop, and it to some of them.
+        // Two methods await one leaf, which awaits a source; a root awaits all of two leaves that
+        // run. A root that has ended has a result. All refer to the shop, and it to some of them.
         object(0x100, 5, &[0x200]);
         object(0x200, 4, &[0x300]);
         object(0x300, 9, &[0x400]);
@@ -833,7 +944,9 @@ mod tests {
         ] {
             builder.continuation(task, next);
         }
-        for (method, state) in [(0x400, 0), (0x700, 3), (0x800, 3), (0x900, -1), (0xa00, -1), (0xc00, 1), (0xe00, 0)] {
+        for (method, state) in
+            [(0x400, 0), (0x700, 3), (0x800, 3), (0x900, -1), (0xa00, -1), (0xc00, 1), (0xe00, 0)]
+        {
             builder.state(method, state);
         }
         let tasks = Tasks::of(&builder.finish(SnapshotEnd::default()));
@@ -843,7 +956,10 @@ mod tests {
         let [all, one] = &tasks.stacks[..] else { panic!("{tasks:?}") };
         let (all, one) = if one.cause == Cause::Running { (one, all) } else { (all, one) };
         assert_eq!(one.machines, ["Leaf", "Middle"]);
-        assert_eq!((&one.states[..], one.count, one.cause), (&[Some(0), Some(3)][..], 2, Cause::CompletionSource));
+        assert_eq!(
+            (&one.states[..], one.count, one.cause),
+            (&[Some(0), Some(3)][..], 2, Cause::CompletionSource)
+        );
         assert_eq!(one.awaits.as_deref(), Some("System.Threading.Tasks.Task<int>"));
         assert_eq!(all.machines, ["Leaf", "System.Threading.Tasks.Task+WhenAllPromise", "Root"]);
         assert_eq!((&all.states[..], all.count), (&[Some(-1), None, Some(1)][..], 2));
@@ -852,7 +968,10 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart() {
-        assert_eq!(machine_of("A<int>+AsyncStateMachineBox<Shop+<Ask>d__1<int>>"), Some("Shop+<Ask>d__1<int>"));
+        assert_eq!(
+            machine_of("A<int>+AsyncStateMachineBox<Shop+<Ask>d__1<int>>"),
+            Some("Shop+<Ask>d__1<int>")
+        );
         assert_eq!(machine_of("A+DebugFinalizableAsyncStateMachineBox<M>"), Some("M"));
         assert_eq!(machine_of("Shop.Box<int>"), None);
         for (name, task) in [

@@ -1,5 +1,5 @@
-//! Makes two threads of an application that no one here wrote block each other, where no program of ours can run: a profiler
-//! that gives `azmcp` another entry point.
+//! Makes two threads of an application that no one here wrote block each other, where no program of
+//! ours can run: a profiler that gives `azmcp` another entry point.
 //!
 //! For tests. `DEADLOCKER` is `monitor` or `lock`. The new body, in C#:
 //!
@@ -20,9 +20,12 @@
 //! ```
 
 use corprof::{
-    CallbackCx, EventMask, HResult, Profiler, ProfilerCallback, ProfilerInfo, Result, export_profiler, guid,
+    CallbackCx, EventMask, HResult, Profiler, ProfilerCallback, ProfilerInfo, Result,
+    export_profiler, guid,
     ids::ModuleId,
-    metadata::{AssemblyFlags, AssemblyIdentity, AssemblyVersion, MetadataEmit, MethodDef, TypeRef},
+    metadata::{
+        AssemblyFlags, AssemblyIdentity, AssemblyVersion, MetadataEmit, MethodDef, TypeRef,
+    },
     signature::{self, CallingConvention, MethodSig, Primitive, TypeSig},
 };
 
@@ -40,7 +43,12 @@ const OBJECT: TypeSig = TypeSig::Primitive(Primitive::Object);
 struct Deadlocker;
 
 impl ProfilerCallback for Deadlocker {
-    fn module_load_finished(&self, cx: &CallbackCx<'_>, module: ModuleId, _: std::result::Result<(), HResult>) {
+    fn module_load_finished(
+        &self,
+        cx: &CallbackCx<'_>,
+        module: ModuleId,
+        _: std::result::Result<(), HResult>,
+    ) {
         if let Err(error) = change_entry(cx.info(), module) {
             eprintln!("deadlocker: {error}");
         }
@@ -70,17 +78,32 @@ fn body(emit: &MetadataEmit, main: MethodDef) -> Result<Vec<u8>> {
         culture: String::new(),
     };
     let key = [0x7c, 0xec, 0x85, 0xd7, 0xbe, 0xa7, 0x79, 0x8e];
-    let library = emit.manifest()?.define_assembly_ref(&identity, &key, &[], AssemblyFlags::default())?;
+    let library =
+        emit.manifest()?.define_assembly_ref(&identity, &key, &[], AssemblyFlags::default())?;
     let ty = |name: &str| emit.define_type_ref(library.into(), name);
-    let (object, thread, start) =
-        (ty("System.Object")?, ty("System.Threading.Thread")?, ty("System.Threading.ParameterizedThreadStart")?);
-    let returning = |return_type: TypeSig, of: TypeRef, name: &str, this: bool, parameters: Vec<TypeSig>| {
-        let convention = CallingConvention::DEFAULT;
-        let convention = if this { convention.with_this() } else { convention };
-        let sig = MethodSig { convention, generic_parameters: 0, return_type, parameters, sentinel: None };
-        Ok::<u32, corprof::Error>(emit.define_member_ref(of.into(), name, &sig.encode()?)?.raw())
+    let (object, thread, start) = (
+        ty("System.Object")?,
+        ty("System.Threading.Thread")?,
+        ty("System.Threading.ParameterizedThreadStart")?,
+    );
+    let returning =
+        |return_type: TypeSig, of: TypeRef, name: &str, this: bool, parameters: Vec<TypeSig>| {
+            let convention = CallingConvention::DEFAULT;
+            let convention = if this { convention.with_this() } else { convention };
+            let sig = MethodSig {
+                convention,
+                generic_parameters: 0,
+                return_type,
+                parameters,
+                sentinel: None,
+            };
+            Ok::<u32, corprof::Error>(
+                emit.define_member_ref(of.into(), name, &sig.encode()?)?.raw(),
+            )
+        };
+    let method = |of: TypeRef, name: &str, this: bool, parameters| {
+        returning(VOID, of, name, this, parameters)
     };
-    let method = |of: TypeRef, name: &str, this: bool, parameters| returning(VOID, of, name, this, parameters);
     let monitors = std::env::var("DEADLOCKER").is_ok_and(|kind| kind == "monitor");
     let lock = ty("System.Threading.Lock")?;
     let new = method(if monitors { object } else { lock }, ".ctor", true, vec![])?;
@@ -99,7 +122,8 @@ fn body(emit: &MetadataEmit, main: MethodDef) -> Result<Vec<u8>> {
     let sleep = method(thread, "Sleep", false, vec![INT])?;
     let strings = emit.token_from_type_spec(&TypeSig::SzArray(Box::new(STRING)).encode()?)?.raw();
     let name = emit.define_user_string("second")?.raw();
-    let locals = emit.token_from_signature(&signature::encode_locals(&[BOOL, OBJECT, OBJECT])?)?.raw();
+    let locals =
+        emit.token_from_signature(&signature::encode_locals(&[BOOL, OBJECT, OBJECT])?)?.raw();
 
     let with = |opcode: u8, token: u32| [&[opcode][..], &token.to_le_bytes()].concat();
     // Enters the object on the stack; a flag that is set already would be refused.
@@ -107,7 +131,8 @@ fn body(emit: &MetadataEmit, main: MethodDef) -> Result<Vec<u8>> {
         true => [&[0x16, 0x0a, 0x12, 0x00][..], &with(0x28, enter)].concat(),
         false => [&with(0x6f, enter)[..], &[0x26]].concat(),
     };
-    let second = [&[0x02, 0x17, 0x9a][..], &enter, &[0x02, 0x16, 0x9a], &enter, &[0x16, 0x2a]].concat();
+    let second =
+        [&[0x02, 0x17, 0x9a][..], &enter, &[0x02, 0x16, 0x9a], &enter, &[0x16, 0x2a]].concat();
     let first = [
         &with(0x73, new)[..],
         &[0x0b],

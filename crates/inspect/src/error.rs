@@ -1,6 +1,7 @@
 use std::io;
 
-/// Why the locks of a process cannot be read from outside. The text says the cause and what to do next.
+/// Why the locks of a process cannot be read from outside. The text says the cause and what to do
+/// next.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The process has ended.
@@ -11,7 +12,8 @@ pub enum Error {
     },
     /// The kernel does not let us read its memory.
     #[error(
-        "the memory of process {pid} cannot be read ({source}): run as root, or as its user with kernel.yama.ptrace_scope=0"
+        "the memory of process {pid} cannot be read ({source}): run as root, or as its user with \
+            kernel.yama.ptrace_scope=0"
     )]
     Memory {
         /// Its id.

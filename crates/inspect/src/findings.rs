@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub struct Findings {
     /// In one word.
     pub outcome: Outcome,
-    /// In one line. What is in [`Findings::blocked`] does not count: those threads hold nothing that could be told.
+    /// In one line. What is in [`Findings::blocked`] does not count: those threads hold nothing
+    /// that could be told.
     pub verdict: String,
     /// Threads that wait for each other in a ring.
     pub cycles: Vec<Cycle>,
@@ -167,7 +168,8 @@ struct Analysis<'a> {
 
 impl<'a> Analysis<'a> {
     fn new(snapshot: &'a Snapshot, stacks: Option<&'a Stacks>) -> Self {
-        let asleep = |wait: &&Wait| snapshot.threads.get(wait.thread).is_some_and(|thread| thread.asleep);
+        let asleep =
+            |wait: &&Wait| snapshot.threads.get(wait.thread).is_some_and(|thread| thread.asleep);
         let wait_of = snapshot.waits.iter().filter(|wait| !wait.for_pulse).filter(asleep);
         Self { snapshot, stacks, wait_of: wait_of.map(|wait| (wait.thread, wait)).collect() }
     }
@@ -211,7 +213,9 @@ impl<'a> Analysis<'a> {
             if let Some(ring) = rings.iter().position(|ring| ring.contains(&thread)) {
                 return Some((End::Cycle(ring), length));
             }
-            let Some(wait) = self.wait_of.get(&thread) else { return Some((End::Thread(thread), length)) };
+            let Some(wait) = self.wait_of.get(&thread) else {
+                return Some((End::Thread(thread), length));
+            };
             match self.lock(wait)?.owner {
                 Owner::Gone { .. } => return Some((End::Orphan(wait.lock), length)),
                 Owner::Thread(owner) if owner != thread => thread = owner,
@@ -232,8 +236,12 @@ impl<'a> Analysis<'a> {
                 Some((End::Cycle(ring), length)) if length > 1 => {
                     behind.entry(ring).or_default().push((length, thread))
                 }
-                Some((End::Orphan(lock), length)) => orphaned.entry(lock).or_default().push((length, thread)),
-                Some((End::Thread(owner), length)) => waiting.entry(owner).or_default().push((length, thread)),
+                Some((End::Orphan(lock), length)) => {
+                    orphaned.entry(lock).or_default().push((length, thread))
+                }
+                Some((End::Thread(owner), length)) => {
+                    waiting.entry(owner).or_default().push((length, thread))
+                }
                 Some((End::Cycle(_), _)) | None => {}
             }
         }
@@ -247,7 +255,9 @@ impl<'a> Analysis<'a> {
             .map(|(index, ring)| Cycle {
                 threads: ring.iter().filter_map(|&thread| self.thread(thread)).collect(),
                 behind: shown(behind.remove(&index).unwrap_or_default()),
-                has_timeout: ring.iter().any(|thread| self.wait_of.get(thread).is_some_and(|w| w.timeout.is_some())),
+                has_timeout: ring
+                    .iter()
+                    .any(|thread| self.wait_of.get(thread).is_some_and(|w| w.timeout.is_some())),
             })
             .collect();
         let orphans = orphaned.into_iter().filter_map(|(lock, threads)| {
@@ -267,7 +277,8 @@ impl<'a> Analysis<'a> {
         let mut notes = Vec::new();
         if missing > 0 {
             notes.push(format!(
-                "{missing} more {} for monitors, by the monitors' own count, but which could not be determined",
+                "{missing} more {} for monitors, by the monitors' own count, but which could not \
+                    be determined",
                 if missing == 1 { "thread waits" } else { "threads wait" }
             ));
         }
@@ -286,19 +297,24 @@ impl<'a> Analysis<'a> {
         let wait = self.wait_of.get(&index);
         let stack = self.stacks.and_then(|stacks| stacks.threads.get(os_tid));
         let held = self.snapshot.locks.iter().enumerate().filter(|(lock, held)| {
-            held.owner == Owner::Thread(index) && self.wait_of.values().any(|wait| wait.lock == *lock)
+            held.owner == Owner::Thread(index)
+                && self.wait_of.values().any(|wait| wait.lock == *lock)
         });
         Some(BlockedThread {
             os_tid: *os_tid,
             managed_id: *managed_id,
             name: name.clone().or_else(|| stack?.name.clone()),
             waits_for: wait.and_then(|wait| self.lock(wait)).map(show),
-            held_by: self.next(index).and_then(|owner| self.snapshot.threads.get(owner)).map(|owner| ThreadShown {
-                os_tid: owner.os_tid,
-                managed_id: Some(owner.managed_id),
-                name: owner.name.clone(),
-            }),
-            timeout_ms: wait.and_then(|wait| wait.timeout).map(|timeout| timeout.as_millis() as u64),
+            held_by: self.next(index).and_then(|owner| self.snapshot.threads.get(owner)).map(
+                |owner| ThreadShown {
+                    os_tid: owner.os_tid,
+                    managed_id: Some(owner.managed_id),
+                    name: owner.name.clone(),
+                },
+            ),
+            timeout_ms: wait
+                .and_then(|wait| wait.timeout)
+                .map(|timeout| timeout.as_millis() as u64),
             holds: held.map(|(_, lock)| show(lock)).collect(),
             // The look from outside knows better what a thread waits for that waits for a lock.
             doing: match wait {
@@ -309,8 +325,8 @@ impl<'a> Analysis<'a> {
         })
     }
 
-    /// Threads that are blocked, but not on a lock. Without stacks, those that wait for a pulse of a monitor, which is
-    /// what most waits of the base library are made of.
+    /// Threads that are blocked, but not on a lock. Without stacks, those that wait for a pulse of
+    /// a monitor, which is what most waits of the base library are made of.
     fn blocked(&self) -> Vec<BlockedGroup> {
         let mut groups: Vec<BlockedGroup> = Vec::new();
         let mut add = |kind: &str, thread: ThreadShown, stack: &[Frame]| match groups
@@ -327,8 +343,13 @@ impl<'a> Analysis<'a> {
                 });
             }
         };
-        let known: HashMap<u32, (usize, &ManagedThread)> =
-            self.snapshot.threads.iter().enumerate().map(|(index, thread)| (thread.os_tid, (index, thread))).collect();
+        let known: HashMap<u32, (usize, &ManagedThread)> = self
+            .snapshot
+            .threads
+            .iter()
+            .enumerate()
+            .map(|(index, thread)| (thread.os_tid, (index, thread)))
+            .collect();
         match self.stacks {
             Some(stacks) => {
                 let mut all: Vec<_> = stacks.threads.iter().collect();
@@ -337,20 +358,31 @@ impl<'a> Analysis<'a> {
                     let known = known.get(os_tid);
                     let in_lock = known.is_some_and(|(index, _)| self.wait_of.contains_key(index));
                     use ThreadState::{Event, Lock, Other, Runtime, Task};
-                    // The runtime's own locks are among what a thread can be stuck in: that of a class constructor.
+                    // The runtime's own locks are among what a thread can be stuck in: that of a
+                    // class constructor.
                     if in_lock || !matches!(stack.state, Lock | Event | Task | Runtime | Other) {
                         continue;
                     }
-                    let name = known.and_then(|(_, thread)| thread.name.clone()).or_else(|| stack.name.clone());
+                    let name = known
+                        .and_then(|(_, thread)| thread.name.clone())
+                        .or_else(|| stack.name.clone());
                     let managed_id = known.map(|(_, thread)| thread.managed_id);
-                    add(stack.doing, ThreadShown { os_tid: *os_tid, managed_id, name }, &stack.frames);
+                    add(
+                        stack.doing,
+                        ThreadShown { os_tid: *os_tid, managed_id, name },
+                        &stack.frames,
+                    );
                 }
             }
             None => {
                 for wait in self.snapshot.waits.iter().filter(|wait| wait.for_pulse) {
                     let Some(thread) = self.snapshot.threads.get(wait.thread) else { continue };
                     let (os_tid, name) = (thread.os_tid, thread.name.clone());
-                    add("Monitor.Wait", ThreadShown { os_tid, managed_id: Some(thread.managed_id), name }, &[]);
+                    add(
+                        "Monitor.Wait",
+                        ThreadShown { os_tid, managed_id: Some(thread.managed_id), name },
+                        &[],
+                    );
                 }
             }
         }
@@ -399,14 +431,18 @@ fn verdict(outcome: Outcome, cycles: &[Cycle], orphans: &[Orphan], chains: &[Cha
     }
     match outcome {
         Outcome::Deadlock => {}
-        Outcome::Unknown => parts.push("unknown: not all threads that wait for locks could be determined".to_owned()),
+        Outcome::Unknown => parts
+            .push("unknown: not all threads that wait for locks could be determined".to_owned()),
         Outcome::Waiting | Outcome::Clear => parts.push("no deadlock".to_owned()),
     }
     if !chains.is_empty() {
         let sum: usize = chains.iter().map(|chain| chain.threads.len()).sum();
         let longest = chains.iter().map(|chain| chain.length).max().unwrap_or(0);
         let verb = if sum == 1 { "waits" } else { "wait" };
-        parts.push(format!("{} {verb} for locks of others, in chains of up to {longest}", threads(sum)));
+        parts.push(format!(
+            "{} {verb} for locks of others, in chains of up to {longest}",
+            threads(sum)
+        ));
     }
     parts.join("; ")
 }
@@ -416,7 +452,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Threads by number; each entry says for which lock it waits. Locks by number; each entry says who holds it.
+    /// Threads by number; each entry says for which lock it waits. Locks by number; each entry says
+    /// who holds it.
     fn snapshot(waits: &[Option<usize>], owners: &[Owner]) -> Snapshot {
         let thread = |index: usize| ManagedThread {
             os_tid: 100 + index as u32,
@@ -424,8 +461,12 @@ mod tests {
             name: Some(format!("t{index}")),
             asleep: true,
         };
-        let lock =
-            |owner: &Owner| Lock { kind: LockKind::Monitor, object: 0x1000, type_name: None, owner: owner.clone() };
+        let lock = |owner: &Owner| Lock {
+            kind: LockKind::Monitor,
+            object: 0x1000,
+            type_name: None,
+            owner: owner.clone(),
+        };
         let wait = |(thread, lock): (usize, &Option<usize>)| {
             Some(Wait { thread, lock: (*lock)?, for_pulse: false, timeout: None })
         };
@@ -453,22 +494,35 @@ mod tests {
         assert_eq!(names(&found.cycles[0].threads), ["t0", "t1"]);
         assert_eq!(names(&found.cycles[0].behind), ["t2", "t3"]);
         assert_eq!(found.verdict, "deadlock: 2 threads; 2 threads behind");
-        assert_eq!((found.cycles[0].threads[0].holds.len(), found.cycles[0].has_timeout), (1, false));
+        assert_eq!(
+            (found.cycles[0].threads[0].holds.len(), found.cycles[0].has_timeout),
+            (1, false)
+        );
         // One of them gives up some time.
         look.waits[0].timeout = Some(Duration::from_secs(1));
         let found = Findings::of(&look, None);
-        assert!(found.cycles[0].has_timeout && found.verdict.contains("until a time-out"), "{}", found.verdict);
+        assert!(
+            found.cycles[0].has_timeout && found.verdict.contains("until a time-out"),
+            "{}",
+            found.verdict
+        );
         // A thread that ran meanwhile may have been here and there at two times.
         look.threads[1].asleep = false;
         let found = Findings::of(&look, None);
-        assert_eq!((found.outcome, found.cycles.len(), found.chains.len()), (Outcome::Waiting, 0, 1));
+        assert_eq!(
+            (found.outcome, found.cycles.len(), found.chains.len()),
+            (Outcome::Waiting, 0, 1)
+        );
     }
 
     #[test]
     fn two_rings_are_two() {
         use Owner::Thread;
         let waits = [Some(1), Some(2), Some(0), Some(4), Some(3)];
-        let found = Findings::of(&snapshot(&waits, &[Thread(0), Thread(1), Thread(2), Thread(3), Thread(4)]), None);
+        let found = Findings::of(
+            &snapshot(&waits, &[Thread(0), Thread(1), Thread(2), Thread(3), Thread(4)]),
+            None,
+        );
         let sizes: Vec<usize> = found.cycles.iter().map(|cycle| cycle.threads.len()).collect();
         assert_eq!((sizes, found.verdict.as_str()), (vec![3, 2], "2 deadlocks: 5 threads"));
     }
@@ -482,7 +536,10 @@ mod tests {
         let found = Findings::of(&snapshot(&waits, &owners), None);
         assert_eq!((found.cycles.len(), found.chains.len(), found.orphans.len()), (0, 1, 1));
         assert_eq!(names(&found.chains[0].threads), ["t1", "t2", "t3"]);
-        assert_eq!((found.chains[0].owner.name.as_deref(), found.chains[0].length), (Some("t0"), 3));
+        assert_eq!(
+            (found.chains[0].owner.name.as_deref(), found.chains[0].length),
+            (Some("t0"), 3)
+        );
         assert_eq!(names(&found.orphans[0].threads), ["t4", "t5"]);
         assert_eq!(found.orphans[0].owner.as_deref(), Some("old"));
         assert_eq!(found.outcome, Outcome::Deadlock);
@@ -496,12 +553,16 @@ mod tests {
         let found = Findings::of(&look, None);
         assert_eq!((found.outcome, found.notes.len()), (Outcome::Unknown, 1));
         let found = Findings::unknown("no reason", None);
-        assert_eq!((found.outcome, found.verdict.as_str()), (Outcome::Unknown, "unknown: no reason"));
+        assert_eq!(
+            (found.outcome, found.verdict.as_str()),
+            (Outcome::Unknown, "unknown: no reason")
+        );
     }
 
     #[test]
     fn a_lock_that_is_free_or_ones_own_makes_no_row() {
-        let found = Findings::of(&snapshot(&[Some(0), Some(1)], &[Owner::None, Owner::Thread(1)]), None);
+        let found =
+            Findings::of(&snapshot(&[Some(0), Some(1)], &[Owner::None, Owner::Thread(1)]), None);
         assert_eq!((found.outcome, found.chains.len(), found.cycles.len()), (Outcome::Clear, 0, 0));
     }
 }

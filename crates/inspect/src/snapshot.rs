@@ -11,8 +11,8 @@ pub struct Snapshot {
     pub locks: Vec<Lock>,
     /// Who waits for which.
     pub waits: Vec<Wait>,
-    /// Threads that wait for a monitor, by the monitor's own count, and that were not found. Other than 0 means that
-    /// [`Snapshot::waits`] is not complete.
+    /// Threads that wait for a monitor, by the monitor's own count, and that were not found. Other
+    /// than 0 means that [`Snapshot::waits`] is not complete.
     pub waiters_not_found: u32,
 }
 
@@ -25,7 +25,8 @@ pub struct ManagedThread {
     pub managed_id: u32,
     /// `Thread.Name`, else the system's name of the thread.
     pub name: Option<String>,
-    /// Whether the kernel did not run it from before the look to after it: what was read of it is then of one moment.
+    /// Whether the kernel did not run it from before the look to after it: what was read of it is
+    /// then of one moment.
     pub asleep: bool,
 }
 

@@ -5,7 +5,9 @@ use diagnostics::DotnetProcess;
 use profilers::Selection;
 use recorder::{AgentFile, EngineChoice, RecordError, RecordOptions, StopHandle};
 use serde::Serialize;
-use session::{FrameDef, FunctionDef, SessionRecord, StackDef, StackId, ThreadId, ThreadLook, ThreadState};
+use session::{
+    FrameDef, FunctionDef, SessionRecord, StackDef, StackId, ThreadId, ThreadLook, ThreadState,
+};
 use std::{
     collections::HashMap,
     sync::mpsc,
@@ -36,7 +38,8 @@ pub struct ThreadStack {
     pub name: Option<String>,
     /// What it does, roughly.
     pub state: ThreadState,
-    /// The wait that it is in as a programmer calls it (`SemaphoreSlim`, `Task.Wait`), else words for what it does.
+    /// The wait that it is in as a programmer calls it (`SemaphoreSlim`, `Task.Wait`), else words
+    /// for what it does.
     pub doing: &'static str,
     /// Frames from the leaf to the root.
     pub frames: Vec<Frame>,
@@ -61,9 +64,9 @@ pub enum StacksError {
 }
 
 impl Stacks {
-    /// Attaches, looks at all threads once, and leaves. Never takes longer than `limit` plus a moment: when that is over, the
-    /// recording is left to itself and the agent leaves by itself as soon as this program ends. `begun` gets a handle that ends
-    /// it before.
+    /// Attaches, looks at all threads once, and leaves. Never takes longer than `limit` plus a
+    /// moment: when that is over, the recording is left to itself and the agent leaves by itself as
+    /// soon as this program ends. `begun` gets a handle that ends it before.
     ///
     /// # Errors
     /// When the process cannot be attached to, or its runtime does not answer in time.
@@ -113,7 +116,9 @@ impl Stacks {
         begun(stop.clone());
         if let Some(stream) = recording.subscribe() {
             // The limit is for a recording that does not end when it is told to.
-            while let Ok(Some(record)) = stream.next_timeout(until.saturating_duration_since(Instant::now())) {
+            while let Ok(Some(record)) =
+                stream.next_timeout(until.saturating_duration_since(Instant::now()))
+            {
                 if collected.take(record) {
                     stop.stop();
                 }
@@ -126,7 +131,8 @@ impl Stacks {
     }
 }
 
-/// Definitions by their ids, which count up without gaps, and the stack of each thread that has one.
+/// Definitions by their ids, which count up without gaps, and the stack of each thread that has
+/// one.
 #[derive(Default)]
 struct Collected {
     /// Managed ones.
@@ -161,7 +167,9 @@ impl Collected {
         let threads = seen.filter_map(|seen| {
             let (os_tid, name) = self.threads.get(&seen.thread)?;
             let (functions, state) = (self.functions(seen.stack), seen.state);
-            let named = functions.iter().map(|(function, _)| (function.type_name.as_str(), function.name.as_str()));
+            let named = functions
+                .iter()
+                .map(|(function, _)| (function.type_name.as_str(), function.name.as_str()));
             let doing = match seen.state {
                 // A look at the stack of a thread that runs says nothing about waiting.
                 ThreadState::Running | ThreadState::Io | ThreadState::Idle => doing(state),
@@ -170,12 +178,17 @@ impl Collected {
             let frames = functions.iter().map(|(function, frame)| Frame {
                 name: match function.type_name.is_empty() {
                     true => format!("{}{}", function.name, function.parameters),
-                    false => format!("{}.{}{}", function.type_name, function.name, function.parameters),
+                    false => {
+                        format!("{}.{}{}", function.type_name, function.name, function.parameters)
+                    }
                 },
                 file: frame.line.as_ref().map(|line| line.file.clone()),
                 line: frame.line.as_ref().map(|line| line.line),
             });
-            Some((*os_tid, ThreadStack { name: name.clone(), state, doing, frames: frames.collect() }))
+            Some((
+                *os_tid,
+                ThreadStack { name: name.clone(), state, doing, frames: frames.collect() },
+            ))
         });
         Stacks { threads: threads.collect() }
     }

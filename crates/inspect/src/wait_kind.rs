@@ -1,4 +1,5 @@
-//! What kind of wait a thread is in, by the name that a programmer has for it, told from its managed frames.
+//! What kind of wait a thread is in, by the name that a programmer has for it, told from its
+//! managed frames.
 
 use session::ThreadState;
 
@@ -8,7 +9,8 @@ const DEPTH: usize = 24;
 /// Beginning of a type's name, beginning of a method's name, and the kind that both together mean.
 struct Rule(&'static str, &'static str, &'static str);
 
-/// From the most to the least telling: `Task.Wait` blocks on a `ManualResetEventSlim`, and that on a `Monitor`.
+/// From the most to the least telling: `Task.Wait` blocks on a `ManualResetEventSlim`, and that on
+/// a `Monitor`.
 const RULES: &[Rule] = &[
     Rule("System.Threading.Thread", "Join", "Thread.Join"),
     Rule("System.Collections.Concurrent.BlockingCollection", "", "BlockingCollection"),
@@ -31,15 +33,21 @@ const RULES: &[Rule] = &[
     Rule("System.Threading.Monitor", "", "Monitor"),
 ];
 
-/// The kind of wait, from the frames `(type, method)` from the leaf on. `None` when no rule knows it.
+/// The kind of wait, from the frames `(type, method)` from the leaf on. `None` when no rule knows
+/// it.
 ///
-/// Frames behind the first one that is not of the base library say who waits, not for what, and are not looked at.
-pub(crate) fn wait_kind<'a>(frames: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&'static str> {
-    let library =
-        |ty: &str| ty.starts_with("System.") || ty.starts_with("Interop") || ty.starts_with("Microsoft.Win32.");
+/// Frames behind the first one that is not of the base library say who waits, not for what, and are
+/// not looked at.
+pub(crate) fn wait_kind<'a>(
+    frames: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Option<&'static str> {
+    let library = |ty: &str| {
+        ty.starts_with("System.") || ty.starts_with("Interop") || ty.starts_with("Microsoft.Win32.")
+    };
     let frames: Vec<_> = frames.take(DEPTH).take_while(|(ty, _)| library(ty)).collect();
-    let found =
-        RULES.iter().find(|rule| frames.iter().any(|(ty, method)| is(rule.0, ty) && method.starts_with(rule.1)));
+    let found = RULES.iter().find(|rule| {
+        frames.iter().any(|(ty, method)| is(rule.0, ty) && method.starts_with(rule.1))
+    });
     found.map(|rule| rule.2)
 }
 
@@ -78,8 +86,14 @@ mod tests {
         assert_eq!(kind(&[monitor, slim, user]), Some("ManualResetEventSlim"));
         let task = ("System.Threading.Tasks.Task<int>", "GetResultCore");
         assert_eq!(kind(&[monitor, slim, task, user]), Some("Task.Wait"));
-        assert_eq!(kind(&[("System.Threading.Lock", "TryEnterSlow"), user]), Some("System.Threading.Lock"));
-        assert_eq!(kind(&[("System.Threading.WaitHandle", "WaitOne"), user, task]), Some("WaitHandle"));
+        assert_eq!(
+            kind(&[("System.Threading.Lock", "TryEnterSlow"), user]),
+            Some("System.Threading.Lock")
+        );
+        assert_eq!(
+            kind(&[("System.Threading.WaitHandle", "WaitOne"), user, task]),
+            Some("WaitHandle")
+        );
         assert_eq!(
             kind(&[("System.Threading.ReaderWriterLockSlim", "WaitOnEvent"), user]),
             Some("ReaderWriterLockSlim")

@@ -19,11 +19,21 @@ fn contention_is_seen_and_is_no_deadlock() {
             owned += found.chains.iter().map(|chain| chain.threads.len()).sum::<usize>();
             for wait in &look.waits {
                 let (thread, lock) = (&look.threads[wait.thread], &look.locks[wait.lock]);
-                assert!(thread.name.as_deref().unwrap().starts_with("healthy-"), "{runtime}: {thread:?}");
-                assert_eq!(lock.type_name.as_deref(), Some("Clrscope.Samples.Account"), "{runtime}");
+                assert!(
+                    thread.name.as_deref().unwrap().starts_with("healthy-"),
+                    "{runtime}: {thread:?}"
+                );
+                assert_eq!(
+                    lock.type_name.as_deref(),
+                    Some("Clrscope.Samples.Account"),
+                    "{runtime}"
+                );
             }
         }
         // Each of them holds a lock for two milliseconds that another one wants.
-        assert!(waits > 50 && owned > 10, "{runtime}: {waits} waits, {owned} of them with an owner");
+        assert!(
+            waits > 50 && owned > 10,
+            "{runtime}: {waits} waits, {owned} of them with an owner"
+        );
     }
 }

@@ -1,14 +1,15 @@
 //! Arguments of calls that are told one by one: which can be shown, and the code that shows them.
 //!
-//! The probe that ends a call answers whether that call is told. Only then the code behind it shows one argument after the other, from
-//! where they are: so a call that is not told costs one test more. What the body changes is saved at the beginning. Those of an
-//! asynchronous method are where its state machine keeps them. No code at all is made for arguments that nobody is to see.
+//! The probe that ends a call answers whether that call is told. Only then the code behind it shows
+//! one argument after the other, from where they are: so a call that is not told costs one test
+//! more. What the body changes is saved at the beginning. Those of an asynchronous method are where
+//! its state machine keeps them. No code at all is made for arguments that nobody is to see.
 
 use crate::probes::{self, Probes};
 use crate::{Refusal, Scope};
 use cil::{
-    Label, MethodEditor, MethodSig, NewInstruction, NewOperand, Opcode, Operand, Primitive, Token, TokenKind, TypeSig,
-    decode_field,
+    Label, MethodEditor, MethodSig, NewInstruction, NewOperand, Opcode, Operand, Primitive, Token,
+    TokenKind, TypeSig, decode_field,
 };
 use corprof::info::ProfilerInfo;
 use corprof::metadata::Metadata;
@@ -31,10 +32,15 @@ pub enum Arguments {
 
 impl Arguments {
     /// Of an asynchronous method: when its task ends, the method itself is long over.
-    const GONE: Self = Self::Refused("it is asynchronous, and its state machine keeps no argument as it was");
+    const GONE: Self =
+        Self::Refused("it is asynchronous, and its state machine keeps no argument as it was");
 
-    /// Of an asynchronous method, only those that its state machine keeps, by the places of parameters.
-    pub(crate) fn only_kept(mut parameters: Arc<[Parameter]>, is_kept: impl Fn(usize) -> bool) -> Self {
+    /// Of an asynchronous method, only those that its state machine keeps, by the places of
+    /// parameters.
+    pub(crate) fn only_kept(
+        mut parameters: Arc<[Parameter]>,
+        is_kept: impl Fn(usize) -> bool,
+    ) -> Self {
         let all = Arc::make_mut(&mut parameters);
         let asked = all.iter().any(|parameter| parameter.shown.is_read());
         for (index, parameter) in all.iter_mut().enumerate() {
@@ -82,7 +88,8 @@ pub enum Shown {
     Object,
     /// Not: its name says that it is a secret.
     Redacted,
-    /// Not: it is a structure, a pointer or a reference to a variable, or its value is gone when the call ends.
+    /// Not: it is a structure, a pointer or a reference to a variable, or its value is gone when
+    /// the call ends.
     ByType,
 }
 
@@ -100,7 +107,8 @@ pub(crate) struct Types {
 }
 
 impl Types {
-    /// What the parameters of a method are, and how their arguments are shown. `names` are their types as C# writes them.
+    /// What the parameters of a method are, and how their arguments are shown. `names` are their
+    /// types as C# writes them.
     ///
     /// # Errors
     /// The signature cannot be read.
@@ -115,7 +123,11 @@ impl Types {
         let signature = MethodSig::decode(metadata.method_unnamed(method)?.signature)?;
         let parameter = |(index, sig)| {
             let name = name(metadata, method, index).unwrap_or_else(|| format!("arg{}", index + 1));
-            let shown = if rules.redacts(&name) { Shown::Redacted } else { self.shown(info, metadata, sig) };
+            let shown = if rules.redacts(&name) {
+                Shown::Redacted
+            } else {
+                self.shown(info, metadata, sig)
+            };
             Parameter { type_name: names.get(index).cloned().unwrap_or_default(), name, shown }
         };
         Ok(signature.parameters.iter().enumerate().map(parameter).collect())
@@ -126,7 +138,9 @@ impl Types {
             TypeSig::Primitive(primitive) => of_primitive(*primitive),
             TypeSig::Class(_) | TypeSig::SzArray(_) | TypeSig::Array { .. } => Shown::Object,
             TypeSig::GenericInst { value_type: false, .. } => Shown::Object,
-            TypeSig::ValueType(of) => self.of_enum(info, metadata, *of).map_or(Shown::ByType, of_primitive),
+            TypeSig::ValueType(of) => {
+                self.of_enum(info, metadata, *of).map_or(Shown::ByType, of_primitive)
+            }
             // What stands for a type parameter is not known: the code is shared.
             _ => Shown::ByType,
         }
@@ -146,8 +160,12 @@ impl Types {
         if let Some(known) = enums.get(&reference.name) {
             return *known;
         }
-        // The reference may lead on to another assembly than it names. What is the same enumeration everywhere is so there.
-        let modules = info.modules().ok()?.filter_map(|module| info.module_metadata(module.ok()?.non_null()?).ok());
+        // The reference may lead on to another assembly than it names. What is the same enumeration
+        // everywhere is so there.
+        let modules = info
+            .modules()
+            .ok()?
+            .filter_map(|module| info.module_metadata(module.ok()?.non_null()?).ok());
         let kinds = modules.filter_map(|module| {
             let named = module.find_type_def(&reference.name, None).ok()??;
             Some(underlying(&module, named))
@@ -212,7 +230,8 @@ pub(crate) fn plan(
     parameters: &[Parameter],
 ) -> Result<Option<Showing>, Refusal> {
     let first = u16::from(signature.call_effect().has_this);
-    let changed: BTreeSet<u16> = editor.ids().filter_map(|id| changes(&editor.instruction(id)?)).collect();
+    let changed: BTreeSet<u16> =
+        editor.ids().filter_map(|id| changes(&editor.instruction(id)?)).collect();
     let mut showing = Showing { loads: Vec::new(), saves: Vec::new() };
     for (index, (parameter, sig)) in (0_u16..).zip(parameters.iter().zip(&signature.parameters)) {
         if !parameter.shown.is_read() {
@@ -236,7 +255,9 @@ pub(crate) fn plan_fields(
     mut field: impl FnMut(usize) -> Result<Token, Refusal>,
 ) -> Result<Option<Showing>, Refusal> {
     let mut showing = Showing { loads: Vec::new(), saves: Vec::new() };
-    for (index, parameter) in parameters.iter().enumerate().filter(|(_, parameter)| parameter.shown.is_read()) {
+    for (index, parameter) in
+        parameters.iter().enumerate().filter(|(_, parameter)| parameter.shown.is_read())
+    {
         let load = vec![Opcode::Ldarg0.into(), NewInstruction::token(Opcode::Ldfld, field(index)?)];
         showing.loads.push((index as u32, parameter.shown, load));
     }
@@ -246,7 +267,8 @@ pub(crate) fn plan_fields(
 /// The argument that an instruction may change: by itself, or by its address.
 fn changes(instruction: &NewInstruction) -> Option<u16> {
     let NewOperand::Plain(Operand::Argument(index)) = instruction.operand else { return None };
-    matches!(instruction.opcode, Opcode::Starg | Opcode::StargS | Opcode::Ldarga | Opcode::LdargaS).then_some(index)
+    matches!(instruction.opcode, Opcode::Starg | Opcode::StargS | Opcode::Ldarga | Opcode::LdargaS)
+        .then_some(index)
 }
 
 impl Showing {
@@ -254,8 +276,14 @@ impl Showing {
         (!self.loads.is_empty()).then_some(self)
     }
 
-    /// Shows all, if the answer of [`Probes::leave_telling`] or another that tells, which is on the stack, is not 0; else goes to `done`, which is to be bound to what follows.
-    pub(crate) fn code(&self, scope: &Scope, probes: &Probes, done: Label) -> Result<Vec<NewInstruction>, Refusal> {
+    /// Shows all, if the answer of [`Probes::leave_telling`] or another that tells, which is on the
+    /// stack, is not 0; else goes to `done`, which is to be bound to what follows.
+    pub(crate) fn code(
+        &self,
+        scope: &Scope,
+        probes: &Probes,
+        done: Label,
+    ) -> Result<Vec<NewInstruction>, Refusal> {
         let mut code = vec![NewInstruction::branch(Opcode::Brfalse, done)];
         for (index, shown, load) in &self.loads {
             let (convert, probe, signature) = match shown {
@@ -287,12 +315,15 @@ mod tests {
 
     #[test]
     fn only_what_is_shown_is_loaded_and_what_changes_is_saved() {
-        // starg.s 2, ldarga.s 3, pop, ldarg.1, pop, ret; void (string, int, object, int, int), with `this`.
+        // starg.s 2, ldarga.s 3, pop, ldarg.1, pop, ret; void (string, int, object, int, int), with
+        // `this`.
         let body = [8 << 2 | 2, 0x16, 0x10, 2, 0x0f, 3, 0x26, 0x2a, 0x00];
         let body = MethodBody::parse(&body).unwrap();
         let mut editor = MethodEditor::new(&body, None).unwrap();
         let signature = MethodSig::decode(&[0x20, 5, 0x01, 0x0e, 0x08, 0x1c, 0x08, 0x08]).unwrap();
-        let parameters = [Shown::Text, Shown::Signed, Shown::Object, Shown::Redacted, Shown::ByType].map(parameter);
+        let parameters =
+            [Shown::Text, Shown::Signed, Shown::Object, Shown::Redacted, Shown::ByType]
+                .map(parameter);
         let showing = plan(&mut editor, &signature, &parameters).unwrap().unwrap();
         let expected = [
             (0, Shown::Text, vec![NewInstruction::ldarg(1)]),
@@ -310,7 +341,8 @@ mod tests {
 
     #[test]
     fn of_a_state_machine_only_what_it_keeps_is_shown() {
-        let parameters: Arc<[Parameter]> = [Shown::Text, Shown::Redacted, Shown::Signed].map(parameter).into();
+        let parameters: Arc<[Parameter]> =
+            [Shown::Text, Shown::Redacted, Shown::Signed].map(parameter).into();
         let shown = |arguments: &Arguments| -> Vec<Shown> {
             arguments.parameters().iter().map(|parameter| parameter.shown).collect()
         };
@@ -319,7 +351,10 @@ mod tests {
         assert_eq!(Arguments::only_kept(parameters, |_| false), Arguments::GONE);
         // Where there is nothing to show, nothing is gone.
         let hidden: Arc<[Parameter]> = [Shown::Redacted, Shown::ByType].map(parameter).into();
-        assert_eq!(shown(&Arguments::only_kept(hidden, |_| false)), [Shown::Redacted, Shown::ByType]);
+        assert_eq!(
+            shown(&Arguments::only_kept(hidden, |_| false)),
+            [Shown::Redacted, Shown::ByType]
+        );
 
         let token = Token(0x0400_0007);
         let showing = plan_fields(some.parameters(), |_| Ok(token)).unwrap().unwrap();
@@ -331,7 +366,10 @@ mod tests {
     #[test]
     fn numbers_keep_their_signs() {
         assert_eq!([Primitive::I1, Primitive::IntPtr].map(of_primitive), [Shown::Signed; 2]);
-        assert_eq!([Primitive::Boolean, Primitive::Char, Primitive::U8].map(of_primitive), [Shown::Unsigned; 3]);
+        assert_eq!(
+            [Primitive::Boolean, Primitive::Char, Primitive::U8].map(of_primitive),
+            [Shown::Unsigned; 3]
+        );
         assert_eq!(of_primitive(Primitive::TypedByRef), Shown::ByType);
     }
 }

@@ -1,24 +1,29 @@
 //! Asynchronous methods: from the call to the end of the task.
 //!
-//! A compiler makes two methods of one: the method itself, which starts a state machine, and `MoveNext` of that machine, which runs
-//! until the first wait, and again after each. Both are rewritten. The method says on its thread that a call begins; the first run of
-//! `MoveNext`, which follows at once on the same thread, takes that over. If it ends the task, the call is over. Else the call goes on
-//! under the id of the task ([`Task.Id`](https://learn.microsoft.com/dotnet/api/system.threading.tasks.task.id)), until another run of
-//! `MoveNext` ends the task with that id. Nothing is allocated, and no continuation is added.
+//! A compiler makes two methods of one: the method itself, which starts a state machine, and
+//! `MoveNext` of that machine, which runs until the first wait, and again after each. Both are
+//! rewritten. The method says on its thread that a call begins; the first run of `MoveNext`, which
+//! follows at once on the same thread, takes that over. If it ends the task, the call is over. Else
+//! the call goes on under the id of the task
+//! ([`Task.Id`](https://learn.microsoft.com/dotnet/api/system.threading.tasks.task.id)), until
+//! another run of `MoveNext` ends the task with that id. Nothing is allocated, and no continuation
+//! is added.
 //!
-//! The arguments of the call are gone then; but those that `MoveNext` needs the method has put into fields of the machine at the beginning, where
-//! they are as they were unless `MoveNext` writes to these.
+//! The arguments of the call are gone then; but those that `MoveNext` needs the method has put into
+//! fields of the machine at the beginning, where they are as they were unless `MoveNext` writes to
+//! these.
 //!
-//! A `ValueTask` stands for a task from the first wait on, unless it is pooled: so its `AsTask` gives that very task. Before, it stands for a
-//! result or nothing at all, and would make a task when asked; a call that never waits is over before anybody asks.
+//! A `ValueTask` stands for a task from the first wait on, unless it is pooled: so its `AsTask`
+//! gives that very task. Before, it stands for a result or nothing at all, and would make a task
+//! when asked; a call that never waits is over before anybody asks.
 
 use crate::arguments::{Parameter, plan_fields};
 use crate::probes::{self, Probes};
 use crate::rewrite::{Guard, begin, finish, insert_for_all, open, slot_of, told_of_exceptions};
 use crate::{Refusal, Scope};
 use cil::{
-    CallingConvention, Edited, Instruction, InstructionId, MethodBody, MethodEditor, MethodSig, NewInstruction,
-    NewOperand, Opcode, Operand, Primitive, Token, TokenKind, TypeSig,
+    CallingConvention, Edited, Instruction, InstructionId, MethodBody, MethodEditor, MethodSig,
+    NewInstruction, NewOperand, Opcode, Operand, Primitive, Token, TokenKind, TypeSig,
 };
 use corprof::metadata::Metadata;
 use corprof::metadata::token::{FieldDef, MemberRef, MethodDef, TypeDef, TypeRef, TypeSpec};
@@ -44,14 +49,16 @@ const NAMESPACE: &str = "System.Runtime.CompilerServices.";
 
 const TASK: &str = "System.Threading.Tasks.Task";
 const TASK_OF: &str = "System.Threading.Tasks.Task`1";
-const VALUE_TASKS: [&str; 2] = ["System.Threading.Tasks.ValueTask", "System.Threading.Tasks.ValueTask`1"];
+const VALUE_TASKS: [&str; 2] =
+    ["System.Threading.Tasks.ValueTask", "System.Threading.Tasks.ValueTask`1"];
 /// `int32 get_Id()`.
 const GET_ID: &[u8] = &[0x20, 0, 0x08];
 
 /// What the core library can tell of tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tasks {
-    /// Tasks have ids, and value tasks tell their tasks: programs are trimmed of what they do not use.
+    /// Tasks have ids, and value tasks tell their tasks: programs are trimmed of what they do not
+    /// use.
     has_ids: bool,
     has_as_task: bool,
     /// .NET 5 pools all value tasks if an environment variable says so.
@@ -62,16 +69,20 @@ impl Tasks {
     pub fn of(core: &Metadata) -> Self {
         let find = |name| core.find_type_def(name, None).ok().flatten();
         let has_as_task = |task| {
-            core.methods_named(task, "AsTask").is_ok_and(|mut found| found.next().is_some_and(|one| one.is_ok()))
+            core.methods_named(task, "AsTask")
+                .is_ok_and(|mut found| found.next().is_some_and(|one| one.is_ok()))
         };
         // Others have a field of the type of the task.
         const OBJECT: &[u8] = &[0x06, 0x1c];
-        let holds_objects = |builder| core.find_field(builder, "m_task", OBJECT).is_ok_and(|found| found.is_some());
+        let holds_objects =
+            |builder| core.find_field(builder, "m_task", OBJECT).is_ok_and(|found| found.is_some());
         Self {
-            has_ids: find(TASK)
-                .is_some_and(|task| core.find_method(task, "get_Id", GET_ID).is_ok_and(|found| found.is_some())),
+            has_ids: find(TASK).is_some_and(|task| {
+                core.find_method(task, "get_Id", GET_ID).is_ok_and(|found| found.is_some())
+            }),
             has_as_task: VALUE_TASKS.into_iter().all(|name| find(name).is_some_and(has_as_task)),
-            may_pool: find(&format!("{NAMESPACE}AsyncValueTaskMethodBuilder")).is_some_and(holds_objects),
+            may_pool: find(&format!("{NAMESPACE}AsyncValueTaskMethodBuilder"))
+                .is_some_and(holds_objects),
         }
     }
 
@@ -118,12 +129,15 @@ pub(crate) fn rewrite(
     probes: &Probes,
 ) -> Result<Both, Refusal> {
     let task = task_getter(scope.metadata(), method.body, tasks)?;
-    let kept = if parameters.is_empty() { Vec::new() } else { kept(scope.metadata(), method, machine)? };
-    let machine = run(scope, machine, task, &Kept { parameters, fields: &kept }, guard, slot, probes)?;
+    let kept =
+        if parameters.is_empty() { Vec::new() } else { kept(scope.metadata(), method, machine)? };
+    let machine =
+        run(scope, machine, task, &Kept { parameters, fields: &kept }, guard, slot, probes)?;
     Ok(Both { method: start(scope, method, slot, probes)?, machine })
 }
 
-/// The fields in which a state machine keeps the arguments of its method as they were, by the places of parameters.
+/// The fields in which a state machine keeps the arguments of its method as they were, by the
+/// places of parameters.
 ///
 /// # Errors
 /// A body that cannot be read.
@@ -139,7 +153,8 @@ pub(crate) fn kept(
     for instruction in MethodBody::parse(method.body)?.instructions() {
         let instruction = instruction.map_err(cil::EditError::from)?;
         if let (Opcode::Stfld, Some(argument)) = (instruction.opcode, loaded)
-            && let Some(place) = usize::from(argument).checked_sub(first).and_then(|index| kept.get_mut(index))
+            && let Some(place) =
+                usize::from(argument).checked_sub(first).and_then(|index| kept.get_mut(index))
         {
             *place = field(metadata, instruction.operand);
         }
@@ -207,10 +222,16 @@ fn start(scope: &Scope, source: Source<'_>, slot: u32, probes: &Probes) -> Resul
 }
 
 /// `get_Task` as the method calls it: its token and its signature.
-fn task_getter<'a>(metadata: &'a Metadata, body: &[u8], tasks: Tasks) -> Result<(Token, &'a [u8]), Refusal> {
+fn task_getter<'a>(
+    metadata: &'a Metadata,
+    body: &[u8],
+    tasks: Tasks,
+) -> Result<(Token, &'a [u8]), Refusal> {
     let body = MethodBody::parse(body)?;
     for instruction in body.instructions() {
-        let Operand::Token(token) = instruction.map_err(cil::EditError::from)?.operand else { continue };
+        let Operand::Token(token) = instruction.map_err(cil::EditError::from)?.operand else {
+            continue;
+        };
         let Some(member) = member(metadata, token) else { continue };
         let Some(builder) = builder(metadata, member.parent) else { continue };
         if let Some(refusal) = tasks.refusal(builder) {
@@ -237,7 +258,11 @@ fn member(metadata: &Metadata, token: Token) -> Option<Member<'_>> {
         }
         TokenKind::MethodDef => {
             let props = metadata.method_props(MethodDef::from_raw(token.0)).ok()?;
-            Some(Member { name: props.name, parent: props.class.into(), signature: props.signature })
+            Some(Member {
+                name: props.name,
+                parent: props.class.into(),
+                signature: props.signature,
+            })
         }
         _ => None,
     }
@@ -274,7 +299,11 @@ fn type_spec(metadata: &Metadata, of: Token) -> Option<TypeSig> {
 /// The token of a type that is no constructed one.
 fn named(of: &TypeSig) -> Option<Token> {
     match of {
-        TypeSig::Class(token) | TypeSig::ValueType(token) if token.kind() != Some(TokenKind::TypeSpec) => Some(*token),
+        TypeSig::Class(token) | TypeSig::ValueType(token)
+            if token.kind() != Some(TokenKind::TypeSpec) =>
+        {
+            Some(*token)
+        }
         _ => None,
     }
 }
@@ -293,7 +322,9 @@ struct End {
 fn ends(metadata: &Metadata, editor: &MethodEditor) -> Result<Vec<End>, Refusal> {
     let mut ends = Vec::new();
     for at in editor.ids() {
-        let Some(NewOperand::Plain(Operand::Token(token))) = editor.instruction(at).map(|found| found.operand) else {
+        let Some(NewOperand::Plain(Operand::Token(token))) =
+            editor.instruction(at).map(|found| found.operand)
+        else {
             continue;
         };
         let Some(member) = member(metadata, token) else { continue };
@@ -347,9 +378,12 @@ fn run(
     let showing = plan_fields(kept.parameters, |index| kept.token(scope, builder, index))?;
     let telling = showing.is_some();
     let three = scope.signature(if telling { Probes::END_TELLING } else { Probes::END })?;
-    let resumed_end = if telling { scope.signature(Probes::COMPLETED_TELLING)? } else { scope.completed()? };
-    let end_async = probes::call(if telling { probes.end_async_telling } else { probes.end_async }, three);
-    let pending = probes::call(if telling { probes.pending_telling } else { probes.pending }, three);
+    let resumed_end =
+        if telling { scope.signature(Probes::COMPLETED_TELLING)? } else { scope.completed()? };
+    let end_async =
+        probes::call(if telling { probes.end_async_telling } else { probes.end_async }, three);
+    let pending =
+        probes::call(if telling { probes.pending_telling } else { probes.pending }, three);
     let completed = if telling { probes.completed_telling } else { probes.completed };
     let completed = probes::call(completed, resumed_end);
     let started = editor.add_local(&TypeSig::Primitive(Primitive::I8))?;
@@ -398,8 +432,10 @@ fn run(
         editor.bind(on, end.at);
     }
 
-    let returns: Vec<InstructionId> =
-        editor.ids().filter(|&at| editor.instruction(at).is_some_and(|found| found.opcode == Opcode::Ret)).collect();
+    let returns: Vec<InstructionId> = editor
+        .ids()
+        .filter(|&at| editor.instruction(at).is_some_and(|found| found.opcode == Opcode::Ret))
+        .collect();
     for at in returns {
         let on = editor.label();
         let mut code = vec![
@@ -424,7 +460,11 @@ fn run(
 
     let resume = probes::call(probes.resume_async, scope.signature(Probes::RESUME)?);
     let zero = [NewInstruction::ldc_i4(0), NewInstruction::stloc(is_over)];
-    let code = [slot_of(slot)].into_iter().chain(resume).chain([NewInstruction::stloc(started)]).chain(zero);
+    let code = [slot_of(slot)]
+        .into_iter()
+        .chain(resume)
+        .chain([NewInstruction::stloc(started)])
+        .chain(zero);
     let code = code.chain(depth.into_iter().flatten());
     begin(&mut editor, code);
     finish(scope, &editor, &signature)
@@ -452,7 +492,8 @@ fn id_of(
     if definition(metadata, end.parent).and_then(Token::kind) != beside.kind() {
         return Err(Refusal::NotATask);
     }
-    // Without type arguments the getter is the same in both methods; with some, they are named from elsewhere here.
+    // Without type arguments the getter is the same in both methods; with some, they are named from
+    // elsewhere here.
     let get_task = match end.parent.kind() {
         Some(TokenKind::TypeSpec) => scope.member(end.parent, "get_Task", signature)?,
         _ => getter,
@@ -465,9 +506,12 @@ fn id_of(
     ];
     if is_value_task {
         let (value_task, as_task) = match returned {
-            TypeSig::ValueType(of) => (returned, method_of(scope, of, "AsTask", &getter_of(TypeSig::Class(task))?)?),
+            TypeSig::ValueType(of) => {
+                (returned, method_of(scope, of, "AsTask", &getter_of(TypeSig::Class(task))?)?)
+            }
             TypeSig::GenericInst { definition, .. } => {
-                let Some(TypeSig::GenericInst { arguments, .. }) = type_spec(metadata, end.parent) else {
+                let Some(TypeSig::GenericInst { arguments, .. }) = type_spec(metadata, end.parent)
+                else {
                     return Err(Refusal::NotATask);
                 };
                 let value_task = TypeSig::GenericInst { value_type: true, definition, arguments };
@@ -492,17 +536,25 @@ fn id_of(
 /// Signature of a method of an object that takes nothing.
 fn getter_of(return_type: TypeSig) -> Result<Vec<u8>, Refusal> {
     let convention = CallingConvention::DEFAULT.with_this();
-    let signature =
-        MethodSig { convention, generic_parameters: 0, return_type, parameters: Vec::new(), sentinel: None };
+    let signature = MethodSig {
+        convention,
+        generic_parameters: 0,
+        return_type,
+        parameters: Vec::new(),
+        sentinel: None,
+    };
     Ok(signature.encode()?)
 }
 
-/// A public type of the core library, from where this module has another one: an assembly that passes on the one passes on the other.
+/// A public type of the core library, from where this module has another one: an assembly that
+/// passes on the one passes on the other.
 fn core_type(scope: &Scope, beside: Token, name: &str) -> Result<Token, Refusal> {
     let metadata = scope.metadata();
     match beside.kind() {
         // Only the core library itself.
-        Some(TokenKind::TypeDef) => Ok(metadata.find_type_def(name, None)?.ok_or(Refusal::NotATask)?.into()),
+        Some(TokenKind::TypeDef) => {
+            Ok(metadata.find_type_def(name, None)?.ok_or(Refusal::NotATask)?.into())
+        }
         Some(TokenKind::TypeRef) => {
             let from = metadata.type_ref_props(TypeRef::from_raw(beside.0))?.scope;
             scope.type_ref(from.ok_or(Refusal::NotATask)?, name)

@@ -20,7 +20,8 @@ pub struct Found {
     pub rule: usize,
     /// `MoveNext` of its state machine, if it is asynchronous.
     pub machine: Option<MethodDef>,
-    /// Whether it is an asynchronous iterator, whose state machine does not run before somebody goes through it.
+    /// Whether it is an asynchronous iterator, whose state machine does not run before somebody
+    /// goes through it.
     pub is_async_iterator: bool,
     /// Why it cannot be instrumented, as far as its metadata tells.
     pub refusal: Option<Refusal>,
@@ -102,7 +103,11 @@ impl ModuleFacts {
 ///
 /// # Errors
 /// The module is gone, or has no metadata.
-pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<Vec<Found>, Refusal> {
+pub fn find(
+    names: &NameResolver,
+    module: ModuleId,
+    rules: &RuleSet,
+) -> Result<Vec<Found>, Refusal> {
     let Some(facts) = ModuleFacts::of(names.metadata(module)?) else { return Ok(Vec::new()) };
     let (metadata, wanted) = (&facts.metadata, facts.wanted(rules));
     if wanted.is_empty() {
@@ -125,13 +130,18 @@ pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<V
             name.clear();
             let Ok(props) = metadata.method_into(method, &mut name) else { continue };
             let rule = rule(names, metadata, &types, module, (type_def, method), &name);
-            found.extend(rule.and_then(|rule| facts.found(rule, || Some((&*type_name).into()), method, &props)));
+            found.extend(
+                rule.and_then(|rule| {
+                    facts.found(rule, || Some((&*type_name).into()), method, &props)
+                }),
+            );
         }
     }
     Ok(found)
 }
 
-/// One method of a module, if a rule takes it. `for_all` is [the rule](AssemblyRules::for_all) that takes all of the module.
+/// One method of a module, if a rule takes it. `for_all` is [the rule](AssemblyRules::for_all) that
+/// takes all of the module.
 pub(crate) fn find_one(
     names: &NameResolver,
     facts: &ModuleFacts,
@@ -148,12 +158,18 @@ pub(crate) fn find_one(
     let props = metadata.method_into(method, &mut name).ok()?;
     let type_name = facts.type_name(props.class)?;
     let wanted = facts.wanted(rules);
-    let rule = rule(names, metadata, &wanted.for_type(&type_name), module, (props.class, method), &name)?;
+    let rule =
+        rule(names, metadata, &wanted.for_type(&type_name), module, (props.class, method), &name)?;
     facts.found(rule, || Some(type_name), method, &props)
 }
 
 /// The name with namespace and enclosing types, as metadata has it.
-fn full_name(metadata: &Metadata, type_def: TypeDef, out: &mut String, deepest: usize) -> Option<()> {
+fn full_name(
+    metadata: &Metadata,
+    type_def: TypeDef,
+    out: &mut String,
+    deepest: usize,
+) -> Option<()> {
     if let Some(enclosing) = metadata.enclosing_type(type_def).ok()? {
         full_name(metadata, enclosing, out, deepest.checked_sub(1)?)?;
         out.push('+');
@@ -162,7 +178,8 @@ fn full_name(metadata: &Metadata, type_def: TypeDef, out: &mut String, deepest: 
     Some(())
 }
 
-/// The rule that takes a method. Signature and attributes are read only where they can make a difference.
+/// The rule that takes a method. Signature and attributes are read only where they can make a
+/// difference.
 fn rule(
     names: &NameResolver,
     metadata: &Metadata,
@@ -174,10 +191,17 @@ fn rule(
     if !types.may_take(name) {
         return None;
     }
-    let parameters = types.needs_signatures().then(|| parameters(names, metadata, module, method)).flatten();
-    let texts: Vec<&str> = parameters.iter().flat_map(|(_, texts)| texts.iter().map(String::as_str)).collect();
-    let signature = parameters.as_ref().map(|(count, _)| Signature { type_parameters: *count, parameters: &texts });
-    let attributes = types.needs_attributes().then(|| attributes(metadata, [type_def.into(), method.into()])).flatten();
+    let parameters =
+        types.needs_signatures().then(|| parameters(names, metadata, module, method)).flatten();
+    let texts: Vec<&str> =
+        parameters.iter().flat_map(|(_, texts)| texts.iter().map(String::as_str)).collect();
+    let signature = parameters
+        .as_ref()
+        .map(|(count, _)| Signature { type_parameters: *count, parameters: &texts });
+    let attributes = types
+        .needs_attributes()
+        .then(|| attributes(metadata, [type_def.into(), method.into()]))
+        .flatten();
     let attributes: Option<Vec<&str>> =
         attributes.as_ref().map(|attributes| attributes.iter().map(String::as_str).collect());
     let facts = MethodFacts { name, signature, attributes: attributes.as_deref() };
@@ -211,7 +235,9 @@ fn split(list: &str) -> Vec<String> {
             _ => {}
         }
     }
-    parts.extend(list.get(start..).map(str::trim).filter(|last| !last.is_empty()).map(str::to_owned));
+    parts.extend(
+        list.get(start..).map(str::trim).filter(|last| !last.is_empty()).map(str::to_owned),
+    );
     parts
 }
 
@@ -222,15 +248,21 @@ fn attributes(metadata: &Metadata, owners: [Token; 2]) -> Option<Vec<String>> {
         for attribute in metadata.custom_attributes(Some(owner), None) {
             let constructor = metadata.custom_attribute_props(attribute.ok()?).ok()?.constructor;
             let of = match constructor.kind()? {
-                TokenKind::MethodDef => {
-                    metadata.method_into(MethodDef::from_raw(constructor.0), &mut String::new()).ok()?.class.into()
-                }
+                TokenKind::MethodDef => metadata
+                    .method_into(MethodDef::from_raw(constructor.0), &mut String::new())
+                    .ok()?
+                    .class
+                    .into(),
                 _ => metadata.member_ref_props(MemberRef::from_raw(constructor.0)).ok()?.parent,
             };
             let mut name = String::new();
             match of.kind()? {
-                TokenKind::TypeRef => name = metadata.type_ref_props(TypeRef::from_raw(of.0)).ok()?.name,
-                TokenKind::TypeDef => full_name(metadata, TypeDef::from_raw(of.0), &mut name, MOST_NESTED)?,
+                TokenKind::TypeRef => {
+                    name = metadata.type_ref_props(TypeRef::from_raw(of.0)).ok()?.name
+                }
+                TokenKind::TypeDef => {
+                    full_name(metadata, TypeDef::from_raw(of.0), &mut name, MOST_NESTED)?
+                }
                 // A generic attribute: known by no name that could be written.
                 _ => continue,
             }
@@ -240,7 +272,8 @@ fn attributes(metadata: &Metadata, owners: [Token; 2]) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// Methods with the attributes that matter here. They are looked for once: to ask each method for its attributes takes longer than all else.
+/// Methods with the attributes that matter here. They are looked for once: to ask each method for
+/// its attributes takes longer than all else.
 #[derive(Debug, Default)]
 pub(crate) struct Marked {
     /// Those that have a [state machine](machine).
@@ -255,9 +288,11 @@ impl Marked {
     fn of(metadata: &Metadata) -> Self {
         let mut marked = Self::default();
         for type_ref in metadata.type_refs().filter_map(|of| of.ok()) {
-            let methods = metadata.type_ref_props(type_ref).ok().and_then(|props| marked.by(&props.name));
+            let methods =
+                metadata.type_ref_props(type_ref).ok().and_then(|props| marked.by(&props.name));
             if let Some(methods) = methods {
-                let constructors = metadata.member_refs(type_ref).filter_map(|of| Some(of.ok()?.into()));
+                let constructors =
+                    metadata.member_refs(type_ref).filter_map(|of| Some(of.ok()?.into()));
                 methods.extend(constructors.flat_map(|constructor| owners(metadata, constructor)));
             }
         }
@@ -297,13 +332,16 @@ fn owners(metadata: &Metadata, constructor: Token) -> impl Iterator<Item = Metho
     })
 }
 
-/// `MoveNext` of the state machine of an asynchronous method. An attribute of the method names the machine, which is nested in the same type.
+/// `MoveNext` of the state machine of an asynchronous method. An attribute of the method names the
+/// machine, which is nested in the same type.
 fn machine(metadata: &Metadata, type_def: TypeDef, method: MethodDef) -> Option<MethodDef> {
     let blob = metadata.custom_attribute_named(method, MACHINE).ok()??;
     // Two bytes of prolog, then the full name of the type, behind its length: ECMA-335 II.23.3.
     let (length, text) = match blob.get(2..)? {
         [short @ 0..0x80, text @ ..] => (usize::from(*short), text),
-        [high @ 0x80..0xc0, low, text @ ..] => (usize::from(*high & 0x3f) << 8 | usize::from(*low), text),
+        [high @ 0x80..0xc0, low, text @ ..] => {
+            (usize::from(*high & 0x3f) << 8 | usize::from(*low), text)
+        }
         _ => return None,
     };
     let name = std::str::from_utf8(text.get(..length)?).ok()?;
@@ -319,9 +357,10 @@ fn refusal(
     &MethodProps { attributes, implementation, code_rva, .. }: &MethodProps<'_>,
 ) -> Option<Refusal> {
     let has = |flag| implementation.contains(flag);
-    let is_il = implementation.bits() & MethodImplAttributes::CODE_TYPE_MASK.bits() == MethodImplAttributes::IL.bits();
-    let external =
-        attributes.contains(MethodAttributes::ABSTRACT) || attributes.contains(MethodAttributes::PINVOKE_IMPL);
+    let is_il = implementation.bits() & MethodImplAttributes::CODE_TYPE_MASK.bits()
+        == MethodImplAttributes::IL.bits();
+    let external = attributes.contains(MethodAttributes::ABSTRACT)
+        || attributes.contains(MethodAttributes::PINVOKE_IMPL);
     if external || !is_il || code_rva == 0 || has(MethodImplAttributes::INTERNAL_CALL) {
         return Some(Refusal::NoBody);
     }
@@ -331,12 +370,15 @@ fn refusal(
     marked.direct.contains(&method).then_some(Refusal::CalledByNativeCode)
 }
 
-/// Types of the core library whose methods compiled code calls as helpers, or that run while an exception is dispatched or a call is
-/// marshalled: what they rely on is between them and the runtime.
+/// Types of the core library whose methods compiled code calls as helpers, or that run while an
+/// exception is dispatched or a call is marshalled: what they rely on is between them and the
+/// runtime.
 fn is_internal(type_name: &str) -> bool {
-    let helpers =
-        type_name.strip_prefix("System.Runtime.CompilerServices.").is_some_and(|name| name.ends_with("Helpers"));
-    let dispatch = ["System.Runtime.EH", "System.Runtime.StackFrameIterator", "System.StubHelpers."];
+    let helpers = type_name
+        .strip_prefix("System.Runtime.CompilerServices.")
+        .is_some_and(|name| name.ends_with("Helpers"));
+    let dispatch =
+        ["System.Runtime.EH", "System.Runtime.StackFrameIterator", "System.StubHelpers."];
     helpers || dispatch.iter().any(|start| type_name.starts_with(start))
 }
 
@@ -354,8 +396,11 @@ mod tests {
     #[test]
     fn helpers_of_the_runtime_are_known() {
         assert!(
-            is_internal("System.Runtime.CompilerServices.CastHelpers") && is_internal("System.Runtime.EH+RhEHClause")
+            is_internal("System.Runtime.CompilerServices.CastHelpers")
+                && is_internal("System.Runtime.EH+RhEHClause")
         );
-        assert!(!is_internal("System.Runtime.CompilerServices.Unsafe") && !is_internal("System.String"));
+        assert!(
+            !is_internal("System.Runtime.CompilerServices.Unsafe") && !is_internal("System.String")
+        );
     }
 }

@@ -1,12 +1,15 @@
 //! Bodies as bytes and as text, for those who want to see what was rewritten.
 
 use crate::{Probes, Scope};
-use cil::{MethodBody, Names, Token, TokenKind, decode_field, decode_locals, decode_method_spec, disassemble};
+use cil::{
+    MethodBody, Names, Token, TokenKind, decode_field, decode_locals, decode_method_spec,
+    disassemble,
+};
 use cil::{MethodSig, TypeSig, method_text, nested, quoted, type_text, types_text};
 use corprof::metadata::Metadata;
 use corprof::metadata::token::{
-    AssemblyRef, FieldDef, MemberRef, MethodDef, MethodSpec, ModuleRef, Signature, TypeDef, TypeRef, TypeSpec,
-    UserString,
+    AssemblyRef, FieldDef, MemberRef, MethodDef, MethodSpec, ModuleRef, Signature, TypeDef,
+    TypeRef, TypeSpec, UserString,
 };
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -34,8 +37,8 @@ pub struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// The body in the syntax of ILAsm, with names in place of tokens and of the addresses of probes; `None` if that takes
-    /// more than `most` bytes.
+    /// The body in the syntax of ILAsm, with names in place of tokens and of the addresses of
+    /// probes; `None` if that takes more than `most` bytes.
     #[must_use]
     pub fn text(&self, most: usize) -> Option<String> {
         let mut out = Limited { text: String::new(), most };
@@ -59,7 +62,12 @@ impl Body<'_> {
                 Vec::new()
             }
         };
-        disassemble(out, &body, &locals, &Naming { metadata, probes: self.probes, depth: Cell::new(0) })
+        disassemble(
+            out,
+            &body,
+            &locals,
+            &Naming { metadata, probes: self.probes, depth: Cell::new(0) },
+        )
     }
 }
 
@@ -79,11 +87,12 @@ impl Write for Limited {
     }
 }
 
-/// How deep constructed types may refer to each other, and types may be nested. Nothing keeps bad metadata from doing so in a circle.
+/// How deep constructed types may refer to each other, and types may be nested. Nothing keeps bad
+/// metadata from doing so in a circle.
 const DEEPEST: u32 = 8;
 
-/// What tokens stand for, in the syntax of ILAsm: as `clrscope il` writes it, but out of the metadata that the runtime has,
-/// with all that was added.
+/// What tokens stand for, in the syntax of ILAsm: as `clrscope il` writes it, but out of the
+/// metadata that the runtime has, with all that was added.
 struct Naming<'a> {
     metadata: &'a Metadata,
     probes: &'a Probes,
@@ -152,13 +161,17 @@ impl Naming<'_> {
             TokenKind::ModuleRef => format!("{}::{name}", self.module_ref(props.parent)?),
             // A call with variable arguments of a method of this module.
             TokenKind::MethodDef => {
-                let method = self.metadata.method_props(MethodDef::from_raw(props.parent.0)).ok()?;
+                let method =
+                    self.metadata.method_props(MethodDef::from_raw(props.parent.0)).ok()?;
                 self.member(method.class, &method.name)?
             }
             _ => format!("{}::{name}", self.name(props.parent)?),
         };
         if props.signature.first()? & 0xf == FIELD {
-            return Some(format!("{} {called}", type_text(&decode_field(props.signature).ok()?, self)));
+            return Some(format!(
+                "{} {called}",
+                type_text(&decode_field(props.signature).ok()?, self)
+            ));
         }
         Some(method_text(&MethodSig::decode(props.signature).ok()?, &(called + arguments), self))
     }
@@ -175,7 +188,11 @@ impl Naming<'_> {
             TokenKind::FieldDef => {
                 let props = metadata.field_props(FieldDef::from_raw(token.0)).ok()?;
                 let field = decode_field(props.signature).ok()?;
-                Some(format!("{} {}", type_text(&field, self), self.member(props.class, &props.name)?))
+                Some(format!(
+                    "{} {}",
+                    type_text(&field, self),
+                    self.member(props.class, &props.name)?
+                ))
             }
             TokenKind::MethodDef | TokenKind::MemberRef => self.method(token, ""),
             TokenKind::MethodSpec => {

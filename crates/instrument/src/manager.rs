@@ -25,8 +25,9 @@ pub enum Proof {
     Dry,
     /// Before the runtime is asked to use them.
     First,
-    /// When the runtime compiles them or [`Manager::prove_more`] comes to them, whatever is first: for modules whose load waits. A program
-    /// calls few of the methods that it loads. What cannot be proved keeps its original body, and is told by [`Manager::take_failures`].
+    /// When the runtime compiles them or [`Manager::prove_more`] comes to them, whatever is first:
+    /// for modules whose load waits. A program calls few of the methods that it loads. What cannot
+    /// be proved keeps its original body, and is told by [`Manager::take_failures`].
     Later,
 }
 
@@ -54,7 +55,8 @@ pub struct Method {
     pub rule: usize,
     /// Name of the rule.
     pub rule_name: Arc<str>,
-    /// What probes are told: from 0, and the same for a method in all its life; `None` if it has none because it was refused.
+    /// What probes are told: from 0, and the same for a method in all its life; `None` if it has
+    /// none because it was refused.
     pub slot: Option<u32>,
     /// What the new body does.
     pub template: Template,
@@ -110,7 +112,8 @@ struct Known {
     /// Slots stay with methods: their counts go on.
     slots: HashMap<Key, u32>,
     next_slot: u32,
-    /// Methods that were [instrumented at their first call](Manager::first_call), and the bodies that they had and have not got back.
+    /// Methods that were [instrumented at their first call](Manager::first_call), and the bodies
+    /// that they had and have not got back.
     first_bodies: HashMap<Key, Option<Vec<u8>>>,
     /// Those of which the runtime does not know yet [what is where](Manager::map_first_calls).
     unmapped: Vec<(FunctionId, Arc<Prepared>)>,
@@ -151,10 +154,12 @@ impl Manager {
     const MANY: usize = 6000;
     /// Methods that the runtime is asked for at a time: it holds a lock meanwhile.
     const AT_A_TIME: usize = 256;
-    /// Methods that are proved later at a time: meanwhile, their module cannot go, and one that is loaded waits.
+    /// Methods that are proved later at a time: meanwhile, their module cannot go, and one that is
+    /// loaded waits.
     const PROVED_AT_A_TIME: usize = 32;
 
-    /// Nothing is instrumented. `major` is the version of the runtime, which must have accepted `ENABLE_REJIT`.
+    /// Nothing is instrumented. `major` is the version of the runtime, which must have accepted
+    /// `ENABLE_REJIT`.
     #[must_use]
     pub fn new(info: ProfilerInfo, major: u16, probes: Probes) -> Self {
         Self {
@@ -190,15 +195,20 @@ impl Manager {
         &self.names
     }
 
-    /// Instruments what rules take in these modules. What they do not take stays as it is, also where it is instrumented.
-    /// `see`, if there is one, is shown each new body before the runtime is asked to use it, unless that is [later](Proof::Later).
+    /// Instruments what rules take in these modules. What they do not take stays as it is, also
+    /// where it is instrumented. `see`, if there is one, is shown each new body before the runtime
+    /// is asked to use it, unless that is [later](Proof::Later).
     ///
-    /// To be proved, new bodies are made, and thrown away. They are made again when the runtime compiles them: a program calls few of its methods,
-    /// and every addition to metadata is searched for in all that there is, while the program waits to read it. Those that `see` is shown are kept.
+    /// To be proved, new bodies are made, and thrown away. They are made again when the runtime
+    /// compiles them: a program calls few of its methods, and every addition to metadata is
+    /// searched for in all that there is, while the program waits to read it. Those that `see` is
+    /// shown are kept.
     ///
-    /// Once `is_over`, no more methods are looked at, and those of the module that is looked at stay as they are.
+    /// Once `is_over`, no more methods are looked at, and those of the module that is looked at
+    /// stay as they are.
     ///
-    /// To be called on an own thread, never in a callback. `still` does something while nobody reads metadata: see [`Self::open_for_first_calls`].
+    /// To be called on an own thread, never in a callback. `still` does something while nobody
+    /// reads metadata: see [`Self::open_for_first_calls`].
     pub fn apply(
         &self,
         modules: &[ModuleId],
@@ -228,7 +238,9 @@ impl Manager {
                 None => self.opened(module, still).and_then(|_| Scope::look(&self.info, module)),
             };
             // What runs for an asynchronous method is not a method of its own.
-            let is_timed = |found: &&Found| template(rules, found.rule) == Template::Time && found.refusal.is_none();
+            let is_timed = |found: &&Found| {
+                template(rules, found.rule) == Template::Time && found.refusal.is_none()
+            };
             let machines: HashSet<MethodDef> =
                 found.iter().filter(is_timed).filter_map(|found| found.machine).collect();
             let (mut asked, mut keys) = (Vec::new(), Vec::new());
@@ -238,7 +250,8 @@ impl Manager {
                     keys.iter().for_each(|key| drop(known.installed.remove(key)));
                     return changes;
                 }
-                let change = self.prepare(module, found, rules, scope.as_ref(), proof, see, &mut keys);
+                let change =
+                    self.prepare(module, found, rules, scope.as_ref(), proof, see, &mut keys);
                 self.progress.fetch_add(1, Relaxed);
                 match change.state {
                     State::Requested => asked.push(change),
@@ -257,8 +270,9 @@ impl Manager {
         changes
     }
 
-    /// Other rules come: those of before have not ended any more. From now on methods are instrumented [when they are called](Self::first_call) for
-    /// the first time if these take them; `None` for no more. What has begun is over then.
+    /// Other rules come: those of before have not ended any more. From now on methods are
+    /// instrumented [when they are called](Self::first_call) for the first time if these take them;
+    /// `None` for no more. What has begun is over then.
     pub fn set_first_calls(&self, rules: Option<Arc<RuleSet>>) {
         let mut known = self.known();
         known.expired.clear();
@@ -284,17 +298,26 @@ impl Manager {
         self.revert(|method| rules.contains(&method.rule))
     }
 
-    /// The runtime is about to compile a method: instruments it, if there are [rules](Self::set_first_calls) that take it and this was not done
-    /// before. Gives what has become of it.
+    /// The runtime is about to compile a method: instruments it, if there are
+    /// [rules](Self::set_first_calls) that take it and this was not done before. Gives what has
+    /// become of it.
     ///
-    /// That is far less work than to ask for all methods of which few are called. But it counts all calls only if code that was compiled before
-    /// the process began is used for no method, and none is inlined: methods that were not seen here would be in there.
+    /// That is far less work than to ask for all methods of which few are called. But it counts all
+    /// calls only if code that was compiled before the process began is used for no method, and
+    /// none is inlined: methods that were not seen here would be in there.
     ///
-    /// To be called in the callback `JITCompilationStarted`. There it is too late to ask for another body: the runtime would compile both. So the
-    /// method's own body is replaced, and put back by [`Self::revert`]. `limit` is called before the method can be.
-    pub fn first_call(&self, function: FunctionId, limit: impl FnOnce(&Method, &RuleSet)) -> Option<Change> {
+    /// To be called in the callback `JITCompilationStarted`. There it is too late to ask for
+    /// another body: the runtime would compile both. So the method's own body is replaced, and put
+    /// back by [`Self::revert`]. `limit` is called before the method can be.
+    pub fn first_call(
+        &self,
+        function: FunctionId,
+        limit: impl FnOnce(&Method, &RuleSet),
+    ) -> Option<Change> {
         let mut first_calls = lock(&self.first_calls);
-        let FirstCalls { rules: Some(rules), modules, seen } = &mut *first_calls else { return None };
+        let FirstCalls { rules: Some(rules), modules, seen } = &mut *first_calls else {
+            return None;
+        };
         let key = self.method_of(function)?;
         let change = if seen.insert(key) {
             let module = modules.entry(key.0).or_insert_with(|| self.look(key.0, rules)).as_ref();
@@ -307,13 +330,15 @@ impl Manager {
         };
         let change = change.map(|(found, refusal)| {
             let (method, machine) = taken(key.0, &found, rules);
-            let keys: Vec<Key> = iter::once(key).chain(machine.map(|machine| (key.0, machine))).collect();
+            let keys: Vec<Key> =
+                iter::once(key).chain(machine.map(|machine| (key.0, machine))).collect();
             if found.refusal.is_none() {
                 // What runs for an asynchronous method is not a method of its own.
                 seen.extend(&keys);
             }
             let scope = refusal.clone().map_or_else(|| self.opened(key.0, &|open| open()), Err);
-            let made = scope.and_then(|scope| self.make(&lock(&scope), method.clone(), &found, machine, rules));
+            let made = scope
+                .and_then(|scope| self.make(&lock(&scope), method.clone(), &found, machine, rules));
             let replaced = made.and_then(|(method, bodies)| {
                 limit(&method, rules);
                 self.replace(&method, machine, &keys, bodies)?;
@@ -333,21 +358,28 @@ impl Manager {
         change
     }
 
-    /// Tells the runtime which instructions of bodies that were replaced at their first call are which of the ones before. Only debuggers and stack
-    /// traces use that, so the calls need not wait for it. To be called soon after, on another thread.
+    /// Tells the runtime which instructions of bodies that were replaced at their first call are
+    /// which of the ones before. Only debuggers and stack traces use that, so the calls need not
+    /// wait for it. To be called soon after, on another thread.
     pub fn map_first_calls(&self) {
         let unmapped = std::mem::take(&mut self.known().unmapped);
         for (function, prepared) in unmapped {
             let map = prepared.1.iter();
-            let map = map.map(|step| IlMapEntry { old_offset: step.old_offset, new_offset: step.new_offset });
-            let _ = self.info.set_il_instrumented_code_map(function, true, &map.collect::<Vec<_>>());
+            let map = map.map(|step| IlMapEntry {
+                old_offset: step.old_offset,
+                new_offset: step.new_offset,
+            });
+            let _ =
+                self.info.set_il_instrumented_code_map(function, true, &map.collect::<Vec<_>>());
         }
     }
 
-    /// A module was loaded, with methods that may be [called for the first time](Self::first_call). To be called in the callback
-    /// `ModuleLoadFinished`: as its metadata are opened for additions, the runtime lays out their tables anew, and whoever looks for a method in there
-    /// meanwhile may not find it (`MDInternalRW`, src/coreclr/md/enc/mdinternalrw.cpp, dotnet/runtime#127957; one of 450 starts of a program on .NET 9
-    /// ended by a `MissingMethodException`). As long as the callback has not come back, nobody does.
+    /// A module was loaded, with methods that may be [called for the first time](Self::first_call).
+    /// To be called in the callback `ModuleLoadFinished`: as its metadata are opened for additions,
+    /// the runtime lays out their tables anew, and whoever looks for a method in there meanwhile
+    /// may not find it (`MDInternalRW`, src/coreclr/md/enc/mdinternalrw.cpp, dotnet/runtime#127957;
+    /// one of 450 starts of a program on .NET 9 ended by a `MissingMethodException`). As long as
+    /// the callback has not come back, nobody does.
     pub fn open_for_first_calls(&self, module: ModuleId) {
         // Not to be locked here: what is done for another first call may have the module loaded.
         if self.refusal_of(module).is_none() {
@@ -356,7 +388,8 @@ impl Manager {
         }
     }
 
-    /// Looks at it, so that first calls need not wait for that. To be called on another thread, soon.
+    /// Looks at it, so that first calls need not wait for that. To be called on another thread,
+    /// soon.
     pub fn prepare_first_calls(&self, module: ModuleId) {
         let rules = lock(&self.first_calls).rules.clone();
         let Some(rules) = rules else { return };
@@ -385,8 +418,13 @@ impl Manager {
         rules: &RuleSet,
     ) -> Result<(Method, Vec<Prepared>), Refusal> {
         let (_, slot) = self.admit(&mut method, found, machine, rules, Ok(scope))?;
-        // All that is called is instrumented, so those who catch exceptions are, too. Where arguments are shown, they are when an exception comes.
-        let guard = if method.arguments == Arguments::Off { Guard::Catchers } else { Guard::OwnAndCatchers };
+        // All that is called is instrumented, so those who catch exceptions are, too. Where
+        // arguments are shown, they are when an exception comes.
+        let guard = if method.arguments == Arguments::Off {
+            Guard::Catchers
+        } else {
+            Guard::OwnAndCatchers
+        };
         let (own, of_machine) = self.bodies(scope, &method, machine, guard, slot)?;
         method.slot = Some(slot);
         let bodies = iter::once(&own).chain(&of_machine).map(prepared).collect::<Result<_, _>>()?;
@@ -403,10 +441,9 @@ impl Manager {
     ) -> Result<(), Refusal> {
         let before = keys.iter().map(|key| Ok(self.info.il_function_body(key.0, key.1)?.to_vec()));
         let before = before.collect::<Result<Vec<_>, Refusal>>()?;
-        let replaced = keys
-            .iter()
-            .zip(&bodies)
-            .try_for_each(|(key, (body, _))| self.info.set_il_function_body(key.0, key.1, body).map_err(not_asked));
+        let replaced = keys.iter().zip(&bodies).try_for_each(|(key, (body, _))| {
+            self.info.set_il_function_body(key.0, key.1, body).map_err(not_asked)
+        });
         if replaced.is_err() {
             for (key, before) in keys.iter().zip(&before) {
                 // Half of an asynchronous one must not stay.
@@ -424,14 +461,20 @@ impl Manager {
     }
 
     /// A module that is open for additions. `still` opens it if it is not.
-    fn opened(&self, module: ModuleId, still: &dyn Fn(&mut dyn FnMut())) -> Result<Arc<Mutex<Scope>>, Refusal> {
+    fn opened(
+        &self,
+        module: ModuleId,
+        still: &dyn Fn(&mut dyn FnMut()),
+    ) -> Result<Arc<Mutex<Scope>>, Refusal> {
         // Locked before the program is stopped: who waits for it then does not hold it.
         Ok(Arc::clone(match lock(&self.scopes).entry(module) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(free) => {
                 let mut opened = None;
                 still(&mut || opened = Some(Scope::open(&self.info, module)));
-                free.insert(Arc::new(Mutex::new(opened.unwrap_or_else(|| Scope::open(&self.info, module))?)))
+                free.insert(Arc::new(Mutex::new(
+                    opened.unwrap_or_else(|| Scope::open(&self.info, module))?,
+                )))
             }
         }))
     }
@@ -473,14 +516,17 @@ impl Manager {
             Proof::First => see,
             Proof::Later => None,
         };
-        let [own, of_machine] = see.and_then(|see| self.show(&method, machine, see)).unwrap_or_default();
+        let [own, of_machine] =
+            see.and_then(|see| self.show(&method, machine, see)).unwrap_or_default();
         let mut known = self.known();
         if proof == Proof::Later {
             known.unproved.push_back((module, found.method));
         }
         for (of, prepared) in [(Some(found.method), own), (machine, of_machine)] {
             let Some(of) = of else { continue };
-            known.installed.insert((module, of), Installed { method: method.clone(), machine, prepared });
+            known
+                .installed
+                .insert((module, of), Installed { method: method.clone(), machine, prepared });
             asked.push((module, of));
         }
         Change { method, state: State::Requested }
@@ -495,7 +541,8 @@ impl Manager {
     ) -> Option<[Option<Arc<Prepared>>; 2]> {
         let scope = lock(&self.scopes).get(&method.module).map(Arc::clone)?;
         let scope = lock(&scope);
-        let (own, of_machine) = self.bodies(&scope, method, machine, Guard::Own, method.slot?).ok()?;
+        let (own, of_machine) =
+            self.bodies(&scope, method, machine, Guard::Own, method.slot?).ok()?;
         let shown = |body_of: MethodDef, after: &Edited| {
             let after = prepared(after).ok()?;
             let before = self.info.il_function_body(method.module, body_of).ok()?;
@@ -503,7 +550,8 @@ impl Manager {
             see(Rewritten { method, body_of, before: body(before), after: body(&after.0) });
             Some(Arc::new(after))
         };
-        let of_machine = machine.zip(of_machine.as_ref()).and_then(|(machine, after)| shown(machine, after));
+        let of_machine =
+            machine.zip(of_machine.as_ref()).and_then(|(machine, after)| shown(machine, after));
         Some([shown(method.method, &own), of_machine])
     }
 
@@ -516,7 +564,8 @@ impl Manager {
         rules: &RuleSet,
         scope: Result<&'a Scope, &Refusal>,
     ) -> Result<(&'a Scope, u32), Refusal> {
-        // What holds for all of a module comes first: methods made at run time may seem to have no IL.
+        // What holds for all of a module comes first: methods made at run time may seem to have no
+        // IL.
         let scope = scope.map_err(Refusal::clone)?;
         if let Some(refusal) = &found.refusal {
             return Err(refusal.clone());
@@ -527,7 +576,8 @@ impl Manager {
         let module = method.module;
         let slot = {
             let mut known = self.known();
-            let mut keys = [Some(found.method), machine].into_iter().flatten().map(|of| (module, of));
+            let mut keys =
+                [Some(found.method), machine].into_iter().flatten().map(|of| (module, of));
             if keys.any(|key| known.installed.contains_key(&key)) {
                 return Err(Refusal::Taken);
             }
@@ -537,15 +587,21 @@ impl Manager {
         Ok((scope, slot))
     }
 
-    /// Proves some of the bodies that are to be proved [later](Proof::Later), all of one module. `hold` does something while a module is there,
-    /// and answers whether it was. Whether there were any.
+    /// Proves some of the bodies that are to be proved [later](Proof::Later), all of one module.
+    /// `hold` does something while a module is there, and answers whether it was. Whether there
+    /// were any.
     ///
     /// To be called on the thread of [`Self::apply`].
     pub fn prove_more(&self, hold: impl FnOnce(ModuleId, &dyn Fn()) -> bool) -> bool {
         let some: Vec<Key> = {
             let mut known = self.known();
             let Some(&(module, _)) = known.unproved.front() else { return false };
-            let count = known.unproved.iter().take(Self::PROVED_AT_A_TIME).take_while(|(of, _)| *of == module).count();
+            let count = known
+                .unproved
+                .iter()
+                .take(Self::PROVED_AT_A_TIME)
+                .take_while(|(of, _)| *of == module)
+                .count();
             known.unproved.drain(..count).collect()
         };
         let Some(&(module, _)) = some.first() else { return false };
@@ -554,11 +610,14 @@ impl Manager {
             let Ok(scope) = Scope::look(&self.info, module) else { return };
             for &key in &some {
                 let (method, machine) = match self.known().installed.get(&key) {
-                    Some(Installed { method, machine, prepared: None }) => (method.clone(), *machine),
+                    Some(Installed { method, machine, prepared: None }) => {
+                        (method.clone(), *machine)
+                    }
                     // Proved when it was compiled, or put back.
                     _ => continue,
                 };
-                let proved = method.slot.map(|slot| self.bodies(&scope, &method, machine, Guard::Own, slot));
+                let proved =
+                    method.slot.map(|slot| self.bodies(&scope, &method, machine, Guard::Own, slot));
                 if let Some(Err(refusal)) = proved {
                     self.cannot_prove(key, refusal);
                 }
@@ -566,13 +625,16 @@ impl Manager {
         })
     }
 
-    /// A method that was asked for cannot have a new body. The runtime compiles the one that it had, and is not asked to put anything back.
+    /// A method that was asked for cannot have a new body. The runtime compiles the one that it
+    /// had, and is not asked to put anything back.
     fn cannot_prove(&self, key: Key, refusal: Refusal) {
         let mut known = self.known();
         let Some(Installed { method, machine, .. }) = known.installed.get(&key) else { return };
         let (method, machine) = (method.clone(), *machine);
         let keys = [Some(method.method), machine].map(|of| of.map(|of| (method.module, of)));
-        let is_used = |key: &Key| known.installed.get(key).is_some_and(|installed| installed.prepared.is_some());
+        let is_used = |key: &Key| {
+            known.installed.get(key).is_some_and(|installed| installed.prepared.is_some())
+        };
         // Half of an asynchronous one must not stay.
         if keys.iter().flatten().any(is_used) {
             drop(known);
@@ -590,11 +652,15 @@ impl Manager {
         machine: Option<MethodDef>,
         rules: &RuleSet,
     ) -> Result<Arguments, Refusal> {
-        let Some(Action::Trace { arguments: true, .. }) = rules.rules().get(method.rule).map(|rule| rule.action) else {
+        let Some(Action::Trace { arguments: true, .. }) =
+            rules.rules().get(method.rule).map(|rule| rule.action)
+        else {
             return Ok(Arguments::Off);
         };
         let (metadata, of) = (scope.metadata(), method.method);
-        let names = parameters(&self.names, metadata, method.module, of).map(|(_, names)| names).unwrap_or_default();
+        let names = parameters(&self.names, metadata, method.module, of)
+            .map(|(_, names)| names)
+            .unwrap_or_default();
         let told = self.types.parameters(&self.info, metadata, of, &names, rules)?;
         let Some(machine) = machine else { return Ok(Arguments::Told(told)) };
         let source = |of| self.source(scope, method.module, of);
@@ -602,7 +668,12 @@ impl Manager {
         Ok(Arguments::only_kept(told, |index| kept.get(index).is_some_and(Option::is_some)))
     }
 
-    fn source<'a>(&'a self, scope: &'a Scope, module: ModuleId, of: MethodDef) -> Result<Source<'a>, Refusal> {
+    fn source<'a>(
+        &'a self,
+        scope: &'a Scope,
+        module: ModuleId,
+        of: MethodDef,
+    ) -> Result<Source<'a>, Refusal> {
         let signature = scope.metadata().method_unnamed(of)?.signature;
         Ok(Source { body: self.info.il_function_body(module, of)?, signature })
     }
@@ -622,12 +693,21 @@ impl Manager {
             Some(machine) => {
                 let machine = source(machine)?;
                 let tasks = self.tasks();
-                let both = asynchronous::rewrite(scope, own, machine, (parameters, guard), tasks, slot, &self.probes)?;
+                let both = asynchronous::rewrite(
+                    scope,
+                    own,
+                    machine,
+                    (parameters, guard),
+                    tasks,
+                    slot,
+                    &self.probes,
+                )?;
                 Ok((both.method, Some(both.machine)))
             }
             None => {
                 let what = (method.template, guard);
-                let own = rewrite(scope, own.body, own.signature, what, parameters, slot, &self.probes)?;
+                let own =
+                    rewrite(scope, own.body, own.signature, what, parameters, slot, &self.probes)?;
                 Ok((own, None))
             }
         }
@@ -636,7 +716,9 @@ impl Manager {
     /// What the runtime is to use; `None` for a method that is not instrumented.
     fn prepared(&self, key: Key) -> Result<Option<Arc<Prepared>>, Refusal> {
         let (method, machine) = match self.known().installed.get(&key) {
-            Some(Installed { prepared: Some(prepared), .. }) => return Ok(Some(Arc::clone(prepared))),
+            Some(Installed { prepared: Some(prepared), .. }) => {
+                return Ok(Some(Arc::clone(prepared)));
+            }
             Some(installed) => (installed.method.clone(), installed.machine),
             // Reverted in the meantime, or one that had another one inlined.
             None => return Ok(None),
@@ -657,7 +739,8 @@ impl Manager {
     fn tasks(&self) -> Tasks {
         *self.tasks.get_or_init(|| {
             let modules = self.info.modules().into_iter().flatten();
-            let mut known = modules.filter_map(|module| self.info.module_metadata(module.ok()?.non_null()?).ok());
+            let mut known = modules
+                .filter_map(|module| self.info.module_metadata(module.ok()?.non_null()?).ok());
             // It is loaded before everything else.
             known.next().map(|core| Tasks::of(&core)).unwrap_or_default()
         })
@@ -668,11 +751,14 @@ impl Manager {
         for part in keys.chunks(Self::AT_A_TIME) {
             self.progress.fetch_add(1, Relaxed);
             let methods = part.iter().map(module_method);
-            let (whole, alone): (Vec<_>, Vec<_>) = methods.partition(|method| self.may_have_inliners(*method));
+            let (whole, alone): (Vec<_>, Vec<_>) =
+                methods.partition(|method| self.may_have_inliners(*method));
             let mut asked = Ok(());
             if !whole.is_empty() {
-                // With callbacks for inliners: one that is itself instrumented would get its original body else, on 3.1.
-                let flags = COR_PRF_REJIT_FLAGS::BLOCK_INLINING.0 | COR_PRF_REJIT_FLAGS::INLINING_CALLBACKS.0;
+                // With callbacks for inliners: one that is itself instrumented would get its
+                // original body else, on 3.1.
+                let flags = COR_PRF_REJIT_FLAGS::BLOCK_INLINING.0
+                    | COR_PRF_REJIT_FLAGS::INLINING_CALLBACKS.0;
                 asked = self.info.request_rejit_with_inliners(COR_PRF_REJIT_FLAGS(flags), &whole);
             }
             if !alone.is_empty() {
@@ -686,13 +772,15 @@ impl Manager {
     /// Whether the runtime may be asked for those that have a method inlined.
     ///
     /// .NET Core 3.1 reads through a null pointer where the method itself has never been loaded
-    /// (`ReJitManager::UpdateJitInlinerActiveILVersions`, src/coreclr/vm/rejit.cpp; seen to be so in 3.1 and not in 8 and 9). One that
-    /// was never loaded has no code that was compiled in the process, alone or inlined.
+    /// (`ReJitManager::UpdateJitInlinerActiveILVersions`, src/coreclr/vm/rejit.cpp; seen to be so
+    /// in 3.1 and not in 8 and 9). One that was never loaded has no code that was compiled in the
+    /// process, alone or inlined.
     fn may_have_inliners(&self, of: ModuleMethod) -> bool {
         self.asks_for_unloaded || self.info.function_from_token(of.module, of.method).is_ok()
     }
 
-    /// Puts original bodies back: of the methods for which `of` holds. Calls that are under way end as they began.
+    /// Puts original bodies back: of the methods for which `of` holds. Calls that are under way end
+    /// as they began.
     pub fn revert(&self, of: impl Fn(&Method) -> bool) -> Vec<Change> {
         let gone: Vec<(Key, Installed)> = {
             let mut known = self.known();
@@ -705,8 +793,11 @@ impl Manager {
             gone.into_iter().partition(|(key, _)| self.known().first_bodies.contains_key(key));
         let mut changes = Vec::with_capacity(first.len() + gone.len());
         let parts = first.chunks(Self::AT_A_TIME).map(|part| (part, true));
-        for (part, at_first_call) in parts.chain(gone.chunks(Self::AT_A_TIME).map(|part| (part, false))) {
-            let methods: Vec<ModuleMethod> = part.iter().map(|(key, _)| module_method(key)).collect();
+        for (part, at_first_call) in
+            parts.chain(gone.chunks(Self::AT_A_TIME).map(|part| (part, false)))
+        {
+            let methods: Vec<ModuleMethod> =
+                part.iter().map(|(key, _)| module_method(key)).collect();
             let answers = match at_first_call {
                 true => self.put_back(&methods).map(|()| Vec::new()),
                 false => self.info.request_revert(&methods),
@@ -721,16 +812,18 @@ impl Manager {
                     Err(corprof::Error::Hr { hresult, .. }) => Some(*hresult),
                     Err(_) => None,
                 };
-                let state = failed.map_or(State::Original, |hresult| State::Refused(Refusal::Runtime(hresult)));
+                let state = failed
+                    .map_or(State::Original, |hresult| State::Refused(Refusal::Runtime(hresult)));
                 changes.push(Change { method: installed.method.clone(), state });
             }
         }
         changes
     }
 
-    /// Puts back the bodies of methods that were [instrumented at their first call](Self::first_call). The first code that the runtime has of them
-    /// is that of the new body, and stays what it would use if it were asked to revert them. So they are asked for, and
-    /// [`Self::rejit_parameters`] has no other body for them than they have.
+    /// Puts back the bodies of methods that were [instrumented at their first
+    /// call](Self::first_call). The first code that the runtime has of them is that of the new
+    /// body, and stays what it would use if it were asked to revert them. So they are asked for,
+    /// and [`Self::rejit_parameters`] has no other body for them than they have.
     fn put_back(&self, methods: &[ModuleMethod]) -> corprof::info::Result<()> {
         for method in methods {
             let key = (method.module, method.method);
@@ -756,7 +849,8 @@ impl Manager {
         self.known().installed.len()
     }
 
-    /// What was found out since the last time: methods that could not be proved, and those that the runtime refuses after all, which are reverted.
+    /// What was found out since the last time: methods that could not be proved, and those that the
+    /// runtime refuses after all, which are reverted.
     pub fn take_failures(&self) -> Vec<Change> {
         let (failures, mut unprovable) = {
             let mut known = self.known();
@@ -768,7 +862,11 @@ impl Manager {
         let why: HashMap<Method, Refusal> = {
             let known = self.known();
             let failures = failures.into_iter();
-            failures.filter_map(|(key, refusal)| Some((known.installed.get(&key)?.method.clone(), refusal))).collect()
+            failures
+                .filter_map(|(key, refusal)| {
+                    Some((known.installed.get(&key)?.method.clone(), refusal))
+                })
+                .collect()
         };
         let mut changes = self.revert(|method| why.contains_key(method));
         for change in &mut changes {
@@ -780,9 +878,14 @@ impl Manager {
         unprovable
     }
 
-    /// The callback `GetReJITParameters`: hands the new body over. Where there is none, or it is not taken, the runtime
-    /// compiles the body that it had.
-    pub fn rejit_parameters(&self, module: ModuleId, method: MethodDef, control: &FunctionControl<'_>) {
+    /// The callback `GetReJITParameters`: hands the new body over. Where there is none, or it is
+    /// not taken, the runtime compiles the body that it had.
+    pub fn rejit_parameters(
+        &self,
+        module: ModuleId,
+        method: MethodDef,
+        control: &FunctionControl<'_>,
+    ) {
         let prepared = match self.prepared((module, method)) {
             Ok(Some(prepared)) => prepared,
             Ok(None) => return,
@@ -796,8 +899,8 @@ impl Manager {
         }
     }
 
-    /// The callbacks `ReJITCompilationFinished` and, with the number 0, `JITCompilationFinished`. A body that cannot be compiled is taken back at the
-    /// next [`Self::take_failures`].
+    /// The callbacks `ReJITCompilationFinished` and, with the number 0, `JITCompilationFinished`. A
+    /// body that cannot be compiled is taken back at the next [`Self::take_failures`].
     pub fn compiled(&self, function: FunctionId, rejit: ReJitId, status: Result<(), HResult>) {
         let Err(hresult) = status else { return };
         if let Some(of) = self.method_of(function)
@@ -875,7 +978,8 @@ fn taken(module: ModuleId, found: &Found, rules: &RuleSet) -> (Method, Option<Me
     let template = template(rules, found.rule);
     let rule_name = rules.rules().get(found.rule).map_or("", |rule| &rule.name).into();
     let (rule, arguments) = (found.rule, Arguments::Off);
-    let method = Method { module, method: found.method, rule, rule_name, slot: None, template, arguments };
+    let method =
+        Method { module, method: found.method, rule, rule_name, slot: None, template, arguments };
     (method, found.machine.filter(|_| template == Template::Time))
 }
 
@@ -895,6 +999,7 @@ fn template(rules: &RuleSet, rule: usize) -> Template {
 
 fn prepared(edited: &Edited) -> Result<Prepared, Refusal> {
     let map = edited.offsets.iter();
-    let map = map.map(|pair| COR_IL_MAP { old_offset: pair.old, new_offset: pair.new, accurate: 1 });
+    let map =
+        map.map(|pair| COR_IL_MAP { old_offset: pair.old, new_offset: pair.new, accurate: 1 });
     Ok((edited.body.encode()?, map.collect()))
 }

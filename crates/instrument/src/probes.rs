@@ -2,49 +2,55 @@
 
 use cil::{NewInstruction, Opcode, Operand, Token};
 
-/// Addresses of functions that rewritten code calls by `calli`, with the calling convention of managed code, which for numbers is that of
-/// C on every 64-bit platform.
+/// Addresses of functions that rewritten code calls by `calli`, with the calling convention of
+/// managed code, which for numbers is that of C on every 64-bit platform.
 ///
-/// The runtime does not know that it leaves managed code: the thread counts as running such for as long as the function takes. So
-/// each must return soon, wait for nobody, and neither call managed code nor raise an exception. They must stay where they are for as long as
-/// the process lives. Nor can a collection run meanwhile: objects that they get stay where they are.
+/// The runtime does not know that it leaves managed code: the thread counts as running such for as
+/// long as the function takes. So each must return soon, wait for nobody, and neither call managed
+/// code nor raise an exception. They must stay where they are for as long as the process lives. Nor
+/// can a collection run meanwhile: objects that they get stay where they are.
 ///
 /// The `slot` that most of them begin with is the method's [slot](crate::Method::slot).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probes {
     /// `fn(slot: u32)`: a method that is only counted is called.
     pub count: usize,
-    /// `fn(slot: u32)`: a method is called. The same thread calls `leave`, `fail` or one of those that tell when the call ends, and calls that
-    /// begin later on that thread end before.
+    /// `fn(slot: u32)`: a method is called. The same thread calls `leave`, `fail` or one of those
+    /// that tell when the call ends, and calls that begin later on that thread end before.
     pub enter: usize,
     /// `fn(slot: u32)`: the call ends.
     pub leave: usize,
     /// `fn(slot: u32)`: it ends by an exception.
     pub fail: usize,
-    /// `fn(slot: u32)`: as `enter`, of a method that does not call `fail`: an exception that leaves it is told by who catches it.
+    /// `fn(slot: u32)`: as `enter`, of a method that does not call `fail`: an exception that leaves
+    /// it is told by who catches it.
     pub enter_unguarded: usize,
     /// `fn() -> i32`: how many calls the thread is in.
     pub depth: usize,
-    /// `fn(depth: i32)`: an exception was caught in the innermost of so many calls, and has left those within it.
+    /// `fn(depth: i32)`: an exception was caught in the innermost of so many calls, and has left
+    /// those within it.
     pub unwound: usize,
-    /// `fn(slot: u32)`: an asynchronous method is called; the first run of its state machine follows on this thread.
+    /// `fn(slot: u32)`: an asynchronous method is called; the first run of its state machine
+    /// follows on this thread.
     pub begin_async: usize,
-    /// `fn(slot: u32) -> i64`: a state machine runs. The answer is 0 unless this is the first run of a call, which has no task yet; it is
-    /// negative if that call is left out.
+    /// `fn(slot: u32) -> i64`: a state machine runs. The answer is 0 unless this is the first run
+    /// of a call, which has no task yet; it is negative if that call is left out.
     pub resume_async: usize,
-    /// `fn(slot: u32, begun: i64, failed: i32)`: the first run ends the task. `begun` is what `resume_async` has answered.
+    /// `fn(slot: u32, begun: i64, failed: i32)`: the first run ends the task. `begun` is what
+    /// `resume_async` has answered.
     pub end_async: usize,
-    /// `fn(slot: u32, begun: i64, task: i32)`: the first run of a call that is not left out ends, and its task does not. It may have
-    /// ended in the meantime.
+    /// `fn(slot: u32, begun: i64, task: i32)`: the first run of a call that is not left out ends,
+    /// and its task does not. It may have ended in the meantime.
     pub pending: usize,
     /// `fn(slot: u32, task: i32, failed: i32)`: a later run is about to end its task.
     pub completed: usize,
-    /// `fn(slot: u32) -> i32`: as `leave`. The answer, not 0, asks for the arguments: by calls of the following functions, each with the index of
-    /// the parameter, and at last of `shown`.
+    /// `fn(slot: u32) -> i32`: as `leave`. The answer, not 0, asks for the arguments: by calls of
+    /// the following functions, each with the index of the parameter, and at last of `shown`.
     pub leave_telling: usize,
     /// `fn(slot: u32) -> i32`: as `fail`, with the answer of `leave_telling`.
     pub fail_telling: usize,
-    /// `fn(slot: u32, begun: i64, failed: i32) -> i32`: as `end_async`, with the answer of `leave_telling`.
+    /// `fn(slot: u32, begun: i64, failed: i32) -> i32`: as `end_async`, with the answer of
+    /// `leave_telling`.
     pub end_async_telling: usize,
     /// `fn(slot: u32, begun: i64, task: i32) -> i32`: as `pending`, likewise.
     pub pending_telling: usize,
@@ -63,10 +69,10 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) → int32, (int32) → int64,
-    /// (int32, int64, int32) → void, (int32, int32, int32) → void, the last two → int32, (int32, int64) → void,
-    /// (int32, float64) → void, (int32, object) → void, () → void, () → int32.
-    /// Source: ECMA-335 II.23.2.3.
+    /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) →
+    /// int32, (int32) → int64, (int32, int64, int32) → void, (int32, int32, int32) → void, the last
+    /// two → int32, (int32, int64) → void, (int32, float64) → void, (int32, object) → void, () →
+    /// void, () → int32. Source: ECMA-335 II.23.2.3.
     pub(crate) const CALL: &[u8] = &[0x00, 1, 0x01, 0x08];
     pub(crate) const CALL_TELLING: &[u8] = &[0x00, 1, 0x08, 0x08];
     pub(crate) const RESUME: &[u8] = &[0x00, 1, 0x0a, 0x08];

@@ -21,7 +21,8 @@ pub enum Refusal {
     /// Native code calls it directly.
     #[error("native code calls it directly")]
     CalledByNativeCode,
-    /// It ends by calls that take its place, or by `jmp`: timing it would let the stack grow where it did not.
+    /// It ends by calls that take its place, or by `jmp`: timing it would let the stack grow where
+    /// it did not.
     #[error("it ends by a tail call")]
     TailCall,
     /// It takes a variable number of arguments.
@@ -30,24 +31,29 @@ pub enum Refusal {
     /// It returns a reference to a typed value, which no local variable can hold.
     #[error("it returns what no local variable can hold")]
     Returns,
-    /// It is asynchronous, and is not made of the builders of `Task` and `ValueTask` in the way that compilers write.
+    /// It is asynchronous, and is not made of the builders of `Task` and `ValueTask` in the way
+    /// that compilers write.
     #[error(
-        "it is asynchronous, and its end cannot be observed: only methods that return Task or ValueTask can be timed \
-         (counting works)"
+        "it is asynchronous, and its end cannot be observed: only methods that return Task or \
+         ValueTask can be timed (counting works)"
     )]
     NotATask,
     /// It is an `async void` method: there is no task that ends.
     #[error("it is asynchronous and returns no task whose end could be observed (counting works)")]
     AsyncVoid,
-    /// Its `ValueTask` stands for an object that is used again and again, and of which only one may ask, once.
+    /// Its `ValueTask` stands for an object that is used again and again, and of which only one may
+    /// ask, once.
     #[error("it returns a pooled ValueTask, which only its awaiter may consume (counting works)")]
     PooledTask,
-    /// It is an asynchronous iterator: to call it only makes the sequence, which runs when somebody goes through it.
+    /// It is an asynchronous iterator: to call it only makes the sequence, which runs when somebody
+    /// goes through it.
     #[error(
-        "it is an asynchronous iterator, which runs in MoveNext of its state machine: that can be timed (counting works)"
+        "it is an asynchronous iterator, which runs in MoveNext of its state machine: that can be \
+            timed (counting works)"
     )]
     AsyncIterator,
-    /// It is asynchronous, and its runtime was trimmed: there is no way to tell one task from another.
+    /// It is asynchronous, and its runtime was trimmed: there is no way to tell one task from
+    /// another.
     #[error("it is asynchronous, and what identifies tasks was trimmed away (counting works)")]
     TrimmedTask,
     /// The runtime suspends and resumes it by itself.

@@ -5,8 +5,8 @@ use crate::asynchronous::Source;
 use crate::probes::{self, Probes};
 use crate::{Refusal, Scope};
 use cil::{
-    EditError, Edited, Handler, InstructionId, MethodBody, MethodEditor, MethodShape, MethodSig, NewInstruction,
-    Opcode, Operand, OperandKind, Primitive, TypeSig, Verifier,
+    EditError, Edited, Handler, InstructionId, MethodBody, MethodEditor, MethodShape, MethodSig,
+    NewInstruction, Opcode, Operand, OperandKind, Primitive, TypeSig, Verifier,
 };
 use corprof::metadata::token::Signature;
 
@@ -15,7 +15,8 @@ use corprof::metadata::token::Signature;
 pub enum Template {
     /// Calls [`Probes::count`] and then does what the method did.
     Count,
-    /// Calls [`Probes::enter`], does what the method did, and calls [`Probes::leave`] or [`Probes::fail`].
+    /// Calls [`Probes::enter`], does what the method did, and calls [`Probes::leave`] or
+    /// [`Probes::fail`].
     Time,
 }
 
@@ -24,7 +25,8 @@ pub enum Template {
 pub enum Guard {
     /// By a handler around the whole body.
     Own,
-    /// By all that may catch it, which are instrumented in this way as well: with a handler in each method, a program takes a tenth longer to start.
+    /// By all that may catch it, which are instrumented in this way as well: with a handler in each
+    /// method, a program takes a tenth longer to start.
     Catchers,
     /// By a handler, while what it calls may do without.
     OwnAndCatchers,
@@ -32,8 +34,9 @@ pub enum Guard {
 
 /// Makes the new body of a method and proves its structure.
 ///
-/// `signature` is the blob of the method's own signature; `slot` is what probes are told. With `parameters`, which are then all that
-/// the method has, calls that are timed are left by [`Probes::leave_telling`], and their arguments are shown if that asks for them.
+/// `signature` is the blob of the method's own signature; `slot` is what probes are told. With
+/// `parameters`, which are then all that the method has, calls that are timed are left by
+/// [`Probes::leave_telling`], and their arguments are shown if that asks for them.
 ///
 /// # Errors
 /// Why the method is better left alone.
@@ -58,7 +61,10 @@ pub fn rewrite(
 }
 
 /// Reads a body to change it.
-pub(crate) fn open(scope: &Scope, source: Source<'_>) -> Result<(MethodEditor, MethodSig), Refusal> {
+pub(crate) fn open(
+    scope: &Scope,
+    source: Source<'_>,
+) -> Result<(MethodEditor, MethodSig), Refusal> {
     let body = MethodBody::parse(source.body)?;
     let signature = MethodSig::decode(source.signature)?;
     if signature.convention.kind() == cil::CallingConvention::VARARG {
@@ -72,7 +78,11 @@ pub(crate) fn open(scope: &Scope, source: Source<'_>) -> Result<(MethodEditor, M
 }
 
 /// Lays the new body out and proves its structure.
-pub(crate) fn finish(scope: &Scope, editor: &MethodEditor, signature: &MethodSig) -> Result<Edited, Refusal> {
+pub(crate) fn finish(
+    scope: &Scope,
+    editor: &MethodEditor,
+    signature: &MethodSig,
+) -> Result<Edited, Refusal> {
     let effect = signature.call_effect();
     let locals = match editor.local_signature() {
         Some(blob) => cil::count_locals(&blob)?,
@@ -91,12 +101,18 @@ pub(crate) fn begin(editor: &mut MethodEditor, code: impl IntoIterator<Item = Ne
     }
 }
 
-/// Never in one of the short forms: so new bodies of the same method differ in nothing but the number itself.
+/// Never in one of the short forms: so new bodies of the same method differ in nothing but the
+/// number itself.
 pub(crate) fn slot_of(slot: u32) -> NewInstruction {
     NewInstruction::plain(Opcode::LdcI4, Operand::Int32(slot.cast_signed()))
 }
 
-fn count(scope: &Scope, editor: &mut MethodEditor, slot: u32, probes: &Probes) -> Result<(), Refusal> {
+fn count(
+    scope: &Scope,
+    editor: &mut MethodEditor,
+    slot: u32,
+    probes: &Probes,
+) -> Result<(), Refusal> {
     let call = probes::call(probes.count, scope.call()?);
     begin(editor, [slot_of(slot)].into_iter().chain(call));
     Ok(())
@@ -118,7 +134,8 @@ fn time(
     let result = match signature.return_type.unmodified() {
         TypeSig::Primitive(Primitive::Void) => None,
         TypeSig::Primitive(Primitive::TypedByRef) => return Err(Refusal::Returns),
-        // Nobody needs any of the others where the method returns. The runtime looks through all signatures that there are for a new one.
+        // Nobody needs any of the others where the method returns. The runtime looks through all
+        // signatures that there are for a new one.
         returned => Some(editor.local_of(returned).map_or_else(|| editor.add_local(returned), Ok)?),
     };
     let showing = arguments::plan(editor, signature, parameters)?;
@@ -132,7 +149,9 @@ fn time(
     }
 
     let (leave, fail, returned) = match showing {
-        Some(_) => (probes.leave_telling, probes.fail_telling, scope.signature(Probes::CALL_TELLING)?),
+        Some(_) => {
+            (probes.leave_telling, probes.fail_telling, scope.signature(Probes::CALL_TELLING)?)
+        }
         None => (probes.leave, probes.fail, scope.call()?),
     };
     let ends = |probe| [slot_of(slot)].into_iter().chain(probes::call(probe, returned));
@@ -158,12 +177,16 @@ fn time(
 
 /// Refuses methods that end by a call.
 fn returns(editor: &MethodEditor) -> Result<(), Refusal> {
-    let ends_by_a_call =
-        |id| editor.instruction(id).is_some_and(|instruction| matches!(instruction.opcode, Opcode::Tail | Opcode::Jmp));
+    let ends_by_a_call = |id| {
+        editor
+            .instruction(id)
+            .is_some_and(|instruction| matches!(instruction.opcode, Opcode::Tail | Opcode::Jmp))
+    };
     if editor.ids().any(ends_by_a_call) { Err(Refusal::TailCall) } else { Ok(()) }
 }
 
-/// The same without a handler: what is returned stays where it is. `enter` is the probe that is told of the begin.
+/// The same without a handler: what is returned stays where it is. `enter` is the probe that is
+/// told of the begin.
 fn time_unguarded(
     scope: &Scope,
     editor: &mut MethodEditor,
@@ -178,7 +201,9 @@ fn time_unguarded(
     }
     let call = scope.call()?;
     let tell = |probe| [slot_of(slot)].into_iter().chain(probes::call(probe, call));
-    let is_ret = |&at: &InstructionId| editor.instruction(at).is_some_and(|found| found.opcode == Opcode::Ret);
+    let is_ret = |&at: &InstructionId| {
+        editor.instruction(at).is_some_and(|found| found.opcode == Opcode::Ret)
+    };
     let rets: Vec<InstructionId> = editor.ids().filter(is_ret).collect();
     for ret in rets {
         insert_for_all(editor, ret, tell(probes.leave));
@@ -192,8 +217,8 @@ fn time_unguarded(
     Ok(())
 }
 
-/// Has handlers tell that an exception was caught here, and gives what is to be done before any of them can run: `None` if there are none. A local is
-/// new then.
+/// Has handlers tell that an exception was caught here, and gives what is to be done before any of
+/// them can run: `None` if there are none. A local is new then.
 pub(crate) fn told_of_exceptions(
     scope: &Scope,
     editor: &mut MethodEditor,
@@ -230,24 +255,35 @@ pub(crate) fn insert_for_all(
 
 /// Of a constant, an argument or a local, or of the address of one.
 fn is_load(opcode: Opcode) -> bool {
-    use OperandKind::{Argument8, Argument16, Float32, Float64, Int8, Int32, Int64, Local8, Local16, None, String};
+    use OperandKind::{
+        Argument8, Argument16, Float32, Float64, Int8, Int32, Int64, Local8, Local16, None, String,
+    };
     let of = opcode.operand();
     let is_plain = matches!(
         of,
-        None | Argument8 | Argument16 | Local8 | Local16 | Int8 | Int32 | Int64 | Float32 | Float64 | String
+        None | Argument8
+            | Argument16
+            | Local8
+            | Local16
+            | Int8
+            | Int32
+            | Int64
+            | Float32
+            | Float64
+            | String
     );
     is_plain && opcode.pops() == Some(0) && opcode.pushes() == Some(1)
 }
 
 /// Into a local.
 fn is_store(opcode: Opcode) -> bool {
-    let is_of_local =
-        opcode.implied_local().is_some() || matches!(opcode.operand(), OperandKind::Local8 | OperandKind::Local16);
+    let is_of_local = opcode.implied_local().is_some()
+        || matches!(opcode.operand(), OperandKind::Local8 | OperandKind::Local16);
     is_of_local && opcode.pops() == Some(1)
 }
 
-/// The `ret` of a method that does nothing but load, and load and store fields of its own object: one that no
-/// exception leaves, so that it needs no handler. There are many of them.
+/// The `ret` of a method that does nothing but load, and load and store fields of its own object:
+/// one that no exception leaves, so that it needs no handler. There are many of them.
 fn end_of_accessor(editor: &MethodEditor, signature: &MethodSig) -> Option<InstructionId> {
     let has_this = signature.convention.has_this();
     // What is on the stack: whether it is that object.
@@ -277,15 +313,21 @@ fn end_of_accessor(editor: &MethodEditor, signature: &MethodSig) -> Option<Instr
 /// The instruction that ends the handler of a wrapped body: the last of its kind.
 fn end_of_fault(editor: &MethodEditor) -> InstructionId {
     let mut at = editor.previous(MethodEditor::END);
-    while at != MethodEditor::END && editor.instruction(at).is_none_or(|found| found.opcode != Opcode::Endfinally) {
+    while at != MethodEditor::END
+        && editor.instruction(at).is_none_or(|found| found.opcode != Opcode::Endfinally)
+    {
         at = editor.previous(at);
     }
     at
 }
 
-/// In front of the one `ret` of a wrapped body and the load of the result, for everyone who gets there; gives what follows. A method that
-/// never returns has none.
-fn returning(editor: &mut MethodEditor, returns: bool, code: Vec<NewInstruction>) -> Option<InstructionId> {
+/// In front of the one `ret` of a wrapped body and the load of the result, for everyone who gets
+/// there; gives what follows. A method that never returns has none.
+fn returning(
+    editor: &mut MethodEditor,
+    returns: bool,
+    code: Vec<NewInstruction>,
+) -> Option<InstructionId> {
     let mut at = editor.previous(MethodEditor::END);
     if editor.instruction(at).is_none_or(|last| last.opcode != Opcode::Ret) {
         return None;

@@ -46,12 +46,17 @@ impl Scope {
         Ok(Self::new(module, metadata, Additions::Made(emit)))
     }
 
-    /// As [`Self::open`], for bodies that are only made to see whether they can be: nothing is added.
+    /// As [`Self::open`], for bodies that are only made to see whether they can be: nothing is
+    /// added.
     ///
     /// # Errors
     /// The module is gone, or has no metadata.
     pub fn look(info: &ProfilerInfo, module: ModuleId) -> Result<Self, Refusal> {
-        Ok(Self::new(module, info.module_metadata(module)?, Additions::Pretended(RefCell::default())))
+        Ok(Self::new(
+            module,
+            info.module_metadata(module)?,
+            Additions::Pretended(RefCell::default()),
+        ))
     }
 
     fn new(module: ModuleId, metadata: Metadata, additions: Additions) -> Self {
@@ -71,13 +76,16 @@ impl Scope {
         &self.metadata
     }
 
-    /// A token for a signature of locals, or of a function that is called by its address. One that is there already is found again.
+    /// A token for a signature of locals, or of a function that is called by its address. One that
+    /// is there already is found again.
     pub(crate) fn signature(&self, blob: &[u8]) -> Result<Token, Refusal> {
         if let Some(token) = self.signatures.borrow().get(blob) {
             return Ok(*token);
         }
         let token = match &self.additions {
-            Additions::Made(emit) => emit.token_from_signature(blob).map(Into::into).map_err(added)?,
+            Additions::Made(emit) => {
+                emit.token_from_signature(blob).map(Into::into).map_err(added)?
+            }
             Additions::Pretended(made) => pretend(made, TokenKind::Signature, blob),
         };
         self.signatures.borrow_mut().insert(blob.to_vec(), token);
@@ -98,17 +106,25 @@ impl Scope {
     }
 
     /// A token for a member of another type. One that is there already is found again.
-    pub(crate) fn member(&self, parent: Token, name: &str, signature: &[u8]) -> Result<Token, Refusal> {
-        let known = self.metadata.member_refs(parent).filter_map(|member| member.ok()).find(|member| {
-            let props = self.metadata.member_ref_props(*member);
-            props.is_ok_and(|props| props.name == name && props.signature == signature)
-        });
+    pub(crate) fn member(
+        &self,
+        parent: Token,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<Token, Refusal> {
+        let known =
+            self.metadata.member_refs(parent).filter_map(|member| member.ok()).find(|member| {
+                let props = self.metadata.member_ref_props(*member);
+                props.is_ok_and(|props| props.name == name && props.signature == signature)
+            });
         match (known, &self.additions) {
             (Some(known), _) => Ok(known.into()),
             (None, Additions::Made(emit)) => {
                 emit.define_member_ref(parent, name, signature).map(Into::into).map_err(added)
             }
-            (None, Additions::Pretended(made)) => Ok(pretend(made, TokenKind::MemberRef, signature)),
+            (None, Additions::Pretended(made)) => {
+                Ok(pretend(made, TokenKind::MemberRef, signature))
+            }
         }
     }
 
@@ -116,7 +132,9 @@ impl Scope {
     pub(crate) fn type_ref(&self, scope: Token, name: &str) -> Result<Token, Refusal> {
         match (self.metadata.find_type_ref(scope, name)?, &self.additions) {
             (Some(known), _) => Ok(known.into()),
-            (None, Additions::Made(emit)) => emit.define_type_ref(scope, name).map(Into::into).map_err(added),
+            (None, Additions::Made(emit)) => {
+                emit.define_type_ref(scope, name).map(Into::into).map_err(added)
+            }
             (None, Additions::Pretended(made)) => Ok(pretend(made, TokenKind::TypeRef, &[])),
         }
     }
@@ -148,18 +166,27 @@ fn added(error: corprof::Error) -> Refusal {
 
 impl Tokens for Scope {
     fn call_effect(&self, token: Token) -> Option<CallEffect> {
-        if let (Additions::Pretended(made), Some(index)) = (&self.additions, token.rid().checked_sub(PRETENDED)) {
+        if let (Additions::Pretended(made), Some(index)) =
+            (&self.additions, token.rid().checked_sub(PRETENDED))
+        {
             return call_effect(made.borrow().get(index as usize)?).ok();
         }
         let metadata = &self.metadata;
         let blob = match token.kind()? {
-            TokenKind::MethodDef => metadata.method_unnamed(MethodDef::from_raw(token.0)).ok()?.signature,
-            TokenKind::MemberRef => metadata.member_ref_signature(MemberRef::from_raw(token.0)).ok()?,
+            TokenKind::MethodDef => {
+                metadata.method_unnamed(MethodDef::from_raw(token.0)).ok()?.signature
+            }
+            TokenKind::MemberRef => {
+                metadata.member_ref_signature(MemberRef::from_raw(token.0)).ok()?
+            }
             TokenKind::Signature => metadata.signature(Signature::from_raw(token.0)).ok()?,
             TokenKind::MethodSpec => {
-                let generic = metadata.method_spec_props(MethodSpec::from_raw(token.0)).ok()?.parent;
+                let generic =
+                    metadata.method_spec_props(MethodSpec::from_raw(token.0)).ok()?.parent;
                 // Of a method, never of another specification.
-                return (generic.kind() != Some(TokenKind::MethodSpec)).then(|| self.call_effect(generic)).flatten();
+                return (generic.kind() != Some(TokenKind::MethodSpec))
+                    .then(|| self.call_effect(generic))
+                    .flatten();
             }
             _ => return None,
         };

@@ -2,7 +2,9 @@
 
 use crate::pe::Image;
 use crate::{Error, Metadata, Method, Row, column, table};
-use cil::{BodyError, CallEffect, SignatureError, Token, TokenKind, Tokens, VerifyError, call_effect};
+use cil::{
+    BodyError, CallEffect, SignatureError, Token, TokenKind, Tokens, VerifyError, call_effect,
+};
 
 /// What is wrong with a method.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +32,8 @@ pub enum BodyProblem {
     Code(#[from] VerifyError),
 }
 
-/// What calls of the methods in one table do to the stack, by row from 1. `None` where the signature is none.
+/// What calls of the methods in one table do to the stack, by row from 1. `None` where the
+/// signature is none.
 type Effects = Vec<Option<CallEffect>>;
 
 /// An assembly in memory.
@@ -56,7 +59,9 @@ impl<'a> Assembly<'a> {
         let image = Image::parse(bytes)?;
         let metadata = Metadata::parse(image.metadata()?)?;
         let effects = |table, column| -> Effects {
-            (1..=metadata.rows(table)).map(|row| call_effect(metadata.blob_of(table, row, column)?).ok()).collect()
+            (1..=metadata.rows(table))
+                .map(|row| call_effect(metadata.blob_of(table, row, column)?).ok())
+                .collect()
         };
         let mut assembly = Self {
             defined: effects(table::METHOD_DEF, column::METHOD_SIGNATURE),
@@ -70,7 +75,11 @@ impl<'a> Assembly<'a> {
         };
         assembly.instantiated = (1..=assembly.metadata.rows(table::METHOD_SPEC))
             .map(|row| {
-                let method = assembly.metadata.reference(table::METHOD_SPEC, row, column::METHOD_SPEC_METHOD)?;
+                let method = assembly.metadata.reference(
+                    table::METHOD_SPEC,
+                    row,
+                    column::METHOD_SPEC_METHOD,
+                )?;
                 assembly.call_effect(method.token()?)
             })
             .collect();
@@ -93,7 +102,8 @@ impl<'a> Assembly<'a> {
     pub fn name(&self) -> Option<String> {
         let name = self.metadata.name(table::ASSEMBLY, 1, column::ASSEMBLY_NAME);
         // A module's name is the second column, as a type's.
-        name.or_else(|| self.metadata.name(table::MODULE, 1, column::TYPE_NAME)).map(|name| name.into_owned())
+        name.or_else(|| self.metadata.name(table::MODULE, 1, column::TYPE_NAME))
+            .map(|name| name.into_owned())
     }
 
     /// The four numbers of its version.
@@ -122,7 +132,8 @@ impl<'a> Assembly<'a> {
 
     /// The type that a method or field of this module belongs to, by row.
     pub(crate) fn owner(&self, member: Row) -> Option<u32> {
-        let owners = if member.table == table::FIELD { &self.field_owners } else { &self.method_owners };
+        let owners =
+            if member.table == table::FIELD { &self.field_owners } else { &self.method_owners };
         owners.get((member.row as usize).checked_sub(1)?).copied().filter(|&owner| owner != 0)
     }
 
@@ -156,7 +167,9 @@ fn owners(metadata: &Metadata<'_>, of: usize, column: usize) -> Vec<u32> {
     for row in 1..=metadata.rows(table::TYPE_DEF) {
         for member in metadata.members(table::TYPE_DEF, row, column).take(claims) {
             claims -= 1;
-            if let Some(owner) = (member as usize).checked_sub(1).and_then(|index| owners.get_mut(index)) {
+            if let Some(owner) =
+                (member as usize).checked_sub(1).and_then(|index| owners.get_mut(index))
+            {
                 *owner = row;
             }
         }

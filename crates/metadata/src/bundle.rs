@@ -1,5 +1,5 @@
-//! Single-file applications: a host program with the application's files behind it. Sources: `bundle.md` and
-//! `Microsoft.NET.HostModel` of dotnet/runtime.
+//! Single-file applications: a host program with the application's files behind it. Sources:
+//! `bundle.md` and `Microsoft.NET.HostModel` of dotnet/runtime.
 
 use crate::Error;
 use crate::bytes::{u32_at, u64_at};
@@ -7,10 +7,11 @@ use flate2::read::DeflateDecoder;
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// SHA-256 of `.net core bundle` and a line feed. In front of it in the host stands where the list of files is, or 0.
+/// SHA-256 of `.net core bundle` and a line feed. In front of it in the host stands where the list
+/// of files is, or 0.
 const MARK: [u8; 32] = [
-    0x8b, 0x12, 0x02, 0xb9, 0x6a, 0x61, 0x20, 0x38, 0x72, 0x7b, 0x93, 0x02, 0x14, 0xd7, 0xa0, 0x32, 0x13, 0xf5, 0xb9,
-    0xe6, 0xef, 0xae, 0x33, 0x18, 0xee, 0x3b, 0x2d, 0xce, 0x24, 0xb3, 0x6a, 0xae,
+    0x8b, 0x12, 0x02, 0xb9, 0x6a, 0x61, 0x20, 0x38, 0x72, 0x7b, 0x93, 0x02, 0x14, 0xd7, 0xa0, 0x32,
+    0x13, 0xf5, 0xb9, 0xe6, 0xef, 0xae, 0x33, 0x18, 0xee, 0x3b, 0x2d, 0xce, 0x24, 0xb3, 0x6a, 0xae,
 ];
 /// Larger files are not unpacked. The largest assembly known has 50 MB.
 const LARGEST: u64 = 1 << 30;
@@ -39,14 +40,17 @@ pub struct BundledFile {
 pub fn bundled_files(bytes: &[u8]) -> Result<Option<Vec<BundledFile>>, Error> {
     let Some(mark) = memchr::memmem::find(bytes, &MARK) else { return Ok(None) };
     // A host without an application has 0 here.
-    let Some(start) = mark.checked_sub(8).and_then(|at| u64_at(bytes, at)).filter(|&start| start != 0) else {
+    let Some(start) =
+        mark.checked_sub(8).and_then(|at| u64_at(bytes, at)).filter(|&start| start != 0)
+    else {
         return Ok(None);
     };
     let files = usize::try_from(start).ok().and_then(|start| bytes.get(start..)).and_then(list);
     files.map(Some).ok_or(Error::Truncated { what: "the list of files in the bundle" })
 }
 
-/// A single-file application of which only what is asked for is read: most have some hundred megabytes.
+/// A single-file application of which only what is asked for is read: most have some hundred
+/// megabytes.
 #[derive(Debug)]
 pub struct Bundle<F> {
     file: F,
@@ -59,11 +63,14 @@ impl<F: Read + Seek> Bundle<F> {
     /// # Errors
     /// Those of the system; `InvalidData` if the list of files is not whole.
     pub fn open(mut file: F) -> io::Result<Option<Self>> {
-        let Some(start) = list_start(&mut file)?.filter(|start| *start != 0) else { return Ok(None) };
+        let Some(start) = list_start(&mut file)?.filter(|start| *start != 0) else {
+            return Ok(None);
+        };
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         file.by_ref().take(LONGEST_LIST).read_to_end(&mut bytes)?;
-        let files = list(&bytes).ok_or_else(|| invalid("the list of files in the bundle is cut short"))?;
+        let files =
+            list(&bytes).ok_or_else(|| invalid("the list of files in the bundle is cut short"))?;
         Ok(Some(Self { file, files }))
     }
 
@@ -76,7 +83,8 @@ impl<F: Read + Seek> Bundle<F> {
     /// What is in a file of the application, by its path there; `None` if there is no such file.
     ///
     /// # Errors
-    /// Those of the system; `InvalidData` if the file is not all there, too large, or not what the list says.
+    /// Those of the system; `InvalidData` if the file is not all there, too large, or not what the
+    /// list says.
     pub fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
         let Some(found) = self.files.iter().find(|file| file.path == path) else { return Ok(None) };
         let stored = if found.compressed == 0 { found.size } else { found.compressed };
@@ -131,7 +139,9 @@ impl BundledFile {
             return Ok(Cow::Borrowed(stored));
         }
         if self.size > LARGEST {
-            return Err(Error::Malformed { what: "a file in the bundle is too large to be unpacked" });
+            return Err(Error::Malformed {
+                what: "a file in the bundle is too large to be unpacked",
+            });
         }
         let mut out = Vec::new();
         let read = DeflateDecoder::new(stored).take(self.size + 1).read_to_end(&mut out);

@@ -1,17 +1,24 @@
-//! .NET assemblies as they lie in files: the one reader of PE images and metadata outside of the target.
+//! .NET assemblies as they lie in files: the one reader of PE images and metadata outside of the
+//! target.
 //!
-//! [`PeHeaders`] finds things by their addresses, in a file or in the memory of a process. [`Metadata`] gives the fields
-//! of the tables and what they refer to. [`Assembly`] puts both together with `cil`: methods, their bodies, what calls
-//! do to the stack, and names in the syntax of ILAsm. [`bundled_files`] gives the
-//! files inside a single-file application, [`Bundle`] reads one at a time.
+//! [`PeHeaders`] finds things by their addresses, in a file or in the memory of a process.
+//! [`Metadata`] gives the fields of the tables and what they refer to. [`Assembly`] puts both
+//! together with `cil`: methods, their bodies, what calls do to the stack, and names in the syntax
+//! of ILAsm. [`bundled_files`] gives the files inside a single-file application, [`Bundle`] reads
+//! one at a time.
 //!
-//! Nothing here panics, recurses without bound or reserves memory by a number that it has read: files may come from
-//! anywhere. What is wrong is an [`Error`], or `None` where a row or heap index leads nowhere.
+//! Nothing here panics, recurses without bound or reserves memory by a number that it has read:
+//! files may come from anywhere. What is wrong is an [`Error`], or `None` where a row or heap index
+//! leads nowhere.
 //!
-//! Source for everything: ECMA-335, sixth edition, II.22 to II.25; for portable PDBs `PortablePdb-Metadata.md`, for bundles
-//! `bundle.md` of dotnet/runtime. Ready-to-run images keep their IL, so they are read like others.
+//! Source for everything: ECMA-335, sixth edition, II.22 to II.25; for portable PDBs
+//! `PortablePdb-Metadata.md`, for bundles `bundle.md` of dotnet/runtime. Ready-to-run images keep
+//! their IL, so they are read like others.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 mod assembly;
 mod bundle;

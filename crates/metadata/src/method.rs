@@ -3,8 +3,8 @@
 use crate::names::Naming;
 use crate::{Assembly, BodyProblem, Row, column, table};
 use cil::{
-    MethodBody, MethodShape, MethodSig, Token, TokenKind, Tokens, Verifier, count_locals, decode_locals, disassemble,
-    method_text, quoted, type_text,
+    MethodBody, MethodShape, MethodSig, Token, TokenKind, Tokens, Verifier, count_locals,
+    decode_locals, disassemble, method_text, quoted, type_text,
 };
 use std::fmt::{self, Write};
 
@@ -29,8 +29,16 @@ const FLAGS: [(u32, &str); 10] = [
     (0x2000, "pinvokeimpl() "),
 ];
 /// Who may call it: the three low bits of its flags.
-const ACCESS: [&str; 8] =
-    ["privatescope ", "private ", "famandassem ", "assembly ", "family ", "famorassem ", "public ", ""];
+const ACCESS: [&str; 8] = [
+    "privatescope ",
+    "private ",
+    "famandassem ",
+    "assembly ",
+    "family ",
+    "famorassem ",
+    "public ",
+    "",
+];
 /// What its code is: the two low bits of the other flags. Source: ECMA-335 II.23.1.11.
 const CODE: [&str; 4] = ["cil ", "native ", "optil ", "runtime "];
 /// Words for further bits of them; the last two are of `corhdr.h`.
@@ -84,8 +92,8 @@ impl<'b, 'a> Method<'b, 'a> {
         }
     }
 
-    /// As code refers to it: `instance void Space.Type/Inner::Name(int32)`, with the number of its type parameters, if it has
-    /// some, behind its name; `None` if its signature cannot be read.
+    /// As code refers to it: `instance void Space.Type/Inner::Name(int32)`, with the number of its
+    /// type parameters, if it has some, behind its name; `None` if its signature cannot be read.
     #[must_use]
     pub fn reference(&self) -> Option<String> {
         let names = Naming::of(self.assembly);
@@ -98,7 +106,8 @@ impl<'b, 'a> Method<'b, 'a> {
         Some(method_text(&names.method_sig(self.signature()?)?, &called, &names))
     }
 
-    /// Whether a pattern with `*` and `?` means it: its name alone, its full name with `::` or with a dot, or its token.
+    /// Whether a pattern with `*` and `?` means it: its name alone, its full name with `::` or with
+    /// a dot, or its token.
     #[must_use]
     pub fn is_meant(&self, pattern: &str) -> bool {
         let name = self.name();
@@ -111,7 +120,8 @@ impl<'b, 'a> Method<'b, 'a> {
         }
         let Some(owner) = self.type_name() else { return false };
         let pattern = pattern.replace('+', "/");
-        matches(&pattern, &format!("{owner}::{name}")) || matches(&pattern, &format!("{owner}.{name}"))
+        matches(&pattern, &format!("{owner}::{name}"))
+            || matches(&pattern, &format!("{owner}.{name}"))
     }
 
     /// The blob of its signature.
@@ -138,7 +148,8 @@ impl<'b, 'a> Method<'b, 'a> {
         })
     }
 
-    /// The bytes from the header of its body on, to the end of the section; `None` if it has none of IL.
+    /// The bytes from the header of its body on, to the end of the section; `None` if it has none
+    /// of IL.
     ///
     /// # Errors
     /// The body is not there.
@@ -190,17 +201,31 @@ impl<'b, 'a> Method<'b, 'a> {
             Some(signature) => self.write_signature(&mut text, &signature, &called, &names),
             None => text.push_str(&called),
         }
-        let flags = metadata.get(table::METHOD_DEF, self.row, column::METHOD_IMPL_FLAGS).unwrap_or(0);
+        let flags =
+            metadata.get(table::METHOD_DEF, self.row, column::METHOD_IMPL_FLAGS).unwrap_or(0);
         text.push(' ');
         text.push_str(CODE.get((flags & 3) as usize).copied().unwrap_or_default());
         text.push_str(if flags & UNMANAGED != 0 { "unmanaged" } else { "managed" });
-        IMPL_FLAGS.iter().filter(|(bit, _)| flags & bit != 0).for_each(|(_, word)| text.push_str(word));
+        IMPL_FLAGS
+            .iter()
+            .filter(|(bit, _)| flags & bit != 0)
+            .for_each(|(_, word)| text.push_str(word));
         text
     }
 
-    fn write_signature(&self, text: &mut String, signature: &MethodSig, called: &str, names: &Naming<'_, '_>) {
+    fn write_signature(
+        &self,
+        text: &mut String,
+        signature: &MethodSig,
+        called: &str,
+        names: &Naming<'_, '_>,
+    ) {
         if signature.convention.has_this() {
-            text.push_str(if signature.convention.explicit_this() { "instance explicit " } else { "instance " });
+            text.push_str(if signature.convention.explicit_this() {
+                "instance explicit "
+            } else {
+                "instance "
+            });
         }
         text.push_str(&type_text(&signature.return_type, names));
         text.push(' ');
@@ -214,8 +239,13 @@ impl<'b, 'a> Method<'b, 'a> {
         text.push('(');
         let metadata = self.assembly.metadata();
         let mut named = vec![None; signature.parameters.len()];
-        for row in metadata.members(table::METHOD_DEF, self.row, column::METHOD_PARAMS).take(named.len() + 1) {
-            let place = metadata.get(table::PARAM, row, column::PARAM_SEQUENCE).and_then(|place| place.checked_sub(1));
+        for row in metadata
+            .members(table::METHOD_DEF, self.row, column::METHOD_PARAMS)
+            .take(named.len() + 1)
+        {
+            let place = metadata
+                .get(table::PARAM, row, column::PARAM_SEQUENCE)
+                .and_then(|place| place.checked_sub(1));
             if let Some(slot) = place.and_then(|place| named.get_mut(place as usize)) {
                 *slot = metadata.name(table::PARAM, row, column::PARAM_NAME);
             }
@@ -233,7 +263,8 @@ impl<'b, 'a> Method<'b, 'a> {
         text.push(')');
     }
 
-    /// Writes its declaration and its body in the syntax of ILAsm. Where something cannot be read, a comment says so.
+    /// Writes its declaration and its body in the syntax of ILAsm. Where something cannot be read,
+    /// a comment says so.
     ///
     /// # Errors
     /// `out` fails.
@@ -254,7 +285,12 @@ impl<'b, 'a> Method<'b, 'a> {
                     writeln!(out, "  // the signature of the locals: {error}")?;
                 }
                 let mut out = Indented { out: &mut *out, fresh: true };
-                disassemble(&mut out, &body, &locals.unwrap_or_default(), &Naming::of(self.assembly))?;
+                disassemble(
+                    &mut out,
+                    &body,
+                    &locals.unwrap_or_default(),
+                    &Naming::of(self.assembly),
+                )?;
             }
         }
         writeln!(out, "}}")
@@ -280,7 +316,8 @@ impl<W: Write> Write for Indented<'_, W> {
     }
 }
 
-/// Whether a pattern means a text: `*` stands for any characters, `?` for one, everything else for itself.
+/// Whether a pattern means a text: `*` stands for any characters, `?` for one, everything else for
+/// itself.
 #[must_use]
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
@@ -326,7 +363,9 @@ mod tests {
         ] {
             assert!(matches(pattern, text), "{pattern} {text}");
         }
-        for (pattern, text) in [("Main", "main"), ("M?n", "Main"), ("", "a"), ("a", ""), ("*b", "abc"), ("?", "")] {
+        for (pattern, text) in
+            [("Main", "main"), ("M?n", "Main"), ("", "a"), ("a", ""), ("*b", "abc"), ("?", "")]
+        {
             assert!(!matches(pattern, text), "{pattern} {text}");
         }
     }

@@ -2,12 +2,13 @@
 
 use crate::{Assembly, Metadata, Row, column, table};
 use cil::{
-    MethodSig, Names, Token, TypeSig, decode_field, decode_method_spec, method_text, nested, quoted, type_text,
-    types_text,
+    MethodSig, Names, Token, TypeSig, decode_field, decode_method_spec, method_text, nested,
+    quoted, type_text, types_text,
 };
 use std::cell::Cell;
 
-/// How deep constructed types may refer to each other. Nothing keeps bad metadata from doing so in a circle.
+/// How deep constructed types may refer to each other. Nothing keeps bad metadata from doing so in
+/// a circle.
 const DEEPEST: u32 = 8;
 /// Most characters of the names inside one name.
 const LONGEST: usize = 1 << 16;
@@ -55,11 +56,17 @@ impl<'b, 'a> Naming<'b, 'a> {
     pub fn generic_parameters(&self, owner: Row) -> Vec<String> {
         const TABLE: usize = table::GENERIC_PARAM;
         let metadata = self.metadata();
-        let Some(coded) = Metadata::coded(TABLE, column::GENERIC_PARAM_OWNER, owner) else { return Vec::new() };
-        let Some(first) = metadata.first_of(TABLE, column::GENERIC_PARAM_OWNER, coded) else { return Vec::new() };
+        let Some(coded) = Metadata::coded(TABLE, column::GENERIC_PARAM_OWNER, owner) else {
+            return Vec::new();
+        };
+        let Some(first) = metadata.first_of(TABLE, column::GENERIC_PARAM_OWNER, coded) else {
+            return Vec::new();
+        };
         (first..=metadata.rows(TABLE))
             .take_while(|&row| metadata.get(TABLE, row, column::GENERIC_PARAM_OWNER) == Some(coded))
-            .map(|row| quoted(&metadata.name(TABLE, row, column::GENERIC_PARAM_NAME).unwrap_or_default()))
+            .map(|row| {
+                quoted(&metadata.name(TABLE, row, column::GENERIC_PARAM_NAME).unwrap_or_default())
+            })
             .collect()
     }
 
@@ -67,7 +74,14 @@ impl<'b, 'a> Naming<'b, 'a> {
         let (parts, scope) = self.metadata().reference_parts(row)?;
         let place = match scope {
             Some(Row { table: table::ASSEMBLY_REF, row }) => {
-                format!("[{}]", quoted(&self.metadata().name(table::ASSEMBLY_REF, row, column::ASSEMBLY_REF_NAME)?))
+                format!(
+                    "[{}]",
+                    quoted(&self.metadata().name(
+                        table::ASSEMBLY_REF,
+                        row,
+                        column::ASSEMBLY_REF_NAME
+                    )?)
+                )
             }
             Some(Row { table: table::MODULE_REF, row }) => self.module_ref(row)?,
             _ => String::new(),
@@ -88,14 +102,19 @@ impl<'b, 'a> Naming<'b, 'a> {
     fn field(&self, row: u32) -> Option<String> {
         let name = self.metadata().name(table::FIELD, row, column::FIELD_NAME)?;
         let field = decode_field(self.blob(table::FIELD, row, column::FIELD_SIGNATURE)?).ok()?;
-        Some(format!("{} {}", type_text(&field, self), self.member(Row { table: table::FIELD, row }, &name)))
+        Some(format!(
+            "{} {}",
+            type_text(&field, self),
+            self.member(Row { table: table::FIELD, row }, &name)
+        ))
     }
 
     /// A method of this module or elsewhere, with the arguments of its instantiation.
     fn method(&self, method: Row, arguments: &str) -> Option<String> {
         match method.table {
             table::METHOD_DEF => {
-                let name = self.metadata().name(table::METHOD_DEF, method.row, column::METHOD_NAME)?;
+                let name =
+                    self.metadata().name(table::METHOD_DEF, method.row, column::METHOD_NAME)?;
                 let blob = self.blob(table::METHOD_DEF, method.row, column::METHOD_SIGNATURE)?;
                 let called = self.member(method, &name) + arguments;
                 Some(method_text(&self.method_sig(blob)?, &called, self))
@@ -113,7 +132,9 @@ impl<'b, 'a> Naming<'b, 'a> {
         let called = match parent.table {
             table::MODULE_REF => format!("{}::{name}", self.module_ref(parent.row)?),
             // A call with variable arguments of a method of this module.
-            table::METHOD_DEF => self.member(parent, &metadata.name(parent.table, parent.row, column::METHOD_NAME)?),
+            table::METHOD_DEF => {
+                self.member(parent, &metadata.name(parent.table, parent.row, column::METHOD_NAME)?)
+            }
             _ => format!("{}::{name}", self.name(parent.token()?)?),
         };
         let blob = self.blob(table::MEMBER_REF, row, column::MEMBER_REF_SIGNATURE)?;
@@ -124,8 +145,14 @@ impl<'b, 'a> Naming<'b, 'a> {
     }
 
     fn method_spec(&self, row: u32) -> Option<String> {
-        let arguments = decode_method_spec(self.blob(table::METHOD_SPEC, row, column::METHOD_SPEC_ARGUMENTS)?).ok()?;
-        let method = self.metadata().reference(table::METHOD_SPEC, row, column::METHOD_SPEC_METHOD)?;
+        let arguments = decode_method_spec(self.blob(
+            table::METHOD_SPEC,
+            row,
+            column::METHOD_SPEC_ARGUMENTS,
+        )?)
+        .ok()?;
+        let method =
+            self.metadata().reference(table::METHOD_SPEC, row, column::METHOD_SPEC_METHOD)?;
         self.method(method, &format!("<{}>", types_text(&arguments, self)))
     }
 

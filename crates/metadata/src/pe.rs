@@ -78,11 +78,13 @@ impl PeHeaders {
         self.cli_header
     }
 
-    /// Where an address is in the file, and where its section ends there; `None` if no section has it.
+    /// Where an address is in the file, and where its section ends there; `None` if no section has
+    /// it.
     #[must_use]
     pub fn file_range(&self, address: u32) -> Option<Range<usize>> {
         self.sections.iter().find_map(|section| {
-            let inside = address.checked_sub(section.address).filter(|&inside| inside < section.size)?;
+            let inside =
+                address.checked_sub(section.address).filter(|&inside| inside < section.size)?;
             let start = section.offset as usize;
             Some(start + inside as usize..start + section.size as usize)
         })
@@ -115,8 +117,11 @@ impl<'a> Image<'a> {
     }
 
     pub fn metadata(&self) -> Result<&'a [u8], Error> {
-        let header = self.at(self.headers.cli_header()).ok_or(Error::Truncated { what: "the CLI header" })?;
-        let place = PeHeaders::metadata_of(header).ok_or(Error::Truncated { what: "the CLI header" })?;
+        let header = self
+            .at(self.headers.cli_header())
+            .ok_or(Error::Truncated { what: "the CLI header" })?;
+        let place =
+            PeHeaders::metadata_of(header).ok_or(Error::Truncated { what: "the CLI header" })?;
         let (address, size) = place;
         if address == 0 {
             return Err(Error::Native);

@@ -7,7 +7,8 @@ use cil::{Token, TokenKind};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The runtime takes no longer names (`MAX_CLASSNAME_LENGTH`); of what is longer only the front counts.
+/// The runtime takes no longer names (`MAX_CLASSNAME_LENGTH`); of what is longer only the front
+/// counts.
 const LONGEST_NAME: usize = 1024;
 /// Deeper nesting of types than this is none.
 const DEEPEST: usize = 64;
@@ -95,8 +96,8 @@ impl<'a> Metadata<'a> {
         Self::parse(crate::pe::Image::parse(file)?.metadata()?)
     }
 
-    /// Those of an image in the memory of a process, where it may lie as in its file or as loaded. `read` gives the bytes
-    /// at an offset from the start of the image.
+    /// Those of an image in the memory of a process, where it may lie as in its file or as loaded.
+    /// `read` gives the bytes at an offset from the start of the image.
     #[must_use]
     pub fn of_memory(read: impl Fn(u64, usize) -> Option<Vec<u8>>) -> Option<Metadata<'static>> {
         /// The headers of all images that compilers write are in here.
@@ -107,7 +108,8 @@ impl<'a> Metadata<'a> {
         let as_loaded = |address: u32| Some(u64::from(address));
         let as_in_file = |address: u32| Some(headers.file_range(address)?.start as u64);
         let at = |place: &dyn Fn(u32) -> Option<u64>| {
-            let (address, size) = PeHeaders::metadata_of(&read(place(headers.cli_header())?, CLI_HEADER)?)?;
+            let (address, size) =
+                PeHeaders::metadata_of(&read(place(headers.cli_header())?, CLI_HEADER)?)?;
             Metadata::parse(read(place(address)?, size as usize)?).ok()
         };
         at(&as_loaded).or_else(|| at(&as_in_file))
@@ -118,7 +120,8 @@ impl<'a> Metadata<'a> {
         let truncated = || Error::Truncated { what: "the list of metadata streams" };
         let bytes: &[u8] = &self.bytes;
         let version = u32_at(bytes, 12).ok_or_else(truncated)? as usize;
-        let mut at = version.checked_add(16).filter(|&at| at < bytes.len()).ok_or_else(truncated)?;
+        let mut at =
+            version.checked_add(16).filter(|&at| at < bytes.len()).ok_or_else(truncated)?;
         let count = u16_at(bytes, at + 2).ok_or_else(truncated)?;
         at += 4;
         let mut found = None;
@@ -126,7 +129,8 @@ impl<'a> Metadata<'a> {
             let start = u32_at(bytes, at).ok_or_else(truncated)? as usize;
             let size = u32_at(bytes, at + 4).ok_or_else(truncated)? as usize;
             let rest = bytes.get(at + 8..).ok_or_else(truncated)?;
-            let length = rest.iter().take(STREAM_NAME).position(|&byte| byte == 0).ok_or_else(truncated)?;
+            let length =
+                rest.iter().take(STREAM_NAME).position(|&byte| byte == 0).ok_or_else(truncated)?;
             let range = start..start.saturating_add(size);
             if range.end > bytes.len() {
                 return Err(Error::Truncated { what: "a metadata stream" });
@@ -163,7 +167,8 @@ impl<'a> Metadata<'a> {
         if heaps & 0x40 != 0 {
             at += 4;
         }
-        // A PDB refers to rows of the assembly's tables, whose numbers stand apart; they decide how wide indices are.
+        // A PDB refers to rows of the assembly's tables, whose numbers stand apart; they decide how
+        // wide indices are.
         let mut counts = rows;
         if let Some(pdb) = self.bytes.get(self.pdb.clone()).filter(|pdb| !pdb.is_empty()) {
             let referenced = u64_at(pdb, 24).ok_or_else(truncated)?;
@@ -183,11 +188,15 @@ impl<'a> Metadata<'a> {
             Column::Guids => index(heaps & 2 != 0),
             Column::Blobs => index(heaps & 4 != 0),
             Column::Row(table) => index(count(table) > 0xffff),
-            Column::Coded(bits, tables) => index(tables.iter().any(|&table| count(table) >= 1 << (16 - bits))),
+            Column::Coded(bits, tables) => {
+                index(tables.iter().any(|&table| count(table) >= 1 << (16 - bits)))
+            }
         };
         for ((columns, layout), &rows) in SCHEMA.iter().zip(&mut self.tables).zip(&rows) {
             if columns.is_empty() && rows != 0 {
-                return Err(Error::Malformed { what: "there are rows of an unknown metadata table" });
+                return Err(Error::Malformed {
+                    what: "there are rows of an unknown metadata table",
+                });
             }
             let mut width = 0;
             for (column, slot) in columns.iter().zip(&mut layout.columns) {
@@ -197,7 +206,9 @@ impl<'a> Metadata<'a> {
             }
             (layout.rows, layout.width, layout.start) = (rows, width.into(), tables.start + at);
             let end = layout.width.checked_mul(rows as usize).and_then(|size| at.checked_add(size));
-            at = end.filter(|&end| end <= stream.len()).ok_or(Error::Truncated { what: "a metadata table" })?;
+            at = end
+                .filter(|&end| end <= stream.len())
+                .ok_or(Error::Truncated { what: "a metadata table" })?;
         }
         if rows.iter().skip(table::COUNT).any(|&rows| rows != 0) {
             return Err(Error::Malformed { what: "there are rows of an unknown metadata table" });
@@ -317,7 +328,8 @@ impl<'a> Metadata<'a> {
         None
     }
 
-    /// The same of a type elsewhere, and where the outermost is: a module or assembly, or nothing known.
+    /// The same of a type elsewhere, and where the outermost is: a module or assembly, or nothing
+    /// known.
     pub(crate) fn reference_parts(&self, row: u32) -> Option<(Vec<String>, Option<Row>)> {
         let mut parts = Vec::new();
         let mut next = row;
@@ -361,7 +373,8 @@ impl<'a> Metadata<'a> {
         Some(to.row.checked_mul(1 << bits)? | tag)
     }
 
-    /// The rows that belong to a row by a column of first rows: fields and methods of a type, parameters of a method.
+    /// The rows that belong to a row by a column of first rows: fields and methods of a type,
+    /// parameters of a method.
     pub fn members(&self, table: usize, row: u32, column: usize) -> impl Iterator<Item = u32> + '_ {
         let first = self.reference(table, row, column).unwrap_or(Row { table: 0, row: u32::MAX });
         // Uncompressed metadata have the order in a table of its own.
@@ -372,9 +385,11 @@ impl<'a> Metadata<'a> {
         };
         let by_way = ordered != first.table && self.rows(ordered) > 0;
         let behind = self.rows(if by_way { ordered } else { first.table }).saturating_add(1);
-        let end = row.checked_add(1).and_then(|next| self.get(table, next, column)).unwrap_or(behind);
-        (first.row.max(1)..end.min(behind))
-            .filter_map(move |member| if by_way { self.get(ordered, member, 0) } else { Some(member) })
+        let end =
+            row.checked_add(1).and_then(|next| self.get(table, next, column)).unwrap_or(behind);
+        (first.row.max(1)..end.min(behind)).filter_map(move |member| {
+            if by_way { self.get(ordered, member, 0) } else { Some(member) }
+        })
     }
 }
 
@@ -388,7 +403,9 @@ fn sized(heap: &[u8], offset: u32) -> Option<&[u8]> {
     let (size, rest) = match *at {
         [a, ref rest @ ..] if a & 0x80 == 0 => (u32::from(a), rest),
         [a, b, ref rest @ ..] if a & 0x40 == 0 => (u32::from_be_bytes([0, 0, a & 0x3f, b]), rest),
-        [a, b, c, d, ref rest @ ..] if a & 0x20 == 0 => (u32::from_be_bytes([a & 0x1f, b, c, d]), rest),
+        [a, b, c, d, ref rest @ ..] if a & 0x20 == 0 => {
+            (u32::from_be_bytes([a & 0x1f, b, c, d]), rest)
+        }
         _ => return None,
     };
     rest.get(..size as usize)

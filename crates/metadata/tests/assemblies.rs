@@ -54,16 +54,25 @@ fn bundles() {
         let mut counts = (0, 0);
         for file in files.iter().filter(|file| file.path.ends_with(".dll")) {
             let found = bodies(&file.path, &file.contents(&bytes).unwrap());
-            assert!(found.is_some_and(|found| found > 0) || file.path != wanted, "{wanted} has no bodies");
+            assert!(
+                found.is_some_and(|found| found > 0) || file.path != wanted,
+                "{wanted} has no bodies"
+            );
             counts = (counts.0 + u32::from(found.is_some()), counts.1 + found.unwrap_or(0));
         }
-        println!("{runtime}: {} files, {} assemblies with {} bodies", files.len(), counts.0, counts.1);
+        println!(
+            "{runtime}: {} files, {} assemblies with {} bodies",
+            files.len(),
+            counts.0,
+            counts.1
+        );
         assert!(files.iter().any(|file| file.path == wanted), "{files:?}");
         assert!(counts.0 > 50 && counts.1 > 10_000, "{runtime}: {counts:?}");
         assert!(bundled_files(&bytes[..bytes.len() - 100]).is_err() || bytes.len() < 1000);
 
         // The same, read one at a time.
-        let mut bundle = Bundle::open(fs::File::open(runtime.executable()).unwrap()).unwrap().unwrap();
+        let mut bundle =
+            Bundle::open(fs::File::open(runtime.executable()).unwrap()).unwrap().unwrap();
         for file in files.iter().step_by(7) {
             let read = bundle.read(&file.path).unwrap().unwrap();
             assert!(*read == *file.contents(&bytes).unwrap(), "{}", file.path);
@@ -87,7 +96,9 @@ fn names_of_an_image_in_memory() {
         Some(sample.get(start..start.checked_add(size)?)?.to_vec())
     });
     let metadata = metadata.unwrap();
-    let names: Vec<_> = (1..=metadata.rows(table::TYPE_DEF)).filter_map(|row| metadata.type_name(row, '+')).collect();
+    let names: Vec<_> = (1..=metadata.rows(table::TYPE_DEF))
+        .filter_map(|row| metadata.type_name(row, '+'))
+        .collect();
     assert!(names.contains(&"Clrscope.Samples.Locker".to_owned()), "{names:?}");
     assert!(names.contains(&"Clrscope.Samples.Locker+Pair".to_owned()), "{names:?}");
     assert!(metadata.module_version_id().is_some());

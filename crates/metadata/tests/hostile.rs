@@ -1,4 +1,5 @@
-//! Files that are not what they say: an error or a cut text, never a panic, a hang or a text without end.
+//! Files that are not what they say: an error or a cut text, never a panic, a hang or a text
+//! without end.
 
 use cil::Verifier;
 use metadata::{Assembly, Error, Metadata, bundled_files, table};
@@ -19,8 +20,8 @@ fn look(bytes: &[u8]) -> Result<usize, Error> {
     Ok(text.len())
 }
 
-/// A file of one section with metadata of these tables: their rows as they stand in the file. Written by hand, so that
-/// the reader does not confirm itself. All indices take two bytes.
+/// A file of one section with metadata of these tables: their rows as they stand in the file.
+/// Written by hand, so that the reader does not confirm itself. All indices take two bytes.
 fn assembly(tables: &[(u8, &[&[u8]])], strings: &[u8], blobs: &[u8]) -> Vec<u8> {
     let mut stream = vec![0, 0, 0, 0, 2, 0, 0, 1];
     let present = tables.iter().fold(0_u64, |bits, (table, _)| bits | 1 << table);
@@ -31,7 +32,9 @@ fn assembly(tables: &[(u8, &[&[u8]])], strings: &[u8], blobs: &[u8]) -> Vec<u8> 
     stream.resize(stream.len().next_multiple_of(4), 0);
     let mut metadata = b"BSJB\x01\0\x01\0\0\0\0\0\x04\0\0\0v4\0\0\0\0\x03\0".to_vec();
     let mut at = metadata.len() as u32 + 12 + 20 + 16;
-    for (name, heap) in [(&b"#~\0\0"[..], &stream[..]), (b"#Strings\0\0\0\0", strings), (b"#Blob\0\0\0", blobs)] {
+    for (name, heap) in
+        [(&b"#~\0\0"[..], &stream[..]), (b"#Strings\0\0\0\0", strings), (b"#Blob\0\0\0", blobs)]
+    {
         metadata.extend(at.to_le_bytes());
         metadata.extend((heap.len() as u32).to_le_bytes());
         metadata.extend(name);
@@ -52,14 +55,21 @@ fn assembly(tables: &[(u8, &[&[u8]])], strings: &[u8], blobs: &[u8]) -> Vec<u8> 
     put(0x98 + 96 + 14 * 8, &0x2000_u32.to_le_bytes());
     put(
         0x178 + 8,
-        &[size.to_le_bytes(), 0x2000_u32.to_le_bytes(), size.to_le_bytes(), 0x200_u32.to_le_bytes()].concat(),
+        &[
+            size.to_le_bytes(),
+            0x2000_u32.to_le_bytes(),
+            size.to_le_bytes(),
+            0x200_u32.to_le_bytes(),
+        ]
+        .concat(),
     );
     let mut header = vec![0; 72];
     header[8..16].copy_from_slice(&[0x2048_u32.to_le_bytes(), (size - 72).to_le_bytes()].concat());
     [file, header, metadata].concat()
 }
 
-/// `TypeDef` `T` with the first method, and a method `M` with this signature and a body address of 0.
+/// `TypeDef` `T` with the first method, and a method `M` with this signature and a body address
+/// of 0.
 const TYPE: [u8; 14] = [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0];
 const METHOD: [u8; 14] = [0, 0, 0, 0, 0, 0, 0x16, 0, 3, 0, 1, 0, 1, 0];
 const STRINGS: &[u8] = b"\0T\0M\0\0\0\0";
@@ -68,7 +78,8 @@ const STRINGS: &[u8] = b"\0T\0M\0\0\0\0";
 fn types_inside_themselves() {
     // The second type is in the first and the first in the second.
     let nested: [&[u8]; 2] = [&[1, 0, 2, 0], &[2, 0, 1, 0]];
-    let tables: [(u8, &[&[u8]]); 3] = [(0x02, &[&TYPE, &TYPE]), (0x06, &[&METHOD]), (0x29, &nested)];
+    let tables: [(u8, &[&[u8]]); 3] =
+        [(0x02, &[&TYPE, &TYPE]), (0x06, &[&METHOD]), (0x29, &nested)];
     let file = assembly(&tables, STRINGS, &[0, 3, 0, 0, 1, 0, 0, 0]);
     let read = Assembly::parse(&file).unwrap();
     assert_eq!(read.metadata().rows(table::TYPE_DEF), 2);
@@ -76,10 +87,14 @@ fn types_inside_themselves() {
     assert_eq!(read.method(1).unwrap().full_name(), "M");
     look(&file).unwrap();
     // The same without the circle, so that it is the circle that was refused.
-    let file = assembly(&[(0x02, &[&TYPE]), (0x06, &[&METHOD])], STRINGS, &[0, 3, 0, 0, 1, 0, 0, 0]);
+    let file =
+        assembly(&[(0x02, &[&TYPE]), (0x06, &[&METHOD])], STRINGS, &[0, 3, 0, 0, 1, 0, 0, 0]);
     let read = Assembly::parse(&file).unwrap();
     assert_eq!(read.method(1).unwrap().full_name(), "T::M");
-    assert_eq!(read.method(1).unwrap().declaration(), ".method public static void T::M() cil managed");
+    assert_eq!(
+        read.method(1).unwrap().declaration(),
+        ".method public static void T::M() cil managed"
+    );
 }
 
 #[test]
@@ -134,7 +149,9 @@ fn a_real_assembly_changed_everywhere() {
         let _ = look(&whole[..cut]);
     }
     // Odd steps, so that every field of every table is met somewhere.
-    for (at, value) in (0..whole.len() - 4).step_by(11).zip([0xff_u8, 0x7f, 0x01, 0x80].into_iter().cycle()) {
+    for (at, value) in
+        (0..whole.len() - 4).step_by(11).zip([0xff_u8, 0x7f, 0x01, 0x80].into_iter().cycle())
+    {
         let mut bytes = whole.clone();
         bytes[at] = value;
         bytes[at + 1] ^= value;

@@ -5,15 +5,18 @@ use std::fmt::Write as _;
 use std::fs;
 use testkit::{Compiler, Runtime, source_root};
 
-/// Everything of one assembly: generics, nested types, delegates, closures, try blocks with a filter, `switch`, arrays,
-/// pointers, literals.
+/// Everything of one assembly: generics, nested types, delegates, closures, try blocks with a
+/// filter, `switch`, arrays, pointers, literals.
 #[test]
 fn every_shape() {
     let source = source_root().join("crates/metadata/tests/data/shapes.cs");
     let path = Compiler::find().unwrap().compile("shapes", &source, Runtime::V3_1, true).unwrap();
     let bytes = fs::read(path).unwrap();
     let assembly = Assembly::parse(&bytes).unwrap();
-    assert_eq!((assembly.name().as_deref(), assembly.version()), (Some("shapes"), Some([0, 0, 0, 0])));
+    assert_eq!(
+        (assembly.name().as_deref(), assembly.version()),
+        (Some("shapes"), Some([0, 0, 0, 0]))
+    );
     let mut text = String::new();
     for method in assembly.methods() {
         method.disassemble(&mut text).unwrap();
@@ -28,7 +31,8 @@ fn methods_are_meant_by_name() {
     let path = Compiler::find().unwrap().compile("shapes", &source, Runtime::V3_1, true).unwrap();
     let bytes = fs::read(path).unwrap();
     let assembly = Assembly::parse(&bytes).unwrap();
-    let meant = |pattern: &str| assembly.methods().filter(|method| method.is_meant(pattern)).count();
+    let meant =
+        |pattern: &str| assembly.methods().filter(|method| method.is_meant(pattern)).count();
     for pattern in [
         "Protected",
         "Clrscope.Shapes.Code::Protected",

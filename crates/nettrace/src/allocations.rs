@@ -1,4 +1,5 @@
-//! Allocations out of the runtime's events: `AllocationSampled` of .NET 10 and newer, `GCAllocationTick` before that.
+//! Allocations out of the runtime's events: `AllocationSampled` of .NET 10 and newer,
+//! `GCAllocationTick` before that.
 //!
 //! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits.
 
@@ -7,7 +8,8 @@ use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
 use std::sync::Arc;
 
-/// Mean number of allocated bytes from one `AllocationSampled` to the next (`SamplingDistributionMean` of the runtime).
+/// Mean number of allocated bytes from one `AllocationSampled` to the next
+/// (`SamplingDistributionMean` of the runtime).
 pub const MEAN_BYTES: f64 = 102_400.0;
 
 /// Most characters of a type's name that are read; the runtime writes at most this many.
@@ -92,7 +94,8 @@ fn heap(kind: u32) -> Heap {
     }
 }
 
-/// Version 2 has the type's name, version 3 (.NET Core 3.1) adds the address, version 4 (.NET 6) the object's size.
+/// Version 2 has the type's name, version 3 (.NET Core 3.1) adds the address, version 4 (.NET 6)
+/// the object's size.
 fn tick(payload: &[u8]) -> Option<Fields> {
     let mut fields = Cursor(payload);
     let _amount_32 = fields.u32()?;
@@ -117,9 +120,9 @@ fn sampled(payload: &[u8]) -> Option<Fields> {
     Some(Fields { type_name, heap, size, bytes: weight(size) })
 }
 
-/// Bytes that a randomly sampled object of a size stands for: its size by the chance that one of its bytes was picked
-/// (Horvitz and Thompson, 1952). Picks are a Poisson process over allocated bytes, so that chance is
-/// `1 - exp(-size / mean)`.
+/// Bytes that a randomly sampled object of a size stands for: its size by the chance that one of
+/// its bytes was picked (Horvitz and Thompson, 1952). Picks are a Poisson process over allocated
+/// bytes, so that chance is `1 - exp(-size / mean)`.
 pub fn weight(size: u64) -> u64 {
     if size == 0 {
         return 0;
@@ -140,7 +143,10 @@ mod tests {
     /// Numbers with their widths, and the name where the layout has it.
     fn payload(before: &[(u64, usize)], after: &[(u64, usize)]) -> Vec<u8> {
         let bytes = |fields: &[(u64, usize)]| {
-            fields.iter().flat_map(|(value, width)| value.to_le_bytes()[..*width].to_vec()).collect::<Vec<_>>()
+            fields
+                .iter()
+                .flat_map(|(value, width)| value.to_le_bytes()[..*width].to_vec())
+                .collect::<Vec<_>>()
         };
         [bytes(before), name("N.Thing"), bytes(after)].concat()
     }
@@ -148,7 +154,12 @@ mod tests {
     #[test]
     fn ticks_of_all_versions() {
         let before = [(106_000, 4), (1, 4), (9, 2), (106_000, 8), (0x7000, 8)];
-        let expected = Some(Fields { type_name: "N.Thing".into(), heap: Heap::Large, size: 0, bytes: 106_000 });
+        let expected = Some(Fields {
+            type_name: "N.Thing".into(),
+            heap: Heap::Large,
+            size: 0,
+            bytes: 106_000,
+        });
         assert_eq!(tick(&payload(&before, &[(3, 4)])), expected);
         assert_eq!(tick(&payload(&before, &[(3, 4), (0x8000, 8)])), expected);
         let with_size = tick(&payload(&before, &[(3, 4), (0x8000, 8), (90_000, 8)])).unwrap();
@@ -163,8 +174,14 @@ mod tests {
     fn random_samples() {
         let whole = payload(&[(2, 4), (9, 2), (0x7000, 8)], &[(0x8000, 8), (24, 8), (77, 8)]);
         let fields = sampled(&whole).unwrap();
-        assert_eq!((fields.heap, fields.size, fields.type_name.as_str()), (Heap::Pinned, 24, "N.Thing"));
-        assert_eq!(fields.bytes, 102_412, "an object far below the mean stands for the mean and half its size");
+        assert_eq!(
+            (fields.heap, fields.size, fields.type_name.as_str()),
+            (Heap::Pinned, 24, "N.Thing")
+        );
+        assert_eq!(
+            fields.bytes, 102_412,
+            "an object far below the mean stands for the mean and half its size"
+        );
         for length in 0..whole.len() - 8 {
             assert_eq!(sampled(&whole[..length]), None, "cut at {length}");
         }

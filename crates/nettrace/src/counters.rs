@@ -1,7 +1,8 @@
 //! Values of EventCounters and of meters.
 //!
-//! EventCounters: `CounterPayload` and `IncrementingCounterPayload` of System.Private.CoreLib. Meters: the events of
-//! `System.Diagnostics.Metrics.MetricsEventSource` of System.Diagnostics.DiagnosticSource.
+//! EventCounters: `CounterPayload` and `IncrementingCounterPayload` of System.Private.CoreLib.
+//! Meters: the events of `System.Diagnostics.Metrics.MetricsEventSource` of
+//! System.Diagnostics.DiagnosticSource.
 
 use crate::{Event, Field, Value};
 
@@ -73,13 +74,17 @@ impl Collector {
         if is_meter {
             return self.meter(&event.ty.name, &fields);
         }
-        let counted = fields.of_event_counter(&event.ty.provider).filter(|counted| counted.value.is_finite())?;
+        let counted = fields
+            .of_event_counter(&event.ty.provider)
+            .filter(|counted| counted.value.is_finite())?;
         Some(Output::Values(vec![counted]))
     }
 
     fn meter(&mut self, event: &str, fields: &Fields<'_>) -> Option<Output> {
         let complaint = |text: &str| Some(Output::Complaint(text.to_owned()));
-        if event == "MultipleSessionsNotSupportedError" && fields.text("runningSessionId") != Some(&self.session) {
+        if event == "MultipleSessionsNotSupportedError"
+            && fields.text("runningSessionId") != Some(&self.session)
+        {
             return complaint("no meters: another tool is listening to the meters of this process");
         }
         if fields.text("sessionId") != Some(&self.session) {
@@ -88,15 +93,21 @@ impl Collector {
         match event {
             "CollectionStart" => {
                 // Both in units of 100 ns.
-                let length = fields.number("intervalEndTime").zip(fields.number("intervalStartTime"));
-                self.seconds = length.map(|(end, start)| (end - start) / 1e7).filter(|seconds| *seconds > 0.0);
+                let length =
+                    fields.number("intervalEndTime").zip(fields.number("intervalStartTime"));
+                self.seconds =
+                    length.map(|(end, start)| (end - start) / 1e7).filter(|seconds| *seconds > 0.0);
                 None
             }
-            "TimeSeriesLimitReached" => {
-                complaint("the meters have more combinations of tags than are recorded: some are missing")
+            "TimeSeriesLimitReached" => complaint(
+                "the meters have more combinations of tags than are recorded: some are missing",
+            ),
+            "HistogramLimitReached" => {
+                complaint("the meters have more histograms than are recorded: some are missing")
             }
-            "HistogramLimitReached" => complaint("the meters have more histograms than are recorded: some are missing"),
-            "Error" => complaint(&format!("meters: {}", fields.text("errorMessage").unwrap_or_default())),
+            "Error" => {
+                complaint(&format!("meters: {}", fields.text("errorMessage").unwrap_or_default()))
+            }
             _ => {
                 let mut values = fields.of_meter(event, self.seconds);
                 values.retain(|counted| counted.value.is_finite());
@@ -145,14 +156,16 @@ impl Fields<'_> {
         })
     }
 
-    /// `seconds` is the length of the interval: what the runtime calls a rate is the increase over all of it.
+    /// `seconds` is the length of the interval: what the runtime calls a rate is the increase over
+    /// all of it.
     fn of_meter(&self, event: &str, seconds: Option<f64>) -> Vec<Counted> {
         let values: Vec<(String, Kind, Option<f64>)> = match event {
             "UpDownCounterRateValuePublished" => {
                 vec![(String::new(), Kind::Level, self.number("value"))]
             }
             "CounterRateValuePublished" => {
-                let rate = self.number("rate").zip(seconds).map(|(increase, seconds)| increase / seconds);
+                let rate =
+                    self.number("rate").zip(seconds).map(|(increase, seconds)| increase / seconds);
                 vec![(String::new(), Kind::Rate, rate)]
             }
             "GaugeValuePublished" => vec![(String::new(), Kind::Level, self.number("lastValue"))],
@@ -161,14 +174,20 @@ impl Fields<'_> {
                 let quantiles = self.text("quantiles").unwrap_or_default().split(';');
                 let quantiles = quantiles.filter_map(|pair| {
                     let (quantile, value) = pair.split_once('=')?;
-                    let quantile = number(quantile).filter(|quantile| (0.0..=1.0).contains(quantile))?;
-                    Some((format!(" p{}", (quantile * 1000.0).round() / 10.0), Kind::Level, number(value)))
+                    let quantile =
+                        number(quantile).filter(|quantile| (0.0..=1.0).contains(quantile))?;
+                    Some((
+                        format!(" p{}", (quantile * 1000.0).round() / 10.0),
+                        Kind::Level,
+                        number(value),
+                    ))
                 });
                 quantiles.collect()
             }
             _ => return Vec::new(),
         };
-        let (Some(source), Some(name)) = (self.text("meterName"), self.text("instrumentName")) else {
+        let (Some(source), Some(name)) = (self.text("meterName"), self.text("instrumentName"))
+        else {
             return Vec::new();
         };
         let of = |(suffix, kind, value): (String, Kind, Option<f64>)| {
@@ -193,7 +212,8 @@ fn tags_of(metadata: &str) -> String {
     tags.collect::<Vec<_>>().join(",")
 }
 
-/// A number as the program writes it: up to .NET 8 in the culture of the process, perhaps with a comma.
+/// A number as the program writes it: up to .NET 8 in the culture of the process, perhaps with a
+/// comma.
 fn number(text: &str) -> Option<f64> {
     text.replace(',', ".").parse().ok()
 }
@@ -203,7 +223,8 @@ mod tests {
     use super::*;
 
     fn fields(values: &[(&'static str, &str)]) -> Fields<'static> {
-        let value = |text: &str| text.parse().map_or_else(|_| Value::Text(text.to_owned()), Value::Number);
+        let value =
+            |text: &str| text.parse().map_or_else(|_| Value::Text(text.to_owned()), Value::Number);
         Fields(values.iter().map(|(name, text)| (*name, value(text))).collect())
     }
 
@@ -217,12 +238,24 @@ mod tests {
             ("Metadata", "host:a:1,zone:b"),
         ]);
         let level = level.of_event_counter("System.Runtime").unwrap();
-        assert_eq!((level.title.as_str(), level.unit.as_str(), level.kind), ("CPU Usage", "%", Kind::Level));
+        assert_eq!(
+            (level.title.as_str(), level.unit.as_str(), level.kind),
+            ("CPU Usage", "%", Kind::Level)
+        );
         assert_eq!((level.value, level.tags.as_str()), (12.5, "host=a:1,zone=b"));
-        let rate = fields(&[("Name", "alloc-rate"), ("Increment", "300"), ("IntervalSec", "2"), ("DisplayUnits", "B")]);
+        let rate = fields(&[
+            ("Name", "alloc-rate"),
+            ("Increment", "300"),
+            ("IntervalSec", "2"),
+            ("DisplayUnits", "B"),
+        ]);
         let rate = rate.of_event_counter("System.Runtime").unwrap();
         assert_eq!((rate.title.as_str(), rate.kind, rate.value), ("alloc-rate", Kind::Rate, 150.0));
-        assert_eq!(fields(&[("Name", "x"), ("Increment", "3"), ("IntervalSec", "0")]).of_event_counter("A"), None);
+        assert_eq!(
+            fields(&[("Name", "x"), ("Increment", "3"), ("IntervalSec", "0")])
+                .of_event_counter("A"),
+            None
+        );
         assert_eq!(fields(&[("Mean", "3")]).of_event_counter("A"), None);
     }
 
@@ -235,9 +268,16 @@ mod tests {
     fn instruments_of_meters() {
         let mut collector = Collector::new("ours");
         let mut of = |event: &str, session: &str, more: &[(&'static str, &str)]| {
-            let common =
-                [("meterName", "Shop"), ("instrumentName", "orders"), ("unit", "{order}"), ("tags", "kind=new")];
-            match collector.meter(event, &texts(&[common.as_slice(), &[("sessionId", session)], more].concat())) {
+            let common = [
+                ("meterName", "Shop"),
+                ("instrumentName", "orders"),
+                ("unit", "{order}"),
+                ("tags", "kind=new"),
+            ];
+            match collector.meter(
+                event,
+                &texts(&[common.as_slice(), &[("sessionId", session)], more].concat()),
+            ) {
                 Some(Output::Values(values)) => values,
                 Some(Output::Complaint(text)) => panic!("{text}"),
                 None => Vec::new(),
@@ -246,7 +286,12 @@ mod tests {
         let rate = [("rate", "7"), ("value", "70")];
         assert!(of("CounterRateValuePublished", "ours", &rate).is_empty(), "of which interval?");
         assert!(
-            of("CollectionStart", "ours", &[("intervalStartTime", "0"), ("intervalEndTime", "20000000")]).is_empty()
+            of(
+                "CollectionStart",
+                "ours",
+                &[("intervalStartTime", "0"), ("intervalEndTime", "20000000")]
+            )
+            .is_empty()
         );
         let found = of("CounterRateValuePublished", "ours", &rate);
         assert_eq!(
@@ -256,10 +301,18 @@ mod tests {
         assert!(of("CounterRateValuePublished", "theirs", &rate).is_empty());
         let level = of("UpDownCounterRateValuePublished", "ours", &rate);
         assert_eq!((level[0].kind, level[0].value), (Kind::Level, 70.0));
-        assert!(of("UpDownCounterRateValuePublished", "ours", &rate[..1]).is_empty(), "the first version has no level");
+        assert!(
+            of("UpDownCounterRateValuePublished", "ours", &rate[..1]).is_empty(),
+            "the first version has no level"
+        );
         assert_eq!(of("GaugeValuePublished", "ours", &[("lastValue", "1.5")])[0].value, 1.5);
-        let quantiles = of("HistogramValuePublished", "ours", &[("quantiles", "0.5=12;0,95=20,5;0.999=31;broken")]);
-        let names: Vec<_> = quantiles.iter().map(|value| (value.name.as_str(), value.value)).collect();
+        let quantiles = of(
+            "HistogramValuePublished",
+            "ours",
+            &[("quantiles", "0.5=12;0,95=20,5;0.999=31;broken")],
+        );
+        let names: Vec<_> =
+            quantiles.iter().map(|value| (value.name.as_str(), value.value)).collect();
         assert_eq!(names, [("orders p50", 12.0), ("orders p95", 20.5), ("orders p99.9", 31.0)]);
         assert!(of("BeginInstrumentReporting", "ours", &[]).is_empty());
         assert!(of("GaugeValuePublished", "ours", &[("lastValue", "NaN")]).is_empty());
@@ -268,12 +321,17 @@ mod tests {
     #[test]
     fn complaints_of_meters_are_told_once_they_are_ours() {
         let mut collector = Collector::new("ours");
-        let mut of = |event: &str, fields: &[(&'static str, &str)]| match collector.meter(event, &texts(fields)) {
+        let mut of = |event: &str, fields: &[(&'static str, &str)]| match collector
+            .meter(event, &texts(fields))
+        {
             Some(Output::Complaint(text)) => text,
             Some(Output::Values(values)) => panic!("{values:?}"),
             None => String::new(),
         };
-        assert!(of("MultipleSessionsNotSupportedError", &[("runningSessionId", "theirs")]).contains("another tool"));
+        assert!(
+            of("MultipleSessionsNotSupportedError", &[("runningSessionId", "theirs")])
+                .contains("another tool")
+        );
         assert_eq!(of("MultipleSessionsNotSupportedError", &[("runningSessionId", "ours")]), "");
         assert!(of("TimeSeriesLimitReached", &[("sessionId", "ours")]).contains("tags"));
         assert_eq!(of("TimeSeriesLimitReached", &[("sessionId", "theirs")]), "");

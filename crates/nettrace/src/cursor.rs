@@ -85,12 +85,14 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Events as they were recorded: one a line, with time, thread, number, and fields in hexadecimal digits.
+/// Events as they were recorded: one a line, with time, thread, number, and fields in hexadecimal
+/// digits.
 #[cfg(test)]
 pub(crate) fn recorded(lines: &str) -> Vec<(u64, u64, u32, Vec<u8>)> {
     let line = |line: &str| {
         let [time, thread, id, digits] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
-        let digits: Vec<u8> = digits.chars().map(|digit| digit.to_digit(16).unwrap() as u8).collect();
+        let digits: Vec<u8> =
+            digits.chars().map(|digit| digit.to_digit(16).unwrap() as u8).collect();
         let bytes = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
         (time.parse().unwrap(), thread.parse().unwrap(), id.parse().unwrap(), bytes)
     };
@@ -106,7 +108,10 @@ mod tests {
         let value = |bytes: &[u8]| Cursor(bytes).varint();
         assert_eq!(value(&[0x7f]), Some(127));
         assert_eq!(value(&[0x80, 0x01]), Some(128));
-        assert_eq!(value(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]), Some(u64::MAX));
+        assert_eq!(
+            value(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]),
+            Some(u64::MAX)
+        );
         assert_eq!(value(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
         assert_eq!(value(&[0x80; 11]), None);
         assert_eq!(value(&[0x80]), None);

@@ -3,7 +3,8 @@ use std::io;
 /// Why a stream could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading failed. After [`io::ErrorKind::TimedOut`], `WouldBlock` and `Interrupted` reading may go on.
+    /// Reading failed. After [`io::ErrorKind::TimedOut`], `WouldBlock` and `Interrupted` reading
+    /// may go on.
     #[error("reading the event stream failed: {0}")]
     Io(#[from] io::Error),
     /// The stream ends in the middle of something.
@@ -36,7 +37,12 @@ impl Error {
     pub fn is_timeout(&self) -> bool {
         match self {
             Error::Io(error) => {
-                matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+                matches!(
+                    error.kind(),
+                    io::ErrorKind::TimedOut
+                        | io::ErrorKind::WouldBlock
+                        | io::ErrorKind::Interrupted
+                )
             }
             _ => false,
         }

@@ -57,8 +57,8 @@ impl Value {
 }
 
 impl Field {
-    /// Count, then type, what an object is made of, and name of each (EventPipeFormat.md of microsoft/perfview).
-    /// `None` for what is cut short, and for types that are not read here.
+    /// Count, then type, what an object is made of, and name of each (EventPipeFormat.md of
+    /// microsoft/perfview). `None` for what is cut short, and for types that are not read here.
     pub(crate) fn parse_all(cursor: &mut Cursor<'_>, depth: u32) -> Option<Vec<Self>> {
         let count = cursor.u32().filter(|count| *count <= MAX_FIELDS && depth < MAX_DEPTH)?;
         let mut fields = Vec::new();
@@ -73,7 +73,8 @@ impl Field {
         Some(fields)
     }
 
-    /// Reads the values of fields, those of objects in their place. `None` if the payload ends too soon.
+    /// Reads the values of fields, those of objects in their place. `None` if the payload ends too
+    /// soon.
     pub fn read<'a>(fields: &'a [Self], payload: &[u8]) -> Option<Vec<(&'a str, Value)>> {
         let mut values = Vec::new();
         read_into(fields, &mut Cursor(payload), &mut values)?;
@@ -81,7 +82,11 @@ impl Field {
     }
 }
 
-fn read_into<'a>(fields: &'a [Field], cursor: &mut Cursor<'_>, out: &mut Vec<(&'a str, Value)>) -> Option<()> {
+fn read_into<'a>(
+    fields: &'a [Field],
+    cursor: &mut Cursor<'_>,
+    out: &mut Vec<(&'a str, Value)>,
+) -> Option<()> {
     for field in fields {
         let value = match &field.ty {
             FieldType::Object(inner) => {
@@ -121,14 +126,26 @@ mod tests {
     #[test]
     fn fields_of_objects_stand_in_their_place() {
         let mut description = Vec::new();
-        let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| description.extend_from_slice(part));
+        let mut put =
+            |parts: &[&[u8]]| parts.iter().for_each(|part| description.extend_from_slice(part));
         put(&[&2_u32.to_le_bytes(), &9_u32.to_le_bytes(), &utf16("A")]);
         put(&[&1_u32.to_le_bytes(), &2_u32.to_le_bytes()]);
-        put(&[&18_u32.to_le_bytes(), &utf16("Name"), &14_u32.to_le_bytes(), &utf16("Mean"), &utf16("Payload")]);
+        put(&[
+            &18_u32.to_le_bytes(),
+            &utf16("Name"),
+            &14_u32.to_le_bytes(),
+            &utf16("Mean"),
+            &utf16("Payload"),
+        ]);
         let fields = Field::parse_all(&mut Cursor(&description), 0).unwrap();
-        let payload = [(-7_i32).to_le_bytes().as_slice(), &utf16("cpu"), &2.5_f64.to_le_bytes()].concat();
+        let payload =
+            [(-7_i32).to_le_bytes().as_slice(), &utf16("cpu"), &2.5_f64.to_le_bytes()].concat();
         let values = Field::read(&fields, &payload).unwrap();
-        let expected = [("A", Value::Integer(-7)), ("Name", Value::Text("cpu".into())), ("Mean", Value::Number(2.5))];
+        let expected = [
+            ("A", Value::Integer(-7)),
+            ("Name", Value::Text("cpu".into())),
+            ("Mean", Value::Number(2.5)),
+        ];
         assert_eq!(values, expected);
         for cut in 0..payload.len() {
             assert_eq!(Field::read(&fields, &payload[..cut]), None, "{cut}");
@@ -140,8 +157,9 @@ mod tests {
 
     #[test]
     fn numbers_of_all_sizes() {
-        let fields: Vec<Field> =
-            [3, 5, 7, 10, 13, 16].map(|code| Field { name: code.to_string(), ty: FieldType::Simple(code) }).into();
+        let fields: Vec<Field> = [3, 5, 7, 10, 13, 16]
+            .map(|code| Field { name: code.to_string(), ty: FieldType::Simple(code) })
+            .into();
         let payload = [
             [1, 0, 0, 0].as_slice(),
             &[0xff],

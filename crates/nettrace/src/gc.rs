@@ -59,15 +59,16 @@ pub enum Output {
 
 /// Makes collections and pauses out of events that come in the order of their times.
 ///
-/// Events of other kinds are passed over. What began before the first event is left out, since half of it is not
-/// known; what has not ended at the last event likewise.
+/// Events of other kinds are passed over. What began before the first event is left out, since half
+/// of it is not known; what has not ended at the last event likewise.
 #[derive(Debug, Default)]
 pub struct Collector {
     /// Collections that run: a background one, and a foreground one within it.
     running: Vec<Running>,
     /// Collections that have ended and wait for the heap's sizes, with the thread that will tell.
     ended: VecDeque<(u64, GcEvent)>,
-    /// Threads that began to stop the others. More than one may want to; only one succeeds at a time.
+    /// Threads that began to stop the others. More than one may want to; only one succeeds at a
+    /// time.
     suspending: Vec<Suspending>,
     /// The world stands still.
     standing: Option<Pause>,
@@ -155,7 +156,8 @@ impl Collector {
                 push(&mut self.suspending, Suspending { thread, reason, start: time });
             }
             RuntimeEvent::SuspendEnd => {
-                let suspending = take(&mut self.suspending, |suspending| suspending.thread == thread);
+                let suspending =
+                    take(&mut self.suspending, |suspending| suspending.thread == thread);
                 self.standing = suspending.map(|suspending| Pause {
                     reason: suspending.reason,
                     gc: None,
@@ -165,7 +167,8 @@ impl Collector {
                 });
             }
             RuntimeEvent::RestartBegin => {
-                // Another thread than the one that stopped them may let them go: a background collection does so.
+                // Another thread than the one that stopped them may let them go: a background
+                // collection does so.
                 if let Some(mut pause) = self.standing.take() {
                     pause.resume_start = time;
                     pause.gc = pause.gc.or_else(|| self.gc_of_pause(pause.reason));
@@ -173,7 +176,9 @@ impl Collector {
                 }
             }
             RuntimeEvent::RestartEnd => {
-                if let Some((_, pause)) = take(&mut self.resuming, |(resuming, _)| *resuming == thread) {
+                if let Some((_, pause)) =
+                    take(&mut self.resuming, |(resuming, _)| *resuming == thread)
+                {
                     self.output.push_back(Output::Pause(PauseEvent {
                         reason: pause.reason.name(),
                         gc: pause.gc,
@@ -191,8 +196,8 @@ impl Collector {
     fn start(&mut self, gc: Running) {
         self.running.retain(|running| running.number != gc.number);
         push(&mut self.running, gc);
-        // The first collection that starts while the world stands still is what it stands still for: before a
-        // background collection another one may run in the same pause.
+        // The first collection that starts while the world stands still is what it stands still
+        // for: before a background collection another one may run in the same pause.
         if let Some(pause) = &mut self.standing
             && matches!(pause.reason, SuspendReason::Gc | SuspendReason::GcPrep)
         {
@@ -205,7 +210,8 @@ impl Collector {
         if !matches!(reason, SuspendReason::Gc | SuspendReason::GcPrep) {
             return None;
         }
-        let background = self.running.iter().rev().find(|running| running.kind == GcKind::Background);
+        let background =
+            self.running.iter().rev().find(|running| running.kind == GcKind::Background);
         background.map(|running| running.number)
     }
 
@@ -276,9 +282,10 @@ mod tests {
 
     fn pauses(output: &[Output]) -> Vec<(Option<u32>, [u64; 4])> {
         let pauses = output.iter().filter_map(|output| match output {
-            Output::Pause(pause) => {
-                Some((pause.gc, [pause.suspend_start, pause.suspend_end, pause.resume_start, pause.resume_end]))
-            }
+            Output::Pause(pause) => Some((
+                pause.gc,
+                [pause.suspend_start, pause.suspend_end, pause.resume_start, pause.resume_end],
+            )),
             Output::Gc(_) => None,
         });
         pauses.collect()
@@ -310,7 +317,8 @@ mod tests {
     #[test]
     fn a_background_collection_with_a_foreground_one_inside() {
         let output = collect(&[
-            // 1: the background collection begins; another thread than the stopper lets the world go.
+            // 1: the background collection begins; another thread than the stopper lets the world
+            // go.
             (1, suspend(SuspendReason::Gc)),
             (1, RuntimeEvent::SuspendEnd),
             (1, start(5, 2, GcKind::Background)),
@@ -333,7 +341,10 @@ mod tests {
             (9, stats(50)),
         ]);
         assert_eq!(gcs(&output), [(6, 8, 9, 60), (5, 3, 17, 50)]);
-        assert_eq!(pauses(&output), [(Some(5), [1, 2, 4, 5]), (Some(6), [6, 7, 11, 12]), (Some(5), [13, 14, 15, 16])]);
+        assert_eq!(
+            pauses(&output),
+            [(Some(5), [1, 2, 4, 5]), (Some(6), [6, 7, 11, 12]), (Some(5), [13, 14, 15, 16])]
+        );
     }
 
     #[test]

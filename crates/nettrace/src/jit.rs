@@ -11,19 +11,22 @@ use std::sync::Arc;
 /// Most characters of a name or a signature that are read. An event has at most 64 KB.
 const MAX_TEXT: usize = 1 << 15;
 
-/// Most threads that are followed, compilations within each other of one, and failed look-ups that are remembered of one.
+/// Most threads that are followed, compilations within each other of one, and failed look-ups that
+/// are remembered of one.
 const MAX_THREADS: usize = 1 << 16;
 const MAX_DEPTH: usize = 64;
 const MAX_MISSING: usize = 16;
 
-/// How thoroughly a method was compiled (`NativeCodeVersion::OptimizationTier` as bits 7 to 9 of an event's flags).
+/// How thoroughly a method was compiled (`NativeCodeVersion::OptimizationTier` as bits 7 to 9 of an
+/// event's flags).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tier {
     /// Not told.
     Unknown,
     /// Without optimizations: for a debugger, or because the method is very large.
     MinOpt,
-    /// With all optimizations at once, outside of tiered compilation: dynamic methods, `AggressiveOptimization`.
+    /// With all optimizations at once, outside of tiered compilation: dynamic methods,
+    /// `AggressiveOptimization`.
     Optimized,
     /// Quickly, as the first of tiers.
     Quick,
@@ -68,16 +71,19 @@ pub enum Precompiled {
 /// A compiled method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compilation {
-    /// When it began, in nanoseconds of the stream's clock; when it ended, where the beginning was not seen.
+    /// When it began, in nanoseconds of the stream's clock; when it ended, where the beginning was
+    /// not seen.
     pub start: u64,
-    /// How long it took without other compilations within it, nanoseconds; `None` where the beginning was not seen.
+    /// How long it took without other compilations within it, nanoseconds; `None` where the
+    /// beginning was not seen.
     pub duration: Option<u64>,
     /// Thread that compiled, in the process's own pid namespace.
     pub thread: u64,
-    /// What made it necessary: where the method was called, leaf first. Empty on the runtime's own threads.
+    /// What made it necessary: where the method was called, leaf first. Empty on the runtime's own
+    /// threads.
     pub stack: Arc<[u64]>,
-    /// The runtime's number of the method: each instantiation of a generic one has its own. Those of dynamic methods
-    /// come again.
+    /// The runtime's number of the method: each instantiation of a generic one has its own. Those
+    /// of dynamic methods come again.
     pub method: u64,
     /// The runtime's number of its module.
     pub module: u64,
@@ -91,8 +97,8 @@ pub struct Compilation {
     pub signature: String,
     /// How thoroughly.
     pub tier: Tier,
-    /// Size of its IL in bytes; 0 for dynamic methods, whose the runtime does not tell, and where the beginning was not
-    /// seen.
+    /// Size of its IL in bytes; 0 for dynamic methods, whose the runtime does not tell, and where
+    /// the beginning was not seen.
     pub il_size: u32,
     /// Where its code stands.
     pub code: u64,
@@ -124,7 +130,8 @@ pub enum Output {
     Freed,
 }
 
-/// Pairs the beginning and the end of compilations, of events that come in the order of their times.
+/// Pairs the beginning and the end of compilations, of events that come in the order of their
+/// times.
 #[derive(Debug, Default)]
 pub struct Collector {
     threads: HashMap<u64, Thread>,
@@ -164,7 +171,13 @@ impl Collector {
     pub fn push(&mut self, event: &Event) {
         if event.ty.provider == PROVIDER {
             // What is cut short tells nothing.
-            let _ = self.push_fields(event.ty.id, &event.payload, event.timestamp, event.thread_id, &event.stack);
+            let _ = self.push_fields(
+                event.ty.id,
+                &event.payload,
+                event.timestamp,
+                event.thread_id,
+                &event.stack,
+            );
         }
     }
 
@@ -173,7 +186,14 @@ impl Collector {
         self.output.pop_front()
     }
 
-    fn push_fields(&mut self, id: u32, payload: &[u8], time: u64, thread: u64, stack: &Arc<[u64]>) -> Option<()> {
+    fn push_fields(
+        &mut self,
+        id: u32,
+        payload: &[u8],
+        time: u64,
+        thread: u64,
+        stack: &Arc<[u64]>,
+    ) -> Option<()> {
         if !matches!(id, 143 | 144 | 145 | 159 | 160 | 283 | 284) {
             return None;
         }
@@ -232,7 +252,14 @@ impl Thread {
             // Some never ended.
             self.begun.remove(0);
         }
-        self.begun.push(Begun { method, time, il_size, stack: Arc::clone(stack), missing, nested: 0 });
+        self.begun.push(Begun {
+            method,
+            time,
+            il_size,
+            stack: Arc::clone(stack),
+            missing,
+            nested: 0,
+        });
         Some(())
     }
 
@@ -296,7 +323,8 @@ mod tests {
     use super::*;
     use crate::cursor::recorded;
 
-    /// Feeds events of threads, ten nanoseconds apart from 100 on. Each is called from its thread's number.
+    /// Feeds events of threads, ten nanoseconds apart from 100 on. Each is called from its thread's
+    /// number.
     fn collect(events: &[(u32, u64, &[u8])]) -> Vec<Output> {
         let mut collector = Collector::new();
         for (time, (id, thread, payload)) in (10..).zip(events) {
@@ -308,7 +336,9 @@ mod tests {
     fn compiled(events: &[(u32, u64, &[u8])]) -> Vec<Compilation> {
         let outputs = collect(events).into_iter();
         outputs
-            .filter_map(|output| if let Output::Compiled(compiled) = output { Some(*compiled) } else { None })
+            .filter_map(|output| {
+                if let Output::Compiled(compiled) = output { Some(*compiled) } else { None }
+            })
             .collect()
     }
 
@@ -335,7 +365,8 @@ mod tests {
         [method.to_le_bytes().to_vec(), names(), entry.to_le_bytes().to_vec(), vec![0, 0]].concat()
     }
 
-    /// What the program `samples/jitter` made a runtime tell; of all of its events, those that are looked at here.
+    /// What the program `samples/jitter` made a runtime tell; of all of its events, those that are
+    /// looked at here.
     fn of_jitter(lines: &str) -> (Vec<Compilation>, usize) {
         let mut collector = Collector::new();
         for (time, thread, id, payload) in recorded(lines) {
@@ -343,7 +374,8 @@ mod tests {
         }
         let outputs: Vec<_> = std::iter::from_fn(|| collector.next_output()).collect();
         let freed = outputs.iter().filter(|output| matches!(output, Output::Freed)).count();
-        let compiled = |output| if let Output::Compiled(compiled) = output { Some(*compiled) } else { None };
+        let compiled =
+            |output| if let Output::Compiled(compiled) = output { Some(*compiled) } else { None };
         (outputs.into_iter().filter_map(compiled).collect(), freed)
     }
 
@@ -361,21 +393,46 @@ mod tests {
             assert!(all.iter().all(|one| one.duration.is_some()), "{major}");
 
             let dynamic = of("dynamic_0")[0];
-            assert_eq!((dynamic.type_name.as_str(), dynamic.signature.as_str()), ("dynamicClass", "int32  (int32)"));
-            assert_eq!((dynamic.il_size, dynamic.token, dynamic.tier), (0, 0, Tier::Optimized), "{major}");
-            assert!(dynamic.dynamic && !dynamic.background && dynamic.precompiled == Precompiled::NotSought, "{major}");
+            assert_eq!(
+                (dynamic.type_name.as_str(), dynamic.signature.as_str()),
+                ("dynamicClass", "int32  (int32)")
+            );
+            assert_eq!(
+                (dynamic.il_size, dynamic.token, dynamic.tier),
+                (0, 0, Tier::Optimized),
+                "{major}"
+            );
+            assert!(
+                dynamic.dynamic
+                    && !dynamic.background
+                    && dynamic.precompiled == Precompiled::NotSought,
+                "{major}"
+            );
             // Too large for the compiler to optimize it.
             let large = of("large_method")[0];
-            assert_eq!((large.il_size, large.tier, large.native_size), (0, Tier::MinOpt, 0x948b), "{major}");
+            assert_eq!(
+                (large.il_size, large.tier, large.native_size),
+                (0, Tier::MinOpt, 0x948b),
+                "{major}"
+            );
             assert!(large.duration > Some(5_000_000), "{major}: {large:?}");
 
             let instances = of("Instantiate");
-            let methods: std::collections::HashSet<_> = instances.iter().map(|one| one.method).collect();
+            let methods: std::collections::HashSet<_> =
+                instances.iter().map(|one| one.method).collect();
             assert_eq!((instances.len(), methods.len()), (8, 8), "{major}");
-            assert!(instances.iter().all(|one| one.tier == Tier::Quick && one.token == 0x0600_0007), "{major}");
-            assert!(instances.iter().all(|one| one.il_size == 0x19 && one.native_size > 0), "{major}: {instances:?}");
+            assert!(
+                instances.iter().all(|one| one.tier == Tier::Quick && one.token == 0x0600_0007),
+                "{major}"
+            );
+            assert!(
+                instances.iter().all(|one| one.il_size == 0x19 && one.native_size > 0),
+                "{major}: {instances:?}"
+            );
 
-            let tiers = |name: &str| of(name).iter().map(|one| (one.tier, one.background)).collect::<Vec<_>>();
+            let tiers = |name: &str| {
+                of(name).iter().map(|one| (one.tier, one.background)).collect::<Vec<_>>()
+            };
             let hot: &[_] = match major {
                 3 => &[(Tier::Quick, false), (Tier::Tier1, true)],
                 _ => &[(Tier::Quick, false), (Tier::QuickInstrumented, true), (Tier::Tier1, true)],
@@ -386,9 +443,15 @@ mod tests {
                 _ => &[(Tier::Quick, false), (Tier::Tier1Osr, false)],
             };
             assert_eq!(tiers("Loop"), looping, "{major}");
-            let sought: Vec<_> = all.iter().filter(|one| one.precompiled != Precompiled::NotSought).collect();
+            let sought: Vec<_> =
+                all.iter().filter(|one| one.precompiled != Precompiled::NotSought).collect();
             if major != 8 {
-                assert!(sought.iter().all(|one| one.precompiled == Precompiled::Missing && !one.dynamic), "{sought:?}");
+                assert!(
+                    sought
+                        .iter()
+                        .all(|one| one.precompiled == Precompiled::Missing && !one.dynamic),
+                    "{sought:?}"
+                );
                 assert_eq!(sought.len(), 1, "{major}");
             }
         }
@@ -396,22 +459,37 @@ mod tests {
 
     #[test]
     fn compilations_within_each_other_share_no_time() {
-        let events =
-            [(145, 1, jitting(1)), (145, 1, jitting(2)), (143, 1, loaded(2, 0x188)), (143, 1, loaded(1, 0x188))];
-        let events: Vec<_> = events.iter().map(|(id, thread, payload)| (*id, *thread, payload.as_slice())).collect();
-        let told: Vec<_> = compiled(&events).iter().map(|one| (one.method, one.start, one.duration)).collect();
+        let events = [
+            (145, 1, jitting(1)),
+            (145, 1, jitting(2)),
+            (143, 1, loaded(2, 0x188)),
+            (143, 1, loaded(1, 0x188)),
+        ];
+        let events: Vec<_> =
+            events.iter().map(|(id, thread, payload)| (*id, *thread, payload.as_slice())).collect();
+        let told: Vec<_> =
+            compiled(&events).iter().map(|one| (one.method, one.start, one.duration)).collect();
         assert_eq!(told, [(2, 110, Some(10)), (1, 100, Some(20))]);
     }
 
     #[test]
     fn threads_do_not_mix_and_what_never_ends_is_passed_over() {
         let (start, other, end) = (jitting(1), jitting(2), loaded(1, 0x188));
-        let told = compiled(&[(145, 1, &start), (145, 2, &start), (145, 1, &other), (143, 2, &end), (143, 1, &end)]);
+        let told = compiled(&[
+            (145, 1, &start),
+            (145, 2, &start),
+            (145, 1, &other),
+            (143, 2, &end),
+            (143, 1, &end),
+        ]);
         let told: Vec<_> = told.iter().map(|one| (one.thread, one.start, one.duration)).collect();
         assert_eq!(told, [(2, 110, Some(20)), (1, 100, Some(40))]);
         // The beginning was before the recording.
         let told = compiled(&[(143, 1, &end)]);
-        assert_eq!((told[0].start, told[0].duration, told[0].il_size, told[0].stack.len()), (100, None, 0, 0));
+        assert_eq!(
+            (told[0].start, told[0].duration, told[0].il_size, told[0].stack.len()),
+            (100, None, 0, 0)
+        );
         // Neither a helper nor precompiled code is compiled.
         assert_eq!(compiled(&[(143, 1, &loaded(1, 0x18)), (143, 1, &loaded(1, 0))]), []);
     }
@@ -430,15 +508,21 @@ mod tests {
             (143, 1, &loaded(3, 0x188 | 0x20)),
         ];
         let outputs = collect(&events);
-        let lookups: Vec<_> =
-            outputs.iter().filter(|output| matches!(output, Output::Lookup { .. })).cloned().collect();
+        let lookups: Vec<_> = outputs
+            .iter()
+            .filter(|output| matches!(output, Output::Lookup { .. }))
+            .cloned()
+            .collect();
         let expected = [
             Output::Lookup { time: 110, found: false, duration: Some(10) },
             Output::Lookup { time: 140, found: true, duration: None },
         ];
         assert_eq!(lookups, expected);
         let told: Vec<_> = compiled(&events).iter().map(|one| one.precompiled).collect();
-        assert_eq!(told, [Precompiled::Missing, Precompiled::Rejected, Precompiled::RejectedByProfiler]);
+        assert_eq!(
+            told,
+            [Precompiled::Missing, Precompiled::Rejected, Precompiled::RejectedByProfiler]
+        );
         // The second compilation of the same method did not look.
         let again = compiled(&[
             (159, 1, &none),
@@ -464,7 +548,10 @@ mod tests {
             (143, 1, &end),
         ]);
         let told: Vec<_> = told.iter().map(|one| (one.thread, one.background, one.tier)).collect();
-        assert_eq!(told, [(1, true, Tier::Tier1), (2, false, Tier::Tier1), (1, false, Tier::Tier1)]);
+        assert_eq!(
+            told,
+            [(1, true, Tier::Tier1), (2, false, Tier::Tier1), (1, false, Tier::Tier1)]
+        );
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Reader of nettrace, the format that EventPipe streams: versions 4 and 5, which every runtime from .NET Core 3.0
-//! to .NET 10 writes.
+//! Reader of nettrace, the format that EventPipe streams: versions 4 and 5, which every runtime
+//! from .NET Core 3.0 to .NET 10 writes.
 //!
-//! - [`Reader`]: events in the order of their times, while the stream still runs, in bounded memory.
-//! - [`runtime`]: the runtime's garbage collection events, which come without a usable description of their fields.
+//! - [`Reader`]: events in the order of their times, while the stream still runs, in bounded
+//!   memory.
+//! - [`runtime`]: the runtime's garbage collection events, which come without a usable description
+//!   of their fields.
 //! - [`gc::Collector`]: collections and pauses out of such events.
 //! - [`allocations`]: sampled allocations.
 //! - [`locks::Collector`]: waits for locks.
@@ -11,11 +13,15 @@
 //! - [`jit::Collector`]: compiled methods.
 //! - [`loads::Collector`]: loaded assemblies, modules and types.
 //!
-//! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated limits.
+//! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated
+//! limits.
 //!
 //! Source of the format: `NetTraceFormat_v5.md` of microsoft/perfview.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 pub mod allocations;
 mod block;

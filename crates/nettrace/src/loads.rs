@@ -1,8 +1,8 @@
-//! Loaded assemblies, modules and types out of the runtime's events: what each took, who asked, and how assemblies were
-//! looked for.
+//! Loaded assemblies, modules and types out of the runtime's events: what each took, who asked, and
+//! how assemblies were looked for.
 //!
-//! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits. How assemblies were looked
-//! for, and types, are told from .NET 5 on.
+//! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits. How
+//! assemblies were looked for, and types, are told from .NET 5 on.
 
 use crate::Event;
 use crate::cursor::Cursor;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// Most characters of a name or a path that are read. An event has at most 64 KB.
 const MAX_TEXT: usize = 1 << 15;
 
-/// Most threads that are followed, loads within each other of one, requests of one that wait for their assembly to be
-/// loaded, steps of a request, and assemblies that wait for their module.
+/// Most threads that are followed, loads within each other of one, requests of one that wait for
+/// their assembly to be loaded, steps of a request, and assemblies that wait for their module.
 const MAX_THREADS: usize = 1 << 16;
 const MAX_DEPTH: usize = 256;
 const MAX_ANSWERED: usize = 32;
@@ -24,7 +24,8 @@ const MAX_ASSEMBLIES: usize = 1 << 16;
 /// Flag of an assembly that can be unloaded.
 const COLLECTIBLE: u32 = 0x8;
 
-/// How long after a request was answered its assembly may be loaded, nanoseconds of the stream's clock.
+/// How long after a request was answered its assembly may be loaded, nanoseconds of the stream's
+/// clock.
 const LOAD_LIMIT: u64 = 1_000_000_000;
 
 /// What became of a request for an assembly, or how one came without a request.
@@ -53,7 +54,8 @@ pub struct Step {
     pub took: u64,
 }
 
-/// What was tried to find an assembly: stages in the runtime's order (`ResolutionAttempted`), and what happens in them.
+/// What was tried to find an assembly: stages in the runtime's order (`ResolutionAttempted`), and
+/// what happens in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
     /// Among those that the load context has.
@@ -85,10 +87,11 @@ pub enum StepKind {
 /// An assembly that was loaded or asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// When it was asked for, in nanoseconds of the stream's clock; when it was loaded, where that is not told.
+    /// When it was asked for, in nanoseconds of the stream's clock; when it was loaded, where that
+    /// is not told.
     pub start: u64,
-    /// From the request until its module was loaded, or until it was refused, nanoseconds; `None` without a request: before
-    /// .NET 5, from bytes, made at run time.
+    /// From the request until its module was loaded, or until it was refused, nanoseconds; `None`
+    /// without a request: before .NET 5, from bytes, made at run time.
     pub duration: Option<u64>,
     /// The same without other loads within it.
     pub own: Option<u64>,
@@ -137,7 +140,8 @@ pub struct TypeLoad {
     pub stack: Arc<[u64]>,
     /// Its name, as reflection writes it, with generic arguments in angle brackets.
     pub name: String,
-    /// How far it is loaded now, as the runtime numbers it (`ClassLoadLevel`): whole is 6, from .NET 9 on 4.
+    /// How far it is loaded now, as the runtime numbers it (`ClassLoadLevel`): whole is 6, from
+    /// .NET 9 on 4.
     pub level: u16,
 }
 
@@ -163,8 +167,8 @@ pub enum Output {
 #[derive(Debug, Default)]
 pub struct Collector {
     threads: HashMap<u64, Thread>,
-    /// Assemblies that have been loaded and wait for their module, by the runtime's number; with the thread that
-    /// loads them, and its time.
+    /// Assemblies that have been loaded and wait for their module, by the runtime's number; with
+    /// the thread that loads them, and its time.
     loading: HashMap<u64, (Load, u64)>,
     output: VecDeque<Output>,
 }
@@ -173,7 +177,8 @@ pub struct Collector {
 struct Thread {
     /// What has begun, the innermost last.
     begun: Vec<Begun>,
-    /// Requests that were answered with an assembly that may be about to be loaded, with the time of the answer.
+    /// Requests that were answered with an assembly that may be about to be loaded, with the time
+    /// of the answer.
     answered: VecDeque<(Load, u64)>,
 }
 
@@ -202,7 +207,13 @@ impl Collector {
     pub fn push(&mut self, event: &Event) {
         if event.ty.provider == PROVIDER {
             // What is cut short tells nothing.
-            let _ = self.push_fields(event.ty.id, &event.payload, event.timestamp, event.thread_id, &event.stack);
+            let _ = self.push_fields(
+                event.ty.id,
+                &event.payload,
+                event.timestamp,
+                event.thread_id,
+                &event.stack,
+            );
         }
     }
 
@@ -216,7 +227,14 @@ impl Collector {
         self.output.pop_front()
     }
 
-    fn push_fields(&mut self, id: u32, payload: &[u8], time: u64, thread: u64, stack: &Arc<[u64]>) -> Option<()> {
+    fn push_fields(
+        &mut self,
+        id: u32,
+        payload: &[u8],
+        time: u64,
+        thread: u64,
+        stack: &Arc<[u64]>,
+    ) -> Option<()> {
         if !matches!(id, 73 | 74 | 152 | 154 | 155 | 290..=296) {
             return None;
         }
@@ -253,8 +271,15 @@ impl Collector {
         Some(())
     }
 
-    /// `AssemblyLoad`. The request may still go on, may have been answered a moment ago, or there is none.
-    fn assembly(&mut self, fields: Cursor<'_>, time: u64, thread: u64, stack: &Arc<[u64]>) -> Option<()> {
+    /// `AssemblyLoad`. The request may still go on, may have been answered a moment ago, or there
+    /// is none.
+    fn assembly(
+        &mut self,
+        fields: Cursor<'_>,
+        time: u64,
+        thread: u64,
+        stack: &Arc<[u64]>,
+    ) -> Option<()> {
         let (assembly, flags, name) = assembly_fields(fields)?;
         let of_thread = self.threads.get_mut(&thread)?;
         if let Some(request) = of_thread.request_for(simple_name(&name)) {
@@ -303,7 +328,8 @@ impl Collector {
         Some(())
     }
 
-    /// Gives answered requests whose assembly was not loaded in time, and assemblies without a module; all without a time.
+    /// Gives answered requests whose assembly was not loaded in time, and assemblies without a
+    /// module; all without a time.
     fn settle(&mut self, now: Option<u64>) {
         let late = |since: u64| now.is_none_or(|now| now.saturating_sub(since) > LOAD_LIMIT);
         for of_thread in self.threads.values_mut() {
@@ -312,8 +338,11 @@ impl Collector {
             }
         }
         if self.loading.values().any(|(_, since)| late(*since)) {
-            let mut done: Vec<Load> =
-                self.loading.extract_if(|_, (_, since)| late(*since)).map(|(_, (load, _))| load).collect();
+            let mut done: Vec<Load> = self
+                .loading
+                .extract_if(|_, (_, since)| late(*since))
+                .map(|(_, (load, _))| load)
+                .collect();
             done.sort_by_key(|load| load.start);
             self.output.extend(done.into_iter().map(|load| Output::Load(Box::new(load))));
         }
@@ -378,7 +407,8 @@ impl Thread {
         self.begun.push(Begun { time, nested: 0, stack: Arc::clone(stack), what });
     }
 
-    /// Ends the innermost that fits, with all in it that have not ended; how long it took, and how long by itself.
+    /// Ends the innermost that fits, with all in it that have not ended; how long it took, and how
+    /// long by itself.
     fn end(&mut self, time: u64, fits: impl Fn(&What) -> bool) -> Option<(Begun, u64, u64)> {
         let at = self.begun.iter().rposition(|begun| fits(&begun.what))?;
         let begun = self.begun.drain(at..).next()?;
@@ -397,12 +427,19 @@ impl Thread {
         let level = fields.u16()?;
         let _type_id = fields.u64()?;
         let name = fields.utf16z(MAX_TEXT)?;
-        let (begun, duration, own) = self.end(time, |what| matches!(what, What::Type(begun) if *begun == number))?;
+        let (begun, duration, own) =
+            self.end(time, |what| matches!(what, What::Type(begun) if *begun == number))?;
         Some(TypeLoad { start: begun.time, duration, own, thread, stack: begun.stack, name, level })
     }
 
     /// `AssemblyLoadStart`.
-    fn requested(&mut self, mut fields: Cursor<'_>, time: u64, thread: u64, stack: &Arc<[u64]>) -> Option<()> {
+    fn requested(
+        &mut self,
+        mut fields: Cursor<'_>,
+        time: u64,
+        thread: u64,
+        stack: &Arc<[u64]>,
+    ) -> Option<()> {
         let _runtime_instance = fields.u16()?;
         let mut load = Load::new(time, thread, stack);
         load.requested = fields.utf16z(MAX_TEXT)?;
@@ -424,7 +461,8 @@ impl Thread {
         let name = fields.utf16z(MAX_TEXT)?;
         let path = fields.utf16z(MAX_TEXT)?;
         let cached = fields.u32()? != 0;
-        let is_it = |what: &What| matches!(what, What::Request { load, .. } if load.requested == requested);
+        let is_it =
+            |what: &What| matches!(what, What::Request { load, .. } if load.requested == requested);
         let (begun, whole, own) = self.end(time, is_it)?;
         let What::Request { mut load, .. } = begun.what else { return None };
         (load.duration, load.own, load.resolution) = (Some(whole), Some(own), Some(whole));
@@ -484,7 +522,12 @@ fn step(id: u32, mut fields: Cursor<'_>) -> Option<Step> {
             let name = known(fields.utf16z(MAX_TEXT)?);
             let path = known(fields.utf16z(MAX_TEXT)?);
             let error = fields.utf16z(MAX_TEXT)?;
-            (kind, String::new(), found, [path, name, error].into_iter().find(|text| !text.is_empty()))
+            (
+                kind,
+                String::new(),
+                found,
+                [path, name, error].into_iter().find(|text| !text.is_empty()),
+            )
         }
         293 | 294 => {
             let handler = fields.utf16z(MAX_TEXT)?;
@@ -492,7 +535,8 @@ fn step(id: u32, mut fields: Cursor<'_>) -> Option<Step> {
                 let _context = fields.utf16z(MAX_TEXT)?;
             }
             let name = known(fields.utf16z(MAX_TEXT)?);
-            let kind = if id == 293 { StepKind::ContextHandler } else { StepKind::AppDomainHandler };
+            let kind =
+                if id == 293 { StepKind::ContextHandler } else { StepKind::AppDomainHandler };
             (kind, handler, !name.is_empty(), Some(name))
         }
         295 => {
@@ -500,7 +544,12 @@ fn step(id: u32, mut fields: Cursor<'_>) -> Option<Step> {
             let by = known(fields.utf16z(MAX_TEXT)?);
             let path = known(fields.utf16z(MAX_TEXT)?);
             // Whether that gave something is told by the handler's own event.
-            (StepKind::LoadFromHandler, path, false, (!by.is_empty()).then(|| format!("beside {by}")))
+            (
+                StepKind::LoadFromHandler,
+                path,
+                false,
+                (!by.is_empty()).then(|| format!("beside {by}")),
+            )
         }
         296 => {
             let _source = fields.u16()?;
@@ -550,7 +599,8 @@ mod tests {
         text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect()
     }
 
-    /// Feeds events of threads, ten nanoseconds apart from 100 on. Each is called from its thread's number.
+    /// Feeds events of threads, ten nanoseconds apart from 100 on. Each is called from its thread's
+    /// number.
     fn collect(events: &[(u32, u64, Vec<u8>)]) -> Vec<Output> {
         let mut collector = Collector::new();
         for (time, (id, thread, payload)) in (10..).zip(events) {
@@ -562,11 +612,21 @@ mod tests {
 
     fn loads(events: &[(u32, u64, Vec<u8>)]) -> Vec<Load> {
         let outputs = collect(events).into_iter();
-        outputs.filter_map(|output| if let Output::Load(load) = output { Some(*load) } else { None }).collect()
+        outputs
+            .filter_map(|output| if let Output::Load(load) = output { Some(*load) } else { None })
+            .collect()
     }
 
     fn requested(name: &str) -> Vec<u8> {
-        [vec![0, 0], text(name), text("NULL"), text("App, Version=1.0.0.0"), text("Default"), text("Default")].concat()
+        [
+            vec![0, 0],
+            text(name),
+            text("NULL"),
+            text("App, Version=1.0.0.0"),
+            text("Default"),
+            text("Default"),
+        ]
+        .concat()
     }
 
     fn answered(name: &str, success: bool, result: &str, cached: bool) -> Vec<u8> {
@@ -590,10 +650,12 @@ mod tests {
     }
 
     fn type_end(number: u32, name: &str) -> Vec<u8> {
-        [number.to_le_bytes().to_vec(), vec![0, 0, 4, 0], 9_u64.to_le_bytes().to_vec(), text(name)].concat()
+        [number.to_le_bytes().to_vec(), vec![0, 0, 4, 0], 9_u64.to_le_bytes().to_vec(), text(name)]
+            .concat()
     }
 
-    /// What the program `samples/jitter` made a runtime tell; of all of its events, those that are looked at here.
+    /// What the program `samples/jitter` made a runtime tell; of all of its events, those that are
+    /// looked at here.
     fn of_jitter(lines: &str) -> Vec<Output> {
         let mut collector = Collector::new();
         for (time, thread, id, payload) in recorded(lines) {
@@ -614,25 +676,46 @@ mod tests {
             let outputs = of_jitter(lines);
             let loads: Vec<&Load> = outputs
                 .iter()
-                .filter_map(|output| if let Output::Load(load) = output { Some(&**load) } else { None })
+                .filter_map(
+                    |output| if let Output::Load(load) = output { Some(&**load) } else { None },
+                )
                 .collect();
-            let of =
-                |name: &str| loads.iter().copied().filter(|load| simple_name(&load.name) == name).collect::<Vec<_>>();
+            let of = |name: &str| {
+                loads
+                    .iter()
+                    .copied()
+                    .filter(|load| simple_name(&load.name) == name)
+                    .collect::<Vec<_>>()
+            };
             let asked = major > 3;
 
             let linq = of("System.Private.Xml.Linq")[0];
             assert!(
-                linq.outcome == Outcome::Loaded && linq.precompiled && !linq.dynamic && !linq.collectible,
+                linq.outcome == Outcome::Loaded
+                    && linq.precompiled
+                    && !linq.dynamic
+                    && !linq.collectible,
                 "{linq:?}"
             );
             assert!(linq.path.ends_with("/System.Private.Xml.Linq.dll"), "{major}: {linq:?}");
             assert!(version(&linq.name) >= "4.0.2.0", "{major}: {linq:?}");
-            assert_eq!((linq.duration.is_some(), linq.resolution.is_some()), (asked, asked), "{major}: {linq:?}");
-            assert!(linq.resolution <= linq.duration && linq.own <= linq.duration, "{major}: {linq:?}");
+            assert_eq!(
+                (linq.duration.is_some(), linq.resolution.is_some()),
+                (asked, asked),
+                "{major}: {linq:?}"
+            );
+            assert!(
+                linq.resolution <= linq.duration && linq.own <= linq.duration,
+                "{major}: {linq:?}"
+            );
             if asked {
                 assert_eq!(simple_name(&linq.requested_by), "jitter", "{major}");
                 let steps: Vec<_> = linq.steps.iter().map(|step| (step.kind, step.found)).collect();
-                let expected = [(StepKind::Probe, true), (StepKind::InContext, false), (StepKind::Application, true)];
+                let expected = [
+                    (StepKind::Probe, true),
+                    (StepKind::InContext, false),
+                    (StepKind::Application, true),
+                ];
                 assert_eq!(steps, expected, "{major}: {linq:?}");
                 assert!(linq.steps[0].what.ends_with("Linq.dll"), "{major}: {linq:?}");
             }
@@ -645,20 +728,35 @@ mod tests {
             assert_eq!(copy.duration.is_some(), asked, "{major}: {copy:?}");
 
             let emitted = of("Emitted.At.RunTime0")[0];
-            assert!(emitted.dynamic && emitted.duration.is_none() && emitted.path.is_empty(), "{major}: {emitted:?}");
+            assert!(
+                emitted.dynamic && emitted.duration.is_none() && emitted.path.is_empty(),
+                "{major}: {emitted:?}"
+            );
 
             let handled = of("Found.By.Handler");
-            assert_eq!((handled.len(), handled[0].dynamic, handled[0].outcome), (1, true, Outcome::Loaded), "{major}");
+            assert_eq!(
+                (handled.len(), handled[0].dynamic, handled[0].outcome),
+                (1, true, Outcome::Loaded),
+                "{major}"
+            );
             if asked {
                 assert!(handled[0].duration > Some(60_000_000), "{major}: {handled:?}");
-                let handler = handled[0].steps.iter().find(|step| step.what == "SlowHandler").unwrap();
-                assert!(handler.kind == StepKind::AppDomainHandler && handler.found, "{major}: {handler:?}");
+                let handler =
+                    handled[0].steps.iter().find(|step| step.what == "SlowHandler").unwrap();
+                assert!(
+                    handler.kind == StepKind::AppDomainHandler && handler.found,
+                    "{major}: {handler:?}"
+                );
                 assert!(handler.took > 60_000_000, "{major}: {handler:?}");
                 let missing = of("No.Such.Assembly0")[0];
                 assert_eq!((missing.outcome, missing.assembly), (Outcome::Failed, 0), "{major}");
                 let stages: Vec<_> = missing.steps.iter().map(|step| step.kind).collect();
                 assert!(stages.contains(&StepKind::AppDomainResolve), "{major}: {stages:?}");
-                assert_eq!(stages.contains(&StepKind::LoadFromHandler), major == 8, "{major}: {stages:?}");
+                assert_eq!(
+                    stages.contains(&StepKind::LoadFromHandler),
+                    major == 8,
+                    "{major}: {stages:?}"
+                );
                 assert!(missing.steps.iter().all(|step| !step.found), "{major}: {missing:?}");
                 assert_eq!(missing.steps[0].result, "Could not locate assembly", "{major}");
             }
@@ -672,7 +770,10 @@ mod tests {
                 .collect();
             assert_eq!(unloaded.len(), 5, "{major}");
             let known = |id| own.iter().any(|load| load.assembly == id && load.collectible);
-            assert!(unloaded.iter().all(|(id, name)| *name == "jitter" && known(*id)), "{major}: {unloaded:?}");
+            assert!(
+                unloaded.iter().all(|(id, name)| *name == "jitter" && known(*id)),
+                "{major}: {unloaded:?}"
+            );
 
             let holders = outputs.iter().filter(|output| {
                 matches!(output, Output::Type(load) if matches!(load.level, 4 | 6) && load.name.contains("Holder`1<Clrscope"))
@@ -693,16 +794,25 @@ mod tests {
         ]);
         assert_eq!(told.len(), 2);
         let (lib, other) = (&told[0], &told[1]);
-        assert_eq!((lib.start, lib.duration, lib.own, lib.resolution), (100, Some(40), Some(40), Some(10)));
+        assert_eq!(
+            (lib.start, lib.duration, lib.own, lib.resolution),
+            (100, Some(40), Some(40), Some(10))
+        );
         assert_eq!((lib.outcome, lib.assembly, lib.precompiled), (Outcome::Loaded, 7, true));
-        assert_eq!((lib.name.as_str(), lib.path.as_str()), ("Lib, Version=2.0.0.0", "/app/Lib.dll"));
+        assert_eq!(
+            (lib.name.as_str(), lib.path.as_str()),
+            ("Lib, Version=2.0.0.0", "/app/Lib.dll")
+        );
         assert_eq!(
             (lib.requested.as_str(), lib.requested_by.as_str()),
             ("Lib, Version=1.0.0.0", "App, Version=1.0.0.0")
         );
         assert_eq!((simple_name(&lib.name), version(&lib.name)), ("Lib", "2.0.0.0"));
         // Nobody told how long that one took.
-        assert_eq!((other.start, other.duration, other.path.as_str(), other.requested.as_str()), (120, None, "", ""));
+        assert_eq!(
+            (other.start, other.duration, other.path.as_str(), other.requested.as_str()),
+            (120, None, "", "")
+        );
     }
 
     #[test]
@@ -714,7 +824,10 @@ mod tests {
             (291, 1, answered("Lib, Version=1.0.0.0", true, "Lib, Version=1.0.0.0", false)),
         ]);
         assert_eq!(told.len(), 1);
-        assert_eq!((told[0].outcome, told[0].assembly, told[0].collectible), (Outcome::Loaded, 7, true));
+        assert_eq!(
+            (told[0].outcome, told[0].assembly, told[0].collectible),
+            (Outcome::Loaded, 7, true)
+        );
         assert_eq!((told[0].duration, told[0].path.as_str()), (Some(30), "/app/Lib.dll"));
     }
 
@@ -730,9 +843,13 @@ mod tests {
             // Its beginning was not seen.
             (291, 1, answered("D", false, "", false)),
         ]);
-        let told: Vec<_> = told.iter().map(|load| (load.name.as_str(), load.outcome, load.duration)).collect();
-        let expected =
-            [("A", Outcome::Known, Some(10)), ("C", Outcome::Failed, Some(10)), ("B", Outcome::Known, Some(10))];
+        let told: Vec<_> =
+            told.iter().map(|load| (load.name.as_str(), load.outcome, load.duration)).collect();
+        let expected = [
+            ("A", Outcome::Known, Some(10)),
+            ("C", Outcome::Failed, Some(10)),
+            ("B", Outcome::Known, Some(10)),
+        ];
         assert_eq!(told, expected);
     }
 
@@ -753,7 +870,9 @@ mod tests {
         let told: Vec<_> = outputs
             .iter()
             .filter_map(|output| match output {
-                Output::Type(load) => Some((load.name.as_str(), load.start, load.duration, load.own)),
+                Output::Type(load) => {
+                    Some((load.name.as_str(), load.start, load.duration, load.own))
+                }
                 _ => None,
             })
             .collect();
@@ -765,11 +884,19 @@ mod tests {
         let request = (290, 1, requested("A"));
         let whole = answered("A", true, "A", true);
         for cut in 0..whole.len() {
-            assert_eq!(loads(&[request.clone(), (291, 1, whole[..cut].to_vec())]), [], "cut at {cut}");
+            assert_eq!(
+                loads(&[request.clone(), (291, 1, whole[..cut].to_vec())]),
+                [],
+                "cut at {cut}"
+            );
         }
         let whole = type_end(1, "T");
         for cut in 0..whole.len() {
-            assert_eq!(collect(&[(73, 1, type_begin(1)), (74, 1, whole[..cut].to_vec())]), [], "cut at {cut}");
+            assert_eq!(
+                collect(&[(73, 1, type_begin(1)), (74, 1, whole[..cut].to_vec())]),
+                [],
+                "cut at {cut}"
+            );
         }
     }
 }

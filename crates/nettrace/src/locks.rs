@@ -27,7 +27,8 @@ pub struct Contention {
 
 /// Pairs the beginning and the end of waits, of events that come in the order of their times.
 ///
-/// A wait whose beginning was not seen is left out, and so is one that has not ended at the last event.
+/// A wait whose beginning was not seen is left out, and so is one that has not ended at the last
+/// event.
 #[derive(Debug, Default)]
 pub struct Collector {
     /// The wait of each thread: a thread waits for one lock at a time.
@@ -47,7 +48,13 @@ impl Collector {
     /// Takes the next event; others than contention events are passed over.
     pub fn push(&mut self, event: &Event) {
         if event.ty.provider == PROVIDER {
-            self.push_fields(event.ty.id, &event.payload, event.timestamp, event.thread_id, &event.stack);
+            self.push_fields(
+                event.ty.id,
+                &event.payload,
+                event.timestamp,
+                event.thread_id,
+                &event.stack,
+            );
         }
     }
 
@@ -64,7 +71,10 @@ impl Collector {
                     return;
                 }
                 let stack = Arc::clone(stack);
-                self.waiting.insert(thread, Contention { start: time, duration: 0, thread, stack, lock, owner });
+                self.waiting.insert(
+                    thread,
+                    Contention { start: time, duration: 0, thread, stack, lock, owner },
+                );
             }
             91 => {
                 let Some(mut wait) = self.waiting.remove(&thread) else { return };
@@ -77,7 +87,8 @@ impl Collector {
     }
 }
 
-/// Lock and owner. Version 1 ends before them; version 2 came with .NET 8. `None` for what is no managed lock.
+/// Lock and owner. Version 1 ends before them; version 2 came with .NET 8. `None` for what is no
+/// managed lock.
 fn start(payload: &[u8]) -> Option<(Option<u64>, Option<u64>)> {
     let mut fields = Cursor(payload);
     managed(&mut fields)?;
@@ -135,22 +146,38 @@ mod tests {
         let (start, stop) = (start_2(5, 44), stop_1(17.9));
         let waits = collect(&[(81, 1, START_1), (81, 2, &start), (91, 1, START_1), (91, 2, &stop)]);
         assert_eq!(waits, [(100, 20, 1, None, None), (110, 17, 2, Some(5), Some(44))]);
-        assert_eq!(collect(&[(81, 1, &start_2(5, 0)), (91, 1, &stop)]), [(100, 17, 1, Some(5), None)]);
+        assert_eq!(
+            collect(&[(81, 1, &start_2(5, 0)), (91, 1, &stop)]),
+            [(100, 17, 1, Some(5), None)]
+        );
     }
 
     #[test]
     fn halves_are_left_out() {
         let native: &[u8] = &[1, 9, 0];
-        let waits = collect(&[(91, 1, START_1), (81, 2, native), (91, 2, native), (81, 3, START_1), (81, 4, &[0])]);
+        let waits = collect(&[
+            (91, 1, START_1),
+            (81, 2, native),
+            (91, 2, native),
+            (81, 3, START_1),
+            (81, 4, &[0]),
+        ]);
         assert_eq!(waits, []);
         // The end of the first was lost.
-        assert_eq!(collect(&[(81, 1, START_1), (81, 1, START_1), (91, 1, START_1)]), [(110, 10, 1, None, None)]);
+        assert_eq!(
+            collect(&[(81, 1, START_1), (81, 1, START_1), (91, 1, START_1)]),
+            [(110, 10, 1, None, None)]
+        );
     }
 
     #[test]
     fn durations_that_cannot_be_are_not_believed() {
         for bad in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
-            assert_eq!(collect(&[(81, 1, START_1), (91, 1, &stop_1(bad))]), [(100, 10, 1, None, None)], "{bad}");
+            assert_eq!(
+                collect(&[(81, 1, START_1), (91, 1, &stop_1(bad))]),
+                [(100, 10, 1, None, None)],
+                "{bad}"
+            );
         }
     }
 }

@@ -19,8 +19,8 @@ const MAX_STACK_ADDRESSES: usize = 1 << 20;
 /// Most threads whose event numbers are followed.
 const MAX_THREADS: usize = 1 << 18;
 
-/// Most bytes of events that wait for older ones. Beyond that the oldest are given out although an even older one
-/// may still come.
+/// Most bytes of events that wait for older ones. Beyond that the oldest are given out although an
+/// even older one may still come.
 const MAX_PENDING: usize = 64 << 20;
 
 /// Bytes of one read.
@@ -34,11 +34,14 @@ const END_OBJECT: u8 = 6;
 /// What a stream says of itself and of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceInfo {
-    /// Start of the session on the wall clock, in UTC: year, month, day, hour, minute, second, millisecond.
+    /// Start of the session on the wall clock, in UTC: year, month, day, hour, minute, second,
+    /// millisecond.
     pub start_utc: [u16; 7],
-    /// The same moment on the clock of the events, in nanoseconds. On Linux that is `CLOCK_MONOTONIC`.
+    /// The same moment on the clock of the events, in nanoseconds. On Linux that is
+    /// `CLOCK_MONOTONIC`.
     pub start: u64,
-    /// Ticks in a second of the clock that the stream uses; times in [`Event`]s are nanoseconds already.
+    /// Ticks in a second of the clock that the stream uses; times in [`Event`]s are nanoseconds
+    /// already.
     pub frequency: u64,
     /// Size of an address in the process, 4 or 8 bytes.
     pub pointer_size: u32,
@@ -97,7 +100,8 @@ pub struct Statistics {
     pub bytes: u64,
     /// Events found in it.
     pub events: u64,
-    /// Events that the runtime dropped because its buffers were full, by the gaps in the threads' numbering.
+    /// Events that the runtime dropped because its buffers were full, by the gaps in the threads'
+    /// numbering.
     pub lost: u64,
     /// Events of a kind that was never described; they are not given out.
     pub undescribed: u64,
@@ -105,8 +109,9 @@ pub struct Statistics {
 
 /// Reads a stream, and gives its events in the order of their times.
 ///
-/// A runtime writes events thread by thread, so an event is held back until no older one can come. That is the
-/// case when the runtime's next batch begins (it writes one every 100 ms), at the end, or when reading times out.
+/// A runtime writes events thread by thread, so an event is held back until no older one can come.
+/// That is the case when the runtime's next batch begins (it writes one every 100 ms), at the end,
+/// or when reading times out.
 pub struct Reader<R> {
     input: R,
     /// Bytes that were read; those before `consumed` are done with.
@@ -212,8 +217,9 @@ impl<R: Read> Reader<R> {
 
     /// The next event, or `None` at the end of the stream.
     ///
-    /// After an error for which [`Error::is_timeout`] holds, the next call goes on where reading stopped. Any other
-    /// error comes after all events that were whole before it, and is the end: after it there is nothing more.
+    /// After an error for which [`Error::is_timeout`] holds, the next call goes on where reading
+    /// stopped. Any other error comes after all events that were whole before it, and is the end:
+    /// after it there is nothing more.
     pub fn next_event(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.take_pending() {
@@ -261,7 +267,8 @@ impl<R: Read> Reader<R> {
         Error::Damaged { at: self.stream_position(), what }
     }
 
-    /// Reads until `length` bytes are there. Nothing is consumed, so that reading can go on after a time-out.
+    /// Reads until `length` bytes are there. Nothing is consumed, so that reading can go on after a
+    /// time-out.
     fn fill(&mut self, length: usize) -> Result<(), Error> {
         while self.buffer.len().saturating_sub(self.consumed) < length {
             if self.consumed > 0 {
@@ -278,7 +285,9 @@ impl<R: Read> Reader<R> {
             };
             self.buffer.truncate(filled + read.as_ref().map_or(0, |read| *read));
             match read {
-                Ok(0) => return Err(Error::Truncated { at: self.base.saturating_add(filled as u64) }),
+                Ok(0) => {
+                    return Err(Error::Truncated { at: self.base.saturating_add(filled as u64) });
+                }
                 Ok(read) => self.statistics.bytes += read as u64,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
@@ -422,20 +431,25 @@ impl<R: Read> Reader<R> {
         let Some(trace) = self.trace else { return Err("a block stands before the trace object") };
         match name {
             b"EventBlock" => {
-                let mut blobs = Blobs::new(block).ok_or("the header of an event block is cut short")?;
+                let mut blobs =
+                    Blobs::new(block).ok_or("the header of an event block is cut short")?;
                 while let Some(blob) = blobs.next().map_err(|()| "an event is cut short")? {
                     self.event(&blob, trace.frequency);
                 }
             }
             b"MetadataBlock" => {
-                let mut blobs = Blobs::new(block).ok_or("the header of a metadata block is cut short")?;
+                let mut blobs =
+                    Blobs::new(block).ok_or("the header of a metadata block is cut short")?;
                 while let Some(blob) = blobs.next().map_err(|()| "a description is cut short")? {
                     self.describe(blob.payload)?;
                 }
             }
             b"StackBlock" => {
-                let mut stacks = Stacks::new(block, trace.pointer_size as usize).ok_or("a stack block is cut short")?;
-                while let Some((id, addresses)) = stacks.next().map_err(|()| "a stack is cut short")? {
+                let mut stacks = Stacks::new(block, trace.pointer_size as usize)
+                    .ok_or("a stack block is cut short")?;
+                while let Some((id, addresses)) =
+                    stacks.next().map_err(|()| "a stack is cut short")?
+                {
                     if self.stack_addresses > MAX_STACK_ADDRESSES {
                         self.forget_stacks();
                     }
@@ -523,10 +537,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Everything before a sequence point is older than everything after it, and stacks are numbered anew.
+    /// Everything before a sequence point is older than everything after it, and stacks are
+    /// numbered anew.
     fn sequence_point(&mut self, threads: &[(u64, u32)]) {
         self.forget_stacks();
-        let newest = self.pending.iter().map(|pending| pending.event.timestamp).max().unwrap_or_default();
+        let newest =
+            self.pending.iter().map(|pending| pending.event.timestamp).max().unwrap_or_default();
         self.watermark = self.watermark.max(newest);
         let mut sequence = HashMap::new();
         for &(thread, number) in threads.iter().take(MAX_THREADS) {

@@ -1,7 +1,7 @@
 //! The runtime's garbage collection events.
 //!
-//! Runtimes write them without a description of their fields that is right in every version, so the fields are
-//! known here. Source: `src/coreclr/vm/ClrEtwAll.man` of dotnet/runtime.
+//! Runtimes write them without a description of their fields that is right in every version, so the
+//! fields are known here. Source: `src/coreclr/vm/ClrEtwAll.man` of dotnet/runtime.
 
 use crate::Event;
 use crate::cursor::Cursor;
@@ -127,7 +127,8 @@ macro_rules! value_map {
 }
 
 value_map! {
-    /// Why a collection happens: `GCReasonMap`, and from 10 on the values of the collector's own list.
+    /// Why a collection happens: `GCReasonMap`, and from 10 on the values of the collector's own
+    /// list.
     GcReason {
         0 AllocSmall "AllocSmall",
         1 Induced "Induced",
@@ -155,7 +156,10 @@ impl GcReason {
     pub fn is_induced(self) -> bool {
         matches!(
             self,
-            GcReason::Induced | GcReason::InducedNotForced | GcReason::InducedCompacting | GcReason::InducedAggressive
+            GcReason::Induced
+                | GcReason::InducedNotForced
+                | GcReason::InducedCompacting
+                | GcReason::InducedAggressive
         )
     }
 }
@@ -184,7 +188,8 @@ value_map! {
     }
 }
 
-/// What a garbage collection event of the runtime says; `None` for any other event, and for one that is cut short.
+/// What a garbage collection event of the runtime says; `None` for any other event, and for one
+/// that is cut short.
 pub fn parse(event: &Event) -> Option<RuntimeEvent> {
     if event.ty.provider != PROVIDER {
         return None;
@@ -207,7 +212,10 @@ pub fn parse_fields(id: u32, payload: &[u8]) -> Option<RuntimeEvent> {
         4 => RuntimeEvent::GcHeapStats(heap_stats(fields)?),
         7 => RuntimeEvent::RestartBegin,
         8 => RuntimeEvent::SuspendEnd,
-        9 => RuntimeEvent::SuspendBegin { reason: SuspendReason::from_number(fields.u32()?), last_gc: fields.u32()? },
+        9 => RuntimeEvent::SuspendBegin {
+            reason: SuspendReason::from_number(fields.u32()?),
+            last_gc: fields.u32()?,
+        },
         35 => RuntimeEvent::GcTriggered { reason: GcReason::from_number(fields.u32()?) },
         205 => RuntimeEvent::GcGlobalHeapHistory(global_heap_history(fields)?),
         _ => return None,
@@ -237,7 +245,8 @@ fn heap_stats(mut fields: Cursor<'_>) -> Option<HeapStats> {
 
 /// Version 1 ends with the mechanisms; version 2 adds pause mode and memory pressure.
 fn global_heap_history(mut fields: Cursor<'_>) -> Option<GlobalHeapHistory> {
-    let mut history = GlobalHeapHistory { final_youngest_desired: fields.u64()?, ..GlobalHeapHistory::default() };
+    let mut history =
+        GlobalHeapHistory { final_youngest_desired: fields.u64()?, ..GlobalHeapHistory::default() };
     // A 32-bit number in all versions, written as unsigned.
     history.heaps = i32::try_from(fields.u32()?).ok()?;
     history.condemned_generation = fields.u32()?;

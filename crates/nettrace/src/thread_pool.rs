@@ -1,7 +1,8 @@
 //! What the thread pool does with its workers.
 //!
-//! Layouts are those of the runtime's manifest, `ClrEtwAll.man`. Up to .NET 5 the events come from the native pool, from
-//! .NET 6 on from the managed one (`NativeRuntimeEventSource`), under the same provider and with the same fields.
+//! Layouts are those of the runtime's manifest, `ClrEtwAll.man`. Up to .NET 5 the events come from
+//! the native pool, from .NET 6 on from the managed one (`NativeRuntimeEventSource`), under the
+//! same provider and with the same fields.
 
 use crate::Event;
 use crate::cursor::Cursor;
@@ -32,8 +33,8 @@ pub enum Change {
     },
 }
 
-/// Why the pool wants another number of workers: `ThreadAdjustmentReasonMap`, and from .NET 6 on the list of
-/// `PortableThreadPool.HillClimbing`.
+/// Why the pool wants another number of workers: `ThreadAdjustmentReasonMap`, and from .NET 6 on
+/// the list of `PortableThreadPool.HillClimbing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reason(pub u32);
 
@@ -71,7 +72,8 @@ fn parse_fields(id: u32, payload: &[u8]) -> Option<Change> {
         50 => Change::Started(fields.u32()?),
         51 => Change::Stopped(fields.u32()?),
         55 => {
-            let throughput = Some(f64::from_bits(fields.u64()?)).filter(|number| number.is_finite());
+            let throughput =
+                Some(f64::from_bits(fields.u64()?)).filter(|number| number.is_finite());
             let throughput = throughput.unwrap_or_default();
             Change::Adjusted { throughput, workers: fields.u32()?, reason: Reason(fields.u32()?) }
         }
@@ -87,14 +89,16 @@ mod tests {
     #[test]
     fn events_of_real_runtimes() {
         // As .NET Core 3.1 and .NET 8 wrote them.
-        let starvation = [0x5a, 0x80, 0x3f, 0x22, 0x6c, 0x9f, 0xfd, 0x3f, 5, 0, 0, 0, 6, 0, 0, 0, 0, 0];
+        let starvation =
+            [0x5a, 0x80, 0x3f, 0x22, 0x6c, 0x9f, 0xfd, 0x3f, 5, 0, 0, 0, 6, 0, 0, 0, 0, 0];
         let Some(Change::Adjusted { throughput, workers: 5, reason: Reason::STARVATION }) =
             parse_fields(55, &starvation)
         else {
             panic!("{:?}", parse_fields(55, &starvation))
         };
         assert!((1.8..1.9).contains(&throughput), "{throughput}");
-        let blocking = [0xbc, 0xf2, 0x2c, 0x6d, 0xa6, 0x66, 0x13, 0x3f, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0];
+        let blocking =
+            [0xbc, 0xf2, 0x2c, 0x6d, 0xa6, 0x66, 0x13, 0x3f, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0];
         assert!(matches!(
             parse_fields(55, &blocking),
             Some(Change::Adjusted { workers: 3, reason: Reason::COOPERATIVE_BLOCKING, .. })
@@ -109,7 +113,10 @@ mod tests {
         assert_eq!(parse_fields(60, &[0; 20]), None);
         let no_number = [&f64::NAN.to_le_bytes()[..], &[3, 0, 0, 0, 0, 0, 0, 0]].concat();
         let reason = Reason(0);
-        assert_eq!(parse_fields(55, &no_number), Some(Change::Adjusted { throughput: 0.0, workers: 3, reason }));
+        assert_eq!(
+            parse_fields(55, &no_number),
+            Some(Change::Adjusted { throughput: 0.0, workers: 3, reason })
+        );
     }
 
     #[test]

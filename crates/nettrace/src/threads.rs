@@ -1,9 +1,10 @@
 //! Threads as they are created, out of the runtime's threading events.
 //!
-//! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits; which events come in which order
-//! was seen on .NET Core 3.1 to .NET 10: `ThreadCreating` (70) on the thread that starts another, with its stack, then on the
-//! new thread `ThreadCreated` (85), which knows its numbers, and `ThreadRunning` (71). Threads that the runtime itself makes
-//! (the finalizer, and on .NET Core 3.1 the workers of the thread pool) have the second only.
+//! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits; which
+//! events come in which order was seen on .NET Core 3.1 to .NET 10: `ThreadCreating` (70) on the
+//! thread that starts another, with its stack, then on the new thread `ThreadCreated` (85), which
+//! knows its numbers, and `ThreadRunning` (71). Threads that the runtime itself makes (the
+//! finalizer, and on .NET Core 3.1 the workers of the thread pool) have the second only.
 
 use crate::Event;
 use crate::cursor::Cursor;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 pub struct Creation {
     /// When it was asked for; where that was not seen, when it began.
     pub time: u64,
-    /// Thread that asked for it, in the process's own pid namespace; `None` where that was not seen.
+    /// Thread that asked for it, in the process's own pid namespace; `None` where that was not
+    /// seen.
     pub creator: Option<u64>,
     /// Where it was asked for, leaf first; empty where that was not seen.
     pub stack: Arc<[u64]>,
@@ -31,7 +33,8 @@ pub struct Creation {
 /// Pairs the events of each thread, of events that come in the order of their times.
 #[derive(Debug, Default)]
 pub struct Collector {
-    /// Threads that were asked for and do not run yet, by the address of the runtime's object: time, creator and stack.
+    /// Threads that were asked for and do not run yet, by the address of the runtime's object:
+    /// time, creator and stack.
     asked: HashMap<u64, (u64, u64, Arc<[u64]>)>,
     output: VecDeque<Creation>,
 }
@@ -52,7 +55,13 @@ impl Collector {
     pub fn push(&mut self, event: &Event) {
         if event.ty.provider == PROVIDER {
             // One that is cut short says nothing.
-            let _ = self.push_fields(event.ty.id, &event.payload, event.timestamp, event.thread_id, &event.stack);
+            let _ = self.push_fields(
+                event.ty.id,
+                &event.payload,
+                event.timestamp,
+                event.thread_id,
+                &event.stack,
+            );
         }
     }
 
@@ -61,7 +70,14 @@ impl Collector {
         self.output.pop_front()
     }
 
-    fn push_fields(&mut self, id: u32, payload: &[u8], time: u64, thread: u64, stack: &Arc<[u64]>) -> Option<()> {
+    fn push_fields(
+        &mut self,
+        id: u32,
+        payload: &[u8],
+        time: u64,
+        thread: u64,
+        stack: &Arc<[u64]>,
+    ) -> Option<()> {
         let mut fields = Cursor(payload);
         match id {
             70 => {
@@ -117,8 +133,16 @@ mod tests {
             collector.push_fields(id, &payload, time, thread, stack);
         }
         let threads: Vec<_> = std::iter::from_fn(|| collector.next_output()).collect();
-        let first = Creation { time: 10, creator: Some(5), stack, thread: 61, managed_id: 14, pool: false };
-        let second = Creation { time: 14, creator: None, stack: none, thread: 62, managed_id: 15, pool: true };
+        let first =
+            Creation { time: 10, creator: Some(5), stack, thread: 61, managed_id: 14, pool: false };
+        let second = Creation {
+            time: 14,
+            creator: None,
+            stack: none,
+            thread: 62,
+            managed_id: 15,
+            pool: true,
+        };
         assert_eq!(threads, [first, second]);
     }
 }

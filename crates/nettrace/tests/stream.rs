@@ -101,7 +101,8 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// An event with all fields but the activities; numbers and times are differences to the event before.
+/// An event with all fields but the activities; numbers and times are differences to the event
+/// before.
 struct Blob {
     metadata: u32,
     number: u32,
@@ -162,13 +163,24 @@ fn events_come_in_the_order_of_their_times() {
     let bytes = sample();
     let mut reader = Reader::new(bytes.as_slice());
     let events: Vec<Event> = reader.by_ref().map(Result::unwrap).collect();
-    let facts: Vec<_> = events.iter().map(|event| (event.timestamp, event.thread_id, event.stack.to_vec())).collect();
+    let facts: Vec<_> = events
+        .iter()
+        .map(|event| (event.timestamp, event.thread_id, event.stack.to_vec()))
+        .collect();
     assert_eq!(
         facts,
-        [(100_000, 7, vec![0x30]), (120_000, 8, vec![0x10, 0x20]), (150_000, 7, vec![]), (200_000, 8, vec![])]
+        [
+            (100_000, 7, vec![0x30]),
+            (120_000, 8, vec![0x10, 0x20]),
+            (150_000, 7, vec![]),
+            (200_000, 8, vec![])
+        ]
     );
     let first = &events[0];
-    assert_eq!((first.payload.as_slice(), first.processor, first.capture_thread_id), (&b"abc"[..], 3, 7));
+    assert_eq!(
+        (first.payload.as_slice(), first.processor, first.capture_thread_id),
+        (&b"abc"[..], 3, 7)
+    );
     assert_eq!((first.ty.provider.as_str(), first.ty.id, first.ty.name.as_str()), ("P", 42, "E"));
     assert_eq!((first.ty.keywords, first.ty.version, first.ty.level), (7, 2, 4));
     let trace = reader.trace().unwrap();
@@ -201,7 +213,10 @@ fn uncompressed_events() {
     stream.block("EventBlock", &contents);
     let (events, error) = read(&stream.end());
     assert!(error.is_none(), "{error:?}");
-    assert_eq!(events.iter().map(|event| event.payload.as_slice()).collect::<Vec<_>>(), [b"efgh", b"abcd"]);
+    assert_eq!(
+        events.iter().map(|event| event.payload.as_slice()).collect::<Vec<_>>(),
+        [b"efgh", b"abcd"]
+    );
     assert_eq!((events[0].thread_id, events[0].capture_thread_id), (5, 6));
     assert_eq!((events[0].activity, events[0].related_activity), ([0xaa; 16], [0xbb; 16]));
 }
@@ -221,7 +236,10 @@ fn a_cut_stream_gives_what_was_whole_and_then_the_error() {
 fn other_versions_and_other_files() {
     let v6 = b"Nettrace\0\0\0\0\x06\0\0\0\0\0\0\0";
     assert!(matches!(read(v6).1, Some(Error::Version { version: 6 })));
-    assert!(matches!(read(b"PK\x03\x04 something else, long enough to be read").1, Some(Error::NotNettrace)));
+    assert!(matches!(
+        read(b"PK\x03\x04 something else, long enough to be read").1,
+        Some(Error::NotNettrace)
+    ));
     let mut newer = Stream::new();
     newer.object("EventBlock", 3);
     assert!(matches!(read(&newer.end()).1, Some(Error::Version { version: 3 })));
@@ -294,7 +312,10 @@ fn reading_goes_on_after_a_time_out() {
 fn a_time_out_gives_out_what_waits() {
     let mut stream = Stream::new();
     stream.describe(1, "P", 42);
-    stream.compressed("EventBlock", &[blob(7, 0, 1000, true).bytes(), blob(7, 0, 500, false).bytes()]);
+    stream.compressed(
+        "EventBlock",
+        &[blob(7, 0, 1000, true).bytes(), blob(7, 0, 500, false).bytes()],
+    );
     let mut reader = Reader::new(Slow { bytes: &stream.0, piece: usize::MAX, ready: false });
     assert_eq!(reader.next_event().unwrap().unwrap().timestamp, 100_000);
     assert_eq!(reader.next_event().unwrap().unwrap().timestamp, 150_000);

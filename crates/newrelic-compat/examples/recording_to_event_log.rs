@@ -1,17 +1,18 @@
 //! Makes an event log of a recording of the agent's own native profiler, for `clrscope validate`.
 //!
-//! `recording_to_event_log METHODS LINES AGENT RUNTIME NAME=ASSEMBLY…` prints the log. `METHODS` is a JSON list of the methods
-//! in the order in which they were rewritten: `token`, `assembly`, `type`, `method`, `functionId`, `before`, `after`,
-//! `before_localsig`, `after_localsig`, and `tokens`, what the tokens of the bodies stand for. `LINES` is the profiler's own
-//! log. The assemblies are those that the methods belong to, as they were before: they have the names of what a recording
-//! names by its signature only.
+//! `recording_to_event_log METHODS LINES AGENT RUNTIME NAME=ASSEMBLY…` prints the log. `METHODS` is
+//! a JSON list of the methods in the order in which they were rewritten: `token`, `assembly`,
+//! `type`, `method`, `functionId`, `before`, `after`, `before_localsig`, `after_localsig`, and
+//! `tokens`, what the tokens of the bodies stand for. `LINES` is the profiler's own log. The
+//! assemblies are those that the methods belong to, as they were before: they have the names of
+//! what a recording names by its signature only.
 //!
-//! Everything that was added to a module is named as the recording names it. Recordings do not name types that were added and
-//! occur in nothing but signatures; [`CLASSES`] does.
+//! Everything that was added to a module is named as the recording names it. Recordings do not name
+//! types that were added and occur in nothing but signatures; [`CLASSES`] does.
 
 use cil::{
-    MethodBody, MethodSig, Names, Token, TokenKind, TypeSig, decode_field, decode_locals, decode_method_spec,
-    disassemble, method_text, nested, quoted, type_text, types_text,
+    MethodBody, MethodSig, Names, Token, TokenKind, TypeSig, decode_field, decode_locals,
+    decode_method_spec, disassemble, method_text, nested, quoted, type_text, types_text,
 };
 use metadata::{Assembly, Metadata, Row, column, table};
 use newrelic_compat::event_log::{Body, Event, Head, What};
@@ -24,7 +25,8 @@ use std::{env, fs};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Classes in the signatures of members of the framework, in their order: facts about the framework.
+/// Classes in the signatures of members of the framework, in their order: facts about the
+/// framework.
 const CLASSES: [(&str, &[&str]); 7] = [
     ("System.Reflection.Assembly::LoadFrom", &["System.Reflection.Assembly"]),
     ("System.Reflection.Assembly::GetType", &["System.Type"]),
@@ -41,7 +43,8 @@ const CLASSES: [(&str, &[&str]); 7] = [
     ("Invoke", &["System.Action`2", "System.Exception"]),
 ];
 
-/// Where the agent's own profiler looks for a class: an assembly that the module refers to, or a new reference.
+/// Where the agent's own profiler looks for a class: an assembly that the module refers to, or a
+/// new reference.
 fn scope(class: &str, agent: &str) -> &'static str {
     match class {
         "System.Type" | "System.Exception" => "System.Runtime",
@@ -65,18 +68,21 @@ fn main() -> Outcome<()> {
     let files = files.collect::<Outcome<Vec<_>>>()?;
     let mut modules = BTreeMap::new();
     for (name, bytes) in &files {
-        let of_module: Vec<_> = recorded.iter().filter(|method| method["assembly"] == *name).collect();
+        let of_module: Vec<_> =
+            recorded.iter().filter(|method| method["assembly"] == *name).collect();
         modules.insert(*name, Module::new(Assembly::parse(bytes)?, &of_module, agent)?);
     }
     let head = Head { process: "Target", pid: 0, runtime, agent, mode: "recorded" };
     print!("{}", head.line(SystemTime::UNIX_EPOCH));
     let mut rest: VecDeque<&Value> = recorded.iter().collect();
     for (number, (method, rule, refusal)) in (1_u64..).zip(decisions(&fs::read_to_string(lines)?)) {
-        let (module, name) = method.strip_prefix('[').and_then(|rest| rest.split_once(']')).ok_or("no assembly")?;
+        let (module, name) =
+            method.strip_prefix('[').and_then(|rest| rest.split_once(']')).ok_or("no assembly")?;
         let line = match refusal {
             Some(reason) => Event { module, name, rule, what: What::Refusal(reason) }.line(),
             None => {
-                let recorded = rest.pop_front().ok_or_else(|| format!("no body is recorded for {method}"))?;
+                let recorded =
+                    rest.pop_front().ok_or_else(|| format!("no body is recorded for {method}"))?;
                 let found = format!(
                     "[{}]{}.{}(",
                     text(recorded, "assembly")?,
@@ -103,12 +109,14 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// What the lines of a log say of methods: the method, what it is instrumented as, and why it was left alone.
+/// What the lines of a log say of methods: the method, what it is instrumented as, and why it was
+/// left alone.
 fn decisions(log: &str) -> Vec<(&str, &str, Option<&str>)> {
     const BY_REFERENCE: &str = "By ref tokenization not supported.";
     let mut found: Vec<(&str, &str, Option<&str>)> = Vec::new();
     for line in log.lines() {
-        if let Some((rule, method)) = line.strip_prefix("[Info ] Instrumenting ").and_then(|rest| rest.split_once(": "))
+        if let Some((rule, method)) =
+            line.strip_prefix("[Info ] Instrumenting ").and_then(|rest| rest.split_once(": "))
         {
             found.push((method, rule, None));
         } else if let Some(refused) = line.strip_prefix("[Error] ") {
@@ -137,7 +145,9 @@ fn rewrite(
         let original = module.original.method(token.rid()).ok_or("no such method")?;
         // The bytes go on behind the body.
         if !original.body_bytes()?.is_some_and(|bytes| bytes.starts_with(&before)) {
-            return Err(format!("{name} has another body in the assembly than in the recording").into());
+            return Err(
+                format!("{name} has another body in the assembly than in the recording").into()
+            );
         }
     }
     let of = |body: &[u8], locals: &str| -> Outcome<String> {
@@ -151,12 +161,14 @@ fn rewrite(
             false => Ok(out),
         }
     };
-    let (text_before, text_after) = (of(&before, "before_localsig")?, of(&after, "after_localsig")?);
+    let (text_before, text_after) =
+        (of(&before, "before_localsig")?, of(&after, "after_localsig")?);
     // Helpers name no method.
     let function = (rule != "helper method").then_some(id);
     let before = Body { bytes: &before, text: Some(&text_before) };
     let after = Body { bytes: &after, text: Some(&text_after) };
-    Ok(Event { module: assembly, name, rule, what: What::Rewrite { function, before, after } }.line())
+    Ok(Event { module: assembly, name, rule, what: What::Rewrite { function, before, after } }
+        .line())
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> Outcome<&'a str> {
@@ -200,10 +212,14 @@ impl<'a> Module<'a> {
             let in_framework = member.split_once(']').map_or(member, |(_, member)| member);
             let invoke = member.starts_with("typespec:") && member.ends_with("::Invoke");
             let key = if invoke { "Invoke" } else { in_framework };
-            let Some((_, classes)) = CLASSES.iter().find(|(known, _)| *known == key) else { continue };
+            let Some((_, classes)) = CLASSES.iter().find(|(known, _)| *known == key) else {
+                continue;
+            };
             let seen = Seen::default();
             if invoke {
-                let owner = member.strip_prefix("typespec:").and_then(|owner| owner.strip_suffix("::Invoke"));
+                let owner = member
+                    .strip_prefix("typespec:")
+                    .and_then(|owner| owner.strip_suffix("::Invoke"));
                 let _type = type_text(&TypeSig::decode(&hex(owner.unwrap_or_default())?)?, &seen);
             } else {
                 let _method = method_text(&MethodSig::decode(&hex(signature)?)?, "", &seen);
@@ -246,10 +262,12 @@ impl<'a> Module<'a> {
         let metadata = self.metadata();
         let name = metadata.name(table::TYPE_REF, row, column::TYPE_NAME)?;
         let space = metadata.name(table::TYPE_REF, row, column::TYPE_SPACE)?;
-        let name = quoted(&if space.is_empty() { name.into_owned() } else { format!("{space}.{name}") });
+        let name =
+            quoted(&if space.is_empty() { name.into_owned() } else { format!("{space}.{name}") });
         match metadata.reference(table::TYPE_REF, row, column::TYPE_REF_SCOPE)? {
             Row { table: table::ASSEMBLY_REF, row } => {
-                let assembly = metadata.name(table::ASSEMBLY_REF, row, column::ASSEMBLY_REF_NAME)?;
+                let assembly =
+                    metadata.name(table::ASSEMBLY_REF, row, column::ASSEMBLY_REF_NAME)?;
                 Some(format!("[{}]{name}", quoted(&assembly)))
             }
             Row { table: table::TYPE_REF, row } => Some(format!("{}/{name}", self.type_ref(row)?)),
@@ -261,7 +279,8 @@ impl<'a> Module<'a> {
     fn field(&self, row: Row, names: &impl Names) -> Option<String> {
         let metadata = self.metadata();
         let fields = |owner: &u32| metadata.members(table::TYPE_DEF, *owner, column::TYPE_FIELDS);
-        let owner = (1..=metadata.rows(table::TYPE_DEF)).find(|owner| fields(owner).any(|field| field == row.row))?;
+        let owner = (1..=metadata.rows(table::TYPE_DEF))
+            .find(|owner| fields(owner).any(|field| field == row.row))?;
         let field = decode_field(self.blob(row, column::FIELD_SIGNATURE)?).ok()?;
         let name = metadata.name(table::FIELD, row.row, column::FIELD_NAME)?;
         Some(format!("{} {}::{}", type_text(&field, names), self.type_def(owner)?, quoted(&name)))
@@ -280,7 +299,8 @@ impl OfMethod<'_, '_> {
         if let Some(signature) = text.strip_prefix("typespec:") {
             return Some(type_text(&TypeSig::decode(&hex(signature).ok()?).ok()?, self));
         }
-        let Some((assembly, name)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) else {
+        let Some((assembly, name)) = text.strip_prefix('[').and_then(|text| text.split_once(']'))
+        else {
             return Some(quoted(text));
         };
         let assembly = assembly.split_once(',').map_or(assembly, |(name, _)| name);
@@ -312,9 +332,10 @@ impl OfMethod<'_, '_> {
         match row.table {
             table::TYPE_DEF => self.module.type_def(row.row),
             table::TYPE_REF => self.module.type_ref(row.row),
-            table::TYPE_SPEC => {
-                Some(type_text(&TypeSig::decode(self.module.blob(row, column::SIGNATURE)?).ok()?, self))
-            }
+            table::TYPE_SPEC => Some(type_text(
+                &TypeSig::decode(self.module.blob(row, column::SIGNATURE)?).ok()?,
+                self,
+            )),
             table::FIELD => self.module.field(row, self),
             table::METHOD_DEF => self.module.original.method(row.row)?.reference(),
             _ => self.member(self.module.tokens.get(&token)?),

@@ -7,14 +7,15 @@ use crate::rewrite::Tracer;
 pub const TRANSACTION: &str = "NewRelic.Api.Agent.TransactionAttribute";
 /// Full name of the attribute that adds to one.
 pub const TRACE: &str = "NewRelic.Api.Agent.TraceAttribute";
-/// Full name of the attribute that compilers give to methods that start an asynchronous state machine.
+/// Full name of the attribute that compilers give to methods that start an asynchronous state
+/// machine.
 pub const ASYNC_STATE_MACHINE: &str = "System.Runtime.CompilerServices.AsyncStateMachineAttribute";
 
 /// Assemblies whose names start so are never looked at.
 const EXCLUDED: [&str; 3] = ["System.", "Microsoft.", "NewRelic."];
 
-/// The value of `[Transaction(Web = …)]`: prolog, one named argument, property, Boolean, the name with its length. The
-/// value follows (ECMA-335 II.23.3).
+/// The value of `[Transaction(Web = …)]`: prolog, one named argument, property, Boolean, the name
+/// with its length. The value follows (ECMA-335 II.23.3).
 const WEB: [u8; 10] = [0x01, 0x00, 0x01, 0x00, 0x54, 0x02, 0x03, b'W', b'e', b'b'];
 
 /// Whether methods of an assembly may ask for instrumentation by attributes.
@@ -23,14 +24,18 @@ pub fn may_have(assembly: &str) -> bool {
     !EXCLUDED.iter().any(|prefix| assembly.starts_with(prefix))
 }
 
-/// What the agent receives about a method with these attributes: full names of their types with their values. `None` if no
-/// attribute asks for instrumentation.
+/// What the agent receives about a method with these attributes: full names of their types with
+/// their values. `None` if no attribute asks for instrumentation.
 #[must_use]
-pub fn tracer<'a>(attributes: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Option<Tracer<'static>> {
+pub fn tracer<'a>(
+    attributes: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+) -> Option<Tracer<'static>> {
     let mut found = 0;
     for (name, value) in attributes {
         found |= match name {
-            TRANSACTION if is_web(value) => flags::ATTRIBUTE_INSTRUMENTATION | flags::WEB_TRANSACTION,
+            TRANSACTION if is_web(value) => {
+                flags::ATTRIBUTE_INSTRUMENTATION | flags::WEB_TRANSACTION
+            }
             TRANSACTION => flags::ATTRIBUTE_INSTRUMENTATION | flags::OTHER_TRANSACTION,
             TRACE => flags::ATTRIBUTE_INSTRUMENTATION,
             _ => 0,

@@ -1,8 +1,9 @@
 //! The configuration of the agent, as far as the profiler reads it.
 //!
-//! There is a global file in the agent's home, a local one with the program, and the application configuration of the
-//! program itself. A local file replaces what the global one says about the log, the ignore list, the process lists and the
-//! application pools; nothing is merged. Values are compared case-insensitively.
+//! There is a global file in the agent's home, a local one with the program, and the application
+//! configuration of the program itself. A local file replaces what the global one says about the
+//! log, the ignore list, the process lists and the application pools; nothing is merged. Values are
+//! compared case-insensitively.
 
 mod ignore;
 mod pools;
@@ -46,7 +47,8 @@ pub enum ConfigurationError {
 /// What the configuration says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Whether the agent is enabled, by the global file and by the local one where there is one. Only .NET Framework obeys.
+    /// Whether the agent is enabled, by the global file and by the local one where there is one.
+    /// Only .NET Framework obeys.
     pub agent_enabled: bool,
     /// Whether the local file enables the agent; `None` without one that can be read.
     pub local_agent_enabled: Option<bool>,
@@ -83,7 +85,9 @@ impl Configuration {
         Ok(Self {
             agent_enabled: agent_enabled(global) && local_agent_enabled.unwrap_or(true),
             local_agent_enabled,
-            application_enabled: files.application.and_then(|bytes| application(bytes, &mut messages)),
+            application_enabled: files
+                .application
+                .and_then(|bytes| application(bytes, &mut messages)),
             log: log(main, environment),
             included,
             excluded,
@@ -109,7 +113,9 @@ fn local(bytes: &[u8], messages: &mut Vec<Message>) -> Option<Element> {
     let problem = match parsed {
         Ok(document) if document.child("configuration").is_some() => return Some(document),
         Ok(_) => "Unable to locate configuration node in local newrelic.config.".to_owned(),
-        Err(error) => format!("Exception thrown while attempting to parse local newrelic.config. {error}"),
+        Err(error) => {
+            format!("Exception thrown while attempting to parse local newrelic.config. {error}")
+        }
     };
     messages.push(Message::new(Level::Warn, problem));
     None
@@ -120,15 +126,17 @@ fn application(bytes: &[u8], messages: &mut Vec<Message>) -> Option<bool> {
     let document = match xml::decode(bytes).and_then(xml::parse) {
         Ok(document) => document,
         Err(error) => {
-            let text = format!("Exception thrown while attempting to parse the application configuration. {error}");
+            let text = format!(
+                "Exception thrown while attempting to parse the application configuration. {error}"
+            );
             messages.push(Message::new(Level::Warn, text));
             return None;
         }
     };
     let settings = document.child("configuration")?.child("appSettings")?;
-    let own = settings
-        .children("add")
-        .filter(|add| add.attribute("key").is_some_and(|key| key.eq_ignore_ascii_case(APPLICATION_KEY)));
+    let own = settings.children("add").filter(|add| {
+        add.attribute("key").is_some_and(|key| key.eq_ignore_ascii_case(APPLICATION_KEY))
+    });
     own.last().map(|add| add.attribute("value").is_some_and(is_true))
 }
 
@@ -137,11 +145,17 @@ fn log(configuration: &Element, environment: &Environment) -> Settings {
     let default = Settings::default();
     let element = configuration.child("log");
     let mut settings = match (environment.log_level(), element) {
-        (Some(level), _) => Settings { level: Level::named(&level).unwrap_or(default.level), ..default },
+        (Some(level), _) => {
+            Settings { level: Level::named(&level).unwrap_or(default.level), ..default }
+        }
         (None, Some(element)) => Settings {
             level: element.attribute("level").and_then(Level::named).unwrap_or(default.level),
-            console: element.attribute("console").is_some_and(|value| is_true(value) || value == "1"),
-            enabled: element.attribute("enabled").is_none_or(|value| is_true(value) || value == "1"),
+            console: element
+                .attribute("console")
+                .is_some_and(|value| is_true(value) || value == "1"),
+            enabled: element
+                .attribute("enabled")
+                .is_none_or(|value| is_true(value) || value == "1"),
         },
         (None, None) => default,
     };
@@ -153,13 +167,21 @@ fn log(configuration: &Element, environment: &Environment) -> Settings {
 /// Processes to instrument, and not to. A variable replaces the list of its kind.
 fn applications(configuration: &Element, environment: &Environment) -> (Vec<String>, Vec<String>) {
     let (mut included, mut excluded) = (Vec::new(), Vec::new());
-    let list = configuration.child("instrumentation").and_then(|element| element.child("applications"));
+    let list =
+        configuration.child("instrumentation").and_then(|element| element.child("applications"));
     for application in list.into_iter().flat_map(|list| list.children("application")) {
-        let Some(name) = application.attribute("name").filter(|name| !name.is_empty()) else { continue };
-        let is_excluded = application.attribute("include").is_some_and(|value| value.eq_ignore_ascii_case("false"));
+        let Some(name) = application.attribute("name").filter(|name| !name.is_empty()) else {
+            continue;
+        };
+        let is_excluded = application
+            .attribute("include")
+            .is_some_and(|value| value.eq_ignore_ascii_case("false"));
         if is_excluded { &mut excluded } else { &mut included }.push(name.to_owned());
     }
-    (environment.included_applications().unwrap_or(included), environment.excluded_applications().unwrap_or(excluded))
+    (
+        environment.included_applications().unwrap_or(included),
+        environment.excluded_applications().unwrap_or(excluded),
+    )
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ pub struct Process<'a> {
     pub command_line: &'a str,
 }
 
-/// The command line of a process on Linux, from its arguments: each is followed by a space, those with spaces are in
-/// single quotes.
+/// The command line of a process on Linux, from its arguments: each is followed by a space, those
+/// with spaces are in single quotes.
 #[must_use]
 pub fn unix_command_line<'a>(arguments: impl IntoIterator<Item = &'a str>) -> String {
     let mut line = String::new();
@@ -97,7 +97,11 @@ impl fmt::Display for Reason {
 
 /// Decides about a process.
 #[must_use]
-pub fn decide(process: Process<'_>, configuration: &Configuration, environment: &Environment) -> Decision {
+pub fn decide(
+    process: Process<'_>,
+    configuration: &Configuration,
+    environment: &Environment,
+) -> Decision {
     let decided = |(instrument, reason)| Decision { instrument, reason };
     if environment.forces_profiling() {
         return decided((true, Reason::Forced));
@@ -149,7 +153,8 @@ fn contains(text: &str, part: &str) -> bool {
 }
 
 fn file_name(path: &str, platform: Platform) -> &str {
-    let separates = |character| character == '/' || (platform == Platform::Windows && character == '\\');
+    let separates =
+        |character| character == '/' || (platform == Platform::Windows && character == '\\');
     path.rsplit(separates).next().unwrap_or(path)
 }
 

@@ -1,19 +1,21 @@
 //! The environment variables that the profiler knows, and which of them wins.
 //!
-//! Most have a new name (`NEW_RELIC_…`) and an old one (`NEWRELIC_…`). The new one wins where it is set.
+//! Most have a new name (`NEW_RELIC_…`) and an old one (`NEWRELIC_…`). The new one wins where it is
+//! set.
 
 use crate::Runtime;
 use std::collections::BTreeMap;
 
-/// The variable that chooses the shape of the managed agent: `auto`, `10.53`, `10.54` or `10.55`. Only this profiler knows
-/// it.
+/// The variable that chooses the shape of the managed agent: `auto`, `10.53`, `10.54` or `10.55`.
+/// Only this profiler knows it.
 pub const SHAPE_VARIABLE: &str = "NEW_RELIC_CLRSCOPE_AGENT_SHAPE";
 
-/// The variable that chooses how far this profiler may differ from the agent's own: `strict`, `default` or `fast`. Only this
-/// profiler knows it.
+/// The variable that chooses how far this profiler may differ from the agent's own: `strict`,
+/// `default` or `fast`. Only this profiler knows it.
 pub const MODE_VARIABLE: &str = "NEW_RELIC_CLRSCOPE_MODE";
 
-/// The variable that makes `agentEnabled="false"` count on .NET Core: `true` or `1`. Only this profiler knows it.
+/// The variable that makes `agentEnabled="false"` count on .NET Core: `true` or `1`. Only this
+/// profiler knows it.
 pub const DETACH_VARIABLE: &str = "NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED";
 
 /// The variable that names the file of the event log. Only this profiler knows it.
@@ -46,7 +48,8 @@ impl Environment {
         platform: Platform,
         variables: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
-        let variables = variables.into_iter().map(|(name, value)| (key(platform, name.into()), value.into()));
+        let variables =
+            variables.into_iter().map(|(name, value)| (key(platform, name.into()), value.into()));
         Self { platform, variables: variables.collect() }
     }
 
@@ -54,7 +57,10 @@ impl Environment {
     #[must_use]
     pub fn of_process() -> Self {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-        Self::new(Platform::CURRENT, std::env::vars_os().map(|(name, value)| (text(name), text(value))))
+        Self::new(
+            Platform::CURRENT,
+            std::env::vars_os().map(|(name, value)| (text(name), text(value))),
+        )
     }
 
     /// The family of systems that it is from.
@@ -100,7 +106,8 @@ impl Environment {
         self.first(&["NEW_RELIC_INSTALL_PATH", "NEWRELIC_INSTALL_PATH"])
     }
 
-    /// Whether the process is instrumented in any case. The variable counts when it is set, whatever it says.
+    /// Whether the process is instrumented in any case. The variable counts when it is set,
+    /// whatever it says.
     #[must_use]
     pub fn forces_profiling(&self) -> bool {
         self.first(&["NEW_RELIC_FORCE_PROFILING", "NEWRELIC_FORCE_PROFILING"]).is_some()
@@ -149,13 +156,15 @@ impl Environment {
         self.get("NEW_RELIC_INCLUDED_APPLICATION_NAMES").map(|list| names(&list))
     }
 
-    /// Names of processes not to instrument. While it is set, those of the configuration are ignored.
+    /// Names of processes not to instrument. While it is set, those of the configuration are
+    /// ignored.
     #[must_use]
     pub fn excluded_applications(&self) -> Option<Vec<String>> {
         self.get("NEW_RELIC_EXCLUDED_APPLICATION_NAMES").map(|list| names(&list))
     }
 
-    /// The pool of IIS that the process belongs to: from a variable, or on Windows from `-ap <name>` on the command line.
+    /// The pool of IIS that the process belongs to: from a variable, or on Windows from `-ap
+    /// <name>` on the command line.
     #[must_use]
     pub fn application_pool(&self, command_line: &str) -> Option<String> {
         self.first(&["APP_POOL_ID", "ASPNETCORE_IIS_APP_POOL_ID"]).or_else(|| {
@@ -164,7 +173,8 @@ impl Environment {
         })
     }
 
-    /// The value of the variable that asks for reflection in place of the cache, if it is set, and whether it does.
+    /// The value of the variable that asks for reflection in place of the cache, if it is set, and
+    /// whether it does.
     #[must_use]
     pub fn caching_disabled(&self) -> Option<(String, bool)> {
         const NAME: &str = "NEW_RELIC_DISABLE_APPDOMAIN_CACHING";
@@ -178,7 +188,8 @@ impl Environment {
         self.get("FUNCTIONS_WORKER_RUNTIME").filter(|value| !value.is_empty())
     }
 
-    /// Whether Azure functions have rules of their own in the process decision: yes, unless a variable says otherwise.
+    /// Whether Azure functions have rules of their own in the process decision: yes, unless a
+    /// variable says otherwise.
     #[must_use]
     pub fn azure_function_mode(&self) -> bool {
         const NAME: &str = "NEW_RELIC_AZURE_FUNCTION_MODE_ENABLED";
@@ -213,7 +224,9 @@ fn names(list: &str) -> Vec<String> {
 /// What follows `-ap` on a command line, without one pair of quotes.
 fn pool_argument(command_line: &str) -> Option<String> {
     const OPTION: &str = "-ap ";
-    let is_word = |at: usize| command_line.get(..at).is_some_and(|front| front.is_empty() || front.ends_with(' '));
+    let is_word = |at: usize| {
+        command_line.get(..at).is_some_and(|front| front.is_empty() || front.ends_with(' '))
+    };
     let (at, _) = command_line.match_indices(OPTION).find(|(at, _)| is_word(*at))?;
     let rest = command_line.get(at + OPTION.len()..)?.trim_start();
     let pool = match rest.strip_prefix('"') {
@@ -248,12 +261,20 @@ mod tests {
 
     #[test]
     fn new_names_win() {
-        precedence(["CORECLR_NEW_RELIC_HOME", "CORECLR_NEWRELIC_HOME"], |env| env.home(Runtime::Core));
+        precedence(["CORECLR_NEW_RELIC_HOME", "CORECLR_NEWRELIC_HOME"], |env| {
+            env.home(Runtime::Core)
+        });
         precedence(["NEW_RELIC_HOME", "NEWRELIC_HOME"], |env| env.home(Runtime::Framework));
         precedence(["NEW_RELIC_INSTALL_PATH", "NEWRELIC_INSTALL_PATH"], Environment::install_path);
         precedence(["NEW_RELIC_LOG_LEVEL", "NEWRELIC_LOG_LEVEL"], Environment::log_level);
-        precedence(["NEW_RELIC_LOG_DIRECTORY", "NEWRELIC_LOG_DIRECTORY"], Environment::log_directory);
-        precedence(["NEW_RELIC_PROFILER_LOG_DIRECTORY", "NEW_RELIC_LOG_DIRECTORY"], Environment::log_directory);
+        precedence(
+            ["NEW_RELIC_LOG_DIRECTORY", "NEWRELIC_LOG_DIRECTORY"],
+            Environment::log_directory,
+        );
+        precedence(
+            ["NEW_RELIC_PROFILER_LOG_DIRECTORY", "NEW_RELIC_LOG_DIRECTORY"],
+            Environment::log_directory,
+        );
         precedence(["APP_POOL_ID", "ASPNETCORE_IIS_APP_POOL_ID"], |env| env.application_pool(""));
     }
 
@@ -270,7 +291,11 @@ mod tests {
         for name in ["NEW_RELIC_FORCE_PROFILING", "NEWRELIC_FORCE_PROFILING"] {
             for value in ["1", "0", "false", ""] {
                 assert!(unix(&[(name, value)]).forces_profiling(), "{name}={value}");
-                assert_eq!(windows(&[(name, value)]).forces_profiling(), !value.is_empty(), "{name}={value}");
+                assert_eq!(
+                    windows(&[(name, value)]).forces_profiling(),
+                    !value.is_empty(),
+                    "{name}={value}"
+                );
             }
         }
         assert!(!unix(&[]).forces_profiling());
@@ -288,16 +313,29 @@ mod tests {
             ("", None),
             (" 1", None),
         ] {
-            assert_eq!(unix(&[("NEW_RELIC_LOG_ENABLED", value)]).log_enabled(), expected, "{value}");
-            assert_eq!(unix(&[("NEW_RELIC_LOG_CONSOLE", value)]).log_console(), expected, "{value}");
-            let disabled = unix(&[("NEW_RELIC_DISABLE_APPDOMAIN_CACHING", value)]).caching_disabled();
+            assert_eq!(
+                unix(&[("NEW_RELIC_LOG_ENABLED", value)]).log_enabled(),
+                expected,
+                "{value}"
+            );
+            assert_eq!(
+                unix(&[("NEW_RELIC_LOG_CONSOLE", value)]).log_console(),
+                expected,
+                "{value}"
+            );
+            let disabled =
+                unix(&[("NEW_RELIC_DISABLE_APPDOMAIN_CACHING", value)]).caching_disabled();
             assert_eq!(disabled, Some((value.to_owned(), expected == Some(true))), "{value}");
-            let mode = unix(&[("NEW_RELIC_AZURE_FUNCTION_MODE_ENABLED", value)]).azure_function_mode();
+            let mode =
+                unix(&[("NEW_RELIC_AZURE_FUNCTION_MODE_ENABLED", value)]).azure_function_mode();
             assert_eq!(mode, expected == Some(true), "{value}");
         }
         assert_eq!((unix(&[]).log_enabled(), unix(&[]).caching_disabled()), (None, None));
         assert!(unix(&[]).azure_function_mode() && !unix(&[]).azure_log_level_override());
-        assert!(unix(&[("NEW_RELIC_AZURE_FUNCTION_LOG_LEVEL_OVERRIDE", "true")]).azure_log_level_override());
+        assert!(
+            unix(&[("NEW_RELIC_AZURE_FUNCTION_LOG_LEVEL_OVERRIDE", "true")])
+                .azure_log_level_override()
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The event log: which methods got new bodies and which did not, as lines of JSON that `clrscope validate` compares.
-//! docs/formats.md describes every field.
+//! The event log: which methods got new bodies and which did not, as lines of JSON that `clrscope
+//! validate` compares. docs/formats.md describes every field.
 
 use crate::log::{create_new, file_size_limit};
 use std::fs::{self, File, Metadata, TryLockError};
@@ -83,7 +83,8 @@ pub struct EventLine {
 
 /// Writes events to a file, each at once and as a whole line.
 ///
-/// The file is locked (flock(2)), so that no other process replaces it: child processes inherit the variable that names it.
+/// The file is locked (flock(2)), so that no other process replaces it: child processes inherit the
+/// variable that names it.
 #[derive(Debug)]
 pub struct EventLog {
     /// `None` once the program has closed it. It stays open, and locked, when the log has ended.
@@ -102,7 +103,8 @@ pub struct EventLog {
 type Identity = (u64, u64);
 
 impl EventLine {
-    /// The whole line, with the end of it: `time_ns` is the time since the start of the log in nanoseconds.
+    /// The whole line, with the end of it: `time_ns` is the time since the start of the log in
+    /// nanoseconds.
     #[must_use]
     pub fn at(&self, time_ns: u64) -> String {
         let Self { kind, rest } = self;
@@ -111,14 +113,16 @@ impl EventLine {
 }
 
 impl EventLog {
-    /// Makes the file, in which `{pid}` stands for the process id. An earlier event log is replaced, unless another process
-    /// writes it.
+    /// Makes the file, in which `{pid}` stands for the process id. An earlier event log is
+    /// replaced, unless another process writes it.
     ///
     /// # Errors
-    /// There is something else of that name, another process writes the log, or the file cannot be made.
+    /// There is something else of that name, another process writes the log, or the file cannot be
+    /// made.
     pub fn create(path: &str, head: &Head<'_>) -> io::Result<Self> {
         let path = PathBuf::from(path.replace("{pid}", &head.pid.to_string()));
-        // Stays locked until the new one is: of two processes that begin at the same time one gets the name.
+        // Stays locked until the new one is: of two processes that begin at the same time one gets
+        // the name.
         let earlier = earlier(&path)?;
         let file = create_new(&path)?;
         lock(&file)?;
@@ -154,7 +158,8 @@ impl EventLog {
     /// Writes an event.
     ///
     /// # Errors
-    /// It cannot be written, or the log is as long as it may be. The log ends before it, and this is reported once.
+    /// It cannot be written, or the log is as long as it may be. The log ends before it, and this
+    /// is reported once.
     pub fn write(&mut self, line: &EventLine) -> io::Result<()> {
         // A process that was forked shares the file, and no .NET program continues in one.
         if self.has_ended() || std::process::id() != self.pid {
@@ -186,9 +191,12 @@ impl EventLog {
         Ok(())
     }
 
-    /// A program may close all descriptors, and open a file of its own under the number of this one.
+    /// A program may close all descriptors, and open a file of its own under the number of this
+    /// one.
     fn forget_other_file(&mut self) {
-        let is_ours = |file: &mut File| file.metadata().is_ok_and(|metadata| identity(&metadata) == self.identity);
+        let is_ours = |file: &mut File| {
+            file.metadata().is_ok_and(|metadata| identity(&metadata) == self.identity)
+        };
         if let Some(other) = self.file.take_if(|file| !is_ours(file)) {
             std::mem::forget(other);
         }
@@ -201,13 +209,15 @@ impl Drop for EventLog {
     }
 }
 
-/// The earlier log at a path, locked, if there is one. The path may have been mistyped, so nothing else is replaced.
+/// The earlier log at a path, locked, if there is one. The path may have been mistyped, so nothing
+/// else is replaced.
 fn earlier(path: &Path) -> io::Result<Option<File>> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found?,
     };
-    let other = || io::Error::new(io::ErrorKind::AlreadyExists, "there is something that is no event log");
+    let other =
+        || io::Error::new(io::ErrorKind::AlreadyExists, "there is something that is no event log");
     if !found.is_file() {
         return Err(other());
     }
@@ -233,10 +243,14 @@ fn earlier(path: &Path) -> io::Result<Option<File>> {
 }
 
 fn in_use() -> io::Error {
-    io::Error::new(io::ErrorKind::AlreadyExists, "another process writes it; have {pid} in the path")
+    io::Error::new(
+        io::ErrorKind::AlreadyExists,
+        "another process writes it; have {pid} in the path",
+    )
 }
 
-/// Locks a file for this process. Some file systems have no locks; there a later process replaces the log.
+/// Locks a file for this process. Some file systems have no locks; there a later process replaces
+/// the log.
 fn lock(file: &File) -> io::Result<()> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(in_use()),
@@ -327,7 +341,9 @@ impl Line {
             self.raw("function", &function.to_string());
         }
         match (before.text, after.text) {
-            (Some(before_text), Some(after_text)) if before.bytes.len().max(after.bytes.len()) <= MOST_BYTES => {
+            (Some(before_text), Some(after_text))
+                if before.bytes.len().max(after.bytes.len()) <= MOST_BYTES =>
+            {
                 self.body("before", before.bytes, before_text);
                 self.body("after", after.bytes, after_text);
             }
@@ -384,12 +400,14 @@ mod tests {
 
     fn create(path: &Path) -> io::Result<EventLog> {
         let pid = std::process::id();
-        let head = Head { process: PROCESS, pid, runtime: "9.0.5.0", agent: "10.54", mode: "strict" };
+        let head =
+            Head { process: PROCESS, pid, runtime: "9.0.5.0", agent: "10.54", mode: "strict" };
         EventLog::create(path.to_str().unwrap(), &head)
     }
 
     fn line(what: What<'_>) -> EventLine {
-        Event { module: "Shop", name: "Shop.Orders.Total(System.Int32)", rule: "method", what }.line()
+        Event { module: "Shop", name: "Shop.Orders.Total(System.Int32)", rule: "method", what }
+            .line()
     }
 
     fn lines(path: &Path) -> Vec<Value> {
@@ -408,15 +426,29 @@ mod tests {
         let before = Body { bytes: &[0x06, 0x2a], text: Some("IL_0000:  ret\n") };
         let after = Body { bytes: &[0x0a, 0xff], text: Some(code) };
         log.write(&line(What::Rewrite { function: Some(u64::MAX), before, after })).unwrap();
-        log.write(&line(What::Rewrite { function: None, before, after: Body { text: None, ..after } })).unwrap();
+        log.write(&line(What::Rewrite {
+            function: None,
+            before,
+            after: Body { text: None, ..after },
+        }))
+        .unwrap();
         log.write(&line(What::Refusal("Skipping SpecialName method"))).unwrap();
         log.write(&line(What::Revert)).unwrap();
         log.write(&line(What::Failed("0x80131000"))).unwrap();
         let found = lines(log.path());
-        assert_eq!((&found[0]["format"], &found[0]["version"]), (&json!("clrscope-events"), &json!(1)));
+        assert_eq!(
+            (&found[0]["format"], &found[0]["version"]),
+            (&json!("clrscope-events"), &json!(1))
+        );
         assert_eq!((&found[0]["process"], &found[0]["pid"]), (&json!(PROCESS), &json!(pid)));
-        assert_eq!(found[1]["after"], json!({"bytes": "0aff", "il": code.lines().collect::<Vec<_>>()}));
-        assert_eq!((&found[1]["before"]["bytes"], &found[1]["function"]), (&json!("062a"), &json!(u64::MAX)));
+        assert_eq!(
+            found[1]["after"],
+            json!({"bytes": "0aff", "il": code.lines().collect::<Vec<_>>()})
+        );
+        assert_eq!(
+            (&found[1]["before"]["bytes"], &found[1]["function"]),
+            (&json!("062a"), &json!(u64::MAX))
+        );
         assert!(found[2]["left_out"].is_string() && found[2]["after"].is_null());
         let kinds: Vec<_> = found[1..].iter().map(|line| line["event"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["rewrite", "rewrite", "refusal", "revert", "rejit"]);
@@ -470,12 +502,20 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
         #[cfg(unix)]
         {
-            let [link, other, pipe] = ["link", "other", "pipe"].map(|name| folder.path().join(name));
+            let [link, other, pipe] =
+                ["link", "other", "pipe"].map(|name| folder.path().join(name));
             drop(create(&other).unwrap());
             std::os::unix::fs::symlink(&other, &link).unwrap();
             assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
             let missing = folder.path().join("missing/log");
-            for path in [link.as_path(), &pipe, folder.path(), &missing, Path::new("/dev/null"), Path::new("")] {
+            for path in [
+                link.as_path(),
+                &pipe,
+                folder.path(),
+                &missing,
+                Path::new("/dev/null"),
+                Path::new(""),
+            ] {
                 assert!(create(path).is_err(), "{}", path.display());
             }
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && lines(&other).len() == 1);

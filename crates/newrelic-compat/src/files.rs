@@ -9,13 +9,14 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{self, Path, PathBuf};
 
-/// Longest configuration or instrumentation file that is read, in bytes: those of the agent have some kilobytes.
+/// Longest configuration or instrumentation file that is read, in bytes: those of the agent have
+/// some kilobytes.
 pub const TEXT_LIMIT: u64 = 16 << 20;
 /// Longest managed agent that is read, in bytes: the real one has some megabytes.
 pub const AGENT_LIMIT: u64 = 128 << 20;
 
-/// Reads a file that has to be a regular one of no more than `limit` bytes: a pipe would hold the program up, and a device
-/// may have no end.
+/// Reads a file that has to be a regular one of no more than `limit` bytes: a pipe would hold the
+/// program up, and a device may have no end.
 ///
 /// # Errors
 /// It is something else, it is longer, or it cannot be read.
@@ -42,23 +43,40 @@ const fn own_folder(runtime: Runtime) -> &'static str {
 
 /// Where the managed agent may be, the more important places first.
 #[must_use]
-pub fn agent_candidates(install: Option<&str>, home: Option<&str>, runtime: Runtime) -> Vec<PathBuf> {
+pub fn agent_candidates(
+    install: Option<&str>,
+    home: Option<&str>,
+    runtime: Runtime,
+) -> Vec<PathBuf> {
     let folders = [install, home].into_iter().flatten().map(Path::new);
-    folders.flat_map(|folder| [folder.join(AGENT_FILE), folder.join(own_folder(runtime)).join(AGENT_FILE)]).collect()
+    folders
+        .flat_map(|folder| {
+            [folder.join(AGENT_FILE), folder.join(own_folder(runtime)).join(AGENT_FILE)]
+        })
+        .collect()
 }
 
-/// The managed agent: the first place where there is a file. `home` is from the environment or the registry.
+/// The managed agent: the first place where there is a file. `home` is from the environment or the
+/// registry.
 ///
-/// The path is absolute, since injected code loads the file from it when the current folder may be another one.
+/// The path is absolute, since injected code loads the file from it when the current folder may be
+/// another one.
 #[must_use]
-pub fn find_agent(environment: &Environment, home: Option<&str>, runtime: Runtime) -> Option<PathBuf> {
+pub fn find_agent(
+    environment: &Environment,
+    home: Option<&str>,
+    runtime: Runtime,
+) -> Option<PathBuf> {
     let install = environment.install_path();
-    let found = agent_candidates(install.as_deref(), home, runtime).into_iter().find(|path| path.is_file())?;
+    let found = agent_candidates(install.as_deref(), home, runtime)
+        .into_iter()
+        .find(|path| path.is_file())?;
     // One that is absolute stays as it was written.
     Some(if found.is_absolute() { found } else { path::absolute(&found).unwrap_or(found) })
 }
 
-/// The product name that the managed agent has in its version resource. On Windows a file with another one is not it.
+/// The product name that the managed agent has in its version resource. On Windows a file with
+/// another one is not it.
 #[must_use]
 pub const fn product_name(runtime: Runtime) -> &'static str {
     match runtime {
@@ -96,7 +114,11 @@ impl ConfigurationPaths {
         };
         let mut application = program.as_os_str().to_owned();
         application.push(APPLICATION_SUFFIX);
-        Self { global: home.join(FILE_NAME), local: folder.join(FILE_NAME), application: application.into() }
+        Self {
+            global: home.join(FILE_NAME),
+            local: folder.join(FILE_NAME),
+            application: application.into(),
+        }
     }
 }
 
@@ -114,7 +136,8 @@ pub struct ConfigurationFiles {
 }
 
 impl ConfigurationFiles {
-    /// Reads the files. One that is there and cannot be read is worth a warning, unless it is the global one.
+    /// Reads the files. One that is there and cannot be read is worth a warning, unless it is the
+    /// global one.
     #[must_use]
     pub fn read(paths: &ConfigurationPaths) -> Self {
         let mut messages = Vec::new();
@@ -122,7 +145,10 @@ impl ConfigurationFiles {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                messages.push(Message::new(Level::Warn, format!("Unable to read {}: {error}", path.display())));
+                messages.push(Message::new(
+                    Level::Warn,
+                    format!("Unable to read {}: {error}", path.display()),
+                ));
                 None
             }
         };
@@ -149,7 +175,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
         let (install, home) = (path("install"), path("home"));
-        let environment = Environment::new(Platform::Unix, [("NEW_RELIC_INSTALL_PATH", install.as_str())]);
+        let environment =
+            Environment::new(Platform::Unix, [("NEW_RELIC_INSTALL_PATH", install.as_str())]);
         let find = || find_agent(&environment, Some(&home), Runtime::Core);
         assert_eq!(find(), None);
         let places = ["home/netcore", "home", "install/netcore", "install"];
@@ -159,30 +186,43 @@ mod tests {
             fs::write(&path, "").unwrap();
             assert_eq!(find(), Some(path));
         }
-        let other = find_agent(&Environment::new(Platform::Unix, [("", ""); 0]), Some(&home), Runtime::Framework);
+        let other = find_agent(
+            &Environment::new(Platform::Unix, [("", ""); 0]),
+            Some(&home),
+            Runtime::Framework,
+        );
         assert_eq!(other, Some(folder.path().join("home").join(AGENT_FILE)));
         // A folder of that name is not it.
         let empty = path("empty");
         fs::create_dir_all(Path::new(&empty).join(AGENT_FILE)).unwrap();
-        assert_eq!(find_agent(&Environment::new(Platform::Unix, [("", ""); 0]), Some(&empty), Runtime::Core), None);
+        assert_eq!(
+            find_agent(
+                &Environment::new(Platform::Unix, [("", ""); 0]),
+                Some(&empty),
+                Runtime::Core
+            ),
+            None
+        );
     }
 
     #[test]
     fn candidates() {
         assert!(agent_candidates(None, None, Runtime::Core).is_empty());
         let paths = agent_candidates(Some("/i"), Some("/h"), Runtime::Framework);
-        let expected =
-            ["/i", "/i/netframework", "/h", "/h/netframework"].map(|folder| Path::new(folder).join(AGENT_FILE));
+        let expected = ["/i", "/i/netframework", "/h", "/h/netframework"]
+            .map(|folder| Path::new(folder).join(AGENT_FILE));
         assert_eq!(paths, expected);
     }
 
     #[test]
     fn configuration_files() {
-        let unix = ConfigurationPaths::of(Path::new("/h"), Path::new("/usr/bin/dotnet"), Platform::Unix);
+        let unix =
+            ConfigurationPaths::of(Path::new("/h"), Path::new("/usr/bin/dotnet"), Platform::Unix);
         assert_eq!(unix.global, Path::new("/h/newrelic.config"));
         assert_eq!(unix.local, Path::new("./newrelic.config"));
         assert_eq!(unix.application, Path::new("/usr/bin/dotnet.config"));
-        let windows = ConfigurationPaths::of(Path::new("/h"), Path::new("/iis/w3wp.exe"), Platform::Windows);
+        let windows =
+            ConfigurationPaths::of(Path::new("/h"), Path::new("/iis/w3wp.exe"), Platform::Windows);
         assert_eq!(windows.local, Path::new("/iis/newrelic.config"));
         assert_eq!(windows.application, Path::new("/iis/w3wp.exe.config"));
     }
@@ -201,7 +241,10 @@ mod tests {
         assert_eq!(files.bytes().unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(files.local.is_none() && files.application.is_none());
         // A folder is no file, and a device has no end. That is worth a line.
-        assert_eq!(read(Path::new("/dev/zero"), 10).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            read(Path::new("/dev/zero"), 10).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
         assert_eq!(files.messages.len(), 1);
         fs::write(&paths.global, "\u{feff}<configuration/>").unwrap();
         fs::write(&paths.local, "<local/>").unwrap();

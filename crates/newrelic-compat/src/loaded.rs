@@ -1,7 +1,8 @@
-//! Modules of a running process: what [`crate::rewrite`] and [`crate::plan`] ask, answered by the runtime.
+//! Modules of a running process: what [`crate::rewrite`] and [`crate::plan`] ask, answered by the
+//! runtime.
 //!
-//! A profiler opens a module with [`LoadedModule::open`] when the first of its methods is compiled, reads the method with
-//! [`LoadedMethod::read`], and passes both to [`crate::rewrite::instrument`].
+//! A profiler opens a module with [`LoadedModule::open`] when the first of its methods is compiled,
+//! reads the method with [`LoadedMethod::read`], and passes both to [`crate::rewrite::instrument`].
 
 mod by_ref_like;
 mod core_library;

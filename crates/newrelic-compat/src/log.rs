@@ -25,7 +25,8 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level that configuration or environment name, in any case; `None` for unknown names, which change nothing.
+    /// The level that configuration or environment name, in any case; `None` for unknown names,
+    /// which change nothing.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
@@ -70,8 +71,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings that are used. Standard output gets no lines less important than [`Level::Info`], and in an Azure
-    /// function no log does, unless `azure_override` is set. The second value tells whether the level was raised.
+    /// The settings that are used. Standard output gets no lines less important than
+    /// [`Level::Info`], and in an Azure function no log does, unless `azure_override` is set. The
+    /// second value tells whether the level was raised.
     #[must_use]
     pub fn effective(self, is_azure_function: bool, azure_override: bool) -> (Self, bool) {
         let limited = self.console || (is_azure_function && !azure_override);
@@ -128,7 +130,10 @@ mod tests {
         assert_eq!(settings.effective(true, true), (settings, false));
         assert_eq!(settings.effective(true, false).0.level, Level::Info);
         let console = Settings { console: true, ..settings };
-        assert_eq!(console.effective(false, false), (Settings { level: Level::Info, ..console }, true));
+        assert_eq!(
+            console.effective(false, false),
+            (Settings { level: Level::Info, ..console }, true)
+        );
         assert_eq!(console.effective(true, true).0.level, Level::Info);
         let quiet = Settings { console: true, level: Level::Error, enabled: true };
         assert_eq!(quiet.effective(true, false), (quiet, false));

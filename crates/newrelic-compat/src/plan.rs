@@ -44,10 +44,18 @@ pub enum Plan<'p> {
     Trace(Tracer<'p>),
 }
 
-/// Decides about a function. A point and attributes together give the tracer of the point with the flags of both.
-pub fn plan<'p>(names: Names<'_>, details: &impl Details, points: &'p Points, settings: &Settings<'_>) -> Plan<'p> {
+/// Decides about a function. A point and attributes together give the tracer of the point with the
+/// flags of both.
+pub fn plan<'p>(
+    names: Names<'_>,
+    details: &impl Details,
+    points: &'p Points,
+    settings: &Settings<'_>,
+) -> Plan<'p> {
     let Names { module, assembly, version, class, method } = names;
-    if class == HELPER_TYPE && settings.strategy == CallingStrategy::Cache && is_core_library(module, settings.runtime)
+    if class == HELPER_TYPE
+        && settings.strategy == CallingStrategy::Cache
+        && is_core_library(module, settings.runtime)
     {
         return Helper::named(method, settings.shape).map_or(Plan::Nothing, Plan::Helper);
     }
@@ -62,9 +70,10 @@ pub fn plan<'p>(names: Names<'_>, details: &impl Details, points: &'p Points, se
         None
     };
     match (point.map(|point| point.tracer()), attribute) {
-        (Some(point), attribute) => {
-            Plan::Trace(Tracer { flags: point.flags | attribute.map_or(0, |attribute| attribute.flags), ..point })
-        }
+        (Some(point), attribute) => Plan::Trace(Tracer {
+            flags: point.flags | attribute.map_or(0, |attribute| attribute.flags),
+            ..point
+        }),
         (None, Some(attribute)) => Plan::Trace(attribute),
         (None, None) => Plan::Nothing,
     }
@@ -130,19 +139,34 @@ mod tests {
 
         fn attributes(&self) -> Vec<(String, Vec<u8>)> {
             self.asked.set((self.asked.get().0, self.asked.get().1 + 1));
-            self.attributes.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect()
+            self.attributes
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.to_vec()))
+                .collect()
         }
     }
 
-    fn settings(runtime: Runtime, shape: AgentShape, strategy: CallingStrategy) -> Settings<'static> {
-        Settings { runtime, shape, start_method: None, strategy, agent_path: "", scopes: Scopes::Facades }
+    fn settings(
+        runtime: Runtime,
+        shape: AgentShape,
+        strategy: CallingStrategy,
+    ) -> Settings<'static> {
+        Settings {
+            runtime,
+            shape,
+            start_method: None,
+            strategy,
+            agent_path: "",
+            scopes: Scopes::Facades,
+        }
     }
 
     fn points() -> Points {
         let xml = "<extension><instrumentation><tracerFactory name='F' metricName='M'>\
                    <match assemblyName='App' className='C'><exactMethodMatcher methodName='Any'/>\
                    <exactMethodMatcher methodName='One' parameters='System.Int32'/></match>\
-                   <match assemblyName='System.Net.Http' className='H'><exactMethodMatcher methodName='Any'/></match>\
+                   <match assemblyName='System.Net.Http' className='H'><exactMethodMatcher \
+                   methodName='Any'/></match>\
                    </tracerFactory></instrumentation></extension>";
         let files = BTreeMap::from([("x".to_owned(), xml.to_owned())]);
         load(&files, &IgnoreList::default(), AgentShape::V10_54).points
@@ -172,11 +196,18 @@ mod tests {
         assert_eq!(planned(app("C", "One"), &none), None);
         let int = Known { parameters: "System.Int32", ..Known::default() };
         assert_eq!(planned(app("C", "One"), &int), Some(("F".to_owned(), 0x7400)));
-        let traced = Known { attributes: vec![(attributes::TRACE, &[1, 0, 0, 0])], ..Known::default() };
-        assert_eq!(planned(app("D", "Any"), &traced), Some((DEFAULT_FACTORY.to_owned(), 0x0010_0000)));
+        let traced =
+            Known { attributes: vec![(attributes::TRACE, &[1, 0, 0, 0])], ..Known::default() };
+        assert_eq!(
+            planned(app("D", "Any"), &traced),
+            Some((DEFAULT_FACTORY.to_owned(), 0x0010_0000))
+        );
         assert_eq!(planned(app("C", "Any"), &traced), Some(("F".to_owned(), 0x0010_7400)));
         // Attributes in libraries of others do not count.
-        assert_eq!(planned(names("/x.dll", "System.Net.Http", "H", "Any"), &traced), Some(("F".to_owned(), 0x7400)));
+        assert_eq!(
+            planned(names("/x.dll", "System.Net.Http", "H", "Any"), &traced),
+            Some(("F".to_owned(), 0x7400))
+        );
         assert_eq!(planned(names("/x.dll", "System.Net.Http", "H", "Other"), &traced), None);
     }
 
@@ -196,24 +227,53 @@ mod tests {
         let points = Points::default();
         let of = |runtime, strategy, module, class, method| {
             let settings = settings(runtime, AgentShape::V10_54, strategy);
-            plan(names(module, "System.Private.CoreLib", class, method), &Known::default(), &points, &settings)
+            plan(
+                names(module, "System.Private.CoreLib", class, method),
+                &Known::default(),
+                &points,
+                &settings,
+            )
         };
         let cache = CallingStrategy::Cache;
         for helper in Helper::of(AgentShape::V10_54) {
             let expected = Plan::Helper(*helper);
             assert_eq!(of(Runtime::Core, cache, CORE_MODULE, HELPER_TYPE, helper.name()), expected);
-            assert_eq!(of(Runtime::Framework, cache, FRAMEWORK_MODULE, HELPER_TYPE, helper.name()), expected);
-            // The module of the other runtime, another type, another strategy.
-            assert_eq!(of(Runtime::Core, cache, FRAMEWORK_MODULE, HELPER_TYPE, helper.name()), Plan::Nothing);
-            assert_eq!(of(Runtime::Framework, cache, CORE_MODULE, HELPER_TYPE, helper.name()), Plan::Nothing);
-            assert_eq!(of(Runtime::Core, cache, CORE_MODULE, "System.Other", helper.name()), Plan::Nothing);
             assert_eq!(
-                of(Runtime::Core, CallingStrategy::Reflection, CORE_MODULE, HELPER_TYPE, helper.name()),
+                of(Runtime::Framework, cache, FRAMEWORK_MODULE, HELPER_TYPE, helper.name()),
+                expected
+            );
+            // The module of the other runtime, another type, another strategy.
+            assert_eq!(
+                of(Runtime::Core, cache, FRAMEWORK_MODULE, HELPER_TYPE, helper.name()),
+                Plan::Nothing
+            );
+            assert_eq!(
+                of(Runtime::Framework, cache, CORE_MODULE, HELPER_TYPE, helper.name()),
+                Plan::Nothing
+            );
+            assert_eq!(
+                of(Runtime::Core, cache, CORE_MODULE, "System.Other", helper.name()),
+                Plan::Nothing
+            );
+            assert_eq!(
+                of(
+                    Runtime::Core,
+                    CallingStrategy::Reflection,
+                    CORE_MODULE,
+                    HELPER_TYPE,
+                    helper.name()
+                ),
                 Plan::Nothing
             );
         }
-        for unknown in [".ctor", ".cctor", "GetThreadLocalBoolean", "SetAppDomainBoolean", "Unknown"] {
-            assert_eq!(of(Runtime::Core, cache, CORE_MODULE, HELPER_TYPE, unknown), Plan::Nothing, "{unknown}");
+        for unknown in
+            [".ctor", ".cctor", "GetThreadLocalBoolean", "SetAppDomainBoolean", "Unknown"]
+        {
+            assert_eq!(
+                of(Runtime::Core, cache, CORE_MODULE, HELPER_TYPE, unknown),
+                Plan::Nothing,
+                "{unknown}"
+            );
         }
     }
 
@@ -221,7 +281,8 @@ mod tests {
     fn names_of_different_points_do_not_mix() {
         let matched = |assembly: &str, class: &str, method: &str| {
             format!(
-                "<match assemblyName='{assembly}' className='{class}'><exactMethodMatcher methodName='{method}'/></match>"
+                "<match assemblyName='{assembly}' className='{class}'><exactMethodMatcher \
+                    methodName='{method}'/></match>"
             )
         };
         let xml = format!(
@@ -236,8 +297,12 @@ mod tests {
             for class in ["C", "D"] {
                 for method in ["M", "N"] {
                     let names = names("/x.dll", assembly, class, method);
-                    let is_traced = matches!(plan(names, &Known::default(), &points, &settings), Plan::Trace(_));
-                    let expected = [("App", "C", "M"), ("Lib", "D", "N")].contains(&(assembly, class, method));
+                    let is_traced = matches!(
+                        plan(names, &Known::default(), &points, &settings),
+                        Plan::Trace(_)
+                    );
+                    let expected =
+                        [("App", "C", "M"), ("Lib", "D", "N")].contains(&(assembly, class, method));
                     assert_eq!(is_traced, expected, "{assembly} {class} {method}");
                 }
             }
@@ -248,7 +313,9 @@ mod tests {
     fn each_shape_knows_its_own_helpers() {
         let points = Points::default();
         for shape in [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55] {
-            for (runtime, module) in [(Runtime::Core, CORE_MODULE), (Runtime::Framework, FRAMEWORK_MODULE)] {
+            for (runtime, module) in
+                [(Runtime::Core, CORE_MODULE), (Runtime::Framework, FRAMEWORK_MODULE)]
+            {
                 let settings = settings(runtime, shape, CallingStrategy::Cache);
                 let mut engagement = Engagement::default();
                 for helper in Helper::ALL {
@@ -277,7 +344,10 @@ mod tests {
         assert_eq!(of(API_ASSEMBLY, CLASS, "AddCustomAttribute"), Plan::Api);
         assert_eq!(of(API_ASSEMBLY, CLASS, "GetAgent"), Plan::Nothing);
         assert_eq!(of(API_ASSEMBLY, CLASS, ".cctor"), Plan::Nothing);
-        assert_eq!(of(API_ASSEMBLY, "NewRelic.Api.Agent.TransactionAttribute", "get_Web"), Plan::Nothing);
+        assert_eq!(
+            of(API_ASSEMBLY, "NewRelic.Api.Agent.TransactionAttribute", "get_Web"),
+            Plan::Nothing
+        );
         assert_eq!(of("Other", CLASS, "SetTransactionName"), Plan::Nothing);
     }
 
@@ -294,7 +364,10 @@ mod tests {
             lines.extend(engagement.count(&plan).map(|message| message.text));
         }
         let expected = [(5, 5_000), (4, 10_000)].map(|(helpers, all)| {
-            format!("AppDomainFallbackCache proxy engagement: helper_invocations={helpers} total_jit_calls={all}")
+            format!(
+                "AppDomainFallbackCache proxy engagement: helper_invocations={helpers} \
+                total_jit_calls={all}"
+            )
         });
         assert_eq!(lines, expected);
     }

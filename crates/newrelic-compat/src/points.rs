@@ -113,7 +113,8 @@ impl Points {
         let classes = self.assemblies.entry(point.assembly.clone()).or_default();
         let methods = classes.entry(point.class.clone()).or_default();
         let overloads = methods.entry(point.method.clone()).or_default();
-        let list = if point.parameters.is_some() { &mut overloads.exact } else { &mut overloads.any };
+        let list =
+            if point.parameters.is_some() { &mut overloads.exact } else { &mut overloads.any };
         list.push(point);
         self.count += 1;
     }
@@ -139,13 +140,17 @@ impl Points {
     /// The classes and names of the methods of an assembly, in no order.
     pub fn methods_of<'a>(&'a self, assembly: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let classes = self.assemblies.get(assembly).into_iter().flatten();
-        classes.flat_map(|(class, methods)| methods.keys().map(move |method| (class.as_str(), method.as_str())))
+        classes.flat_map(|(class, methods)| {
+            methods.keys().map(move |method| (class.as_str(), method.as_str()))
+        })
     }
 
-    /// The point of a method: of those for its parameters, or else of those for all overloads, the first that is for this
-    /// version. Where there are points for its parameters, those for all overloads do not count.
+    /// The point of a method: of those for its parameters, or else of those for all overloads, the
+    /// first that is for this version. Where there are points for its parameters, those for all
+    /// overloads do not count.
     ///
-    /// `parameters` is only asked for where it decides; `None` from it matches points for all overloads only.
+    /// `parameters` is only asked for where it decides; `None` from it matches points for all
+    /// overloads only.
     pub fn find(
         &self,
         assembly: &str,
@@ -156,7 +161,8 @@ impl Points {
     ) -> Option<&Point> {
         let overloads = self.assemblies.get(assembly)?.get(class)?.get(method)?;
         let exact = if overloads.exact.is_empty() { None } else { parameters() };
-        let mut matching = overloads.exact.iter().filter(|point| point.parameters == exact).peekable();
+        let mut matching =
+            overloads.exact.iter().filter(|point| point.parameters == exact).peekable();
         if matching.peek().is_some() {
             return matching.find(|point| point.versions.contains(version));
         }
@@ -165,7 +171,8 @@ impl Points {
 
     /// All points, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Point> {
-        let overloads = self.assemblies.values().flat_map(HashMap::values).flat_map(HashMap::values);
+        let overloads =
+            self.assemblies.values().flat_map(HashMap::values).flat_map(HashMap::values);
         overloads.flat_map(|overloads| overloads.exact.iter().chain(&overloads.any))
     }
 }
@@ -177,7 +184,8 @@ pub struct Loaded {
     pub points: Points,
     /// Lines for the log.
     pub messages: Vec<Message>,
-    /// Files that are no instrumentation. At the start the others are used; a refresh keeps what there was.
+    /// Files that are no instrumentation. At the start the others are used; a refresh keeps what
+    /// there was.
     pub invalid_files: usize,
 }
 
@@ -224,7 +232,8 @@ pub struct Sources<'a> {
 /// Reads everything, at the start and at each refresh.
 #[must_use]
 pub fn load_all(sources: &Sources<'_>) -> Loaded {
-    let mut extensions = Extensions::read(sources.home, sources.runtime, sources.environment.platform());
+    let mut extensions =
+        Extensions::read(sources.home, sources.runtime, sources.environment.platform());
     sources.custom.merge_into(&mut extensions.files);
     let mut loaded = load(&extensions.files, sources.ignored, sources.shape);
     loaded.points.add_lambda(sources.environment);
@@ -246,8 +255,10 @@ mod tests {
         fs::create_dir_all(&extensions).unwrap();
         let xml = |assembly: &str| {
             format!(
-                "<extension><instrumentation><tracerFactory><match assemblyName='{assembly}' className='C'>\
-                 <exactMethodMatcher methodName='M'/></match></tracerFactory></instrumentation></extension>"
+                "<extension><instrumentation><tracerFactory><match assemblyName='{assembly}' \
+                 className='C'>\
+                 <exactMethodMatcher \
+                 methodName='M'/></match></tracerFactory></instrumentation></extension>"
             )
         };
         fs::write(extensions.join("a.xml"), xml("FromFile")).unwrap();
@@ -270,7 +281,9 @@ mod tests {
         let before = all(&custom);
         custom.apply();
         let after = all(&custom);
-        let has = |loaded: &Loaded| ["FromFile", "FromAgent", "Handler"].map(|name| loaded.points.has_assembly(name));
+        let has = |loaded: &Loaded| {
+            ["FromFile", "FromAgent", "Handler"].map(|name| loaded.points.has_assembly(name))
+        };
         assert_eq!((has(&before), has(&after)), ([true, false, true], [true, true, true]));
         assert_eq!((after.invalid_files, after.points.len()), (1, 3));
         // The folder for this runtime is missing, and a file is unreadable.

@@ -1,7 +1,7 @@
 //! What the managed agent understands, told from the metadata of `NewRelic.Agent.Core.dll`.
 //!
-//! Injected code names members of that file. Where those are not as expected the program runs on, but nothing is traced,
-//! and no error is reported. So the file decides, not a version number.
+//! Injected code names members of that file. Where those are not as expected the program runs on,
+//! but nothing is traced, and no error is reported. So the file decides, not a version number.
 
 use cil::{MethodSig, Token, TokenKind};
 use metadata::{Metadata, column, table};
@@ -13,7 +13,8 @@ pub const AGENT_FILE: &str = "NewRelic.Agent.Core.dll";
 
 const SHIM_SPACE: &str = "NewRelic.Agent.Core";
 const SHIM_NAME: &str = "AgentShim";
-/// Starts a tracer; its number of parameters is that of the slots of the array that describes a call.
+/// Starts a tracer; its number of parameters is that of the slots of the array that describes a
+/// call.
 const START: &str = "GetFinishTracerDelegate";
 /// Returns a delegate for it; only newer agents have it.
 const START_DELEGATE: &str = "GetFinishTracerDelegateFunc";
@@ -107,9 +108,13 @@ pub fn of_file(bytes: &[u8]) -> Result<Shim, ShapeError> {
 /// # Errors
 /// They show no known shape.
 pub fn of_metadata(metadata: &Metadata<'_>) -> Result<Shim, ShapeError> {
-    let is = |row, column, wanted: &str| metadata.name(table::TYPE_DEF, row, column).is_some_and(|name| name == wanted);
+    let is = |row, column, wanted: &str| {
+        metadata.name(table::TYPE_DEF, row, column).is_some_and(|name| name == wanted)
+    };
     let shim = (1..=metadata.rows(table::TYPE_DEF))
-        .find(|&row| is(row, column::TYPE_NAME, SHIM_NAME) && is(row, column::TYPE_SPACE, SHIM_SPACE))
+        .find(|&row| {
+            is(row, column::TYPE_NAME, SHIM_NAME) && is(row, column::TYPE_SPACE, SHIM_SPACE)
+        })
         .ok_or(ShapeError::NoShim)?;
     let mut start = None;
     let mut has_delegate = false;
@@ -117,8 +122,10 @@ pub fn of_metadata(metadata: &Metadata<'_>) -> Result<Shim, ShapeError> {
         match metadata.name(table::METHOD_DEF, method, column::METHOD_NAME).as_deref() {
             Some(START) => {
                 let blob = metadata.blob_of(table::METHOD_DEF, method, column::METHOD_SIGNATURE);
-                let signature = blob.and_then(|blob| MethodSig::decode(blob).ok()).ok_or(ShapeError::NoShim)?;
-                start = Some((Token::new(TokenKind::MethodDef, method), signature.parameters.len()));
+                let signature =
+                    blob.and_then(|blob| MethodSig::decode(blob).ok()).ok_or(ShapeError::NoShim)?;
+                start =
+                    Some((Token::new(TokenKind::MethodDef, method), signature.parameters.len()));
             }
             Some(START_DELEGATE) => has_delegate = true,
             _ => {}
@@ -138,7 +145,8 @@ pub fn of_metadata(metadata: &Metadata<'_>) -> Result<Shim, ShapeError> {
 mod tests {
     use super::*;
 
-    /// Metadata of one type `NewRelic.Agent.Core.<name>` with methods of these names and numbers of parameters.
+    /// Metadata of one type `NewRelic.Agent.Core.<name>` with methods of these names and numbers of
+    /// parameters.
     fn metadata_of(name: &str, methods: &[(&str, u8)]) -> Vec<u8> {
         let (mut strings, mut blobs) = (vec![0_u8], vec![0_u8]);
         let mut string = |text: &str| {
@@ -160,8 +168,9 @@ mod tests {
         // The tables: module, type definition, method definition.
         let mut tables = vec![0; 4];
         tables.extend_from_slice(&[2, 0, 0, 1]);
-        tables
-            .extend_from_slice(&(1_u64 << table::MODULE | 1 << table::TYPE_DEF | 1 << table::METHOD_DEF).to_le_bytes());
+        tables.extend_from_slice(
+            &(1_u64 << table::MODULE | 1 << table::TYPE_DEF | 1 << table::METHOD_DEF).to_le_bytes(),
+        );
         tables.extend_from_slice(&0_u64.to_le_bytes());
         for count in [1, 1, rows.len() as u32] {
             tables.extend_from_slice(&count.to_le_bytes());
@@ -200,11 +209,26 @@ mod tests {
     fn members_tell_the_shape() {
         let start = |parameters| ("GetFinishTracerDelegate", parameters);
         let delegate = ("GetFinishTracerDelegateFunc", 0);
-        assert_eq!(shim("AgentShim", &[("Other", 2), start(11)]), Ok((AgentShape::V10_53, 0x0600_0002)));
-        assert_eq!(shim("AgentShim", &[start(11), delegate]), Ok((AgentShape::V10_54, 0x0600_0001)));
-        assert_eq!(shim("AgentShim", &[delegate, start(12)]), Ok((AgentShape::V10_55, 0x0600_0002)));
-        assert_eq!(shim("AgentShim", &[start(13), delegate]), Err(ShapeError::UnknownShim { parameters: 13 }));
-        assert_eq!(shim("AgentShim", &[start(12)]), Err(ShapeError::UnknownShim { parameters: 12 }));
+        assert_eq!(
+            shim("AgentShim", &[("Other", 2), start(11)]),
+            Ok((AgentShape::V10_53, 0x0600_0002))
+        );
+        assert_eq!(
+            shim("AgentShim", &[start(11), delegate]),
+            Ok((AgentShape::V10_54, 0x0600_0001))
+        );
+        assert_eq!(
+            shim("AgentShim", &[delegate, start(12)]),
+            Ok((AgentShape::V10_55, 0x0600_0002))
+        );
+        assert_eq!(
+            shim("AgentShim", &[start(13), delegate]),
+            Err(ShapeError::UnknownShim { parameters: 13 })
+        );
+        assert_eq!(
+            shim("AgentShim", &[start(12)]),
+            Err(ShapeError::UnknownShim { parameters: 12 })
+        );
         assert_eq!(shim("AgentShim", &[delegate]), Err(ShapeError::NoShim));
         assert_eq!(shim("AgentShims", &[start(11)]), Err(ShapeError::NoShim));
     }

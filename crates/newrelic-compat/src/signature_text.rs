@@ -1,7 +1,8 @@
-//! The text form of a method's parameters: what instrumentation files name overloads by, and what a tracer gets.
+//! The text form of a method's parameters: what instrumentation files name overloads by, and what a
+//! tracer gets.
 //!
-//! ``System.Int32,System.String[],System.Collections.Generic.List`1[!!0]``: no spaces, full names, of nested types only the
-//! innermost name, without assemblies and custom modifiers.
+//! ``System.Int32,System.String[],System.Collections.Generic.List`1[!!0]``: no spaces, full names,
+//! of nested types only the innermost name, without assemblies and custom modifiers.
 
 use cil::{MethodSig, Primitive, Token, TypeSig};
 
@@ -16,11 +17,15 @@ pub enum TextError {
     Handle,
 }
 
-/// The parameters of a method. `name` gives the name of a type by its token, with its namespace if it has one.
+/// The parameters of a method. `name` gives the name of a type by its token, with its namespace if
+/// it has one.
 ///
 /// # Errors
 /// A type has no name.
-pub fn parameters(sig: &MethodSig, name: &impl Fn(Token) -> Option<String>) -> Result<String, TextError> {
+pub fn parameters(
+    sig: &MethodSig,
+    name: &impl Fn(Token) -> Option<String>,
+) -> Result<String, TextError> {
     let mut text = String::new();
     parameters_into(sig, name, &mut text)?;
     Ok(text)
@@ -43,7 +48,11 @@ fn parameters_into(
     Ok(())
 }
 
-fn append(sig: &TypeSig, name: &impl Fn(Token) -> Option<String>, out: &mut String) -> Result<(), TextError> {
+fn append(
+    sig: &TypeSig,
+    name: &impl Fn(Token) -> Option<String>,
+    out: &mut String,
+) -> Result<(), TextError> {
     match sig {
         TypeSig::Primitive(Primitive::Void) => out.push_str("void"),
         TypeSig::Primitive(primitive) => out.push_str(primitive.full_name()),
@@ -70,14 +79,17 @@ fn append(sig: &TypeSig, name: &impl Fn(Token) -> Option<String>, out: &mut Stri
         TypeSig::Array { element, rank, sizes, lower_bounds } => {
             append(element, name, out)?;
             out.push('[');
-            // A rank costs nothing in a signature, so that a hostile one could ask for any amount of text.
+            // A rank costs nothing in a signature, so that a hostile one could ask for any amount
+            // of text.
             for dimension in 0..(*rank).min(MAX_RANK) as usize {
                 if dimension > 0 {
                     out.push(',');
                 }
                 let low = lower_bounds.get(dimension).copied().unwrap_or(0);
                 match sizes.get(dimension) {
-                    Some(&size) => out.push_str(&format!("{low}...{}", i64::from(low) + i64::from(size) - 1)),
+                    Some(&size) => {
+                        out.push_str(&format!("{low}...{}", i64::from(low) + i64::from(size) - 1))
+                    }
                     None if low != 0 => out.push_str(&format!("{low}...")),
                     None => {}
                 }
@@ -125,7 +137,8 @@ mod tests {
     fn primitives_and_none() {
         assert_eq!(text(&[0, 0, 1]).unwrap(), "");
         assert_eq!(
-            text(&[0, 16, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0x18, 0x19, 0x1c]).unwrap(),
+            text(&[0, 16, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0x18, 0x19, 0x1c])
+                .unwrap(),
             "System.Boolean,System.Char,System.SByte,System.Byte,System.Int16,System.UInt16,System.Int32,System.UInt32,\
              System.Int64,System.UInt64,System.Single,System.Double,System.String,System.IntPtr,System.UIntPtr,System.Object"
         );
@@ -135,9 +148,15 @@ mod tests {
     #[test]
     fn composed_types() {
         assert_eq!(text(&[0x20, 2, 1, 0x10, 8, 0x0f, 1]).unwrap(), "System.Int32&,void*");
-        assert_eq!(text(&[0, 2, 1, 0x1d, 0x0e, 0x1d, 0x1d, 8]).unwrap(), "System.String[],System.Int32[][]");
+        assert_eq!(
+            text(&[0, 2, 1, 0x1d, 0x0e, 0x1d, 0x1d, 8]).unwrap(),
+            "System.String[],System.Int32[][]"
+        );
         assert_eq!(text(&[0, 1, 1, 0x14, 0x0e, 2, 0, 2, 0, 0]).unwrap(), "System.String[,]");
-        assert_eq!(text(&[0, 1, 1, 0x14, 8, 2, 2, 3, 4, 2, 2, 0]).unwrap(), "System.Int32[1...3,0...3]");
+        assert_eq!(
+            text(&[0, 1, 1, 0x14, 8, 2, 2, 3, 4, 2, 2, 0]).unwrap(),
+            "System.Int32[1...3,0...3]"
+        );
         assert_eq!(text(&[0, 1, 1, 0x14, 8, 1, 0, 1, 2]).unwrap(), "System.Int32[1...]");
         assert_eq!(text(&[0, 1, 1, 0x1b, 0, 1, 1, 8]).unwrap(), "(void)(System.Int32)");
         assert_eq!(text(&[5, 2, 1, 8, 0x41, 0x0e]).unwrap(), "System.Int32,...,System.String");
@@ -149,7 +168,10 @@ mod tests {
             text(&[0x10, 1, 2, 1, 0x15, 0x12, 5, 1, 0x1e, 0, 0x13, 1]).unwrap(),
             "System.Collections.Generic.List`1[!!0],!1"
         );
-        assert_eq!(text(&[0, 2, 1, 0x11, 4, 0x20, 5, 0x1f, 5, 8]).unwrap(), "App.Point,System.Int32");
+        assert_eq!(
+            text(&[0, 2, 1, 0x11, 4, 0x20, 5, 0x1f, 5, 8]).unwrap(),
+            "App.Point,System.Int32"
+        );
         assert_eq!(text(&[0, 1, 1, 0x12, 9]), Err(TextError::UnknownType(Token(0x0100_0002))));
     }
 

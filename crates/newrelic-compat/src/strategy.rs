@@ -14,7 +14,8 @@ pub enum CallingStrategy {
 }
 
 impl CallingStrategy {
-    /// The strategy that the environment asks for: `disabled` is the value of `NEW_RELIC_DISABLE_APPDOMAIN_CACHING`.
+    /// The strategy that the environment asks for: `disabled` is the value of
+    /// `NEW_RELIC_DISABLE_APPDOMAIN_CACHING`.
     ///
     /// Agents of shape 10.53 have no cache on .NET Core.
     #[must_use]
@@ -26,8 +27,8 @@ impl CallingStrategy {
         }
     }
 
-    /// The strategy that is used after the core library was loaded. Without usable helpers it is reflection; it never
-    /// becomes the cache again.
+    /// The strategy that is used after the core library was loaded. Without usable helpers it is
+    /// reflection; it never becomes the cache again.
     #[must_use]
     pub const fn resolved(self, helpers_usable: bool) -> Self {
         if helpers_usable { self } else { Self::Reflection }
@@ -51,7 +52,8 @@ mod tests {
 
     #[test]
     fn the_cache_is_the_default_and_can_be_disabled() {
-        let configured = |shape, runtime, disabled| CallingStrategy::configured(shape, runtime, disabled);
+        let configured =
+            |shape, runtime, disabled| CallingStrategy::configured(shape, runtime, disabled);
         for shape in [AgentShape::V10_54, AgentShape::V10_55] {
             assert_eq!(configured(shape, Runtime::Core, false), Cache);
             assert_eq!(configured(shape, Runtime::Core, true), Reflection);
@@ -65,11 +67,17 @@ mod tests {
     fn it_is_only_ever_lowered() {
         assert_eq!(Cache.resolved(false), Reflection);
         assert_eq!(Cache.resolved(true), Cache);
-        assert_eq!([Reflection.resolved(true), Reflection.resolved(false)], [Reflection, Reflection]);
+        assert_eq!(
+            [Reflection.resolved(true), Reflection.resolved(false)],
+            [Reflection, Reflection]
+        );
     }
 
     #[test]
     fn names() {
-        assert_eq!([Cache.to_string(), Reflection.to_string()], ["AppDomain Fallback Cache", "Reflection"]);
+        assert_eq!(
+            [Cache.to_string(), Reflection.to_string()],
+            ["AppDomain Fallback Cache", "Reflection"]
+        );
     }
 }

@@ -2,8 +2,8 @@
 
 use rules::{Version, VersionRange};
 
-/// The bound that a text names: one to four numbers up to 65535, those that are missing are 0. A text that is none, and
-/// `0.0.0.0`, is no bound.
+/// The bound that a text names: one to four numbers up to 65535, those that are missing are 0. A
+/// text that is none, and `0.0.0.0`, is no bound.
 #[must_use]
 pub fn bound(text: &str) -> Option<Version> {
     text.parse().ok().filter(|version| *version != Version::default())
@@ -28,7 +28,8 @@ mod tests {
 
     #[test]
     fn what_is_no_bound() {
-        for text in ["", "0", "0.0.0.0", "1.2.3.4.5", "1.65536", "1.", "x", "1.x", "-1", "+1", " 1"] {
+        for text in ["", "0", "0.0.0.0", "1.2.3.4.5", "1.65536", "1.", "x", "1.x", "-1", "+1", " 1"]
+        {
             assert_eq!(bound(text), None, "{text}");
         }
     }

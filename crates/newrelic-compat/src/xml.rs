@@ -1,7 +1,7 @@
 //! XML files as trees of elements, as the agent's files need them.
 //!
-//! Names are compared case-insensitively. Namespaces are not resolved: a default namespace changes nothing, and a prefix is
-//! part of the name. Entities of document types are never expanded.
+//! Names are compared case-insensitively. Namespaces are not resolved: a default namespace changes
+//! nothing, and a prefix is part of the name. Entities of document types are never expanded.
 
 use quick_xml::Reader;
 use quick_xml::escape::{resolve_predefined_entity, unescape_with};
@@ -59,7 +59,10 @@ impl Element {
     /// The value of an attribute, if it is there.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.attributes
+            .iter()
+            .find(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     /// The elements in it with this name.
@@ -134,12 +137,15 @@ fn element(start: &BytesStart<'_>, reader: &Reader<&[u8]>) -> Result<Element, Xm
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut element = Element { name: text(start.name().as_ref()), ..Element::default() };
     for attribute in start.attributes().with_checks(false) {
-        let attribute = attribute
-            .map_err(|error| XmlError::Malformed { problem: error.to_string(), offset: reader.buffer_position() })?;
+        let attribute = attribute.map_err(|error| XmlError::Malformed {
+            problem: error.to_string(),
+            offset: reader.buffer_position(),
+        })?;
         let raw = text(&attribute.value);
         // What is no entity that XML defines stays as it is.
-        let value =
-            unescape_with(&raw, resolve_predefined_entity).map(|value| value.into_owned()).unwrap_or(raw.clone());
+        let value = unescape_with(&raw, resolve_predefined_entity)
+            .map(|value| value.into_owned())
+            .unwrap_or(raw.clone());
         element.attributes.push((text(attribute.key.as_ref()), value));
     }
     Ok(element)
@@ -152,8 +158,10 @@ mod tests {
 
     #[test]
     fn names_in_any_case() {
-        let document =
-            parse("<?xml version='1.0'?><!-- c --><A xmlns='urn:x' B='1'><c D=\"2\"/><C/><x:c/></A>").unwrap();
+        let document = parse(
+            "<?xml version='1.0'?><!-- c --><A xmlns='urn:x' B='1'><c D=\"2\"/><C/><x:c/></A>",
+        )
+        .unwrap();
         let a = document.child("a").unwrap();
         assert_eq!(a.attribute("b"), Some("1"));
         assert_eq!(a.children("c").count(), 2);
@@ -171,7 +179,8 @@ mod tests {
 
     #[test]
     fn entities_of_document_types_are_not_expanded() {
-        let text = "<!DOCTYPE a [<!ENTITY x \"0123456789\"><!ENTITY y \"&x;&x;&x;&x;\">]><a b='&y;'>&y;</a>";
+        let text = "<!DOCTYPE a [<!ENTITY x \"0123456789\"><!ENTITY y \"&x;&x;&x;&x;\">]><a \
+            b='&y;'>&y;</a>";
         assert_eq!(parse(text).unwrap().child("a").unwrap().attribute("b"), Some("&y;"));
     }
 

@@ -1,5 +1,5 @@
-//! Exception clauses of method bodies, as bytes: what is read from a method, and what is refused. Formats are those of
-//! ECMA-335 II.25.4.5 and II.25.4.6.
+//! Exception clauses of method bodies, as bytes: what is read from a method, and what is refused.
+//! Formats are those of ECMA-335 II.25.4.5 and II.25.4.6.
 
 use cil::{ClauseKind, CodeRange, ExceptionClause, MethodBody, Token};
 
@@ -14,7 +14,8 @@ fn clauses(sections: &[u8]) -> Option<Vec<ExceptionClause>> {
     MethodBody::parse(&with_sections(sections)).ok().map(|body| body.clauses)
 }
 
-/// A clause from its flags, offset and length of the try block, those of the handler, and what its kind needs.
+/// A clause from its flags, offset and length of the try block, those of the handler, and what its
+/// kind needs.
 fn clause(fields: [u32; 6]) -> ExceptionClause {
     let [flags, try_start, try_size, start, size, extra] = fields;
     ExceptionClause {

@@ -1,4 +1,5 @@
-//! Files of others: whatever is in them, there is a configuration and there are points, or a reason why not.
+//! Files of others: whatever is in them, there is a configuration and there are points, or a reason
+//! why not.
 
 use newrelic_compat::configuration::{Configuration, Files, IgnoreList};
 use newrelic_compat::environment::{Environment, Platform};
@@ -77,7 +78,10 @@ proptest! {
 fn entities_that_grow_stay_small() {
     let mut text = "<!DOCTYPE lolz [<!ENTITY a0 \"lol\">".to_owned();
     for level in 1..30 {
-        text.push_str(&format!("<!ENTITY a{level} \"{}\">", format!("&a{};", level - 1).repeat(10)));
+        text.push_str(&format!(
+            "<!ENTITY a{level} \"{}\">",
+            format!("&a{};", level - 1).repeat(10)
+        ));
     }
     text.push_str("]><configuration><log level='&a29;'/></configuration>");
     let environment = Environment::new(Platform::Unix, [("", ""); 0]);
@@ -89,7 +93,9 @@ fn entities_that_grow_stay_small() {
 fn files_of_a_hundred_megabytes_are_refused() {
     let huge = vec![b' '; 100 << 20];
     let environment = Environment::new(Platform::Unix, [("", ""); 0]);
-    assert!(Configuration::read(Files { global: &huge, ..Files::default() }, &environment).is_err());
+    assert!(
+        Configuration::read(Files { global: &huge, ..Files::default() }, &environment).is_err()
+    );
     let local = Files { global: b"<configuration/>", local: Some(&huge), application: Some(&huge) };
     assert_eq!(Configuration::read(local, &environment).unwrap().messages.len(), 2);
 }

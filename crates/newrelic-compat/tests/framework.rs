@@ -1,13 +1,16 @@
-//! Methods of two frameworks, as their compilers wrote them, are given bodies that pass the structural checks: the runtime's
-//! own compiler would have to take them.
+//! Methods of two frameworks, as their compilers wrote them, are given bodies that pass the
+//! structural checks: the runtime's own compiler would have to take them.
 
-use cil::{CallEffect, MethodBody, MethodShape, MethodSig, Token, TokenKind, Tokens, decode_locals, max_stack, verify};
+use cil::{
+    CallEffect, MethodBody, MethodShape, MethodSig, Token, TokenKind, Tokens, decode_locals,
+    max_stack, verify,
+};
 use metadata::{Assembly, Row, column, table};
 use newrelic_compat::Runtime as Family;
 use newrelic_compat::rewrite::direct::Direct;
 use newrelic_compat::rewrite::{
-    AssemblyReference, Function, MetadataError, ModuleMetadata, Owner, RefStructs, Refusal, Scopes, Settings, Tracer,
-    instrument,
+    AssemblyReference, Function, MetadataError, ModuleMetadata, Owner, RefStructs, Refusal, Scopes,
+    Settings, Tracer, instrument,
 };
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
@@ -39,8 +42,9 @@ impl<'b, 'a> Module<'b, 'a> {
         let metadata = assembly.metadata();
         let name = |row| metadata.name(table::ASSEMBLY_REF, row, column::ASSEMBLY_REF_NAME);
         let rows = 1..=metadata.rows(table::ASSEMBLY_REF);
-        let assemblies =
-            rows.filter_map(|row| Some((Token::new(TokenKind::AssemblyRef, row), name(row)?.into_owned())));
+        let assemblies = rows.filter_map(|row| {
+            Some((Token::new(TokenKind::AssemblyRef, row), name(row)?.into_owned()))
+        });
         let resolve = CallEffect { has_this: false, parameters: 1, returns: true };
         let effects = HashMap::from([(DIRECT.resolve, resolve)]);
         Self { assembly, added: HashMap::new(), effects, assemblies: assemblies.collect() }
@@ -61,7 +65,10 @@ impl ModuleMetadata for Module<'_, '_> {
         self.assemblies.clone()
     }
 
-    fn define_assembly_reference(&mut self, reference: &AssemblyReference) -> Result<Token, MetadataError> {
+    fn define_assembly_reference(
+        &mut self,
+        reference: &AssemblyReference,
+    ) -> Result<Token, MetadataError> {
         let token = self.add(TokenKind::AssemblyRef, Token::NIL, reference.name, &[]);
         self.assemblies.push((token, reference.name.to_owned()));
         Ok(token)
@@ -83,13 +90,23 @@ impl ModuleMetadata for Module<'_, '_> {
         self.find(TokenKind::MemberRef, parent, name, signature)
     }
 
-    fn define_member_reference(&mut self, parent: Token, name: &str, signature: &[u8]) -> Result<Token, MetadataError> {
+    fn define_member_reference(
+        &mut self,
+        parent: Token,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<Token, MetadataError> {
         let token = self.add(TokenKind::MemberRef, parent, name, signature);
         self.effects.insert(token, cil::call_effect(signature).unwrap());
         Ok(token)
     }
 
-    fn find_method_definition(&self, _parent: Token, _name: &str, _signature: &[u8]) -> Option<Token> {
+    fn find_method_definition(
+        &self,
+        _parent: Token,
+        _name: &str,
+        _signature: &[u8],
+    ) -> Option<Token> {
         None
     }
 
@@ -121,7 +138,8 @@ impl ModuleMetadata for Module<'_, '_> {
     }
 
     fn is_by_ref_like(&self, token: Token) -> bool {
-        self.type_name(token).is_some_and(|name| ["System.Span`1", "System.ReadOnlySpan`1"].contains(&name.as_str()))
+        self.type_name(token)
+            .is_some_and(|name| ["System.Span`1", "System.ReadOnlySpan`1"].contains(&name.as_str()))
     }
 }
 
@@ -175,7 +193,13 @@ fn check(runtime: Runtime, least: u32) {
 }
 
 /// Gives a method each kind of body in turn.
-fn try_one(bytes: &[u8], signature: &[u8], turn: u32, module: &mut Module<'_, '_>, place: &str) -> Result<(), Refusal> {
+fn try_one(
+    bytes: &[u8],
+    signature: &[u8],
+    turn: u32,
+    module: &mut Module<'_, '_>,
+    place: &str,
+) -> Result<(), Refusal> {
     let shape = [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55][turn as usize % 3];
     let strategy = [CallingStrategy::Cache, CallingStrategy::Reflection][turn as usize / 3 % 2];
     let settings = Settings {
@@ -220,15 +244,21 @@ fn try_one(bytes: &[u8], signature: &[u8], turn: u32, module: &mut Module<'_, '_
     let before = original.decode().unwrap().len();
     assert!(parsed.decode().unwrap().len() > before + 50, "{place}");
     verify(&parsed, shape, module).unwrap_or_else(|error| panic!("{place} {settings:?}: {error}"));
-    assert!(parsed.header.max_stack >= max_stack(&parsed, effect.returns, module).unwrap(), "{place}");
+    assert!(
+        parsed.header.max_stack >= max_stack(&parsed, effect.returns, module).unwrap(),
+        "{place}"
+    );
     Ok(())
 }
 
 /// The framework's files that may be assemblies, by name.
 fn framework(runtime: Runtime) -> Vec<PathBuf> {
-    let Host::Muxer { framework, .. } = runtime.require().host() else { panic!("{runtime} has no framework folder") };
+    let Host::Muxer { framework, .. } = runtime.require().host() else {
+        panic!("{runtime} has no framework folder")
+    };
     let files = fs::read_dir(&framework).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "dll")).collect();
+    let mut files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|end| end == "dll")).collect();
     files.sort();
     files
 }

@@ -53,11 +53,17 @@ fn each_level_of_the_log_and_of_a_line() {
 #[test]
 fn texts_are_written_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
-    for (pid, text) in (1..).zip(["", "plain", "\u{65e5}\u{672c}\u{8a9e}", "\u{1f600}", "a {} %s b", "two\nlines"]) {
+    for (pid, text) in
+        (1..).zip(["", "plain", "\u{65e5}\u{672c}\u{8a9e}", "\u{1f600}", "a {} %s b", "two\nlines"])
+    {
         let (sink, _) = Sink::open(Settings::default(), folder.path(), pid);
         let mut logger = Logger::new(Level::Info, sink, At(0));
         logger.log(Level::Info, text);
         let path = logger.path().unwrap();
-        assert_eq!(fs::read_to_string(path).unwrap(), format!("[Info ] 1970-01-01 00:00:00 {text}\n"), "{text}");
+        assert_eq!(
+            fs::read_to_string(path).unwrap(),
+            format!("[Info ] 1970-01-01 00:00:00 {text}\n"),
+            "{text}"
+        );
     }
 }

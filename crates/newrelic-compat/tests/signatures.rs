@@ -1,5 +1,5 @@
-//! Types, and signatures of methods and fields, as bytes: what references to members and specifications of types consist
-//! of. Expected bytes are from ECMA-335 II.23.2.
+//! Types, and signatures of methods and fields, as bytes: what references to members and
+//! specifications of types consist of. Expected bytes are from ECMA-335 II.23.2.
 
 use cil::{MethodSig, Modifier, Primitive, Token, TypeSig};
 
@@ -37,7 +37,10 @@ fn check(sig: &TypeSig, bytes: &[u8]) {
     for cut in 0..bytes.len() {
         assert!(TypeSig::decode(&bytes[..cut]).is_err(), "{bytes:02x?} cut to {cut}");
     }
-    assert!(TypeSig::decode(&[bytes, &[0x08]].concat()).is_err(), "{bytes:02x?} with more behind it");
+    assert!(
+        TypeSig::decode(&[bytes, &[0x08]].concat()).is_err(),
+        "{bytes:02x?} with more behind it"
+    );
 }
 
 #[test]
@@ -124,7 +127,10 @@ fn numbers_are_compressed() {
         assert!(TypeSig::TypeParam(number).encode().is_err(), "{number:#x}");
         assert!(array(INT, 1, vec![number], vec![]).encode().is_err(), "{number:#x}");
     }
-    assert!(TypeSig::decode(&[0x13, 0xe0, 0, 0, 0]).is_err(), "no number starts with three bits that are set");
+    assert!(
+        TypeSig::decode(&[0x13, 0xe0, 0, 0, 0]).is_err(),
+        "no number starts with three bits that are set"
+    );
 }
 
 #[test]
@@ -158,15 +164,31 @@ fn composed_types() {
             &[0x15, 0x12, 0x0d, 1, 0x15, 0x12, 0x0d, 1, 0x08],
         ),
         (
-            instance(false, list(), vec![TypeSig::SzArray(boxed(STRING)), array(INT, 2, vec![], vec![])]),
+            instance(
+                false,
+                list(),
+                vec![TypeSig::SzArray(boxed(STRING)), array(INT, 2, vec![], vec![])],
+            ),
             &[0x15, 0x12, 0x0d, 2, 0x1d, 0x0e, 0x14, 0x08, 2, 0, 0],
         ),
-        (TypeSig::SzArray(boxed(instance(false, list(), vec![INT]))), &[0x1d, 0x15, 0x12, 0x0d, 1, 0x08]),
-        (TypeSig::ByRef(boxed(instance(false, list(), vec![INT]))), &[0x10, 0x15, 0x12, 0x0d, 1, 0x08]),
-        (modified(true, REFERENCE, modified(false, DEFINITION, INT)), &[0x1f, 0x0d, 0x20, 0x08, 0x08]),
+        (
+            TypeSig::SzArray(boxed(instance(false, list(), vec![INT]))),
+            &[0x1d, 0x15, 0x12, 0x0d, 1, 0x08],
+        ),
+        (
+            TypeSig::ByRef(boxed(instance(false, list(), vec![INT]))),
+            &[0x10, 0x15, 0x12, 0x0d, 1, 0x08],
+        ),
+        (
+            modified(true, REFERENCE, modified(false, DEFINITION, INT)),
+            &[0x1f, 0x0d, 0x20, 0x08, 0x08],
+        ),
         (TypeSig::Pointer(boxed(modified(false, REFERENCE, INT))), &[0x0f, 0x20, 0x0d, 0x08]),
         (TypeSig::FunctionPointer(Box::new(method(&[0, 0, 1]))), &[0x1b, 0, 0, 1]),
-        (TypeSig::FunctionPointer(Box::new(method(&[0, 2, 8, 0x0e, 0x1c]))), &[0x1b, 0, 2, 8, 0x0e, 0x1c]),
+        (
+            TypeSig::FunctionPointer(Box::new(method(&[0, 2, 8, 0x0e, 0x1c]))),
+            &[0x1b, 0, 2, 8, 0x0e, 0x1c],
+        ),
     ] {
         check(&sig, bytes);
     }
@@ -174,7 +196,17 @@ fn composed_types() {
 
 #[test]
 fn bytes_that_are_no_type() {
-    for bytes in [&[][..], &[0x00], &[0x17], &[0x1a], &[0x23], &[0x41], &[0x7f], &[0xff], &[0x15, 0x08, 1, 0x08]] {
+    for bytes in [
+        &[][..],
+        &[0x00],
+        &[0x17],
+        &[0x1a],
+        &[0x23],
+        &[0x41],
+        &[0x7f],
+        &[0xff],
+        &[0x15, 0x08, 1, 0x08],
+    ] {
         assert!(TypeSig::decode(bytes).is_err(), "{bytes:02x?}");
     }
 }
@@ -234,7 +266,10 @@ fn instantiations_of_methods() {
         (vec![INT], &[0x0a, 1, 0x08][..]),
         (vec![STRING, OBJECT], &[0x0a, 2, 0x0e, 0x1c]),
         (vec![TypeSig::TypeParam(0), TypeSig::MethodParam(1)], &[0x0a, 2, 0x13, 0, 0x1e, 1]),
-        (vec![instance(false, TypeSig::Class(REFERENCE), vec![INT])], &[0x0a, 1, 0x15, 0x12, 0x0d, 1, 0x08]),
+        (
+            vec![instance(false, TypeSig::Class(REFERENCE), vec![INT])],
+            &[0x0a, 1, 0x15, 0x12, 0x0d, 1, 0x08],
+        ),
     ] {
         assert_eq!(cil::encode_method_spec(&arguments).unwrap(), blob);
         assert_eq!(cil::decode_method_spec(blob).unwrap(), arguments);

@@ -101,7 +101,9 @@ impl Events {
         if !self.are_wanted() {
             return;
         }
-        for method in methods.into_iter().filter_map(|method| LoadedMethod::read(module, method).ok()) {
+        for method in
+            methods.into_iter().filter_map(|method| LoadedMethod::read(module, method).ok())
+        {
             self.write(instance, (module, &method), rule, what);
         }
     }

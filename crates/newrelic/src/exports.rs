@@ -1,6 +1,7 @@
 //! Functions that the managed agent calls by name, besides the two of COM.
 //!
-//! Each is a line of a table: name, result without a profiler, what it does. None lets a panic through.
+//! Each is a line of a table: name, result without a profiler, what it does. None lets a panic
+//! through.
 
 mod threads;
 
@@ -17,13 +18,15 @@ pub const S_FALSE: i32 = 1;
 /// It failed, or there is no profiler.
 pub const E_FAIL: i32 = 0x8000_4005_u32.cast_signed();
 
-/// Runs one of the functions for the profiler of this process. Without one, or after a panic, gives `otherwise`.
+/// Runs one of the functions for the profiler of this process. Without one, or after a panic, gives
+/// `otherwise`.
 fn with<T: Copy>(name: &str, otherwise: T, run: impl FnOnce(&Arc<Instance>) -> T) -> T {
     let guarded = catch_unwind(AssertUnwindSafe(|| {
         let instance = current()?;
         let result = catch_unwind(AssertUnwindSafe(|| run(&instance)));
         if result.is_err() {
-            instance.log(Level::Error, &format!("{name} failed because of a fault of the profiler."));
+            instance
+                .log(Level::Error, &format!("{name} failed because of a fault of the profiler."));
         }
         result.ok()
     }));

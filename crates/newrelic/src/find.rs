@@ -21,8 +21,8 @@ pub fn methods(metadata: &Metadata, class: TypeDef, name: &str) -> Vec<MethodDef
     metadata.methods_named(class, name).into_iter().flatten().flatten().collect()
 }
 
-/// The methods of an assembly that points name. `nested` says whether types in other types are looked at. Gives also the
-/// classes that are not there.
+/// The methods of an assembly that points name. `nested` says whether types in other types are
+/// looked at. Gives also the classes that are not there.
 pub fn by_points(
     metadata: &Metadata,
     assembly: &str,
@@ -60,10 +60,11 @@ fn constructors(metadata: &Metadata) -> Vec<Token> {
     let mut found = Vec::new();
     for reference in metadata.type_refs().flatten() {
         // The name alone costs little, and most differ.
-        let may_be = metadata
-            .name_of(reference)
-            .is_ok_and(|name| name.ends_with("TraceAttribute") || name.ends_with("TransactionAttribute"));
-        if may_be && metadata.type_ref_props(reference).is_ok_and(|props| is_attribute(&props.name)) {
+        let may_be = metadata.name_of(reference).is_ok_and(|name| {
+            name.ends_with("TraceAttribute") || name.ends_with("TransactionAttribute")
+        });
+        if may_be && metadata.type_ref_props(reference).is_ok_and(|props| is_attribute(&props.name))
+        {
             found.extend(metadata.member_refs(reference).flatten().map(Token::from));
         }
     }
@@ -77,12 +78,17 @@ fn constructors(metadata: &Metadata) -> Vec<Token> {
 
 /// The methods of the type that has the helpers.
 pub fn helpers(metadata: &Metadata) -> BTreeSet<MethodDef> {
-    class(metadata, HELPER_TYPE).into_iter().flat_map(|class| metadata.methods(class).flatten()).collect()
+    class(metadata, HELPER_TYPE)
+        .into_iter()
+        .flat_map(|class| metadata.methods(class).flatten())
+        .collect()
 }
 
 /// The methods of the API that call the managed agent.
 pub fn of_api(metadata: &Metadata) -> BTreeSet<MethodDef> {
     let Some(class) = class(metadata, API_TYPE) else { return BTreeSet::new() };
-    let is_one = |method: &MethodDef| metadata.name_of(*method).is_ok_and(|name| is_api_method(API_TYPE, name));
+    let is_one = |method: &MethodDef| {
+        metadata.name_of(*method).is_ok_and(|name| is_api_method(API_TYPE, name))
+    };
     metadata.methods(class).flatten().filter(is_one).collect()
 }

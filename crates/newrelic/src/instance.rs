@@ -136,18 +136,22 @@ impl Instance {
         instance
     }
 
-    /// Asks the runtime for something on a thread of ours; `None` once the process ends. After its callback `Shutdown` the
-    /// runtime answers nothing any more, and .NET Core 3.1 reads through a null pointer.
+    /// Asks the runtime for something on a thread of ours; `None` once the process ends. After its
+    /// callback `Shutdown` the runtime answers nothing any more, and .NET Core 3.1 reads through a
+    /// null pointer.
     pub fn while_it_runs<T>(&self, ask: impl FnOnce() -> T) -> Option<T> {
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         (!self.is_over.load(SeqCst)).then(ask)
     }
 
-    /// The process ends: waits for what a thread of ours asks for, though not for ever, and lets it ask for no more.
+    /// The process ends: waits for what a thread of ours asks for, though not for ever, and lets it
+    /// ask for no more.
     pub fn end(&self) {
         self.is_over.store(true, SeqCst);
         let until = Instant::now() + END_LIMIT;
-        while matches!(self.asking.try_lock(), Err(TryLockError::WouldBlock)) && Instant::now() < until {
+        while matches!(self.asking.try_lock(), Err(TryLockError::WouldBlock))
+            && Instant::now() < until
+        {
             std::thread::sleep(END_PAUSE);
         }
     }
@@ -187,7 +191,8 @@ impl Instance {
         })
     }
 
-    /// How bodies are made: for the API in the agent's own way also where methods come to the agent directly.
+    /// How bodies are made: for the API in the agent's own way also where methods come to the agent
+    /// directly.
     pub fn settings(&self) -> Settings<'_> {
         let resolved = self.resolved.get();
         Settings {
@@ -209,7 +214,10 @@ impl Instance {
         let loaded = self.load(live);
         self.log.messages(&loaded.messages);
         if loaded.invalid_files > 0 {
-            self.log(Level::Error, "Unable to refresh the instrumentation: at least one file is invalid.");
+            self.log(
+                Level::Error,
+                "Unable to refresh the instrumentation: at least one file is invalid.",
+            );
             return S_FALSE;
         }
         let old = self.set_points(loaded.points);
@@ -232,7 +240,9 @@ impl Instance {
             match crate::start::configuration(&instance.environment, &instance.home) {
                 Ok(configuration) => {
                     instance.log.messages(&configuration.messages);
-                    instance.log.set_level(crate::start::log_settings(&instance.environment, &configuration).0.level);
+                    instance.log.set_level(
+                        crate::start::log_settings(&instance.environment, &configuration).0.level,
+                    );
                     live.ignored = configuration.ignored;
                     instance.refresh_with(&mut live)
                 }

@@ -16,7 +16,10 @@ impl Log {
     /// A log for lines of `level` and above.
     pub fn new(level: Level, sink: Sink) -> Self {
         let level_of_sink = if matches!(sink, Sink::Nowhere) { u8::MAX } else { level as u8 };
-        Self { level: AtomicU8::new(level_of_sink), logger: Mutex::new(Logger::new(level, sink, SystemClock)) }
+        Self {
+            level: AtomicU8::new(level_of_sink),
+            logger: Mutex::new(Logger::new(level, sink, SystemClock)),
+        }
     }
 
     /// Changes the level, after the configuration was read again.
@@ -66,9 +69,13 @@ mod tests {
         log.set_level(Level::Trace);
         log.line(Level::Trace, || text("b"));
         assert_eq!(made.get(), 2);
-        let written = std::fs::read_to_string(folder.path().join("NewRelic.Profiler.1.log")).unwrap();
+        let written =
+            std::fs::read_to_string(folder.path().join("NewRelic.Profiler.1.log")).unwrap();
         let lines: Vec<_> = written.lines().collect();
-        assert!(matches!(lines[..], [a, b] if a.ends_with(" a") && b.starts_with("[Trace] ") && b.ends_with(" b")));
+        assert!(
+            matches!(lines[..], [a, b] if a.ends_with(" a") && b.starts_with("[Trace] ") && b.ends_with(" \
+                b"))
+        );
         let nowhere = Log::new(Level::Trace, Sink::Nowhere);
         nowhere.line(Level::Error, || text("no"));
         nowhere.set_level(Level::Trace);

@@ -8,10 +8,11 @@ use std::fmt;
 /// How far this profiler may differ from the agent's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The same events, method bodies and helpers, byte by byte. Methods that the runtime inlines before they are seen are
-    /// lost, as they are there.
+    /// The same events, method bodies and helpers, byte by byte. Methods that the runtime inlines
+    /// before they are seen are lost, as they are there.
     Strict,
-    /// The same events; methods come to the agent by a delegate of their own module, and none is lost.
+    /// The same events; methods come to the agent by a delegate of their own module, and none is
+    /// lost.
     #[default]
     Default,
     /// As the default, and the program keeps its precompiled code and tiered compilation.
@@ -21,14 +22,18 @@ pub enum Mode {
 impl Mode {
     /// The mode that a text names, in any case.
     pub fn named(text: &str) -> Option<Self> {
-        [Self::Strict, Self::Default, Self::Fast].into_iter().find(|mode| mode.name().eq_ignore_ascii_case(text))
+        [Self::Strict, Self::Default, Self::Fast]
+            .into_iter()
+            .find(|mode| mode.name().eq_ignore_ascii_case(text))
     }
 
     /// The mode that the environment asks for, and the text of the variable if that names none.
     pub fn of(environment: &Environment) -> (Self, Option<String>) {
         match environment.get(MODE_VARIABLE) {
             None => (Self::default(), None),
-            Some(text) => Self::named(&text).map_or((Self::default(), Some(text)), |mode| (mode, None)),
+            Some(text) => {
+                Self::named(&text).map_or((Self::default(), Some(text)), |mode| (mode, None))
+            }
         }
     }
 
@@ -79,7 +84,10 @@ mod tests {
         assert_eq!(of("Fast"), (Mode::Fast, None));
         assert_eq!(of("default"), (Mode::Default, None));
         assert_eq!(of("quick"), (Mode::Default, Some("quick".to_owned())));
-        assert_eq!(Mode::of(&Environment::new(Platform::Unix, [("", ""); 0])), (Mode::Default, None));
+        assert_eq!(
+            Mode::of(&Environment::new(Platform::Unix, [("", ""); 0])),
+            (Mode::Default, None)
+        );
     }
 
     #[test]

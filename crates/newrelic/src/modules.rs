@@ -15,7 +15,8 @@ pub struct Module {
     pub id: ModuleId,
     /// Simple name of its assembly.
     pub assembly: String,
-    /// Whether it stays as long as the process: only such modules may be asked about outside of callbacks.
+    /// Whether it stays as long as the process: only such modules may be asked about outside of
+    /// callbacks.
     pub stays: bool,
     /// Which of its methods are looked at when they are compiled for the first time.
     pub at_first_compilation: Looked,
@@ -59,11 +60,15 @@ impl Opened {
         Self { loaded, direct: None, requested: HashSet::new(), ids: HashMap::new() }
     }
 
-    /// What the agent knows a method by: the same for all of its life. `known` is the runtime's id of the function, which
-    /// generic methods do not have one of; they get an odd number, which is no address of anything.
+    /// What the agent knows a method by: the same for all of its life. `known` is the runtime's id
+    /// of the function, which generic methods do not have one of; they get an odd number, which is
+    /// no address of anything.
     pub fn id_of(&mut self, method: MethodDef, known: Option<u64>) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        *self.ids.entry(method).or_insert_with(|| known.unwrap_or_else(|| NEXT.fetch_add(1, Relaxed) << 1 | 1))
+        *self
+            .ids
+            .entry(method)
+            .or_insert_with(|| known.unwrap_or_else(|| NEXT.fetch_add(1, Relaxed) << 1 | 1))
     }
 }
 
@@ -79,7 +84,8 @@ impl Module {
         Self { id, assembly, stays, at_first_compilation, opened: Mutex::new(opened) }
     }
 
-    /// What was added to it. Do not call anything that waits for the runtime's other threads while this is held.
+    /// What was added to it. Do not call anything that waits for the runtime's other threads while
+    /// this is held.
     pub fn opened(&self) -> MutexGuard<'_, Option<Opened>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,7 +106,10 @@ impl Modules {
     /// A module was loaded.
     pub fn insert(&self, module: Module) -> Arc<Module> {
         let module = Arc::new(module);
-        self.known.write().unwrap_or_else(PoisonError::into_inner).insert(module.id, Arc::clone(&module));
+        self.known
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(module.id, Arc::clone(&module));
         module
     }
 
@@ -116,6 +125,10 @@ impl Modules {
     /// The modules of these assemblies that stay as long as the process.
     pub fn that_stay(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Arc<Module>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.values().filter(|module| module.stays && is_wanted(&module.assembly)).cloned().collect()
+        known
+            .values()
+            .filter(|module| module.stays && is_wanted(&module.assembly))
+            .cloned()
+            .collect()
     }
 }

@@ -20,8 +20,10 @@ pub struct ThisProcess {
 impl ThisProcess {
     /// Asks the system. What it does not tell is [`UNKNOWN`] or empty.
     pub fn read() -> Self {
-        let path = env::current_exe().map_or_else(|_| UNKNOWN.to_owned(), |path| path.to_string_lossy().into_owned());
-        let arguments: Vec<String> = env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        let path = env::current_exe()
+            .map_or_else(|_| UNKNOWN.to_owned(), |path| path.to_string_lossy().into_owned());
+        let arguments: Vec<String> =
+            env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
         let command_line = unix_command_line(arguments.iter().map(String::as_str));
         Self { path, parent_path: UNKNOWN.to_owned(), command_line }
     }
@@ -36,6 +38,9 @@ mod tests {
         let process = ThisProcess::read();
         let program = process.path.rsplit('/').next().unwrap();
         assert!(program.starts_with("NewRelicProfiler-"), "{process:?}");
-        assert!(process.command_line.contains(program) && process.command_line.ends_with(' '), "{process:?}");
+        assert!(
+            process.command_line.contains(program) && process.command_line.ends_with(' '),
+            "{process:?}"
+        );
     }
 }

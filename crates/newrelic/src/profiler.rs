@@ -6,13 +6,15 @@ use crate::start::start;
 use corprof::control::FunctionControl;
 use corprof::ids::{FunctionId, ModuleId, ThreadId};
 use corprof::metadata::MethodDef;
-use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo};
+use corprof::{
+    CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo,
+};
 use newrelic_compat::event_log::What;
 use newrelic_compat::log::{Level, texts};
 use std::sync::{Arc, OnceLock};
 
-/// `CORPROF_E_PROFILER_CANCEL_ACTIVATION` (corerror.h): the program runs on without a profiler, and without an error in the
-/// system's log.
+/// `CORPROF_E_PROFILER_CANCEL_ACTIVATION` (corerror.h): the program runs on without a profiler, and
+/// without an error in the system's log.
 const CANCEL_ACTIVATION: HResult = HResult::from_bits(0x8013_1375);
 
 /// The profiler, as the runtime makes it.
@@ -60,7 +62,10 @@ impl Profiler for DropIn {
         self.with(|instance| {
             instance.log(
                 Level::Error,
-                &format!("A fault in {}: {message}. Nothing more is instrumented.", report.callback),
+                &format!(
+                    "A fault in {}: {message}. Nothing more is instrumented.",
+                    report.callback
+                ),
             );
         });
     }
@@ -79,7 +84,12 @@ impl InitializeOnce for OnceLock<Arc<Instance>> {
 }
 
 impl ProfilerCallback for DropIn {
-    fn module_load_finished(&self, _: &CallbackCx<'_>, module: ModuleId, status: Result<(), HResult>) {
+    fn module_load_finished(
+        &self,
+        _: &CallbackCx<'_>,
+        module: ModuleId,
+        status: Result<(), HResult>,
+    ) {
         if status.is_ok() {
             self.with(|instance| rewriting::module_loaded(instance, module));
         }
@@ -119,7 +129,10 @@ impl ProfilerCallback for DropIn {
         self.with(|instance| {
             let module = instance.modules.get(module);
             let name = module.as_ref().map_or("", |module| &module.assembly);
-            instance.log(Level::Error, &format!("A new body was refused: {name}, method {method:?}: {status}"));
+            instance.log(
+                Level::Error,
+                &format!("A new body was refused: {name}, method {method:?}: {status}"),
+            );
             let Some(module) = module.filter(|_| instance.events.are_wanted()) else { return };
             if let Some(opened) = &*module.opened() {
                 let failed = What::Failed(&status.to_string());

@@ -20,7 +20,8 @@ use std::thread;
 /// The points changed: methods without one get their original bodies back, the others new ones.
 ///
 /// # Errors
-/// No thread could be started. The runtime wants one of ours for this: the caller's runs managed code.
+/// No thread could be started. The runtime wants one of ours for this: the caller's runs managed
+/// code.
 pub fn apply(instance: &Arc<Instance>, old: &Points, new: &Points) -> Result<(), String> {
     let changes = refresh(old, new);
     if changes.is_empty() || instance.resolved.get().is_none_or(|resolved| !resolved.complete) {
@@ -36,11 +37,12 @@ pub fn apply(instance: &Arc<Instance>, old: &Points, new: &Points) -> Result<(),
         }
     };
     let thread = thread::Builder::new().name("newrelic-refresh".into()).spawn(work);
-    let thread = thread
-        .map_err(|error| format!("Unable to refresh the instrumentation, as no thread can be started: {error}"))?;
-    thread
-        .join()
-        .map_err(|_| "The refresh of the instrumentation failed because of a fault of the profiler.".to_owned())
+    let thread = thread.map_err(|error| {
+        format!("Unable to refresh the instrumentation, as no thread can be started: {error}")
+    })?;
+    thread.join().map_err(|_| {
+        "The refresh of the instrumentation failed because of a fault of the profiler.".to_owned()
+    })
 }
 
 fn change_module(instance: &Instance, module: &Module, change: &Refresh) {
@@ -52,15 +54,21 @@ fn change_module(instance: &Instance, module: &Module, change: &Refresh) {
         let Some(opened) = &*guard else { return };
         let Ok(metadata) = instance.info.module_metadata(module.id) else { return };
         let methods = |names: &BTreeSet<MethodName>| -> BTreeSet<MethodDef> {
-            let classes = names.iter().filter_map(|(class, method)| Some((find::class(&metadata, class)?, method)));
+            let classes = names
+                .iter()
+                .filter_map(|(class, method)| Some((find::class(&metadata, class)?, method)));
             classes.flat_map(|(class, method)| find::methods(&metadata, class, method)).collect()
         };
         // Only what was asked for can be reverted.
-        let revert: Vec<_> =
-            methods(&change.revert).intersection(&opened.requested.iter().copied().collect()).copied().collect();
+        let revert: Vec<_> = methods(&change.revert)
+            .intersection(&opened.requested.iter().copied().collect())
+            .copied()
+            .collect();
         let wanted = methods(&change.instrument);
         let is_async = |&method: &MethodDef| {
-            metadata.method_props(method).is_ok_and(|props| props.implementation.bits() & IMPL_ASYNC != 0)
+            metadata
+                .method_props(method)
+                .is_ok_and(|props| props.implementation.bits() & IMPL_ASYNC != 0)
         };
         (revert, wanted.iter().filter(|method| is_async(method)).count(), wanted)
     };
@@ -68,22 +76,27 @@ fn change_module(instance: &Instance, module: &Module, change: &Refresh) {
         // Previews of .NET 11 say nothing of it: all calls for the new body succeed.
         let text = || {
             format!(
-                "{asynchronous} runtime-async methods of {} get points while the program runs: those that have run keep \
-                 their bodies in previews of .NET 11 (dotnet/runtime#128944)",
+                "{asynchronous} runtime-async methods of {} get points while the program runs: \
+                 those that have run keep their bodies in previews of .NET 11 \
+                 (dotnet/runtime#128944)",
                 module.assembly
             )
         };
         instance.log.line(Level::Warn, text);
     }
-    let methods: Vec<_> = revert.iter().map(|&method| ModuleMethod { module: module.id, method }).collect();
+    let methods: Vec<_> =
+        revert.iter().map(|&method| ModuleMethod { module: module.id, method }).collect();
     if !methods.is_empty() {
-        instance
-            .log
-            .line(Level::Debug, || format!("Request revert of {} methods of {}", methods.len(), module.assembly));
+        instance.log.line(Level::Debug, || {
+            format!("Request revert of {} methods of {}", methods.len(), module.assembly)
+        });
         match instance.info.request_revert(&methods) {
             Ok(answers) => reverted(instance, module, &revert, &answers),
             Err(error) => {
-                instance.log(Level::Error, &format!("Methods of {} are not reverted: {error}", module.assembly));
+                instance.log(
+                    Level::Error,
+                    &format!("Methods of {} are not reverted: {error}", module.assembly),
+                );
             }
         }
     }
@@ -106,7 +119,10 @@ fn reverted(instance: &Instance, module: &Module, methods: &[MethodDef], answers
 }
 
 /// The methods that were reverted, and those that were not, with the error.
-fn by_answer(methods: &[MethodDef], answers: &[HResult]) -> (Vec<MethodDef>, Vec<(MethodDef, HResult)>) {
+fn by_answer(
+    methods: &[MethodDef],
+    answers: &[HResult],
+) -> (Vec<MethodDef>, Vec<(MethodDef, HResult)>) {
     let all = methods.iter().copied().zip(answers.iter().copied());
     let (reverted, refused): (Vec<_>, Vec<_>) = all.partition(|(_, answer)| answer.is_ok());
     (reverted.into_iter().map(|(method, _)| method).collect(), refused)
@@ -114,13 +130,15 @@ fn by_answer(methods: &[MethodDef], answers: &[HResult]) -> (Vec<MethodDef>, Vec
 
 /// Opens a module for additions that had no points before. Whether it is open.
 fn open_if_needed(instance: &Instance, module: &Module) -> bool {
-    // Not held while the runtime is suspended: a thread that waits for it would be suspended with it.
+    // Not held while the runtime is suspended: a thread that waits for it would be suspended with
+    // it.
     if module.opened().is_some() {
         return true;
     }
     let opened = {
-        // The runtime puts other structures in the place of those that its threads read: nobody must read them then. Where
-        // it cannot be suspended it is done all the same, as the agent's own profiler does.
+        // The runtime puts other structures in the place of those that its threads read: nobody
+        // must read them then. Where it cannot be suspended it is done all the same, as the agent's
+        // own profiler does.
         let turn = suspension::take();
         let _suspended = turn.as_ref().map(|_| instance.info.suspend_runtime());
         LoadedModule::open(&instance.info, module.id)
@@ -136,7 +154,8 @@ fn open_if_needed(instance: &Instance, module: &Module) -> bool {
             true
         }
         Err(error) => {
-            instance.log(Level::Warn, &format!("{} cannot be instrumented: {error}", module.assembly));
+            instance
+                .log(Level::Warn, &format!("{} cannot be instrumented: {error}", module.assembly));
             false
         }
     }

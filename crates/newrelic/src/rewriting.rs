@@ -17,7 +17,9 @@ use newrelic_compat::event_log::What;
 use newrelic_compat::loaded::{LoadedMethod, LoadedModule};
 use newrelic_compat::log::Level;
 use newrelic_compat::plan::{Plan, plan};
-use newrelic_compat::rewrite::{API_ASSEMBLY, helpers, inject, instrument, instrument_api, is_core_library};
+use newrelic_compat::rewrite::{
+    API_ASSEMBLY, helpers, inject, instrument, instrument_api, is_core_library,
+};
 use newrelic_compat::strategy::CallingStrategy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,12 +28,17 @@ use std::sync::Arc;
 pub fn module_loaded(instance: &Instance, id: ModuleId) {
     let Ok(known) = instance.info.module_info(id) else { return };
     // One without assembly is not usable yet.
-    let Some(Ok(assembly)) = known.assembly.map(|assembly| instance.info.assembly_info(assembly)) else { return };
+    let Some(Ok(assembly)) = known.assembly.map(|assembly| instance.info.assembly_info(assembly))
+    else {
+        return;
+    };
     let is_core = is_core_library(&known.name, instance.runtime);
     if is_core && instance.resolved.get().is_none() {
         core_library_loaded(instance, id, &known.name);
     }
-    let Some(resolved) = instance.resolved.get().filter(|resolved| resolved.complete) else { return };
+    let Some(resolved) = instance.resolved.get().filter(|resolved| resolved.complete) else {
+        return;
+    };
     let points = instance.points();
     let is_named = points.has_assembly(&assembly.name);
     if is_named || is_core {
@@ -43,17 +50,30 @@ pub fn module_loaded(instance: &Instance, id: ModuleId) {
     let has = |flag: COR_PRF_MODULE_FLAGS| flags & flag.0 != 0;
     let stays = !has(COR_PRF_MODULE_FLAGS::COLLECTIBLE) && !has(COR_PRF_MODULE_FLAGS::DYNAMIC);
     let wanted = wanted(instance, id, &assembly.name, is_named, is_api);
-    let at_first_compilation = if is_strict && is_core && resolved.strategy == CallingStrategy::Cache {
-        Looked::Only(instance.info.module_metadata(id).map(|metadata| find::helpers(&metadata)).unwrap_or_default())
-    } else if is_strict && (is_named || is_api || may_have(&assembly.name)) {
-        Looked::All
-    } else {
-        Looked::Only(BTreeSet::new())
-    };
+    let at_first_compilation =
+        if is_strict && is_core && resolved.strategy == CallingStrategy::Cache {
+            Looked::Only(
+                instance
+                    .info
+                    .module_metadata(id)
+                    .map(|metadata| find::helpers(&metadata))
+                    .unwrap_or_default(),
+            )
+        } else if is_strict && (is_named || is_api || may_have(&assembly.name)) {
+            Looked::All
+        } else {
+            Looked::Only(BTreeSet::new())
+        };
     // No other thread reads its metadata yet.
     let is_extended = !wanted.is_empty() || at_first_compilation != Looked::Only(BTreeSet::new());
     let opened = if is_extended { open(instance, id, resolved.direct) } else { None };
-    let module = instance.modules.insert(Module::new(id, assembly.name, stays, at_first_compilation, opened));
+    let module = instance.modules.insert(Module::new(
+        id,
+        assembly.name,
+        stays,
+        at_first_compilation,
+        opened,
+    ));
     if module.opened().is_some() {
         request(instance, &module, &wanted);
     }
@@ -65,7 +85,13 @@ pub fn module_loaded(instance: &Instance, id: ModuleId) {
 }
 
 /// The methods of a module that is being loaded that the runtime is asked for at once.
-fn wanted(instance: &Instance, id: ModuleId, assembly: &str, is_named: bool, is_api: bool) -> BTreeSet<MethodDef> {
+fn wanted(
+    instance: &Instance,
+    id: ModuleId,
+    assembly: &str,
+    is_named: bool,
+    is_api: bool,
+) -> BTreeSet<MethodDef> {
     let is_strict = instance.mode == Mode::Strict;
     let with_attributes = !is_strict && may_have(assembly);
     if !is_named && !with_attributes && (is_strict || !is_api) {
@@ -73,10 +99,13 @@ fn wanted(instance: &Instance, id: ModuleId, assembly: &str, is_named: bool, is_
     }
     // A module with resources only has no metadata.
     let Ok(metadata) = instance.info.module_metadata(id) else { return BTreeSet::new() };
-    let (mut wanted, missing) = find::by_points(&metadata, assembly, &instance.points(), !is_strict);
+    let (mut wanted, missing) =
+        find::by_points(&metadata, assembly, &instance.points(), !is_strict);
     for class in missing {
         // CLDB_E_RECORD_NOTFOUND (corerror.h).
-        instance.log.line(Level::Info, || format!("Unable to find {class} for rejit. HR:-2146234064"));
+        instance
+            .log
+            .line(Level::Info, || format!("Unable to find {class} for rejit. HR:-2146234064"));
     }
     if with_attributes {
         wanted.extend(find::by_attributes(&metadata));
@@ -87,8 +116,8 @@ fn wanted(instance: &Instance, id: ModuleId, assembly: &str, is_named: bool, is_
     wanted
 }
 
-/// Opens a module for additions, and adds what its methods come to the agent by. To be called while no thread reads its
-/// metadata.
+/// Opens a module for additions, and adds what its methods come to the agent by. To be called while
+/// no thread reads its metadata.
 pub fn open(instance: &Instance, id: ModuleId, direct: bool) -> Option<Opened> {
     let loaded = match LoadedModule::open(&instance.info, id) {
         Ok(loaded) => loaded,
@@ -109,7 +138,12 @@ pub fn add_direct(instance: &Instance, opened: &mut Opened) {
     match opened.loaded.define_direct(&instance.settings()) {
         Ok(direct) => opened.direct = Some(direct),
         Err(refusal) => {
-            let text = || format!("Methods of {} call the agent by reflection: {refusal}", opened.loaded.assembly());
+            let text = || {
+                format!(
+                    "Methods of {} call the agent by reflection: {refusal}",
+                    opened.loaded.assembly()
+                )
+            };
             instance.log.line(Level::Warn, text);
         }
     }
@@ -117,35 +151,43 @@ pub fn add_direct(instance: &Instance, opened: &mut Opened) {
 
 /// Asks the runtime to compile methods again.
 pub fn request(instance: &Instance, module: &Module, wanted: &BTreeSet<MethodDef>) {
-    let methods: Vec<_> = wanted.iter().map(|&method| ModuleMethod { module: module.id, method }).collect();
+    let methods: Vec<_> =
+        wanted.iter().map(|&method| ModuleMethod { module: module.id, method }).collect();
     if methods.is_empty() {
         return;
     }
     if let Some(opened) = &mut *module.opened() {
         opened.requested.extend(wanted);
     }
-    instance.log.line(Level::Debug, || format!("Request reJIT of {} methods of {}", methods.len(), module.assembly));
+    instance.log.line(Level::Debug, || {
+        format!("Request reJIT of {} methods of {}", methods.len(), module.assembly)
+    });
     let (with_inliners, alone): (Vec<_>, Vec<_>) =
         methods.into_iter().partition(|method| may_be_inlined(instance, method));
     let blocking = COR_PRF_REJIT_FLAGS::BLOCK_INLINING;
     let asked = [
-        (!with_inliners.is_empty()).then(|| instance.info.request_rejit_with_inliners(blocking, &with_inliners)),
+        (!with_inliners.is_empty())
+            .then(|| instance.info.request_rejit_with_inliners(blocking, &with_inliners)),
         (!alone.is_empty()).then(|| instance.info.request_rejit(&alone)),
     ];
     for error in asked.into_iter().flatten().filter_map(Result::err) {
-        instance
-            .log(Level::Error, &format!("The runtime does not compile methods of {} again: {error}", module.assembly));
+        instance.log(
+            Level::Error,
+            &format!("The runtime does not compile methods of {} again: {error}", module.assembly),
+        );
     }
 }
 
-/// Whether the runtime is asked for those that have a method inlined, too: precompiled code may have it so.
+/// Whether the runtime is asked for those that have a method inlined, too: precompiled code may
+/// have it so.
 ///
-/// .NET Core 3.1, which says 4, reads through a null pointer where the method itself was never loaded
-/// (`ReJitManager::UpdateJitInlinerActiveILVersions`, src/coreclr/vm/rejit.cpp).
+/// .NET Core 3.1, which says 4, reads through a null pointer where the method itself was never
+/// loaded (`ReJitManager::UpdateJitInlinerActiveILVersions`, src/coreclr/vm/rejit.cpp).
 fn may_be_inlined(instance: &Instance, method: &ModuleMethod) -> bool {
     let keeps_precompiled = instance.mode == Mode::Fast && instance.runtime == Runtime::Core;
     keeps_precompiled
-        && (instance.major >= 8 || instance.info.function_from_token(method.module, method.method).is_ok())
+        && (instance.major >= 8
+            || instance.info.function_from_token(method.module, method.method).is_ok())
 }
 
 /// The core library was loaded, before any other module.
@@ -160,7 +202,8 @@ fn core_library_loaded(instance: &Instance, id: ModuleId, path: &str) {
                 injection.strategy
             }
             Err(error) => {
-                instance.log(Level::Error, &format!("The core library cannot be extended: {error}"));
+                instance
+                    .log(Level::Error, &format!("The core library cannot be extended: {error}"));
                 CallingStrategy::Reflection
             }
         };
@@ -185,19 +228,27 @@ pub fn compiled(instance: &Instance, function: FunctionId) {
     let Some(opened) = &mut *guard else { return };
     // Methods without a type are not instrumented.
     let Ok(method) = LoadedMethod::read(&opened.loaded, known.token) else { return };
-    instance.log.line(Level::Trace, || format!("Possibly instrumenting: {}", method.full_name(&opened.loaded)));
-    let plan = plan(method.names(&opened.loaded), &method.details(&opened.loaded), &points, &settings);
+    instance.log.line(Level::Trace, || {
+        format!("Possibly instrumenting: {}", method.full_name(&opened.loaded))
+    });
+    let plan =
+        plan(method.names(&opened.loaded), &method.details(&opened.loaded), &points, &settings);
     let made = match plan {
         Plan::Nothing => {
-            let text = || format!("No instrumentation point for {}", method.full_name(&opened.loaded));
+            let text =
+                || format!("No instrumentation point for {}", method.full_name(&opened.loaded));
             instance.log.line(Level::Trace, text);
             return;
         }
         Plan::Helper(helper) => {
-            let text = || format!("Instrumenting helper method: {}", method.full_name(&opened.loaded));
+            let text =
+                || format!("Instrumenting helper method: {}", method.full_name(&opened.loaded));
             instance.log.line(Level::Info, text);
             let before = match instance.events.are_wanted() {
-                true => method.original(&opened.loaded).map(|original| original.body().to_vec()).unwrap_or_default(),
+                true => method
+                    .original(&opened.loaded)
+                    .map(|original| original.body().to_vec())
+                    .unwrap_or_default(),
                 false => Vec::new(),
             };
             let body = helpers::body(helper, &settings, &mut opened.loaded);
@@ -225,7 +276,12 @@ pub fn compiled(instance: &Instance, function: FunctionId) {
 }
 
 /// The runtime asks for the new body of a method that it was asked to compile again.
-pub fn compiled_again(instance: &Instance, module: ModuleId, token: MethodDef, control: &FunctionControl<'_>) {
+pub fn compiled_again(
+    instance: &Instance,
+    module: ModuleId,
+    token: MethodDef,
+    control: &FunctionControl<'_>,
+) {
     let Some(module) = instance.modules.get(module) else { return };
     let points = instance.points();
     let settings = instance.settings();
@@ -233,8 +289,11 @@ pub fn compiled_again(instance: &Instance, module: ModuleId, token: MethodDef, c
     let Some(opened) = &mut *guard else { return };
     let Ok(method) = LoadedMethod::read(&opened.loaded, token) else { return };
     instance.log.line(Level::Trace, || "GetReJITParameters called");
-    instance.log.line(Level::Trace, || format!("Possibly instrumenting: {}", method.full_name(&opened.loaded)));
-    let plan = plan(method.names(&opened.loaded), &method.details(&opened.loaded), &points, &settings);
+    instance.log.line(Level::Trace, || {
+        format!("Possibly instrumenting: {}", method.full_name(&opened.loaded))
+    });
+    let plan =
+        plan(method.names(&opened.loaded), &method.details(&opened.loaded), &points, &settings);
     // Another overload, or another version.
     if matches!(plan, Plan::Nothing | Plan::Helper(_)) {
         let text = || format!("No instrumentation point for {}", method.full_name(&opened.loaded));
@@ -246,7 +305,9 @@ pub fn compiled_again(instance: &Instance, module: ModuleId, token: MethodDef, c
     let made = made(instance, &method, opened, token, function, &plan);
     let rule = rule(&plan);
     if !made.as_ref().is_err_and(|(_, problem)| problem.starts_with("Skipping ")) {
-        instance.log.line(Level::Info, || format!("Instrumenting {rule}: {}", method.full_name(&opened.loaded)));
+        instance.log.line(Level::Info, || {
+            format!("Instrumenting {rule}: {}", method.full_name(&opened.loaded))
+        });
         warn_of_pointers(instance, &method);
     }
     let set = |body: &[u8]| control.set_il_function_body(body);
@@ -279,7 +340,9 @@ fn hand_over<E: std::fmt::Display>(
 ) {
     let set = made.and_then(|made| {
         let set = set(&made.after);
-        set.map_err(|error| (Level::Error, format!("A potentially fatal error occurred: {error}")))?;
+        set.map_err(|error| {
+            (Level::Error, format!("A potentially fatal error occurred: {error}"))
+        })?;
         Ok(made)
     });
     match set {
@@ -312,7 +375,8 @@ fn made(
     plan: &Plan<'_>,
 ) -> Result<Made, (Level, String)> {
     let settings = instance.settings();
-    let refused = |error: newrelic_compat::rewrite::MetadataError| (Level::Error, error.to_string());
+    let refused =
+        |error: newrelic_compat::rewrite::MetadataError| (Level::Error, error.to_string());
     let original = method.original(&opened.loaded).map_err(refused)?;
     let id = opened.id_of(token, function.map(|function| function.0 as u64));
     let function = method.function(FunctionId(id as usize), &original, opened.direct);

@@ -12,7 +12,9 @@ use newrelic_compat::configuration::Configuration;
 use newrelic_compat::decision::{Decision, Process, Reason, decide};
 use newrelic_compat::environment::{DETACH_VARIABLE, Environment, SHAPE_VARIABLE};
 use newrelic_compat::event_log::Head;
-use newrelic_compat::files::{AGENT_LIMIT, ConfigurationFiles, ConfigurationPaths, agent_candidates, find_agent, read};
+use newrelic_compat::files::{
+    AGENT_LIMIT, ConfigurationFiles, ConfigurationPaths, agent_candidates, find_agent, read,
+};
 use newrelic_compat::log::{Level, Settings, Sink, directory, texts};
 use newrelic_compat::shape::{AgentShape, ShapeChoice, Shim, of_file};
 use newrelic_compat::strategy::CallingStrategy;
@@ -36,14 +38,17 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
     };
     let environment = Environment::of_process();
     // The program may change its folder later.
-    let absolute = |home: String| std::path::absolute(&home).map_or(home, |path| path.to_string_lossy().into_owned());
+    let absolute = |home: String| {
+        std::path::absolute(&home).map_or(home, |path| path.to_string_lossy().into_owned())
+    };
     let home = environment.home(runtime).map(absolute);
     let configuration = match &home {
         Some(home) => configuration(&environment, Path::new(home)),
-        None => {
-            Err("The agent's home folder is not known: set CORECLR_NEW_RELIC_HOME (.NET Framework: NEW_RELIC_HOME)."
-                .into())
-        }
+        None => Err(
+            "The agent's home folder is not known: set CORECLR_NEW_RELIC_HOME (.NET Framework: \
+                NEW_RELIC_HOME)."
+                .into(),
+        ),
     };
     let log = open_log(&environment, home.as_deref(), configuration.as_ref().ok());
     let failed = |text: &str| {
@@ -64,12 +69,14 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
     let home_folder = home.as_deref().unwrap_or_default();
     let Some(agent) = find_agent(&environment, home.as_deref(), runtime) else {
         log.line(Level::Error, || "The managed agent NewRelic.Agent.Core.dll was not found.");
-        let places = agent_candidates(environment.install_path().as_deref(), home.as_deref(), runtime);
+        let places =
+            agent_candidates(environment.install_path().as_deref(), home.as_deref(), runtime);
         let places: Vec<_> = places.iter().map(|path| path.display().to_string()).collect();
         return Err(failed(&format!("It was looked for at: {}", places.join(", "))));
     };
     let decision = decision(runtime, &configuration, &environment);
-    let (level, verb) = if decision.instrument { (Level::Debug, "is") } else { (Level::Info, "is not") };
+    let (level, verb) =
+        if decision.instrument { (Level::Debug, "is") } else { (Level::Info, "is not") };
     log.line(level, || format!("This process {verb} instrumented: {}.", decision.reason));
     if !decision.instrument {
         return Err(NotStarted);
@@ -77,14 +84,19 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
     let (shape, shim) = shape(&environment, &agent, &log);
     let (mode, unknown) = Mode::of(&environment);
     if let Some(text) = unknown {
-        log.line(Level::Warn, || format!("Unknown mode \"{text}\": write strict, default or fast."));
+        log.line(Level::Warn, || {
+            format!("Unknown mode \"{text}\": write strict, default or fast.")
+        });
     }
-    log.line(Level::Info, || format!("The managed agent is of shape {shape}; mode {mode}; runtime {version}."));
+    log.line(Level::Info, || {
+        format!("The managed agent is of shape {shape}; mode {mode}; runtime {version}.")
+    });
     let events = events(&environment, (shape, mode, &version), &log);
     let disabled = environment.caching_disabled();
     let is_disabled = disabled.as_ref().is_some_and(|(_, disabled)| *disabled);
     let configured = CallingStrategy::configured(shape, runtime, is_disabled);
-    let strategy = texts::strategy(shape, configured, disabled.as_ref().map(|(value, _)| value.as_str()));
+    let strategy =
+        texts::strategy(shape, configured, disabled.as_ref().map(|(value, _)| value.as_str()));
     let instance = Instance::new(Parts {
         info: info.clone(),
         environment,
@@ -107,7 +119,11 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
 }
 
 /// The event log; one that cannot be made is no reason not to start.
-fn events(environment: &Environment, (shape, mode, runtime): (AgentShape, Mode, &str), log: &Log) -> Events {
+fn events(
+    environment: &Environment,
+    (shape, mode, runtime): (AgentShape, Mode, &str),
+    log: &Log,
+) -> Events {
     let process = std::env::current_exe().unwrap_or_default();
     let head = Head {
         process: &process.to_string_lossy(),
@@ -121,26 +137,42 @@ fn events(environment: &Environment, (shape, mode, runtime): (AgentShape, Mode, 
         Events::default()
     });
     if let Some(path) = events.path() {
-        log.line(Level::Info, || format!("Methods with new bodies are logged in {}", path.display()));
+        log.line(Level::Info, || {
+            format!("Methods with new bodies are logged in {}", path.display())
+        });
     }
     events
 }
 
 /// Whether the process is instrumented.
-fn decision(runtime: Runtime, configuration: &Configuration, environment: &Environment) -> Decision {
+fn decision(
+    runtime: Runtime,
+    configuration: &Configuration,
+    environment: &Environment,
+) -> Decision {
     let this = ThisProcess::read();
-    let process =
-        Process { runtime, path: &this.path, parent_path: &this.parent_path, command_line: &this.command_line };
+    let process = Process {
+        runtime,
+        path: &this.path,
+        parent_path: &this.parent_path,
+        command_line: &this.command_line,
+    };
     let decision = decide(process, configuration, environment);
-    let detaches =
-        environment.get(DETACH_VARIABLE).is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
-    if runtime == Runtime::Core && detaches && !configuration.agent_enabled && decision.reason != Reason::Forced {
+    let detaches = environment
+        .get(DETACH_VARIABLE)
+        .is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
+    if runtime == Runtime::Core
+        && detaches
+        && !configuration.agent_enabled
+        && decision.reason != Reason::Forced
+    {
         return Decision { instrument: false, reason: Reason::AgentDisabled };
     }
     decision
 }
 
-/// Whether the runtime is one that the agent works on: it has the interface that came with the oldest one.
+/// Whether the runtime is one that the agent works on: it has the interface that came with the
+/// oldest one.
 fn is_supported(info: &ProfilerInfo, runtime: Runtime) -> bool {
     info.version()
         >= match runtime {
@@ -163,7 +195,9 @@ fn shape(environment: &Environment, agent: &Path, log: &Log) -> (AgentShape, Opt
         Ok(shim) => (shim.shape, Some(shim)),
         Err(problem) => {
             let shape = AgentShape::V10_53;
-            log.line(Level::Warn, || format!("{}: {problem}. Shape {shape} is assumed.", agent.display()));
+            log.line(Level::Warn, || {
+                format!("{}: {problem}. Shape {shape} is assumed.", agent.display())
+            });
             (shape, None)
         }
     }
@@ -178,21 +212,31 @@ pub fn configuration(environment: &Environment, home: &Path) -> Result<Configura
     let paths = ConfigurationPaths::of(home, &program, environment.platform());
     let files = ConfigurationFiles::read(&paths);
     let global = paths.global.display();
-    let bytes = files.bytes().map_err(|error| format!("Unable to read the configuration {global}: {error}"))?;
-    let mut configuration =
-        Configuration::read(bytes, environment).map_err(|error| format!("Unable to use {global}: {error}"))?;
+    let bytes = files
+        .bytes()
+        .map_err(|error| format!("Unable to read the configuration {global}: {error}"))?;
+    let mut configuration = Configuration::read(bytes, environment)
+        .map_err(|error| format!("Unable to use {global}: {error}"))?;
     configuration.messages.splice(0..0, files.messages.iter().cloned());
     Ok(configuration)
 }
 
 /// The settings of the log, and whether its level was raised.
 pub fn log_settings(environment: &Environment, configuration: &Configuration) -> (Settings, bool) {
-    configuration.log.effective(environment.azure_function_runtime().is_some(), environment.azure_log_level_override())
+    configuration.log.effective(
+        environment.azure_function_runtime().is_some(),
+        environment.azure_log_level_override(),
+    )
 }
 
-fn open_log(environment: &Environment, home: Option<&str>, configuration: Option<&Configuration>) -> Log {
-    let (settings, raised) =
-        configuration.map_or((Settings::default(), false), |configuration| log_settings(environment, configuration));
+fn open_log(
+    environment: &Environment,
+    home: Option<&str>,
+    configuration: Option<&Configuration>,
+) -> Log {
+    let (settings, raised) = configuration.map_or((Settings::default(), false), |configuration| {
+        log_settings(environment, configuration)
+    });
     let folder = directory(environment, home);
     let (sink, problem) = Sink::open(settings, Path::new(&folder), std::process::id());
     let is_console = matches!(sink, Sink::Console(_));

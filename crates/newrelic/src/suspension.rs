@@ -1,8 +1,9 @@
 //! Whose turn it is to suspend the runtime.
 //!
-//! Two who suspend it at the same moment stop the process for ever (see [`corprof::ProfilerInfo::suspend_runtime`]). In this
-//! library a lock keeps them apart; from a recording of clrscope's in the same process, which has another library, a lock
-//! (flock(2)) on the memory map of the process in `/proc`, which only those can open who may debug the process.
+//! Two who suspend it at the same moment stop the process for ever (see
+//! [`corprof::ProfilerInfo::suspend_runtime`]). In this library a lock keeps them apart; from a
+//! recording of clrscope's in the same process, which has another library, a lock (flock(2)) on the
+//! memory map of the process in `/proc`, which only those can open who may debug the process.
 
 use std::fs::{File, TryLockError};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError as Busy};
@@ -59,7 +60,12 @@ fn locked() -> Result<Option<File>, Taken> {
     }
     let file = match File::open(LOCKED) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied
+            ) =>
+        {
             return Ok(None);
         }
         Err(_) => return Err(Taken),
@@ -74,8 +80,8 @@ fn locked() -> Result<Option<File>, Taken> {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
-            // A child that was forked meanwhile has a copy of the descriptor, with which the lock would stay. Closing the
-            // file is what is left if this fails.
+            // A child that was forked meanwhile has a copy of the descriptor, with which the lock
+            // would stay. Closing the file is what is left if this fails.
             let _ = file.unlock();
         }
     }

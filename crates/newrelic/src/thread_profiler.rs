@@ -1,8 +1,9 @@
-//! The thread profiler: stacks of all threads and the names of the functions on them, for the managed agent.
+//! The thread profiler: stacks of all threads and the names of the functions on them, for the
+//! managed agent.
 //!
-//! A worker thread suspends the runtime, walks all stacks ([`snapshot`]), resumes the runtime and then resolves names
-//! ([`names`]). The first request starts it: the runtime refuses some of these calls on threads of the program. Callers
-//! wait for it.
+//! A worker thread suspends the runtime, walks all stacks ([`snapshot`]), resumes the runtime and
+//! then resolves names ([`names`]). The first request starts it: the runtime refuses some of these
+//! calls on threads of the program. Callers wait for it.
 
 mod abi;
 mod endings;
@@ -29,11 +30,12 @@ pub use abi::{FunctionName, ThreadProfile};
 /// Name of the thread, as the system shows it: 15 bytes at most.
 const THREAD_NAME: &str = "thread-profiler";
 
-/// How long a request waits. A snapshot of thousands of threads takes tens of milliseconds; a collection in progress
-/// may take seconds.
+/// How long a request waits. A snapshot of thousands of threads takes tens of milliseconds; a
+/// collection in progress may take seconds.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a shutdown waits for the worker, and how often it checks. The worker ends at once, or after its snapshot.
+/// How long a shutdown waits for the worker, and how often it checks. The worker ends at once, or
+/// after its snapshot.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 const SHUTDOWN_PAUSE: Duration = Duration::from_millis(1);
 
@@ -73,7 +75,9 @@ impl Refusal {
             // E_OUTOFMEMORY
             Self::NoMemory => 0x8007_000E,
             Self::Runtime(error) => return error.hresult().unwrap_or(E_FAIL),
-            Self::NotReleased | Self::NoThread(_) | Self::TimedOut | Self::Panicked => return E_FAIL,
+            Self::NotReleased | Self::NoThread(_) | Self::TimedOut | Self::Panicked => {
+                return E_FAIL;
+            }
         })
     }
 
@@ -82,7 +86,11 @@ impl Refusal {
         match self {
             Self::Aborted => Level::Trace,
             Self::InvalidArgument | Self::OldRuntime | Self::NotReleased => Level::Debug,
-            Self::NoThread(_) | Self::NoMemory | Self::Runtime(_) | Self::TimedOut | Self::Panicked => Level::Error,
+            Self::NoThread(_)
+            | Self::NoMemory
+            | Self::Runtime(_)
+            | Self::TimedOut
+            | Self::Panicked => Level::Error,
         }
     }
 }
@@ -94,13 +102,17 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidArgument => f.write_str("an argument is invalid"),
-            Self::OldRuntime => f.write_str("this runtime cannot be suspended; it takes .NET Core 3.0 or newer"),
+            Self::OldRuntime => {
+                f.write_str("this runtime cannot be suspended; it takes .NET Core 3.0 or newer")
+            }
             Self::NotReleased => f.write_str("the last profile was not released"),
             Self::Aborted => f.write_str("the thread profiler was shut down"),
             Self::NoThread(error) => write!(f, "no thread could be started: {error}"),
             Self::NoMemory => f.write_str("there is not enough memory"),
             Self::Runtime(error) => error.fmt(f),
-            Self::TimedOut => write!(f, "the stacks were not taken within {} s", REQUEST_LIMIT.as_secs()),
+            Self::TimedOut => {
+                write!(f, "the stacks were not taken within {} s", REQUEST_LIMIT.as_secs())
+            }
             Self::Panicked => f.write_str("a fault of the profiler"),
         }
     }
@@ -130,7 +142,8 @@ struct Shared<R> {
     names: Names,
     state: Mutex<State>,
     changed: Condvar,
-    /// Held during a snapshot and until its names are resolved: a worker that outlives its shutdown may still be at it.
+    /// Held during a snapshot and until its names are resolved: a worker that outlives its shutdown
+    /// may still be at it.
     snapshots: Mutex<()>,
     answer: Mutex<Option<Answer>>,
 }
@@ -180,7 +193,8 @@ impl<R: Runtime> ThreadProfiler<R> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Takes the stacks of all managed threads, valid until [`Self::release_profile`] or [`Self::shutdown`].
+    /// Takes the stacks of all managed threads, valid until [`Self::release_profile`] or
+    /// [`Self::shutdown`].
     ///
     /// Gives their address (0 if there are none) and their number.
     ///
@@ -204,7 +218,8 @@ impl<R: Runtime> ThreadProfiler<R> {
         state.request = Request::Asked;
         shared.changed.notify_all();
         let round = state.round;
-        let waits = |state: &mut State| state.round == round && !matches!(state.request, Request::Done(_));
+        let waits =
+            |state: &mut State| state.round == round && !matches!(state.request, Request::Done(_));
         let waited = shared.changed.wait_timeout_while(state, REQUEST_LIMIT, waits);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if state.round != round {
@@ -231,10 +246,11 @@ impl<R: Runtime> ThreadProfiler<R> {
         drop(released);
     }
 
-    /// The names of functions that were on a stack since the start or the last [`Self::shutdown`]. Other functions get
-    /// placeholders.
+    /// The names of functions that were on a stack since the start or the last [`Self::shutdown`].
+    /// Other functions get placeholders.
     ///
-    /// Gives the address of one entry per function, valid until the next call or [`Self::shutdown`].
+    /// Gives the address of one entry per function, valid until the next call or
+    /// [`Self::shutdown`].
     ///
     /// # Errors
     /// There are no functions, or there is no memory.
@@ -260,10 +276,12 @@ impl<R: Runtime> ThreadProfiler<R> {
         shared.changed.notify_all();
         drop(state);
         drop((request, profile));
-        // Not joined: while the process exits, the runtime may block an ending thread for ever. When the worker has
-        // finished, no code of ours runs on it.
+        // Not joined: while the process exits, the runtime may block an ending thread for ever.
+        // When the worker has finished, no code of ours runs on it.
         let started = Instant::now();
-        while worker.as_ref().is_some_and(|worker| !worker.is_finished()) && started.elapsed() < SHUTDOWN_LIMIT {
+        while worker.as_ref().is_some_and(|worker| !worker.is_finished())
+            && started.elapsed() < SHUTDOWN_LIMIT
+        {
             thread::sleep(SHUTDOWN_PAUSE);
         }
         shared.names.clear();
@@ -276,13 +294,14 @@ impl<R: Runtime> ThreadProfiler<R> {
         self.shared.runtime.current_thread().unwrap_or_default().0
     }
 
-    /// The callback `ThreadDestroyed`: when this returns, the thread is not walked any more. Waits for a walk in
-    /// progress.
+    /// The callback `ThreadDestroyed`: when this returns, the thread is not walked any more. Waits
+    /// for a walk in progress.
     pub fn thread_destroyed(&self, thread: ThreadId) {
         self.shared.endings.thread_destroyed(thread);
     }
 
-    /// The callback `ModuleUnloadStarted`: when this returns, the module's metadata is not read any more.
+    /// The callback `ModuleUnloadStarted`: when this returns, the module's metadata is not read any
+    /// more.
     pub fn module_unload_started(&self, module: ModuleId) {
         self.shared.names.module_unload_started(module);
     }
@@ -322,8 +341,10 @@ impl<R: Runtime> Shared<R> {
 
     /// Waits for a request; false after a shutdown.
     fn next_request(&self, round: u64) -> bool {
-        let waits = |state: &mut State| state.round == round && !matches!(state.request, Request::Asked);
-        let mut state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
+        let waits =
+            |state: &mut State| state.round == round && !matches!(state.request, Request::Asked);
+        let mut state =
+            self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
         if state.round != round {
             return false;
         }
@@ -345,7 +366,11 @@ impl<R: Runtime> Shared<R> {
         if state.round != round {
             return;
         }
-        state.request = if matches!(state.request, Request::Taken) { Request::Done(taken) } else { Request::None };
+        state.request = if matches!(state.request, Request::Taken) {
+            Request::Done(taken)
+        } else {
+            Request::None
+        };
         self.changed.notify_all();
     }
 }

@@ -1,4 +1,5 @@
-//! The thread profiler in real runtimes: a program calls the library's functions and checks their results.
+//! The thread profiler in real runtimes: a program calls the library's functions and checks their
+//! results.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "other tests need the rest")]
@@ -28,11 +29,13 @@ const KNOWN: [&str; 27] = [
     "first: 0 Test.Known.Leaf Second.Beta.Call First.Alpha.Call Test.Known.Root",
     "overloads: 0 Test.Known.Leaf Second.Beta.Call First.Alpha.Call Test.Known.Root",
     "nested: 0 Test.Known.Leaf Inner.CallNested Inner.CallNested Test.Known.Root",
-    "generic: 0 Test.Known.Leaf Second.Generic`1.CallGeneric First.Generic`1.CallGeneric Test.Known.Root",
+    "generic: 0 Test.Known.Leaf Second.Generic`1.CallGeneric First.Generic`1.CallGeneric \
+        Test.Known.Root",
     "deep: 1 1337 frames, 1300 at least, root is there: True",
     "overloads differ: True",
     "own: True True",
-    "unknown: UnknownClass.UnknownMethod(error) UnknownClass.UnknownMethod(error) UnknownClass.UnknownMethod(error)",
+    "unknown: UnknownClass.UnknownMethod(error) UnknownClass.UnknownMethod(error) \
+        UnknownClass.UnknownMethod(error)",
     "names outlive the profile: True",
     "again: True",
     "shut down: UnknownClass.UnknownMethod(error)",
@@ -48,7 +51,12 @@ fn program() -> PathBuf {
         compile(name, "Threads.cs", true, Extras { symbols: &[symbol], ..Extras::default() })
     };
     let (first, second) = (library("First", "FIRST"), library("Second", "SECOND"));
-    compile("Threads", "Threads.cs", false, Extras { libraries: &[&first, &second], ..Extras::default() })
+    compile(
+        "Threads",
+        "Threads.cs",
+        false,
+        Extras { libraries: &[&first, &second], ..Extras::default() },
+    )
 }
 
 #[test]
@@ -68,9 +76,10 @@ fn a_busy_program() {
     let program = program();
     for runtime in RUNTIMES {
         let home = Home::new(AgentShape::V10_54, None);
-        let lines = run(home.launch(&program, runtime, &["busy", "100", "50"])).well(&runtime.to_string());
-        let all =
-            "busy: all threads True, wrong 0, stuck 0, started True, unloaded True, names True True, nameless True";
+        let lines =
+            run(home.launch(&program, runtime, &["busy", "100", "50"])).well(&runtime.to_string());
+        let all = "busy: all threads True, wrong 0, stuck 0, started True, unloaded True, names \
+            True True, nameless True";
         assert_eq!(lines, [all], "{runtime}\n{}", home.log().join("\n"));
     }
 }
@@ -80,7 +89,8 @@ fn without_a_profiler() {
     let program = program();
     for runtime in RUNTIMES {
         let home = Home::new(AgentShape::V10_54, None);
-        // Without a configuration the profiler does not start; the program loads the library by itself.
+        // Without a configuration the profiler does not start; the program loads the library by
+        // itself.
         std::fs::remove_file(home.path().join("newrelic.config")).unwrap();
         let lines = run(home.launch(&program, runtime, &["refused"])).well(&runtime.to_string());
         assert_eq!(lines, ["0x8000ffff 0x8000ffff 0"], "{runtime}");

@@ -1,14 +1,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use session::{
-    AllocatedObjects, AllocationBatch, AllocationHeap, AllocationSampling, AllocationWindow, Nanos, StackId, ThreadId,
-    ThreadState, TypeId,
+    AllocatedObjects, AllocationBatch, AllocationHeap, AllocationSampling, AllocationWindow, Nanos,
+    StackId, ThreadId, ThreadState, TypeId,
 };
 
-use crate::{Amount, Estimate, Place, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
+use crate::{
+    Amount, Estimate, Place, Profile, Series, SeriesKind, exceptions::heaviest, series::Row,
+};
 
 /// Heaps of objects, in the order of their index.
-pub const OBJECT_HEAPS: [AllocationHeap; 3] = [AllocationHeap::Small, AllocationHeap::Large, AllocationHeap::Pinned];
+pub const OBJECT_HEAPS: [AllocationHeap; 3] =
+    [AllocationHeap::Small, AllocationHeap::Large, AllocationHeap::Pinned];
 
 /// Index of a heap in [`OBJECT_HEAPS`].
 pub fn heap_index(heap: AllocationHeap) -> usize {
@@ -52,7 +55,8 @@ pub struct Allocations {
     pub samples: Vec<AllocationSample>,
     /// How the runtime picked them, once there are any.
     pub sampling: Option<AllocationSampling>,
-    /// Times of which only a part was followed, in their order. Samples in them stand for all of it.
+    /// Times of which only a part was followed, in their order. Samples in them stand for all of
+    /// it.
     pub windows: Vec<AllocationWindow>,
     /// Every object, where all were counted; by thread and type.
     pub exact: BTreeMap<(ThreadId, TypeId), ObjectCount>,
@@ -77,7 +81,13 @@ impl ObjectCount {
 impl Allocations {
     pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
         let series = Series::new(SeriesKind::Allocations, start, keep_samples);
-        Self { series, samples: Vec::new(), sampling: None, windows: Vec::new(), exact: BTreeMap::new() }
+        Self {
+            series,
+            samples: Vec::new(),
+            sampling: None,
+            windows: Vec::new(),
+            exact: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, sample: AllocationSample) {
@@ -115,7 +125,10 @@ impl Allocations {
 
     pub(crate) fn add_exact(&mut self, allocated: &AllocatedObjects) {
         for &(ty, objects, bytes) in &allocated.counts {
-            self.exact.entry((allocated.thread, ty)).or_default().add(ObjectCount { objects, bytes });
+            self.exact
+                .entry((allocated.thread, ty))
+                .or_default()
+                .add(ObjectCount { objects, bytes });
         }
     }
 
@@ -143,7 +156,8 @@ impl Allocations {
 
     /// How much of a time of this length allocations were followed, 0 to 1.
     pub fn followed(&self, duration: Nanos) -> f64 {
-        let not = self.windows.iter().map(|window| length(window) - length(window).min(followed(window)));
+        let not =
+            self.windows.iter().map(|window| length(window) - length(window).min(followed(window)));
         (1.0 - not.sum::<f64>() / duration.max(1) as f64).clamp(0.0, 1.0)
     }
 
@@ -159,7 +173,8 @@ impl Allocations {
 
     /// Estimated bytes on each heap, in the order of [`OBJECT_HEAPS`].
     pub fn heaps(&self) -> [Amount; OBJECT_HEAPS.len()] {
-        OBJECT_HEAPS.map(|heap| self.bytes_of(self.samples.iter().filter(|sample| sample.heap == heap)))
+        OBJECT_HEAPS
+            .map(|heap| self.bytes_of(self.samples.iter().filter(|sample| sample.heap == heap)))
     }
 
     /// Estimated bytes of some of the samples.
@@ -167,15 +182,22 @@ impl Allocations {
         self.amount(samples.map(|sample| (sample.time, sample.bytes as f64)))
     }
 
-    /// Objects that samples stand for; `None` if the size of one of them is not known, or there is none.
-    fn objects_of<'a>(&self, samples: impl Iterator<Item = &'a AllocationSample> + Clone) -> Option<Amount> {
-        let known = samples.clone().next().is_some() && samples.clone().all(|sample| sample.size > 0);
-        known.then(|| self.amount(samples.filter_map(|sample| Some((sample.time, sample.objects()?)))))
+    /// Objects that samples stand for; `None` if the size of one of them is not known, or there is
+    /// none.
+    fn objects_of<'a>(
+        &self,
+        samples: impl Iterator<Item = &'a AllocationSample> + Clone,
+    ) -> Option<Amount> {
+        let known =
+            samples.clone().next().is_some() && samples.clone().all(|sample| sample.size > 0);
+        known.then(|| {
+            self.amount(samples.filter_map(|sample| Some((sample.time, sample.objects()?))))
+        })
     }
 
-    /// The sum of weights with its error, which has two sources: that samples come by chance ([`Amount::of`]), and that
-    /// of some times only a part was followed. What differs between such times tells of both, so that in them the
-    /// larger one counts.
+    /// The sum of weights with its error, which has two sources: that samples come by chance
+    /// ([`Amount::of`]), and that of some times only a part was followed. What differs between such
+    /// times tells of both, so that in them the larger one counts.
     fn amount(&self, weights: impl Iterator<Item = (Nanos, f64)>) -> Amount {
         let (mut sum, mut whole, mut thinned) = (0.0, 0.0, 0.0);
         let mut sums = vec![0.0; self.windows.len()];
@@ -198,16 +220,19 @@ impl Allocations {
         (time < self.windows[last].end).then_some(last)
     }
 
-    /// Variance of the sum of what was estimated of each window, from how much each differs from the one before: one part
-    /// of each says nothing of the other parts, its neighbours do (the estimator by successive differences of
-    /// systematic and stratified samples; Wolter, Introduction to Variance Estimation, chapter 8). Few differences are
-    /// themselves uncertain: the last factor is about the square of Student's quantile over the normal one.
+    /// Variance of the sum of what was estimated of each window, from how much each differs from
+    /// the one before: one part of each says nothing of the other parts, its neighbours do (the
+    /// estimator by successive differences of systematic and stratified samples; Wolter,
+    /// Introduction to Variance Estimation, chapter 8). Few differences are themselves uncertain:
+    /// the last factor is about the square of Student's quantile over the normal one.
     fn variance_between(&self, sums: &[f64]) -> f64 {
-        let rates: Vec<f64> = self.windows.iter().zip(sums).map(|(window, sum)| sum / length(window)).collect();
+        let rates: Vec<f64> =
+            self.windows.iter().zip(sums).map(|(window, sum)| sum / length(window)).collect();
         let of = |(index, window): (usize, &AllocationWindow)| {
             let neighbour = if index > 0 { rates.get(index - 1) } else { rates.get(1) };
             // With nothing to compare it with all may be wrong.
-            let difference = neighbour.map_or(rates[index] * std::f64::consts::SQRT_2, |other| rates[index] - other);
+            let difference = neighbour
+                .map_or(rates[index] * std::f64::consts::SQRT_2, |other| rates[index] - other);
             let length = length(window);
             let not_followed = 1.0 - (followed(window) / length).min(1.0);
             (length * difference).powi(2) / 2.0 * not_followed
@@ -228,7 +253,9 @@ fn followed(window: &AllocationWindow) -> f64 {
 }
 
 /// Sums by key.
-fn most_bytes_first<K: Copy + Ord>(counts: impl Iterator<Item = (K, ObjectCount)>) -> Vec<(K, ObjectCount)> {
+fn most_bytes_first<K: Copy + Ord>(
+    counts: impl Iterator<Item = (K, ObjectCount)>,
+) -> Vec<(K, ObjectCount)> {
     let mut sums: BTreeMap<K, ObjectCount> = BTreeMap::new();
     counts.for_each(|(key, count)| sums.entry(key).or_default().add(count));
     let mut sums: Vec<(K, ObjectCount)> = sums.into_iter().collect();
@@ -271,7 +298,9 @@ impl Profile {
                 for sample in &samples {
                     let heap = &mut heaps[heap_index(sample.heap)];
                     *heap = heap.saturating_add(sample.bytes);
-                    let place = *places.entry(sample.stack).or_insert_with(|| self.tables.place(sample.stack));
+                    let place = *places
+                        .entry(sample.stack)
+                        .or_insert_with(|| self.tables.place(sample.stack));
                     let weight: &mut u64 = weights.entry(place).or_default();
                     *weight = weight.saturating_add(sample.bytes);
                 }

@@ -3,7 +3,8 @@ use serde::Serialize;
 use session::{Argument, Parameter, ParameterShown};
 use std::fmt;
 
-/// The argument of one parameter in a single call. As JSON: `name`, `type`, and what there is of the rest.
+/// The argument of one parameter in a single call. As JSON: `name`, `type`, and what there is of
+/// the rest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShownArgument {
     /// Name of the parameter.
@@ -100,7 +101,9 @@ impl ShownArgument {
             Some(ArgumentValue::Number(value)) => value.to_string(),
             Some(ArgumentValue::Unsigned(value)) => value.to_string(),
             Some(ArgumentValue::Float(value)) => value.to_string(),
-            Some(ArgumentValue::Text(text)) if self.type_name == "char" => format!("'{}'", text.escape_debug()),
+            Some(ArgumentValue::Text(text)) if self.type_name == "char" => {
+                format!("'{}'", text.escape_debug())
+            }
             Some(ArgumentValue::Text(text)) if self.type_name != "string" => text.clone(),
             Some(ArgumentValue::Text(text)) => match self.truncated_from {
                 Some(length) => format!("\"{}…\" ({length} characters)", text.escape_debug()),
@@ -171,7 +174,10 @@ mod tests {
         let text = |text: &str, length| Argument::Text { text: text.into(), length };
         assert_eq!(value("string", text("x\n\"é", 4)), "a=\"x\\n\\\"é\"");
         assert_eq!(value("string", text("ab", 1000)), "a=\"ab…\" (1000 characters)");
-        assert_eq!(value("long[]", Argument::Object { ty: None, elements: Some(3) }), "a=<long[], 3 elements>");
+        assert_eq!(
+            value("long[]", Argument::Object { ty: None, elements: Some(3) }),
+            "a=<long[], 3 elements>"
+        );
         assert_eq!(shown("Point", ParameterShown::ByType, None), "a=<Point>");
         assert_eq!(shown("string", ParameterShown::Redacted, None), "a=<redacted>");
         assert_eq!(shown("string", ParameterShown::ByValue, None), "a=<no room>");

@@ -1,19 +1,20 @@
 use std::{io::Read, ops::Range, sync::Arc};
 
 use session::{
-    CallArguments, CallKind, ExceptionSample, ModelError, Nanos, SessionError, SessionInfo, SessionReader,
-    SessionRecord, Sink, ThreadState, Validator,
+    CallArguments, CallKind, ExceptionSample, ModelError, Nanos, SessionError, SessionInfo,
+    SessionReader, SessionRecord, Sink, ThreadState, Validator,
 };
 
 use crate::{
-    Allocations, Counter, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, Traced,
-    TracedEvent, Unload, series::Row,
+    Allocations, Counter, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables,
+    Threads, Traced, TracedEvent, Unload, series::Row,
 };
 
 /// What to keep of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildOptions {
-    /// Keep every single CPU and wall sample with its time, not only the sums. Needs about 26 bytes for each.
+    /// Keep every single CPU and wall sample with its time, not only the sums. Needs about 26 bytes
+    /// for each.
     pub keep_samples: bool,
     /// Only what happened in this time, nanoseconds since the start of the recording.
     pub time: Option<Range<Nanos>>,
@@ -66,16 +67,23 @@ impl ProfileBuilder {
         }
         let Some(profile) = self.profile.as_deref_mut() else { return };
         let start = profile.info.start;
-        let time =
-            self.options.time.as_ref().map(|time| start.saturating_add(time.start)..start.saturating_add(time.end));
+        let time = self
+            .options
+            .time
+            .as_ref()
+            .map(|time| start.saturating_add(time.start)..start.saturating_add(time.end));
         let inside = |at: Nanos| time.as_ref().is_none_or(|time| time.contains(&at));
         let latest = &mut self.latest;
         let mut see = |at: Nanos| *latest = (*latest).max(at);
         match record {
             SessionRecord::Info(_) => {}
             SessionRecord::Thread(thread) => Arc::make_mut(&mut self.tables).add_thread(thread),
-            SessionRecord::Module(module) => Arc::make_mut(&mut self.tables).modules.push(module.clone()),
-            SessionRecord::Function(function) => Arc::make_mut(&mut self.tables).functions.push(function.clone()),
+            SessionRecord::Module(module) => {
+                Arc::make_mut(&mut self.tables).modules.push(module.clone())
+            }
+            SessionRecord::Function(function) => {
+                Arc::make_mut(&mut self.tables).functions.push(function.clone())
+            }
             SessionRecord::Frame(frame) => Arc::make_mut(&mut self.tables).add_frame(frame),
             SessionRecord::Stack(stack) => Arc::make_mut(&mut self.tables).add_stack(stack),
             SessionRecord::Type(ty) => Arc::make_mut(&mut self.tables).types.push(ty.clone()),
@@ -190,7 +198,11 @@ impl ProfileBuilder {
             SessionRecord::AssemblyUnload { time, assembly, name } => {
                 see(*time);
                 if inside(*time) {
-                    profile.loads.unloads.push(Unload { time: *time, assembly: *assembly, name: name.clone() });
+                    profile.loads.unloads.push(Unload {
+                        time: *time,
+                        assembly: *assembly,
+                        name: name.clone(),
+                    });
                 }
             }
             SessionRecord::TypeLoads(batch) => {
@@ -202,7 +214,9 @@ impl ProfileBuilder {
             }
             SessionRecord::CounterValues { time, values } => {
                 see(*time);
-                for (counter, value) in values.iter().filter(|(_, value)| value.is_finite() && inside(*time)) {
+                for (counter, value) in
+                    values.iter().filter(|(_, value)| value.is_finite() && inside(*time))
+                {
                     if let Some(counter) = profile.counters.get_mut(counter.index()) {
                         counter.add(profile.start, *time, *value);
                     }
@@ -324,15 +338,16 @@ impl ProfileBuilder {
         }));
     }
 
-    /// The profile of what has come so far; `None` before the first record. Cheap enough for every second: tables are
-    /// shared until the next definition comes.
+    /// The profile of what has come so far; `None` before the first record. Cheap enough for every
+    /// second: tables are shared until the next definition comes.
     pub fn snapshot(&self) -> Option<Profile> {
         let mut profile = (**self.profile.as_ref()?).clone();
         self.complete(&mut profile);
         Some(profile)
     }
 
-    /// Forgets samples, events and notes, and keeps definitions: the next [`Self::snapshot`] shows what came since.
+    /// Forgets samples, events and notes, and keeps definitions: the next [`Self::snapshot`] shows
+    /// what came since.
     pub fn clear(&mut self) {
         let Some(mut old) = self.profile.take() else { return };
         let latest = self.latest;
@@ -363,7 +378,8 @@ impl ProfileBuilder {
         self.latest = latest;
     }
 
-    /// The profile of all; `None` if not even the first record came. `cut_short` as [`SessionReader::cut_short`] says.
+    /// The profile of all; `None` if not even the first record came. `cut_short` as
+    /// [`SessionReader::cut_short`] says.
     pub fn finish(mut self, cut_short: bool) -> Option<Profile> {
         let mut profile = *self.profile.take()?;
         profile.cut_short = cut_short;
@@ -386,7 +402,8 @@ impl ProfileBuilder {
         profile.tables = Arc::clone(&self.tables);
         // The report of the cost comes after the end.
         let last = profile.end.as_ref().map_or(self.latest, |end| end.time).max(profile.start);
-        let limit = self.options.time.as_ref().map(|time| profile.info.start.saturating_add(time.end));
+        let limit =
+            self.options.time.as_ref().map(|time| profile.info.start.saturating_add(time.end));
         profile.stop = limit.map_or(last, |limit| limit.min(last).max(profile.start));
     }
 }

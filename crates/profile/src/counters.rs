@@ -28,13 +28,15 @@ const PART: Nanos = 300_000_000;
 impl Counter {
     /// Adds a value that is later than the others; the first one tells of the time from `start` on.
     ///
-    /// .NET Core 3.1 sends the values of a second in two parts, the second of a few milliseconds: those are put together.
+    /// .NET Core 3.1 sends the values of a second in two parts, the second of a few milliseconds:
+    /// those are put together.
     pub(crate) fn add(&mut self, start: Nanos, time: Nanos, value: f64) {
         let before = self.values.iter().rev().nth(1).map_or(start, |(time, _)| *time);
         match self.values.last_mut() {
             Some((last, kept)) if time.saturating_sub(*last) < PART => {
                 if self.def.kind == CounterKind::Rate {
-                    let (one, other) = (last.saturating_sub(before) as f64, time.saturating_sub(*last) as f64);
+                    let (one, other) =
+                        (last.saturating_sub(before) as f64, time.saturating_sub(*last) as f64);
                     *kept = (*kept * one + value * other) / (one + other).max(1.0);
                 } else {
                     *kept = value;
@@ -67,7 +69,10 @@ mod tests {
     fn counter(kind: CounterKind) -> Counter {
         let (source, name, title) = ("S".into(), "n".into(), "N".into());
         let (unit, tags) = (String::new(), String::new());
-        Counter { def: CounterDef { id: CounterId(0), source, name, title, unit, tags, kind }, values: Vec::new() }
+        Counter {
+            def: CounterDef { id: CounterId(0), source, name, title, unit, tags, kind },
+            values: Vec::new(),
+        }
     }
 
     #[test]
@@ -87,11 +92,15 @@ mod tests {
     #[test]
     fn summaries() {
         let of = |values: &[f64]| {
-            let values = values.iter().enumerate().map(|(time, value)| (time as Nanos, *value)).collect();
+            let values =
+                values.iter().enumerate().map(|(time, value)| (time as Nanos, *value)).collect();
             Counter { values, ..counter(CounterKind::Level) }.summary()
         };
         assert_eq!(of(&[]), None);
-        assert_eq!(of(&[4.0, 1.0, 7.0]), Some(CounterSummary { last: 7.0, mean: 4.0, min: 1.0, max: 7.0 }));
+        assert_eq!(
+            of(&[4.0, 1.0, 7.0]),
+            Some(CounterSummary { last: 7.0, mean: 4.0, min: 1.0, max: 7.0 })
+        );
         assert!(of(&[f64::MAX, f64::MAX]).unwrap().mean.is_finite());
     }
 }

@@ -35,7 +35,8 @@ impl Exceptions {
         self.exact
     }
 
-    /// A filter by thread, state or text took samples away: exact numbers of the rest are not known.
+    /// A filter by thread, state or text took samples away: exact numbers of the rest are not
+    /// known.
     pub(crate) fn forget_counts(&mut self) {
         self.counts.clear();
         self.exact = false;
@@ -73,7 +74,8 @@ pub struct ExceptionRow {
     pub time_to_catch: Distribution,
 }
 
-/// The entry with the greatest weight; the least key among equals, so that reports do not change from run to run.
+/// The entry with the greatest weight; the least key among equals, so that reports do not change
+/// from run to run.
 pub(crate) fn heaviest<K: Ord + Copy>(weights: HashMap<K, u64>) -> Option<K> {
     weights.into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0))).map(|(key, _)| key)
 }
@@ -81,8 +83,12 @@ pub(crate) fn heaviest<K: Ord + Copy>(weights: HashMap<K, u64>) -> Option<K> {
 fn thrower(tables: &Tables, sample: &ExceptionSample) -> Option<(FunctionId, Option<Line>)> {
     let mut frames = tables.walk(sample.stack).map(|frame| tables.frame(frame));
     let leaf = tables.frame(tables.stack_frame(sample.stack));
-    let managed = frames
-        .find(|frame| matches!(tables.function(frame.function).kind, FunctionKind::Managed | FunctionKind::Dynamic));
+    let managed = frames.find(|frame| {
+        matches!(
+            tables.function(frame.function).kind,
+            FunctionKind::Managed | FunctionKind::Dynamic
+        )
+    });
     let frame = managed.unwrap_or(leaf);
     Some((frame.function, frame.line))
 }
@@ -103,12 +109,14 @@ impl Profile {
         let mut rows: Vec<ExceptionRow> = by_type
             .into_iter()
             .map(|(ty, samples)| {
-                let sampled = samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight));
+                let sampled =
+                    samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight));
                 let count = match self.exceptions.exact {
                     true => self.exceptions.counts.get(ty.index()).copied().unwrap_or_default(),
                     false => sampled,
                 };
-                let (mut messages, mut throwers, mut catchers) = (HashMap::new(), HashMap::new(), HashMap::new());
+                let (mut messages, mut throwers, mut catchers) =
+                    (HashMap::new(), HashMap::new(), HashMap::new());
                 for sample in &samples {
                     if let Some(message) = &sample.message {
                         *messages.entry(message.as_str()).or_insert(0) += sample.weight;
@@ -129,7 +137,9 @@ impl Profile {
                     message: heaviest(messages).map(str::to_owned),
                     thrown_at: heaviest(throwers),
                     caught_by: heaviest(catchers),
-                    time_to_catch: Distribution::of(samples.iter().filter_map(|sample| sample.time_to_catch)),
+                    time_to_catch: Distribution::of(
+                        samples.iter().filter_map(|sample| sample.time_to_catch),
+                    ),
                 }
             })
             .collect();

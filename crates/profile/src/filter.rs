@@ -2,14 +2,18 @@ use std::ops::Range;
 
 use session::{Nanos, StackId, ThreadId, ThreadState};
 
-use crate::{Allocations, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, Tables, names::state_id, series::Row};
+use crate::{
+    Allocations, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, Tables, names::state_id,
+    series::Row,
+};
 
 /// What to keep. All that is set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Nanoseconds since the start of the recording.
     pub time: Option<Range<Nanos>>,
-    /// Part of a thread's name, or its id in the operating system as a number; upper and lower case are the same.
+    /// Part of a thread's name, or its id in the operating system as a number; upper and lower case
+    /// are the same.
     pub thread: Option<String>,
     /// One of these states.
     pub states: Option<Vec<ThreadState>>,
@@ -21,7 +25,9 @@ pub struct Filter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// Sums know no times.
-    #[error("single samples were not kept when the session was read, so a time cannot be picked from it")]
+    #[error(
+        "single samples were not kept when the session was read, so a time cannot be picked from it"
+    )]
     NeedsSamples,
 }
 
@@ -29,7 +35,11 @@ impl Filter {
     fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
         if let Some(time) = &self.time {
-            parts.push(format!("time {:.3} s to {:.3} s", time.start as f64 / 1e9, time.end as f64 / 1e9));
+            parts.push(format!(
+                "time {:.3} s to {:.3} s",
+                time.start as f64 / 1e9,
+                time.end as f64 / 1e9
+            ));
         }
         if let Some(thread) = &self.thread {
             parts.push(format!("thread \"{thread}\""));
@@ -68,7 +78,12 @@ impl Sieve {
             let functions: Vec<bool> = tables
                 .functions
                 .iter()
-                .map(|function| tables.function_name(function.id, NameStyle::FULL).to_lowercase().contains(&text))
+                .map(|function| {
+                    tables
+                        .function_name(function.id, NameStyle::FULL)
+                        .to_lowercase()
+                        .contains(&text)
+                })
                 .collect();
             let mut stacks: Vec<bool> = Vec::with_capacity(tables.stack_count());
             for id in (0..tables.stack_count()).map(|id| StackId(id as u32)) {
@@ -77,7 +92,10 @@ impl Sieve {
             }
             stacks
         });
-        let time = filter.time.as_ref().map(|t| start.saturating_add(t.start)..start.saturating_add(t.end));
+        let time = filter
+            .time
+            .as_ref()
+            .map(|t| start.saturating_add(t.start)..start.saturating_add(t.end));
         Self { threads, stacks, states: filter.states.clone(), time }
     }
 
@@ -110,7 +128,10 @@ impl Sieve {
                 }
             }
             None => {
-                let cells = from.cells.iter().filter(|cell| self.takes(cell.thread, cell.stack, cell.state));
+                let cells = from
+                    .cells
+                    .iter()
+                    .filter(|cell| self.takes(cell.thread, cell.stack, cell.state));
                 cells.for_each(|cell| series.add(Row::of(cell, start), cell.samples));
                 // The times of sums are not known; the timeline stays that of all.
                 series.timeline = from.timeline.clone();
@@ -129,7 +150,8 @@ impl Row {
 }
 
 impl Profile {
-    /// What a filter lets through. Collections, pauses, survivors, counters and costs are filtered by time only: they belong to all threads.
+    /// What a filter lets through. Collections, pauses, survivors, counters and costs are filtered
+    /// by time only: they belong to all threads.
     ///
     /// # Errors
     /// When the filter picks a time and single samples were not kept.
@@ -156,7 +178,9 @@ impl Profile {
             profile.exceptions.samples.clear();
             profile.exceptions.forget_counts();
             for sample in &self.exceptions.samples {
-                if sieve.takes_time(sample.time) && sieve.takes(sample.thread, sample.stack, ThreadState::Running) {
+                if sieve.takes_time(sample.time)
+                    && sieve.takes(sample.thread, sample.stack, ThreadState::Running)
+                {
                     profile.exceptions.add(sample);
                 }
             }
@@ -168,22 +192,32 @@ impl Profile {
             ..Allocations::new(start, keeps(&self.allocations.series))
         };
         let windows = self.allocations.windows.iter();
-        profile.allocations.windows.extend(windows.filter(|window| sieve.takes_time(window.followed_from)));
+        profile
+            .allocations
+            .windows
+            .extend(windows.filter(|window| sieve.takes_time(window.followed_from)));
         for sample in &self.allocations.samples {
-            if sieve.takes_time(sample.time) && sieve.takes(sample.thread, sample.stack, ThreadState::Running) {
+            if sieve.takes_time(sample.time)
+                && sieve.takes(sample.thread, sample.stack, ThreadState::Running)
+            {
                 profile.allocations.add(*sample);
             }
         }
-        // Counts know a thread and a type only. What a filter by time, state or text leaves of them is not known.
+        // Counts know a thread and a type only. What a filter by time, state or text leaves of them
+        // is not known.
         if filter.time.is_none() && filter.states.is_none() && filter.text.is_none() {
-            let takes = |thread: ThreadId| sieve.threads.as_ref().is_none_or(|threads| threads[thread.index()]);
+            let takes = |thread: ThreadId| {
+                sieve.threads.as_ref().is_none_or(|threads| threads[thread.index()])
+            };
             let kept = self.allocations.exact.iter().filter(|((thread, _), _)| takes(*thread));
             profile.allocations.exact.extend(kept.map(|(key, count)| (*key, *count)));
         }
         profile.allocations.series.settle();
         profile.locks = Locks::new(start, keeps(&self.locks.series));
         for wait in &self.locks.waits {
-            if sieve.takes_time(wait.time) && sieve.takes(wait.thread, wait.stack, ThreadState::Lock) {
+            if sieve.takes_time(wait.time)
+                && sieve.takes(wait.thread, wait.stack, ThreadState::Lock)
+            {
                 profile.locks.add(*wait);
             }
         }
@@ -193,33 +227,49 @@ impl Profile {
         profile.threads.settle(start);
         profile.pool = Pool::new(start, keeps(&self.pool.series));
         for sample in &self.pool.samples {
-            if sieve.takes_time(sample.time) && sieve.takes(sample.thread, sample.stack, sample.state) {
+            if sieve.takes_time(sample.time)
+                && sieve.takes(sample.thread, sample.stack, sample.state)
+            {
                 profile.pool.add(*sample);
             }
         }
         profile.pool.series.settle();
-        profile.pool.events.extend(self.pool.events.iter().filter(|event| sieve.takes_time(event.time)).cloned());
+        profile
+            .pool
+            .events
+            .extend(self.pool.events.iter().filter(|event| sieve.takes_time(event.time)).cloned());
         profile.jit = Jit::new(start, keeps(&self.jit.series));
         for one in &self.jit.compilations {
-            if sieve.takes_time(one.time) && sieve.takes(one.thread, one.stack, ThreadState::Running) {
+            if sieve.takes_time(one.time)
+                && sieve.takes(one.thread, one.stack, ThreadState::Running)
+            {
                 profile.jit.add(*one);
             }
         }
         profile.jit.series.settle();
-        profile.jit.lookups.extend(self.jit.lookups.iter().filter(|count| sieve.takes_time(count.time)));
+        profile
+            .jit
+            .lookups
+            .extend(self.jit.lookups.iter().filter(|count| sieve.takes_time(count.time)));
         profile.loads = Loads::new(start, keeps(&self.loads.series));
         for load in &self.loads.assemblies {
-            if sieve.takes_time(load.time) && sieve.takes(load.thread, load.stack, ThreadState::Running) {
+            if sieve.takes_time(load.time)
+                && sieve.takes(load.thread, load.stack, ThreadState::Running)
+            {
                 profile.loads.add_assembly(load);
             }
         }
         for load in &self.loads.types {
-            if sieve.takes_time(load.time) && sieve.takes(load.thread, load.stack, ThreadState::Running) {
+            if sieve.takes_time(load.time)
+                && sieve.takes(load.thread, load.stack, ThreadState::Running)
+            {
                 profile.loads.add_type(*load);
             }
         }
         profile.loads.series.settle();
-        profile.loads.unloads.extend(self.loads.unloads.iter().filter(|unload| sieve.takes_time(unload.time)).cloned());
+        profile.loads.unloads.extend(
+            self.loads.unloads.iter().filter(|unload| sieve.takes_time(unload.time)).cloned(),
+        );
         profile.processors.retain(|used| sieve.takes_time(used.time));
         for counter in &mut profile.counters {
             counter.values.retain(|(time, _)| sieve.takes_time(*time));

@@ -99,7 +99,11 @@ pub fn rate(per_second: f64) -> String {
 /// A share as percent, with as many digits as tell something.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if percent > 0.0 && percent < 0.1 { format!("{percent:.2} %") } else { format!("{percent:.1} %") }
+    if percent > 0.0 && percent < 0.1 {
+        format!("{percent:.2} %")
+    } else {
+        format!("{percent:.1} %")
+    }
 }
 
 /// `45.2 % ± 1.0`.
@@ -116,18 +120,25 @@ pub fn amount(amount: &Amount, write: impl Fn(u64) -> String) -> String {
 pub fn utc(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Civil date from days since 1970, for the proleptic Gregorian calendar: years begin in March, so that the leap day is
-    // the last one (H. Hinnant, "chrono-compatible low-level date algorithms").
+    // Civil date from days since 1970, for the proleptic Gregorian calendar: years begin in March,
+    // so that the leap day is the last one (H. Hinnant, "chrono-compatible low-level date
+    // algorithms").
     let days = days + 719_468;
     let era = days / 146_097;
     let day_of_era = days % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
 }
 
 /// How we came in.
@@ -147,13 +158,18 @@ pub fn ending(profile: &Profile) -> String {
     }
     match &profile.end {
         _ if profile.cut_short => {
-            "cut short: the recorder was killed or the file is incomplete; all that was written is here".to_owned()
+            "cut short: the recorder was killed or the file is incomplete; all that was written is \
+                here"
+                .to_owned()
         }
         None => "still recording".to_owned(),
         Some(end) => match (end.reason, end.exit_code) {
             (EndReason::Stopped, _) => "stopped as asked".to_owned(),
             (EndReason::ProcessExited, None) => "the process ended".to_owned(),
-            (EndReason::ProcessExited, Some(code)) => format!("the process ended with exit code {code}"),
+            (EndReason::ProcessExited, Some(code)) => format!(
+                "the process ended with exit code \
+                {code}"
+            ),
             (EndReason::AgentLost, _) => "the connection to the process was lost".to_owned(),
         },
     }
@@ -203,12 +219,28 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        let durations = [0, 853, 1_000, 12_345_678, 999_600_000, 4_560_000_000, 125_000_000_000, 7_500_000_000_000];
-        let expected = ["0", "853 ns", "1.00 µs", "12.3 ms", "1000 ms", "4.56 s", "2 min 05 s", "2 h 05 min"];
+        let durations = [
+            0,
+            853,
+            1_000,
+            12_345_678,
+            999_600_000,
+            4_560_000_000,
+            125_000_000_000,
+            7_500_000_000_000,
+        ];
+        let expected =
+            ["0", "853 ns", "1.00 µs", "12.3 ms", "1000 ms", "4.56 s", "2 min 05 s", "2 h 05 min"];
         assert_eq!(durations.map(duration), expected);
-        assert_eq!([0, 512, 1536, 1 << 20, u64::MAX].map(bytes), ["0 B", "512 B", "1.50 KB", "1.00 MB", "16.0 EB"]);
+        assert_eq!(
+            [0, 512, 1536, 1 << 20, u64::MAX].map(bytes),
+            ["0 B", "512 B", "1.50 KB", "1.00 MB", "16.0 EB"]
+        );
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0.0, 0.000_3, 0.012, 0.5, 1.0].map(percent), ["0.0 %", "0.03 %", "1.2 %", "50.0 %", "100.0 %"]);
+        assert_eq!(
+            [0.0, 0.000_3, 0.012, 0.5, 1.0].map(percent),
+            ["0.0 %", "0.03 %", "1.2 %", "50.0 %", "100.0 %"]
+        );
         assert_eq!(counted(1, "sample"), "1 sample");
         assert_eq!(rate(190_000.4), "190,000 /s");
     }

@@ -7,15 +7,18 @@ use crate::{Distribution, Profile};
 /// Names of the parts of the heap, in the order of the columns of a GC event.
 pub const HEAPS: [&str; 5] = ["gen 0", "gen 1", "gen 2", "large objects", "pinned objects"];
 
-/// How long the world stood still for a pause, from the first thread to be stopped to the last to be let go.
+/// How long the world stood still for a pause, from the first thread to be stopped to the last to
+/// be let go.
 pub fn pause_length(pause: &PauseEvent) -> Nanos {
     pause.resume_end.saturating_sub(pause.suspend_start)
 }
 
-/// Why the world stands still while a profiler walks stacks: a cost of the observation, not of the program.
+/// Why the world stands still while a profiler walks stacks: a cost of the observation, not of the
+/// program.
 pub const PROFILER_PAUSE: &str = "SuspendForProfiler";
 
-/// Collections and pauses in numbers. Pauses for a profiler ([`PROFILER_PAUSE`]) stand in `pause_reasons` alone.
+/// Collections and pauses in numbers. Pauses for a profiler ([`PROFILER_PAUSE`]) stand in
+/// `pause_reasons` alone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GcSummary {
     /// Collections of the generations 0, 1 and 2.
@@ -86,10 +89,14 @@ impl Profile {
         }
         let of_program = || self.pauses.iter().filter(|pause| pause.reason != PROFILER_PAUSE);
         summary.pauses = Distribution::of(of_program().map(pause_length));
-        summary.suspending =
-            Distribution::of(of_program().map(|pause| pause.suspend_end.saturating_sub(pause.suspend_start)));
+        summary.suspending = Distribution::of(
+            of_program().map(|pause| pause.suspend_end.saturating_sub(pause.suspend_start)),
+        );
         summary.pauses_by_generation = by_generation.map(Distribution::of);
-        let by_reason = by_reason.into_iter().map(|(reason, lengths)| (reason, Distribution::of(lengths))).collect();
+        let by_reason = by_reason
+            .into_iter()
+            .map(|(reason, lengths)| (reason, Distribution::of(lengths)))
+            .collect();
         summary.pause_reasons = ranked(by_reason, |distribution| distribution.total);
         if self.duration() > 0 {
             summary.share = summary.pauses.total as f64 / self.duration() as f64;

@@ -1,8 +1,8 @@
 use std::collections::{HashMap, HashSet};
 
 use session::{
-    CompilationBatch, FunctionId, FunctionKind, JitTier, Nanos, PrecompiledCode, PrecompiledCount, StackId, ThreadId,
-    ThreadState,
+    CompilationBatch, FunctionId, FunctionKind, JitTier, Nanos, PrecompiledCode, PrecompiledCount,
+    StackId, ThreadId, ThreadState,
 };
 
 use crate::{Place, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
@@ -16,7 +16,8 @@ pub struct Compilation {
     pub thread: ThreadId,
     /// The call that made it necessary, with the compiled method as the leaf.
     pub stack: StackId,
-    /// How long, nanoseconds, without other compilations within it; `None` where its beginning was not seen.
+    /// How long, nanoseconds, without other compilations within it; `None` where its beginning was
+    /// not seen.
     pub duration: Option<u64>,
     /// The runtime's number of the method: each instantiation of a generic one has its own.
     pub method: u64,
@@ -138,7 +139,8 @@ pub struct JitSummary {
     pub dynamic: JitTotals,
     /// Of stubs of the runtime.
     pub stubs: JitTotals,
-    /// Of methods without precompiled code that could be used, although their module has precompiled code.
+    /// Of methods without precompiled code that could be used, although their module has
+    /// precompiled code.
     pub missing: JitTotals,
     /// Of methods whose precompiled code was refused.
     pub rejected: JitTotals,
@@ -161,7 +163,8 @@ pub struct JitRow {
     pub blocking: u64,
     /// The longest, nanoseconds.
     pub longest: u64,
-    /// Number of different methods by this name: instantiations, overloads without known parameters.
+    /// Number of different methods by this name: instantiations, overloads without known
+    /// parameters.
     pub methods: u64,
     /// Most compilations of one of them.
     pub most: u64,
@@ -182,7 +185,9 @@ impl Profile {
     /// Sums of compilations.
     pub fn jit_summary(&self) -> JitSummary {
         let all = &self.jit.compilations;
-        let of = |wanted: &dyn Fn(&Compilation) -> bool| JitTotals::of(all.iter().filter(|one| wanted(one)));
+        let of = |wanted: &dyn Fn(&Compilation) -> bool| {
+            JitTotals::of(all.iter().filter(|one| wanted(one)))
+        };
         let kind = |one: &Compilation| self.tables.function(self.compiled_function(one)).kind;
         let mut tiers: Vec<(JitTier, JitTotals)> = Vec::new();
         let mut threads: HashMap<ThreadId, Totals> = HashMap::new();
@@ -211,9 +216,14 @@ impl Profile {
             tiers,
             dynamic: of(&|one| kind(one) == FunctionKind::Dynamic),
             stubs: of(&|one| kind(one) == FunctionKind::Stub),
-            missing: of(&|one| one.precompiled == PrecompiledCode::Missing && kind(one) == FunctionKind::Managed),
+            missing: of(&|one| {
+                one.precompiled == PrecompiledCode::Missing && kind(one) == FunctionKind::Managed
+            }),
             rejected: of(&|one| {
-                matches!(one.precompiled, PrecompiledCode::Rejected | PrecompiledCode::RejectedByProfiler)
+                matches!(
+                    one.precompiled,
+                    PrecompiledCode::Rejected | PrecompiledCode::RejectedByProfiler
+                )
             }),
             again,
             untimed: all.iter().filter(|one| one.duration.is_none()).count() as u64,
@@ -230,12 +240,15 @@ impl Profile {
         let mut rows: Vec<JitRow> = by_function
             .into_iter()
             .map(|(function, of)| {
-                let (mut methods, mut tiers, mut places) = (HashMap::new(), HashMap::new(), HashMap::new());
+                let (mut methods, mut tiers, mut places) =
+                    (HashMap::new(), HashMap::new(), HashMap::new());
                 for one in &of {
                     *methods.entry(one.method).or_insert(0_u64) += 1;
                     *tiers.entry(one.tier).or_insert(0_u64) += 1;
-                    if let Some(caller) = self.tables.parent(one.stack).filter(|_| !one.background) {
-                        *places.entry(self.tables.place(caller)).or_insert(0_u64) += one.duration.unwrap_or(0);
+                    if let Some(caller) = self.tables.parent(one.stack).filter(|_| !one.background)
+                    {
+                        *places.entry(self.tables.place(caller)).or_insert(0_u64) +=
+                            one.duration.unwrap_or(0);
                     }
                 }
                 let mut tiers: Vec<_> = tiers.into_iter().collect();
@@ -244,13 +257,19 @@ impl Profile {
                 JitRow {
                     function,
                     sums: JitTotals::of(of.iter().copied()),
-                    blocking: JitTotals::of(of.iter().copied().filter(|one| !one.background)).totals.weight,
+                    blocking: JitTotals::of(of.iter().copied().filter(|one| !one.background))
+                        .totals
+                        .weight,
                     longest: of.iter().filter_map(|one| one.duration).max().unwrap_or(0),
                     // Numbers of dynamic methods come again.
                     methods: if managed { methods.len() as u64 } else { of.len() as u64 },
                     most: if managed { methods.into_values().max().unwrap_or(1) } else { 1 },
                     tiers,
-                    precompiled: of.iter().map(|one| one.precompiled).max().unwrap_or(PrecompiledCode::NotSought),
+                    precompiled: of
+                        .iter()
+                        .map(|one| one.precompiled)
+                        .max()
+                        .unwrap_or(PrecompiledCode::NotSought),
                     called_at: heaviest(places),
                 }
             })
@@ -259,13 +278,14 @@ impl Profile {
         rows
     }
 
-    /// Compilations over the time of the recording, in so many parts of equal length: how many began in each, and how
-    /// long they took.
+    /// Compilations over the time of the recording, in so many parts of equal length: how many
+    /// began in each, and how long they took.
     pub fn jit_over_time(&self, parts: usize) -> Vec<Totals> {
         let mut over_time = vec![Totals::default(); parts];
         let length = self.duration().max(1);
         for one in &self.jit.compilations {
-            let at = one.time.saturating_sub(self.start) as u128 * parts as u128 / u128::from(length);
+            let at =
+                one.time.saturating_sub(self.start) as u128 * parts as u128 / u128::from(length);
             // What began at the very end belongs to the last part.
             if let Some(part) = over_time.get_mut((at as usize).min(parts.saturating_sub(1))) {
                 part.add(1, one.duration.unwrap_or(0));

@@ -1,9 +1,10 @@
 //! The analysis model: a recording as interned tables and sums, ready to be asked.
 //!
-//! A [`ProfileBuilder`] takes the records of a session, live or saved, and makes a [`Profile`]: tables of threads,
-//! functions, frames and stacks, and for each kind of samples a [`Series`] that is summed while it streams in. Reports ask
-//! for a [`CallTree`], [`Profile::top_functions`], [`Profile::exception_rows`] or [`Profile::gc_summary`]. What is an
-//! estimate comes as an [`Estimate`] with its error bar.
+//! A [`ProfileBuilder`] takes the records of a session, live or saved, and makes a [`Profile`]:
+//! tables of threads, functions, frames and stacks, and for each kind of samples a [`Series`] that
+//! is summed while it streams in. Reports ask for a [`CallTree`], [`Profile::top_functions`],
+//! [`Profile::exception_rows`] or [`Profile::gc_summary`]. What is an estimate comes as an
+//! [`Estimate`] with its error bar.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -1,6 +1,8 @@
 use std::collections::HashMap;
 
-use session::{AssemblyLoad, LoadOutcome, Nanos, StackId, ThreadId, ThreadState, TypeId, TypeLoadBatch};
+use session::{
+    AssemblyLoad, LoadOutcome, Nanos, StackId, ThreadId, ThreadState, TypeId, TypeLoadBatch,
+};
 
 use crate::{Place, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
 
@@ -53,7 +55,14 @@ impl Loads {
         Self { series, assemblies: Vec::new(), unloads: Vec::new(), types: Vec::new() }
     }
 
-    fn add_row(&mut self, time: Nanos, thread: ThreadId, stack: StackId, truncated: bool, weight: u64) {
+    fn add_row(
+        &mut self,
+        time: Nanos,
+        thread: ThreadId,
+        stack: StackId,
+        truncated: bool,
+        weight: u64,
+    ) {
         let state = ThreadState::Running;
         self.series.add(Row { time, thread, stack, state, truncated, weight }, 1);
     }
@@ -135,8 +144,9 @@ impl Profile {
     /// Sums of loads.
     pub fn load_summary(&self) -> LoadSummary {
         let assemblies = &self.loads.assemblies;
-        let count =
-            |wanted: &dyn Fn(&AssemblyLoad) -> bool| assemblies.iter().filter(|load| wanted(load)).count() as u64;
+        let count = |wanted: &dyn Fn(&AssemblyLoad) -> bool| {
+            assemblies.iter().filter(|load| wanted(load)).count() as u64
+        };
         let time = |wanted: &dyn Fn(&AssemblyLoad) -> bool| {
             let of = assemblies.iter().filter(|load| wanted(load)).filter_map(|load| load.own);
             of.fold(0_u64, u64::saturating_add)
@@ -153,8 +163,10 @@ impl Profile {
             types.add(1, load.own);
             distinct[load.ty.index()] = true;
         }
-        let mut by_thread: Vec<_> =
-            threads.into_iter().map(|(thread, (assemblies, types))| (thread, assemblies, types)).collect();
+        let mut by_thread: Vec<_> = threads
+            .into_iter()
+            .map(|(thread, (assemblies, types))| (thread, assemblies, types))
+            .collect();
         by_thread.sort_by_key(|(thread, assemblies, types)| {
             (std::cmp::Reverse(assemblies.weight.saturating_add(types.weight)), *thread)
         });
@@ -166,7 +178,8 @@ impl Profile {
             collectible: count(&|load| loaded(load) && load.collectible),
             precompiled: count(&|load| loaded(load) && load.precompiled),
             unloaded: self.loads.unloads.len() as u64,
-            timed: !self.loads.types.is_empty() || assemblies.iter().any(|load| load.duration.is_some()),
+            timed: !self.loads.types.is_empty()
+                || assemblies.iter().any(|load| load.duration.is_some()),
             assembly_time: time(&|_| true),
             failed_time: time(&|load| load.outcome == LoadOutcome::Failed),
             types,
@@ -188,7 +201,12 @@ impl Profile {
         }
         let mut rows: Vec<TypeLoadRow> = by_type
             .into_iter()
-            .map(|(ty, (totals, longest, places))| TypeLoadRow { ty, totals, longest, called_at: heaviest(places) })
+            .map(|(ty, (totals, longest, places))| TypeLoadRow {
+                ty,
+                totals,
+                longest,
+                called_at: heaviest(places),
+            })
             .collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.totals.weight), row.ty));
         rows

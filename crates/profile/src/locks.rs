@@ -89,8 +89,8 @@ pub struct WaitTimes {
     pub p99: u64,
     /// The longest.
     pub max: u64,
-    /// Numbers of waits by length: each from a power of two (0 for the first) up to the next; only those that are
-    /// not empty, shortest first.
+    /// Numbers of waits by length: each from a power of two (0 for the first) up to the next; only
+    /// those that are not empty, shortest first.
     pub histogram: Vec<(u64, u64)>,
 }
 
@@ -150,7 +150,8 @@ impl Profile {
         let mut places: HashMap<StackId, Place> = HashMap::new();
         let mut by_lock: HashMap<Key, Vec<(&Wait, Place)>> = HashMap::new();
         for wait in &self.locks.waits {
-            let place = *places.entry(wait.stack).or_insert_with(|| self.tables.waiting_place(wait.stack));
+            let place =
+                *places.entry(wait.stack).or_insert_with(|| self.tables.waiting_place(wait.stack));
             let key = (wait.lock, wait.lock.is_none().then_some(place));
             by_lock.entry(key).or_default().push((wait, place));
         }
@@ -158,7 +159,8 @@ impl Profile {
         let mut rows: Vec<LockRow> = by_lock
             .into_iter()
             .filter_map(|((lock, _), waits)| {
-                let (mut places, mut owners, mut threads) = (HashMap::new(), HashMap::new(), HashMap::new());
+                let (mut places, mut owners, mut threads) =
+                    (HashMap::new(), HashMap::new(), HashMap::new());
                 for (wait, place) in &waits {
                     *places.entry(*place).or_insert(0_u64) += wait.duration;
                     *threads.entry(wait.thread).or_insert(0_u64) += wait.duration;
@@ -178,7 +180,12 @@ impl Profile {
                 })
             })
             .collect();
-        rows.sort_by(|a, b| b.waits.total.cmp(&a.waits.total).then((a.lock, a.waited_at).cmp(&(b.lock, b.waited_at))));
+        rows.sort_by(|a, b| {
+            b.waits
+                .total
+                .cmp(&a.waits.total)
+                .then((a.lock, a.waited_at).cmp(&(b.lock, b.waited_at)))
+        });
         rows
     }
 }

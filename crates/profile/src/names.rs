@@ -21,8 +21,8 @@ impl NameStyle {
 }
 
 impl Tables {
-    /// Name of a function for a reader: `Namespace.Type.Method(parameters)`, a native symbol, or `[library]+0x12ab` where
-    /// there is no symbol.
+    /// Name of a function for a reader: `Namespace.Type.Method(parameters)`, a native symbol, or
+    /// `[library]+0x12ab` where there is no symbol.
     pub fn function_name(&self, id: FunctionId, style: NameStyle) -> String {
         let function = self.function(id);
         let mut name = String::new();
@@ -50,7 +50,10 @@ impl Tables {
 
     /// Name of native code that has no symbol: its library, and where in it.
     fn nameless(&self, function: &FunctionDef) -> Option<String> {
-        if !function.name.is_empty() && !function.name.starts_with("0x") && !function.name.starts_with('+') {
+        if !function.name.is_empty()
+            && !function.name.starts_with("0x")
+            && !function.name.starts_with('+')
+        {
             return None;
         }
         let module = function.module.map(|id| self.module(id).name.as_str());
@@ -68,7 +71,8 @@ impl Tables {
         self.function(id).module.map(|module| self.module(module).name.as_str())
     }
 
-    /// Name of a thread for a reader: its own name, or `Thread`, with the id of the operating system.
+    /// Name of a thread for a reader: its own name, or `Thread`, with the id of the operating
+    /// system.
     pub fn thread_name(&self, id: ThreadId) -> String {
         thread_label(self.thread(id))
     }
@@ -153,7 +157,13 @@ mod tests {
 
     use super::*;
 
-    fn name(kind: FunctionKind, ty: &str, name: &str, parameters: &str, style: NameStyle) -> String {
+    fn name(
+        kind: FunctionKind,
+        ty: &str,
+        name: &str,
+        parameters: &str,
+        style: NameStyle,
+    ) -> String {
         let mut tables = Tables::default();
         tables.modules.push(ModuleDef {
             id: ModuleId(0),
@@ -177,16 +187,29 @@ mod tests {
     #[test]
     fn functions_are_named_for_a_reader() {
         use FunctionKind::{Managed, Native};
-        let (ty, method, args) =
-            ("System.Collections.Generic.List<System.String>", "ConvertAll<System.Int32>", "(System.Converter<T, U>)");
-        let full = "System.Collections.Generic.List<System.String>.ConvertAll<System.Int32>(System.Converter<T, U>)";
+        let (ty, method, args) = (
+            "System.Collections.Generic.List<System.String>",
+            "ConvertAll<System.Int32>",
+            "(System.Converter<T, U>)",
+        );
+        let full = "System.Collections.Generic.List<System.String>.ConvertAll<System.Int32>(System.Converter<T, \
+            U>)";
         assert_eq!(name(Managed, ty, method, args, NameStyle::FULL), full);
-        assert_eq!(name(Managed, ty, method, args, NameStyle::SHORT), "List<String>.ConvertAll<Int32>");
-        assert_eq!(name(Managed, "Shop.Cart", ".ctor", "(int)", NameStyle::FULL), "Shop.Cart..ctor(int)");
+        assert_eq!(
+            name(Managed, ty, method, args, NameStyle::SHORT),
+            "List<String>.ConvertAll<Int32>"
+        );
+        assert_eq!(
+            name(Managed, "Shop.Cart", ".ctor", "(int)", NameStyle::FULL),
+            "Shop.Cart..ctor(int)"
+        );
         assert_eq!(name(Native, "", "SSL_read", "", NameStyle::FULL), "SSL_read");
         assert_eq!(name(Native, "", "0x1a2b", "", NameStyle::FULL), "[libssl.so.3]+0x1a2b");
         assert_eq!(name(Native, "", "", "", NameStyle::FULL), "[libssl.so.3]");
-        assert_eq!(name(Native, "", "std::vec<a.b>::push", "", NameStyle::SHORT), "std::vec<a.b>::push");
+        assert_eq!(
+            name(Native, "", "std::vec<a.b>::push", "", NameStyle::SHORT),
+            "std::vec<a.b>::push"
+        );
     }
 
     #[test]

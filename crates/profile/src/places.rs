@@ -12,7 +12,8 @@ pub struct Place {
 }
 
 /// Types whose methods take a lock rather than need one.
-const LOCK_TYPES: [&str; 3] = ["System.Threading.Monitor", "System.Threading.Lock", "System.Threading.ObjectHeader"];
+const LOCK_TYPES: [&str; 3] =
+    ["System.Threading.Monitor", "System.Threading.Lock", "System.Threading.ObjectHeader"];
 
 impl Tables {
     /// Whether a function is a method, also one made at run time.
@@ -25,7 +26,9 @@ impl Tables {
         let module = self.function_module(function).unwrap_or_default();
         let module = module.strip_suffix(".dll").unwrap_or(module);
         ["System", "Microsoft", "mscorlib", "netstandard", "WindowsBase"].iter().any(|framework| {
-            module.strip_prefix(framework).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            module
+                .strip_prefix(framework)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         })
     }
 
@@ -39,7 +42,8 @@ impl Tables {
     /// The innermost method on a stack that is not the lock's own, else the leaf.
     pub fn waiting_place(&self, stack: StackId) -> Place {
         let locks = |function| LOCK_TYPES.contains(&self.function(function).type_name.as_str());
-        self.first(stack, |function| self.is_managed(function) && !locks(function)).unwrap_or_else(|| self.leaf(stack))
+        self.first(stack, |function| self.is_managed(function) && !locks(function))
+            .unwrap_or_else(|| self.leaf(stack))
     }
 
     fn first(&self, stack: StackId, wanted: impl Fn(FunctionId) -> bool) -> Option<Place> {

@@ -34,7 +34,11 @@ pub struct Pool {
 
 impl Pool {
     pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
-        Self { series: Series::new(SeriesKind::Pool, start, keep_samples), samples: Vec::new(), events: Vec::new() }
+        Self {
+            series: Series::new(SeriesKind::Pool, start, keep_samples),
+            samples: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, sample: PoolSample) {
@@ -128,7 +132,8 @@ pub struct PoolSummary {
     pub health: PoolHealth,
     /// Share of the looks at the queue that found items in it, 0 to 1; `None` without looks.
     pub queued: Option<f64>,
-    /// Share of the time of workers with work in which they were blocked: all the time, and while items waited.
+    /// Share of the time of workers with work in which they were blocked: all the time, and while
+    /// items waited.
     pub blocked: (f64, f64),
     /// Time of all workers by what they did, in the order of [`STATES`].
     pub by_state: [u64; STATES.len()],
@@ -165,17 +170,21 @@ pub fn blocks(state: ThreadState) -> bool {
 }
 
 impl Profile {
-    /// A counter of the thread pool, by the end of its name: `queue-length`, `thread-count`, `completed-items-count`.
+    /// A counter of the thread pool, by the end of its name: `queue-length`, `thread-count`,
+    /// `completed-items-count`.
     pub fn pool_counter(&self, name: &str) -> Option<&Counter> {
         let is_it = |counter: &&Counter| {
-            counter.def.source == "System.Runtime" && counter.def.name.strip_prefix("threadpool-") == Some(name)
+            counter.def.source == "System.Runtime"
+                && counter.def.name.strip_prefix("threadpool-") == Some(name)
         };
         self.counters.iter().find(is_it)
     }
 
     /// What is known of the thread pool.
     pub fn pool_summary(&self) -> PoolSummary {
-        let queue = self.pool_counter("queue-length").map_or([].as_slice(), |counter| counter.values.as_slice());
+        let queue = self
+            .pool_counter("queue-length")
+            .map_or([].as_slice(), |counter| counter.values.as_slice());
         // A look says how it was until then.
         let queued_at = |time: Nanos| {
             let next = queue.partition_point(|(at, _)| *at < time);
@@ -200,14 +209,16 @@ impl Profile {
             }
             blocked += sample.weight;
             blocked_queued += queued;
-            let place = *place_of.entry(sample.stack).or_insert_with(|| self.tables.place(sample.stack));
+            let place =
+                *place_of.entry(sample.stack).or_insert_with(|| self.tables.place(sample.stack));
             let sums = places.entry((sample.state, place)).or_default();
             sums.0 += sample.weight;
             sums.1 += queued;
             *sums.2.entry(sample.stack).or_default() += sample.weight;
             sums.3.insert(sample.thread, ());
         }
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let share =
+            |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         let mut blocking: Vec<BlockingRow> = places
             .into_iter()
             .filter_map(|((state, place), (time, time_queued, stacks, threads))| {
@@ -216,7 +227,8 @@ impl Profile {
                 Some(BlockingRow { state, place, stack, time, time_queued, share, threads })
             })
             .collect();
-        blocking.sort_by(|a, b| b.time.cmp(&a.time).then((a.state, a.place).cmp(&(b.state, b.place))));
+        blocking
+            .sort_by(|a, b| b.time.cmp(&a.time).then((a.state, a.place).cmp(&(b.state, b.place))));
 
         let (mut started, mut stopped, mut limits, mut workers) = (0, 0, None, None);
         let mut adjustments: Vec<AdjustmentRow> = Vec::new();
@@ -237,7 +249,12 @@ impl Profile {
                         }
                         None => {
                             let (reason, times) = (reason.clone(), (*time, *time));
-                            adjustments.push(AdjustmentRow { reason, count: 1, workers: more, times });
+                            adjustments.push(AdjustmentRow {
+                                reason,
+                                count: 1,
+                                workers: more,
+                                times,
+                            });
                         }
                     }
                 }
@@ -255,16 +272,32 @@ impl Profile {
             .sum();
         let health = match queued {
             _ if queue.len() < FEWEST_LOOKS => PoolHealth::Unknown,
-            // Items that are done too fast for a worker to be seen at one. Where none is done, nobody knows why they wait.
+            // Items that are done too fast for a worker to be seen at one. Where none is done,
+            // nobody knows why they wait.
             Some(queued) if queued >= WAITS && at_work_queued == 0 => {
                 let done = self.pool_counter("completed-items-count").and_then(Counter::summary);
-                if done.is_some_and(|done| done.mean > 0.0) { PoolHealth::Healthy } else { PoolHealth::Unknown }
+                if done.is_some_and(|done| done.mean > 0.0) {
+                    PoolHealth::Healthy
+                } else {
+                    PoolHealth::Unknown
+                }
             }
             Some(queued) if queued >= WAITS && blocked.1 >= BLOCKED => PoolHealth::Starved,
             _ if added >= MANY_ADDED && blocked.0 >= BLOCKED => PoolHealth::Blocking,
             Some(queued) if queued >= WAITS => PoolHealth::Busy,
             _ => PoolHealth::Healthy,
         };
-        PoolSummary { health, queued, blocked, by_state, at_work, limits, started, stopped, adjustments, blocking }
+        PoolSummary {
+            health,
+            queued,
+            blocked,
+            by_state,
+            at_work,
+            limits,
+            started,
+            stopped,
+            adjustments,
+            blocking,
+        }
     }
 }

@@ -32,7 +32,8 @@ impl ProcessorSummary {
         time as f64 / self.elapsed.max(1) as f64
     }
 
-    /// Share of the time in which its threads were ready to run that they spent without a processor, 0 to 1.
+    /// Share of the time in which its threads were ready to run that they spent without a
+    /// processor, 0 to 1.
     #[must_use]
     pub fn delayed(&self) -> f64 {
         self.waited as f64 / self.ran.saturating_add(self.waited).max(1) as f64
@@ -41,7 +42,8 @@ impl ProcessorSummary {
     /// Share of the processors that others used, 0 to 1.
     #[must_use]
     pub fn used_by_others(&self) -> f64 {
-        (self.average(self.busy.saturating_sub(self.ran)) / f64::from(self.processors.max(1))).min(1.0)
+        (self.average(self.busy.saturating_sub(self.ran)) / f64::from(self.processors.max(1)))
+            .min(1.0)
     }
 
     /// Share of the processors that were idle, 0 to 1.
@@ -62,8 +64,9 @@ impl Profile {
     #[must_use]
     pub fn processor_summary(&self) -> Option<ProcessorSummary> {
         let last = self.processors.last()?;
-        let sum =
-            |of: fn(&ProcessorUse) -> u64| self.processors.iter().fold(0_u64, |sum, used| sum.saturating_add(of(used)));
+        let sum = |of: fn(&ProcessorUse) -> u64| {
+            self.processors.iter().fold(0_u64, |sum, used| sum.saturating_add(of(used)))
+        };
         Some(ProcessorSummary {
             elapsed: sum(|used| used.elapsed),
             processors: last.processors,

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use session::{
-    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun, ResourceUse, SamplingRate,
-    SessionEnd, SessionInfo, SurvivorLook,
+    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun, ResourceUse,
+    SamplingRate, SessionEnd, SessionInfo, SurvivorLook,
 };
 
 use crate::{
-    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series, SeriesKind, Tables, Threads,
-    Totals, Traced, TreeOptions,
+    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series,
+    SeriesKind, Tables, Threads, Totals, Traced, TreeOptions,
 };
 
 /// A recording, ready to be asked.
@@ -80,7 +80,8 @@ pub struct FunctionTotals {
     pub function: FunctionId,
     /// Samples in the function itself.
     pub own: Totals,
-    /// Samples in the function or what it called; a stack counts once, however often the function is on it.
+    /// Samples in the function or what it called; a stack counts once, however often the function
+    /// is on it.
     pub total: Totals,
     /// Share of `own` in all samples of the series.
     pub own_share: Estimate,
@@ -125,7 +126,10 @@ impl Profile {
     /// Samples per second of a thread's time, by a profiler: those achieved where they differ
     /// noticeably from those asked for.
     pub fn rate_hz(&self, id: &str) -> Option<f64> {
-        let achieved = self.sampling_rate(id).filter(|rate| rate.differs()).and_then(SamplingRate::achieved_hz);
+        let achieved = self
+            .sampling_rate(id)
+            .filter(|rate| rate.differs())
+            .and_then(SamplingRate::achieved_hz);
         achieved.or_else(|| self.run(id)?.rate_hz.map(f64::from))
     }
 
@@ -136,14 +140,19 @@ impl Profile {
 
     /// What was dropped in the whole recording, by reason.
     pub fn dropped(&self) -> u64 {
-        let dropped = self.observer_total().map(|status| status.dropped.as_slice()).unwrap_or_default();
+        let dropped =
+            self.observer_total().map(|status| status.dropped.as_slice()).unwrap_or_default();
         dropped.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// The share of a weight in a series, with its error bar.
     pub fn share(&self, kind: SeriesKind, weight: u64) -> Estimate {
         let series = self.series(kind);
-        let share = if series.totals.weight > 0 { weight as f64 / series.totals.weight as f64 } else { 0.0 };
+        let share = if series.totals.weight > 0 {
+            weight as f64 / series.totals.weight as f64
+        } else {
+            0.0
+        };
         if kind.is_calls() {
             return Estimate { share, low: share, high: share };
         }

@@ -97,8 +97,8 @@ impl SeriesKind {
         SeriesKind::Loads,
     ];
 
-    /// Whether its samples are calls, all of them: shares are no estimates, and the number of samples with a stack is the
-    /// number of calls of its leaf.
+    /// Whether its samples are calls, all of them: shares are no estimates, and the number of
+    /// samples with a stack is the number of calls of its leaf.
     pub fn is_calls(self) -> bool {
         matches!(self, SeriesKind::Calls | SeriesKind::Transitions)
     }
@@ -123,8 +123,12 @@ impl SeriesKind {
     /// What the weight of a sample counts.
     pub fn value_type(self) -> ValueType {
         let unit = match self {
-            SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks | SeriesKind::Pool => Unit::Nanoseconds,
-            SeriesKind::Calls | SeriesKind::Transitions | SeriesKind::Jit | SeriesKind::Loads => Unit::Nanoseconds,
+            SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks | SeriesKind::Pool => {
+                Unit::Nanoseconds
+            }
+            SeriesKind::Calls | SeriesKind::Transitions | SeriesKind::Jit | SeriesKind::Loads => {
+                Unit::Nanoseconds
+            }
             SeriesKind::Exceptions | SeriesKind::Threads => Unit::Count,
             SeriesKind::Allocations => Unit::Bytes,
         };
@@ -132,7 +136,8 @@ impl SeriesKind {
     }
 }
 
-/// All samples of one thread with the same stack and state. (Beyond 2^32 samples there is a second cell of the same kind.)
+/// All samples of one thread with the same stack and state. (Beyond 2^32 samples there is a second
+/// cell of the same kind.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The stack.
@@ -165,7 +170,8 @@ impl Totals {
     }
 }
 
-/// Single samples, in columns and in the order of the recording. Times ascend within a thread, not over all.
+/// Single samples, in columns and in the order of the recording. Times ascend within a thread, not
+/// over all.
 #[derive(Clone, Debug, Default)]
 pub struct SampleTable {
     /// When.
@@ -248,21 +254,31 @@ impl Series {
         self.cells.is_empty()
     }
 
-    /// How many samples of equal weight would say as much as these: the base of all error bars (Kish's effective sample
-    /// size, the square of the sum by the sum of squares).
+    /// How many samples of equal weight would say as much as these: the base of all error bars
+    /// (Kish's effective sample size, the square of the sum by the sum of squares).
     pub fn effective_samples(&self) -> f64 {
         if self.squares > 0.0 { (self.totals.weight as f64).powi(2) / self.squares } else { 0.0 }
     }
 
-    pub(crate) fn add_batch(&mut self, batch: &SampleBatch, keep: impl Fn(Nanos, ThreadId, ThreadState) -> bool) {
+    pub(crate) fn add_batch(
+        &mut self,
+        batch: &SampleBatch,
+        keep: impl Fn(Nanos, ThreadId, ThreadState) -> bool,
+    ) {
         let mut time = batch.start;
         let rows = batch.time_delta.iter().zip(&batch.thread).zip(&batch.stack).zip(&batch.weight);
         for ((((delta, thread), stack), weight), (state, truncated)) in
             rows.zip(batch.state.iter().zip(&batch.truncated))
         {
             time = time.wrapping_add(*delta);
-            let row =
-                Row { time, thread: *thread, stack: *stack, state: *state, truncated: *truncated, weight: *weight };
+            let row = Row {
+                time,
+                thread: *thread,
+                stack: *stack,
+                state: *state,
+                truncated: *truncated,
+                weight: *weight,
+            };
             if keep(time, row.thread, row.state) {
                 self.add(row, 1);
             }
@@ -276,7 +292,10 @@ impl Series {
             loop {
                 let samples = u32::try_from(count).unwrap_or(u32::MAX);
                 let (time, thread, state) = (batch.time, batch.thread, ThreadState::Running);
-                self.add(Row { time, thread, stack: *stack, state, truncated: false, weight }, samples);
+                self.add(
+                    Row { time, thread, stack: *stack, state, truncated: false, weight },
+                    samples,
+                );
                 (count, weight) = (count - u64::from(samples), 0);
                 if count == 0 {
                     break;
@@ -289,7 +308,8 @@ impl Series {
         self.add_cell(&row, samples);
         let samples = u64::from(samples);
         self.totals.add(samples, row.weight);
-        // Several samples summed to one cell share their weight; their squares are no longer known one by one.
+        // Several samples summed to one cell share their weight; their squares are no longer known
+        // one by one.
         self.squares += (row.weight as f64).powi(2) / samples.max(1) as f64;
         self.truncated += u64::from(row.truncated) * samples;
         self.timeline.add(row.time, row.state, row.weight);
@@ -321,7 +341,8 @@ impl Series {
         {
             return;
         }
-        // As many new cells as old ones are sorted in together, so that each is moved only a few times.
+        // As many new cells as old ones are sorted in together, so that each is moved only a few
+        // times.
         if self.cells.len() - self.sorted >= self.sorted.max(FEWEST_TO_SORT) {
             self.settle();
         }
@@ -365,7 +386,8 @@ impl Series {
     pub fn by_thread_and_state(&self, threads: usize) -> Vec<[Totals; STATES.len()]> {
         let mut totals = vec![[Totals::default(); STATES.len()]; threads];
         for cell in &self.cells {
-            totals[cell.thread.index()][state_index(cell.state)].add(cell.samples.into(), cell.weight);
+            totals[cell.thread.index()][state_index(cell.state)]
+                .add(cell.samples.into(), cell.weight);
         }
         totals
     }
@@ -384,7 +406,8 @@ impl Series {
 const FEWEST_TO_SORT: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 
 impl Cell {
-    /// Order of cells. More than 2^27 threads would share keys, which costs merging and no more: see [`Self::absorb`].
+    /// Order of cells. More than 2^27 threads would share keys, which costs merging and no more:
+    /// see [`Self::absorb`].
     fn key(&self) -> u64 {
         let tag = (self.state as u64) << 1 | u64::from(self.truncated);
         u64::from(self.stack.0) << 32 | u64::from(self.thread.0 << 5) | tag
@@ -394,7 +417,8 @@ impl Cell {
         self.key() == other.key() && self.thread == other.thread
     }
 
-    /// Adds another cell of the same key; false if the key is another, or the number would overflow.
+    /// Adds another cell of the same key; false if the key is another, or the number would
+    /// overflow.
     fn absorb(&mut self, other: &Cell) -> bool {
         let samples = self.samples.checked_add(other.samples);
         let (true, Some(samples)) = (self.is_like(other), samples) else { return false };
@@ -416,7 +440,9 @@ mod tests {
         let mut plain: HashMap<_, (u64, u64)> = HashMap::new();
         let mut random = 7_u64;
         let mut number = |limit: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % limit
         };
         // Sorted more than once, most stacks rare and some frequent.
@@ -457,7 +483,10 @@ mod tests {
         series.add(row, u32::MAX);
         series.add(row, 2);
         series.settle();
-        assert_eq!(series.cells.iter().map(|cell| u64::from(cell.samples)).sum::<u64>(), u64::from(u32::MAX) + 2);
+        assert_eq!(
+            series.cells.iter().map(|cell| u64::from(cell.samples)).sum::<u64>(),
+            u64::from(u32::MAX) + 2
+        );
         assert_eq!(series.by_stack(1)[0], series.totals);
     }
 }

@@ -13,8 +13,9 @@ pub struct Estimate {
 const Z: f64 = 1.959_963_984_540_054;
 
 impl Estimate {
-    /// Estimates from a share and the number of (effective) samples behind it: Wilson's score interval, which also holds
-    /// for few samples and for shares near 0 and 1, where the plain standard error is wrong (E. B. Wilson, 1927).
+    /// Estimates from a share and the number of (effective) samples behind it: Wilson's score
+    /// interval, which also holds for few samples and for shares near 0 and 1, where the plain
+    /// standard error is wrong (E. B. Wilson, 1927).
     pub fn wilson(share: f64, samples: f64) -> Self {
         let share = share.clamp(0.0, 1.0);
         if samples <= 0.0 {
@@ -22,8 +23,13 @@ impl Estimate {
         }
         let z2 = Z * Z;
         let centre = (share + z2 / (2.0 * samples)) / (1.0 + z2 / samples);
-        let half = Z / (1.0 + z2 / samples) * (share * (1.0 - share) / samples + z2 / (4.0 * samples * samples)).sqrt();
-        Self { share, low: (centre - half).max(0.0).min(share), high: (centre + half).min(1.0).max(share) }
+        let half = Z / (1.0 + z2 / samples)
+            * (share * (1.0 - share) / samples + z2 / (4.0 * samples * samples)).sqrt();
+        Self {
+            share,
+            low: (centre - half).max(0.0).min(share),
+            high: (centre + half).min(1.0).max(share),
+        }
     }
 
     /// The larger distance from the share to an end of the interval: "share ± margin".
@@ -42,10 +48,12 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// From the weights of samples whose number is by chance (a Poisson process): the variance of their sum is the expected
-    /// sum of their squares. For regular samples, and for such as are taken almost surely, that is more than it has to be.
+    /// From the weights of samples whose number is by chance (a Poisson process): the variance of
+    /// their sum is the expected sum of their squares. For regular samples, and for such as are
+    /// taken almost surely, that is more than it has to be.
     pub fn of(weights: impl IntoIterator<Item = f64>) -> Self {
-        let (sum, squares) = weights.into_iter().fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
+        let (sum, squares) =
+            weights.into_iter().fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
         Self::with_variance(sum, squares)
     }
 
@@ -98,7 +106,8 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_the_tables() {
-        // Wilson's interval for 10 of 100, as statistics packages give it (R: prop.test(10, 100, correct = FALSE)).
+        // Wilson's interval for 10 of 100, as statistics packages give it (R: prop.test(10, 100,
+        // correct = FALSE)).
         let estimate = Estimate::wilson(0.1, 100.0);
         assert!((estimate.low - 0.055_23).abs() < 1e-4, "{estimate:?}");
         assert!((estimate.high - 0.174_37).abs() < 1e-4, "{estimate:?}");
@@ -123,7 +132,8 @@ mod tests {
     #[test]
     fn quantiles_are_values_that_occurred() {
         let distribution = Distribution::of((1..=100).rev());
-        let expected = Distribution { count: 100, total: 5050, p50: 50, p95: 95, p99: 99, max: 100 };
+        let expected =
+            Distribution { count: 100, total: 5050, p50: 50, p95: 95, p99: 99, max: 100 };
         assert_eq!(distribution, expected);
         assert_eq!(Distribution::of([7]).p50, 7);
         assert_eq!(Distribution::of([]), Distribution::default());

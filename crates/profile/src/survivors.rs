@@ -4,7 +4,8 @@ use session::{SurvivorHolder, TypeId};
 
 use crate::{Profile, Totals, without_namespaces};
 
-/// The oldest generation whose objects are young: what survives it has survived a collection or two.
+/// The oldest generation whose objects are young: what survives it has survived a collection or
+/// two.
 const YOUNG: u8 = 1;
 /// Words for generations, by their number.
 const GENERATIONS: [&str; 5] = ["gen 0", "gen 1", "gen 2", "large objects", "pinned objects"];
@@ -65,7 +66,8 @@ impl SurvivorChain {
 pub struct SurvivorSummary {
     /// Collections that were looked at, by the oldest generation that was collected.
     pub collections: [u64; 3],
-    /// Of them those in which not every survivor was seen. They count in nothing below but the times.
+    /// Of them those in which not every survivor was seen. They count in nothing below but the
+    /// times.
     pub incomplete: u64,
     /// Those that somebody asked for.
     pub induced: u64,
@@ -112,14 +114,20 @@ impl Profile {
                 continue;
             }
             summary.moved = summary.moved.saturating_add(look.moved);
-            for (index, (generation, before)) in summary.generations.iter_mut().zip(look.before).enumerate() {
+            for (index, (generation, before)) in
+                summary.generations.iter_mut().zip(look.before).enumerate()
+            {
                 // Large and pinned objects are collected with generation 2.
-                generation.collections += u64::from(index <= usize::from(look.generation) || look.generation >= 2);
+                generation.collections +=
+                    u64::from(index <= usize::from(look.generation) || look.generation >= 2);
                 generation.before = generation.before.saturating_add(before);
             }
             for count in &look.counts {
                 let by_moves = types.entry(count.ty).or_default();
-                by_moves.entry((count.before, count.after)).or_default().add(count.objects, count.bytes);
+                by_moves
+                    .entry((count.before, count.after))
+                    .or_default()
+                    .add(count.objects, count.bytes);
                 if let Some(generation) = summary.generations.get_mut(usize::from(count.before)) {
                     generation.survived.add(count.objects, count.bytes);
                 }
@@ -127,7 +135,10 @@ impl Profile {
             // Paths of classes that have one name may be equal within a look.
             let mut of_look: HashMap<(&SurvivorHolder, &[TypeId]), Totals> = HashMap::new();
             for held in &look.held {
-                of_look.entry((&held.holder, held.path.as_slice())).or_default().add(held.objects, held.bytes);
+                of_look
+                    .entry((&held.holder, held.path.as_slice()))
+                    .or_default()
+                    .add(held.objects, held.bytes);
             }
             for (way, totals) in of_look {
                 let (all, collections) = chains.entry(way).or_default();
@@ -136,7 +147,9 @@ impl Profile {
             }
         }
         summary.types = types.into_iter().map(|(ty, moves)| SurvivorRow::new(ty, moves)).collect();
-        summary.types.sort_by_key(|row| (Reverse(row.young.weight), Reverse(row.totals.weight), row.ty));
+        summary
+            .types
+            .sort_by_key(|row| (Reverse(row.young.weight), Reverse(row.totals.weight), row.ty));
         summary.chains = chains
             .into_iter()
             .map(|((holder, path), (totals, collections))| SurvivorChain {
@@ -147,7 +160,10 @@ impl Profile {
             })
             .collect();
         summary.chains.sort_by(|a, b| {
-            b.totals.weight.cmp(&a.totals.weight).then_with(|| (&a.holder, &a.path).cmp(&(&b.holder, &b.path)))
+            b.totals
+                .weight
+                .cmp(&a.totals.weight)
+                .then_with(|| (&a.holder, &a.path).cmp(&(&b.holder, &b.path)))
         });
         summary
     }
@@ -165,7 +181,9 @@ impl Profile {
                 format!("older object {holder} ({})", generation_word(*generation))
             }
             SurvivorHolder::Handle => "handle or static".to_owned(),
-            SurvivorHolder::Stack(method) if method.is_empty() => "variable of the runtime's own".to_owned(),
+            SurvivorHolder::Stack(method) if method.is_empty() => {
+                "variable of the runtime's own".to_owned()
+            }
             SurvivorHolder::Stack(method) => format!("variable of {method}"),
             SurvivorHolder::Dependent => "ConditionalWeakTable".to_owned(),
             SurvivorHolder::Other => "the runtime".to_owned(),

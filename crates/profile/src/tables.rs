@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 
 use session::{
-    FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, ModuleDef, ModuleId, StackDef, StackId, ThreadDef,
-    ThreadId, TypeDef, TypeId,
+    FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, ModuleDef, ModuleId, StackDef, StackId,
+    ThreadDef, ThreadId, TypeDef, TypeId,
 };
 
 /// What stands for "no id" in a column of ids.

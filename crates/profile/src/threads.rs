@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use session::{FunctionId, Nanos, StackId, ThreadCreation, ThreadId, ThreadLook, ThreadSeen, ThreadState};
+use session::{
+    FunctionId, Nanos, StackId, ThreadCreation, ThreadId, ThreadLook, ThreadSeen, ThreadState,
+};
 
 use crate::{Place, Profile, Series, SeriesKind, Tables, exceptions::heaviest, series::Row};
 
@@ -111,7 +113,8 @@ impl ThreadRole {
 /// Whether a thread goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
-    /// Did nothing while it was looked at, in a wait without a time limit that nothing was seen to end.
+    /// Did nothing while it was looked at, in a wait without a time limit that nothing was seen to
+    /// end.
     ZombieSuspect,
     /// Did nothing, and waits for something that another thread or process is to do.
     Blocked,
@@ -165,7 +168,8 @@ pub struct ThreadRow {
     pub thread: ThreadId,
     /// Whose business it does.
     pub role: ThreadRole,
-    /// `Thread.ManagedThreadId`, where it was told: of threads that were started during the recording.
+    /// `Thread.ManagedThreadId`, where it was told: of threads that were started during the
+    /// recording.
     pub managed_id: Option<u32>,
     /// How old it was at its last look, nanoseconds.
     pub age: u64,
@@ -254,8 +258,9 @@ enum Meaning {
     Other,
 }
 
-/// Beginnings of names of types and of methods, and what a frame of such means. The first that holds for any frame above
-/// the program's own wins: a `SemaphoreSlim` in a `BlockingCollection` is a wait for work.
+/// Beginnings of names of types and of methods, and what a frame of such means. The first that
+/// holds for any frame above the program's own wins: a `SemaphoreSlim` in a `BlockingCollection` is
+/// a wait for work.
 const MEANINGS: &[(&str, &str, Meaning)] = &[
     ("System.Collections.Concurrent.BlockingCollection", "", Meaning::Work("a BlockingCollection")),
     ("System.Threading.Channels.", "", Meaning::Work("a channel")),
@@ -313,7 +318,8 @@ const FEWEST_LOOKS: u32 = 3;
 impl Tables {
     /// Whether a stack has a method of the program on it.
     pub(crate) fn has_program(&self, stack: StackId) -> bool {
-        self.functions_of(stack).any(|function| self.is_managed(function) && !self.is_of_net(function))
+        self.functions_of(stack)
+            .any(|function| self.is_managed(function) && !self.is_of_net(function))
     }
 
     fn functions_of(&self, stack: StackId) -> impl Iterator<Item = FunctionId> {
@@ -328,12 +334,12 @@ impl Tables {
 
     fn meaning(&self, stack: StackId, state: ThreadState) -> Meaning {
         let managed = self.functions_of(stack).filter(|function| self.is_managed(*function));
-        let above: Vec<FunctionId> = managed.take_while(|function| self.is_of_net(*function)).collect();
+        let above: Vec<FunctionId> =
+            managed.take_while(|function| self.is_of_net(*function)).collect();
         let found = MEANINGS.iter().find(|(ty, method, _)| {
-            above
-                .iter()
-                .map(|function| self.function(*function))
-                .any(|function| function.type_name.starts_with(ty) && function.name.starts_with(method))
+            above.iter().map(|function| self.function(*function)).any(|function| {
+                function.type_name.starts_with(ty) && function.name.starts_with(method)
+            })
         });
         match (found, state) {
             (Some((_, _, meaning)), _) => *meaning,
@@ -363,54 +369,87 @@ struct Evidence {
 type Judgement = (Standing, Option<Confidence>, String);
 
 fn judge(evidence: &Evidence) -> Judgement {
-    let Evidence { role, meaning, state, program, limited, looks, changes, cpu, cpu_of_life } = *evidence;
+    let Evidence { role, meaning, state, program, limited, looks, changes, cpu, cpu_of_life } =
+        *evidence;
     let plain = |standing: Standing, text: &str| (standing, None, text.to_owned());
     if cpu > 0 || changes > 0 || state == ThreadState::Running {
-        return plain(Standing::Progress, if changes > 0 { "was at different places" } else { "used a processor" });
+        return plain(
+            Standing::Progress,
+            if changes > 0 { "was at different places" } else { "used a processor" },
+        );
     }
     if looks < FEWEST_LOOKS {
         return plain(Standing::Unjudged, "is in fewer than three snapshots");
     }
     match role {
         ThreadRole::Native => return plain(Standing::Idle, "runs no managed code"),
-        ThreadRole::Runtime => return plain(Standing::Idle, "a thread of the runtime without work"),
-        ThreadRole::Pool if !program => return plain(Standing::Idle, "a worker of the thread pool without work"),
+        ThreadRole::Runtime => {
+            return plain(Standing::Idle, "a thread of the runtime without work");
+        }
+        ThreadRole::Pool if !program => {
+            return plain(Standing::Idle, "a worker of the thread pool without work");
+        }
         _ if !program => {
-            return plain(Standing::Idle, "a thread of a library: no method of the program is on its stack");
+            return plain(
+                Standing::Idle,
+                "a thread of a library: no method of the program is on its stack",
+            );
         }
         _ => {}
     }
     let no_limit = match limited {
-        Some(true) => return plain(Standing::Idle, "waits with a time limit that has not passed yet"),
+        Some(true) => {
+            return plain(Standing::Idle, "waits with a time limit that has not passed yet");
+        }
         Some(false) => "without a time limit",
         None => "perhaps without a time limit (the system call may not be seen)",
     };
     match meaning {
-        Meaning::Work(of) => (Standing::Idle, None, format!("waits for work out of {of}; none came")),
+        Meaning::Work(of) => {
+            (Standing::Idle, None, format!("waits for work out of {of}; none came"))
+        }
         Meaning::Housekeeping => plain(Standing::Idle, "keeps a part of .NET running"),
         Meaning::Connection => plain(Standing::Idle, "waits for a connection"),
         Meaning::Console => plain(Standing::Idle, "waits for input of the console"),
-        Meaning::Lock => plain(Standing::Blocked, "waits for a lock that another thread has held all the time"),
-        _ if role == ThreadRole::Main => plain(Standing::Idle, "the main thread waits for the end of the program"),
+        Meaning::Lock => {
+            plain(Standing::Blocked, "waits for a lock that another thread has held all the time")
+        }
+        _ if role == ThreadRole::Main => {
+            plain(Standing::Idle, "the main thread waits for the end of the program")
+        }
         Meaning::Task => plain(Standing::Blocked, "blocks on a task that has not completed"),
         Meaning::Join => plain(Standing::Blocked, "waits for the end of another thread"),
-        Meaning::Io => plain(Standing::Blocked, "waits for input or output, which the other side has to bring"),
-        Meaning::Other => plain(Standing::Blocked, "waits in the program's own or native code for something not known"),
+        Meaning::Io => {
+            plain(Standing::Blocked, "waits for input or output, which the other side has to bring")
+        }
+        Meaning::Other => plain(
+            Standing::Blocked,
+            "waits in the program's own or native code for something not known",
+        ),
         Meaning::Sleep => {
             let (confidence, text) = match limited {
-                Some(_) => (Confidence::High, "sleeps for ever: only Thread.Interrupt could wake it"),
-                None => (Confidence::Low, "sleeps, perhaps for ever (the system call may not be seen)"),
+                Some(_) => {
+                    (Confidence::High, "sleeps for ever: only Thread.Interrupt could wake it")
+                }
+                None => {
+                    (Confidence::Low, "sleeps, perhaps for ever (the system call may not be seen)")
+                }
             };
             (Standing::ZombieSuspect, Some(confidence), text.to_owned())
         }
         Meaning::Signal(signal) => {
             let hardly = cpu_of_life < HARDLY_RAN;
-            let confidence = if limited == Some(false) && hardly { Confidence::Medium } else { Confidence::Low };
+            let confidence =
+                if limited == Some(false) && hardly { Confidence::Medium } else { Confidence::Low };
             let life = match hardly {
                 true => "it has hardly run in its life",
                 false => "it has worked before, so what it waits for may come again",
             };
-            (Standing::ZombieSuspect, Some(confidence), format!("waits for {signal} {no_limit}, and none came; {life}"))
+            (
+                Standing::ZombieSuspect,
+                Some(confidence),
+                format!("waits for {signal} {no_limit}, and none came; {life}"),
+            )
         }
     }
 }
@@ -423,12 +462,15 @@ impl Profile {
         let track = self.threads.tracks.get(&thread);
         let of_pool = |stack: StackId| {
             let mut functions = self.tables.functions_of(stack);
-            functions.any(|function| POOL_TYPES.contains(&self.tables.function(function).type_name.as_str()))
+            functions.any(|function| {
+                POOL_TYPES.contains(&self.tables.function(function).type_name.as_str())
+            })
         };
         if def.os_tid == self.info.pid {
             ThreadRole::Main
         } else if POOL_NAMES.iter().any(|known| name.starts_with(known))
-            || track.is_some_and(|track| of_pool(track.first.1.stack) || of_pool(track.last.1.stack))
+            || track
+                .is_some_and(|track| of_pool(track.first.1.stack) || of_pool(track.last.1.stack))
             || self.threads.of_pool.contains(&thread)
         {
             ThreadRole::Pool
@@ -437,8 +479,11 @@ impl Profile {
         } else if !def.managed {
             ThreadRole::Native
         } else if track.is_some_and(|track| {
-            // The finalizer of .NET Core 3.1 has no name, and its pool's idle workers have none either.
-            self.tables.functions_of(track.last.1.stack).all(|function| !self.tables.is_managed(function))
+            // The finalizer of .NET Core 3.1 has no name, and its pool's idle workers have none
+            // either.
+            self.tables
+                .functions_of(track.last.1.stack)
+                .all(|function| !self.tables.is_managed(function))
         }) {
             ThreadRole::Runtime
         } else {
@@ -458,7 +503,8 @@ impl Profile {
             .map(|(thread, track)| {
                 let ((first_time, first), (last_time, seen)) = (track.first, track.last);
                 let role = self.thread_role(*thread);
-                // What was used between two looks; of a thread that is younger than the recording all of it.
+                // What was used between two looks; of a thread that is younger than the recording
+                // all of it.
                 let young = first.born >= 0 && first.born as u64 >= self.start;
                 let between = seen.cpu.saturating_sub(first.cpu);
                 let (standing, confidence, reason) = judge(&Evidence {
@@ -477,8 +523,10 @@ impl Profile {
                     thread: *thread,
                     role,
                     managed_id: creation.map(|creation| creation.managed_id),
-                    age: u64::try_from(i64::try_from(last_time).unwrap_or(i64::MAX).saturating_sub(seen.born))
-                        .unwrap_or(0),
+                    age: u64::try_from(
+                        i64::try_from(last_time).unwrap_or(i64::MAX).saturating_sub(seen.born),
+                    )
+                    .unwrap_or(0),
                     cpu: if young { seen.cpu } else { between },
                     cpu_of_life: seen.cpu,
                     seen,
@@ -488,20 +536,25 @@ impl Profile {
                     standing,
                     confidence,
                     reason,
-                    started_at: creation.and_then(|creation| Some(self.tables.place(creation.creator?.1))),
+                    started_at: creation
+                        .and_then(|creation| Some(self.tables.place(creation.creator?.1))),
                 }
             })
             .collect();
         rows.sort_by(|a, b| {
             let key = |row: &ThreadRow| {
-                (row.standing != Standing::ZombieSuspect, std::cmp::Reverse((row.confidence, row.cpu)))
+                (
+                    row.standing != Standing::ZombieSuspect,
+                    std::cmp::Reverse((row.confidence, row.cpu)),
+                )
             };
             key(a).cmp(&key(b)).then(a.thread.cmp(&b.thread))
         });
         rows
     }
 
-    /// Threads that were started during the recording, by who started them: leaks first, then by their number.
+    /// Threads that were started during the recording, by who started them: leaks first, then by
+    /// their number.
     pub fn start_rows(&self) -> Vec<StartRow> {
         if self.threads.tracks.is_empty() && self.threads.creations.is_empty() {
             return Vec::new();
@@ -510,7 +563,8 @@ impl Profile {
             self.threads.creations.iter().map(|creation| (creation.thread, creation)).collect();
         let mut groups: BTreeMap<Starter, Vec<(ThreadId, Option<StackId>)>> = BTreeMap::new();
         for thread in &self.tables.threads {
-            let inside = thread.started.is_some_and(|started| (self.start..=self.stop).contains(&started));
+            let inside =
+                thread.started.is_some_and(|started| (self.start..=self.stop).contains(&started));
             let creation = creations.get(&thread.id);
             if !inside && creation.is_none() || thread.os_tid == self.info.pid {
                 continue;
@@ -552,7 +606,10 @@ impl Profile {
                     started,
                     ended,
                     per_second: started as f64 / seconds,
-                    example: threads.first().map(|(thread, _)| self.tables.thread_name(*thread)).unwrap_or_default(),
+                    example: threads
+                        .first()
+                        .map(|(thread, _)| self.tables.thread_name(*thread))
+                        .unwrap_or_default(),
                     leak,
                     reason,
                 }
@@ -563,15 +620,19 @@ impl Profile {
     }
 }
 
-/// Whether threads are leaked of which so many were started in the first half of the recording, so many of those are left,
-/// and so many were started in the second half.
+/// Whether threads are leaked of which so many were started in the first half of the recording, so
+/// many of those are left, and so many were started in the second half.
 fn leaks(starter: Starter, old: u64, old_left: u64, new: u64) -> (bool, String) {
     let text = format!(
-        "{old_left} of the {old} that were started in the first half of the recording are left, and {new} more came"
+        "{old_left} of the {old} that were started in the first half of the recording are left, \
+            and {new} more came"
     );
     match starter {
-        Starter::Pool => (false, "the thread pool ends its workers itself after a time without work".to_owned()),
-        // Those of the first half have lived through the second one: whatever starts more meanwhile lets them grow in number.
+        Starter::Pool => {
+            (false, "the thread pool ends its workers itself after a time without work".to_owned())
+        }
+        // Those of the first half have lived through the second one: whatever starts more meanwhile
+        // lets them grow in number.
         _ if old >= 2 && new >= 2 && old_left * 5 >= old * 4 => (true, text),
         _ => (false, text),
     }

@@ -8,8 +8,8 @@ const MOST: usize = 1024;
 /// Width of the first buckets as a power of two: 2^20 ns are about a millisecond.
 const FIRST_SHIFT: u32 = 20;
 
-/// Weight by time and state, in buckets of equal width. The width doubles as the recording grows, so a timeline is small
-/// and needs no knowledge of the end.
+/// Weight by time and state, in buckets of equal width. The width doubles as the recording grows,
+/// so a timeline is small and needs no knowledge of the end.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     start: Nanos,

@@ -1,6 +1,6 @@
 use session::{
-    Argument, FunctionId, InstrumentState, InstrumentedMethod, MethodParameters, Nanos, Parameter, RecompiledMethod,
-    RewrittenMethod, ThreadId, TracedCalls,
+    Argument, FunctionId, InstrumentState, InstrumentedMethod, MethodParameters, Nanos, Parameter,
+    RecompiledMethod, RewrittenMethod, ThreadId, TracedCalls,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,14 +14,17 @@ const SLOWEST: usize = 16;
 pub struct Traced {
     methods: BTreeMap<FunctionId, TracedMethod>,
     slots: BTreeMap<u32, FunctionId>,
-    /// When the first method was instrumented, and when calls were read or a body was put back for the last time.
+    /// When the first method was instrumented, and when calls were read or a body was put back for
+    /// the last time.
     times: Option<(Nanos, Nanos)>,
     /// Calls of methods that nobody has named: none, in a session that is whole.
     pub unnamed: u64,
-    /// All that happened to methods, in the order in which it was told. Only where single samples are kept.
+    /// All that happened to methods, in the order in which it was told. Only where single samples
+    /// are kept.
     pub events: Vec<TracedEvent>,
-    /// Single calls where [`crate::BuildOptions::keep_samples`] asked for them, in the order in which they were told: all of which
-    /// the session has, which is the slowest unless it was asked for each.
+    /// Single calls where [`crate::BuildOptions::keep_samples`] asked for them, in the order in
+    /// which they were told: all of which the session has, which is the slowest unless it was asked
+    /// for each.
     pub single: Vec<SingleCall>,
     keep_single: bool,
 }
@@ -52,7 +55,8 @@ pub struct SingleCall {
     pub failed: bool,
     /// Whether it is the call of an asynchronous method, to the end of its task.
     pub asynchronous: bool,
-    /// Arguments that were told with it, each with the place of its parameter: for [`ShownArgument`](crate::ShownArgument).
+    /// Arguments that were told with it, each with the place of its parameter: for
+    /// [`ShownArgument`](crate::ShownArgument).
     pub arguments: Option<Arc<[(u16, Argument)]>>,
 }
 
@@ -100,7 +104,11 @@ impl Traced {
     }
 
     /// A call that has ended.
-    pub(crate) fn add_single(&mut self, call: &session::SingleCall, arguments: Option<&[(u16, Argument)]>) {
+    pub(crate) fn add_single(
+        &mut self,
+        call: &session::SingleCall,
+        arguments: Option<&[(u16, Argument)]>,
+    ) {
         let method = self.slots.get(&call.slot).and_then(|function| self.methods.get_mut(function));
         let Some(method) = method else { return };
         let session::SingleCall { thread, begun, taken, failed, asynchronous, .. } = *call;
@@ -162,7 +170,8 @@ impl Traced {
         }
         let tick = 1e9 / calls.ticks_per_second.max(1) as f64;
         for more in &calls.methods {
-            let method = self.slots.get(&more.slot).and_then(|function| self.methods.get_mut(function));
+            let method =
+                self.slots.get(&more.slot).and_then(|function| self.methods.get_mut(function));
             let Some(TracedMethod { calls, .. }) = method else {
                 self.unnamed = self.unnamed.saturating_add(more.calls);
                 continue;
@@ -192,7 +201,8 @@ impl Traced {
         }
     }
 
-    /// From when the first method was instrumented to when the last was put back, as far as that is known.
+    /// From when the first method was instrumented to when the last was put back, as far as that is
+    /// known.
     pub fn time(&self) -> Duration {
         self.times.map_or(Duration::ZERO, |(first, last)| Duration::from_nanos(last - first))
     }
@@ -209,15 +219,19 @@ impl Traced {
 
     /// The slowest calls of all methods, the slowest first.
     pub fn slowest(&self) -> Vec<SingleCall> {
-        let mut slowest: Vec<_> = self.methods().flat_map(|method| method.slowest.iter().cloned()).collect();
+        let mut slowest: Vec<_> =
+            self.methods().flat_map(|method| method.slowest.iter().cloned()).collect();
         slowest.sort_by_key(|call| std::cmp::Reverse(call.taken));
         slowest
     }
 
-    /// Those that were called: the one with the most time first, and where none was timed, the one with the most calls.
+    /// Those that were called: the one with the most time first, and where none was timed, the one
+    /// with the most calls.
     pub fn called(&self) -> Vec<&TracedMethod> {
         let mut called: Vec<_> = self.methods().filter(|method| method.calls.calls > 0).collect();
-        called.sort_by(|a, b| b.calls.total.total_cmp(&a.calls.total).then(b.calls.calls.cmp(&a.calls.calls)));
+        called.sort_by(|a, b| {
+            b.calls.total.total_cmp(&a.calls.total).then(b.calls.calls.cmp(&a.calls.calls))
+        });
         called
     }
 }
@@ -233,8 +247,8 @@ impl TracedMethod {
 }
 
 impl CallStats {
-    /// Nanoseconds that a share of the timed calls did not exceed, from 0 to 1; `None` if none was timed. Exact to 3 %: that is half of a
-    /// bucket.
+    /// Nanoseconds that a share of the timed calls did not exceed, from 0 to 1; `None` if none was
+    /// timed. Exact to 3 %: that is half of a bucket.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = (self.timed_in_buckets() as f64 * share).ceil().max(1.0);
         let mut seen = 0_u64;
@@ -289,7 +303,13 @@ mod tests {
 
     fn named(slot: u32, function: u32) -> InstrumentedMethod {
         let state = InstrumentState::Requested;
-        InstrumentedMethod { time: 0, function: FunctionId(function), rule: "r".into(), slot: Some(slot), state }
+        InstrumentedMethod {
+            time: 0,
+            function: FunctionId(function),
+            rule: "r".into(),
+            slot: Some(slot),
+            state,
+        }
     }
 
     #[test]
@@ -307,7 +327,15 @@ mod tests {
         traced.add_method(&named(3, 7));
         // 90 calls of 100 ticks, 10 of 1000, at half a nanosecond each.
         let buckets = vec![(16 + 2 * 16 + 9, 90), (16 + 5 * 16 + 15, 10)];
-        let methods = vec![More { slot: 3, calls: 101, timed: 100, failed: 4, ticks: 19_000, longest: 1003, buckets }];
+        let methods = vec![More {
+            slot: 3,
+            calls: 101,
+            timed: 100,
+            failed: 4,
+            ticks: 19_000,
+            longest: 1003,
+            buckets,
+        }];
         let calls = TracedCalls { time: 1, ticks_per_second: 2_000_000_000, methods };
         traced.add_calls(&calls);
         let found = &traced.called()[0].calls;
@@ -326,7 +354,14 @@ mod tests {
             traced.add_method(&named(3, 7));
             let call = |slot, taken| {
                 let thread = ThreadId(1);
-                session::SingleCall { slot, thread, begun: 5, taken, failed: taken == 30, asynchronous: false }
+                session::SingleCall {
+                    slot,
+                    thread,
+                    begun: 5,
+                    taken,
+                    failed: taken == 30,
+                    asynchronous: false,
+                }
             };
             (0..31).for_each(|taken| traced.add_single(&call(3, taken), None));
             traced.add_single(&call(4, 1000), None);
@@ -342,15 +377,29 @@ mod tests {
     #[test]
     fn parameters_and_arguments_are_kept() {
         let mut traced = Traced::new(true);
-        let parameter = Parameter { name: "id".into(), type_name: "int".into(), shown: ParameterShown::ByValue };
-        let parameters =
-            |function| MethodParameters { function, parameters: vec![parameter.clone()], refused: Some("why".into()) };
+        let parameter = Parameter {
+            name: "id".into(),
+            type_name: "int".into(),
+            shown: ParameterShown::ByValue,
+        };
+        let parameters = |function| MethodParameters {
+            function,
+            parameters: vec![parameter.clone()],
+            refused: Some("why".into()),
+        };
         traced.add_parameters(&parameters(FunctionId(7)));
         assert!(traced.method(FunctionId(7)).is_none());
         traced.add_method(&named(3, 7));
         traced.add_parameters(&parameters(FunctionId(7)));
         let thread = ThreadId(1);
-        let call = session::SingleCall { slot: 3, thread, begun: 5, taken: 6, failed: false, asynchronous: false };
+        let call = session::SingleCall {
+            slot: 3,
+            thread,
+            begun: 5,
+            taken: 6,
+            failed: false,
+            asynchronous: false,
+        };
         traced.add_single(&call, Some(&[(0, Argument::Number(9))]));
         let method = traced.method(FunctionId(7)).unwrap();
         assert_eq!((method.parameters.len(), method.no_arguments.as_deref()), (1, Some("why")));
@@ -363,7 +412,15 @@ mod tests {
     fn what_comes_later_counts_and_what_is_unnamed_is_told() {
         let mut traced = Traced::default();
         traced.add_method(&named(0, 1));
-        let more = |slot| More { slot, calls: 2, timed: 0, failed: 0, ticks: 0, longest: 0, buckets: vec![] };
+        let more = |slot| More {
+            slot,
+            calls: 2,
+            timed: 0,
+            failed: 0,
+            ticks: 0,
+            longest: 0,
+            buckets: vec![],
+        };
         let calls = TracedCalls { time: 1, ticks_per_second: 1, methods: vec![more(0), more(9)] };
         traced.add_calls(&calls);
         traced.add_method(&InstrumentedMethod { state: InstrumentState::Original, ..named(0, 1) });

@@ -50,8 +50,12 @@ impl CallTree {
     /// Puts the stacks of a series together.
     pub fn new(tables: &Tables, series: &Series, options: TreeOptions) -> Self {
         let own = series.by_stack(tables.stack_count());
-        let mut tree =
-            Self { nodes: Vec::new(), first_root: NONE, total: series.totals, node_of: vec![NONE; own.len()] };
+        let mut tree = Self {
+            nodes: Vec::new(),
+            first_root: NONE,
+            total: series.totals,
+            node_of: vec![NONE; own.len()],
+        };
         let mut ids = Ids::default();
         match options.inverted {
             false => tree.grow_from_roots(tables, &own, options, &mut ids),
@@ -60,7 +64,13 @@ impl CallTree {
         tree
     }
 
-    fn grow_from_roots(&mut self, tables: &Tables, own: &[Totals], options: TreeOptions, ids: &mut Ids) {
+    fn grow_from_roots(
+        &mut self,
+        tables: &Tables,
+        own: &[Totals],
+        options: TreeOptions,
+        ids: &mut Ids,
+    ) {
         // Parents have lesser ids: one pass backwards gives totals, one forwards gives nodes.
         let mut totals = own.to_vec();
         for stack in (0..totals.len()).rev() {
@@ -105,7 +115,13 @@ impl CallTree {
         }
     }
 
-    fn grow_from_leaves(&mut self, tables: &Tables, own: &[Totals], options: TreeOptions, ids: &mut Ids) {
+    fn grow_from_leaves(
+        &mut self,
+        tables: &Tables,
+        own: &[Totals],
+        options: TreeOptions,
+        ids: &mut Ids,
+    ) {
         for (stack, own) in own.iter().enumerate() {
             if own.samples == 0 {
                 continue;
@@ -114,7 +130,8 @@ impl CallTree {
             for frame in tables.walk(StackId(stack as u32)) {
                 let frame = tables.frame(frame);
                 let line = if options.lines { frame.line } else { None };
-                let same = self.nodes.get(at as usize).is_some_and(|node| node.function == frame.function);
+                let same =
+                    self.nodes.get(at as usize).is_some_and(|node| node.function == frame.function);
                 if options.merge_recursion && same {
                     continue;
                 }
@@ -154,7 +171,8 @@ impl CallTree {
         id
     }
 
-    /// All nodes, parents before their children. An index into this is what other methods call a node.
+    /// All nodes, parents before their children. An index into this is what other methods call a
+    /// node.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -170,7 +188,8 @@ impl CallTree {
         (parent != NONE).then_some(parent as usize)
     }
 
-    /// The node where a stack ends, where the stack was sampled. In an inverted tree, where it begins.
+    /// The node where a stack ends, where the stack was sampled. In an inverted tree, where it
+    /// begins.
     pub fn node_of(&self, stack: StackId) -> Option<usize> {
         let node = self.node_of[stack.index()];
         (node != NONE).then_some(node as usize)
@@ -188,8 +207,8 @@ impl CallTree {
         children
     }
 
-    /// Walks all nodes, children between the entering (`true`) and the leaving (`false`) of their parent. Does not recurse:
-    /// stacks may be as deep as they like.
+    /// Walks all nodes, children between the entering (`true`) and the leaving (`false`) of their
+    /// parent. Does not recurse: stacks may be as deep as they like.
     pub fn visit(&self, mut see: impl FnMut(&Node, bool)) {
         let mut at = self.first_root;
         while at != NONE {

@@ -3,8 +3,8 @@
 mod shop;
 
 use profile::{
-    BuildOptions, CallTree, Filter, FilterError, NameStyle, Profile, ProfileBuilder, ProfileError, SeriesKind,
-    TreeOptions, session::*,
+    BuildOptions, CallTree, Filter, FilterError, NameStyle, Profile, ProfileBuilder, ProfileError,
+    SeriesKind, TreeOptions, session::*,
 };
 use shop::{START, file, records};
 
@@ -39,13 +39,19 @@ fn shares_are_those_that_were_recorded() {
         assert_eq!(shares(&profile, SeriesKind::Cpu, "Discounts.Best"), (12.0, 21.0));
         // Three frames of a recursion on a stack count once.
         assert_eq!(shares(&profile, SeriesKind::Cpu, "Discounts.Search"), (9.0, 9.0));
-        assert_eq!(shares(&profile, SeriesKind::Cpu, "WorkerThread.WorkerThreadStart"), (0.0, 92.0));
+        assert_eq!(
+            shares(&profile, SeriesKind::Cpu, "WorkerThread.WorkerThreadStart"),
+            (0.0, 92.0)
+        );
         // 8 of 808 that the samples stand for.
         assert_eq!(shares(&profile, SeriesKind::Exceptions, "Stock.Take"), (0.9901, 0.9901));
         let price = &profile.top_functions(SeriesKind::Cpu)[0];
         assert_eq!((price.own.samples, price.total.samples), (420, 800));
         assert!(price.own_share.low < 0.42 && price.own_share.high > 0.42);
-        assert!((price.own_share.margin() - 0.031).abs() < 0.001, "1.96 standard errors of 1000 samples");
+        assert!(
+            (price.own_share.margin() - 0.031).abs() < 0.001,
+            "1.96 standard errors of 1000 samples"
+        );
     }
 }
 
@@ -56,9 +62,13 @@ fn threads_and_states_add_up() {
     let samples: Vec<u64> = threads.iter().map(|totals| totals.samples).collect();
     assert_eq!(samples, [0, 465, 465, 0, 70]);
     let states = profile.wall.by_thread_and_state(profile.tables.threads.len());
-    let of = |thread: usize, state: ThreadState| states[thread][profile::state_index(state)].samples;
+    let of =
+        |thread: usize, state: ThreadState| states[thread][profile::state_index(state)].samples;
     assert_eq!(of(0, ThreadState::Sleep), 200);
-    assert_eq!((of(1, ThreadState::Running), of(1, ThreadState::Lock), of(1, ThreadState::Idle)), (100, 60, 40));
+    assert_eq!(
+        (of(1, ThreadState::Running), of(1, ThreadState::Lock), of(1, ThreadState::Idle)),
+        (100, 60, 40)
+    );
     assert_eq!((of(3, ThreadState::Sleep), of(3, ThreadState::Gc)), (190, 7));
     assert_eq!(profile.wall.by_state().iter().map(|totals| totals.samples).sum::<u64>(), 997);
     let timeline: u64 = profile.wall.timeline.buckets().iter().flatten().sum();
@@ -69,13 +79,26 @@ fn threads_and_states_add_up() {
 fn trees_keep_all_weight() {
     let profile = sums_only();
     let name = |function| profile.tables.function_name(function, NameStyle::SHORT);
-    for (lines, merge_recursion, inverted) in
-        [(false, false, false), (true, false, false), (false, true, false), (false, false, true), (true, true, true)]
-    {
-        let tree = CallTree::new(&profile.tables, &profile.cpu, TreeOptions { lines, merge_recursion, inverted });
+    for (lines, merge_recursion, inverted) in [
+        (false, false, false),
+        (true, false, false),
+        (false, true, false),
+        (false, false, true),
+        (true, true, true),
+    ] {
+        let tree = CallTree::new(
+            &profile.tables,
+            &profile.cpu,
+            TreeOptions { lines, merge_recursion, inverted },
+        );
         let own: u64 = tree.nodes().iter().map(|node| node.own.weight).sum();
-        let roots: u64 = tree.children(None).iter().map(|root| tree.nodes()[*root].total.weight).sum();
-        assert_eq!((own, roots), (tree.total().weight, tree.total().weight), "{lines} {merge_recursion} {inverted}");
+        let roots: u64 =
+            tree.children(None).iter().map(|root| tree.nodes()[*root].total.weight).sum();
+        assert_eq!(
+            (own, roots),
+            (tree.total().weight, tree.total().weight),
+            "{lines} {merge_recursion} {inverted}"
+        );
         let mut visited = 0;
         let mut depth = 0_i64;
         tree.visit(|node, entering| {
@@ -86,9 +109,11 @@ fn trees_keep_all_weight() {
             visited += usize::from(entering);
         });
         assert_eq!((visited, depth), (tree.nodes().len(), 0));
-        let search = tree.nodes().iter().filter(|node| name(node.function) == "Discounts.Search").count();
+        let search =
+            tree.nodes().iter().filter(|node| name(node.function) == "Discounts.Search").count();
         assert_eq!(search, if merge_recursion { 1 } else { 3 });
-        let price = tree.nodes().iter().filter(|node| name(node.function) == "PriceList.Price").count();
+        let price =
+            tree.nodes().iter().filter(|node| name(node.function) == "PriceList.Price").count();
         if !inverted {
             assert_eq!(price, if lines { 2 } else { 1 });
             let root = tree.children(None)[0];
@@ -131,11 +156,17 @@ fn filters_pick_by_thread_state_text_and_time() {
     assert_eq!(sums_only().filtered(&filter).unwrap_err(), FilterError::NeedsSamples);
     let options = BuildOptions { keep_samples: false, time: Some(2_000_000_000..3_000_000_000) };
     let read = Profile::read(&file()[..], options).unwrap();
-    assert_eq!((read.cpu.totals.samples, read.pauses.len(), read.duration()), (100, 3, 1_000_000_000));
+    assert_eq!(
+        (read.cpu.totals.samples, read.pauses.len(), read.duration()),
+        (100, 3, 1_000_000_000)
+    );
     assert_eq!(read.cpu.cells, second.cpu.cells);
     // A filter of sums gives the same sums as one of single samples.
     let filter = Filter { text: some("Discounts"), ..Filter::default() };
-    assert_eq!(sums_only().filtered(&filter).unwrap().cpu.cells, profile.filtered(&filter).unwrap().cpu.cells);
+    assert_eq!(
+        sums_only().filtered(&filter).unwrap().cpu.cells,
+        profile.filtered(&filter).unwrap().cpu.cells
+    );
 }
 
 #[test]
@@ -164,8 +195,12 @@ fn pauses_are_measured_from_the_first_stop_to_the_last_start() {
     let gc = profile.gc_summary();
     assert_eq!((gc.collections, gc.background, gc.induced), ([24, 4, 2], 1, 1));
     // The pause for a profiler is no pause of the program, and is told apart.
-    assert_eq!((profile.pauses.len(), gc.pauses.count, gc.pauses_by_generation[2].count), (31, 30, 2));
-    let for_profiler = gc.pause_reasons.iter().find(|(reason, _)| reason == profile::PROFILER_PAUSE).unwrap();
+    assert_eq!(
+        (profile.pauses.len(), gc.pauses.count, gc.pauses_by_generation[2].count),
+        (31, 30, 2)
+    );
+    let for_profiler =
+        gc.pause_reasons.iter().find(|(reason, _)| reason == profile::PROFILER_PAUSE).unwrap();
     assert_eq!((for_profiler.1.count, for_profiler.1.total), (1, 710_000));
     let longest = 12_000_000 + 29 * 10_000 + 60_000 + 15_000;
     assert_eq!(gc.pauses.max, longest);
@@ -183,13 +218,20 @@ fn a_live_view_shows_what_came_since() {
     let mut builder = ProfileBuilder::new(BuildOptions::default());
     assert!(builder.snapshot().is_none());
     let records = records();
-    let samples = records.iter().position(|record| matches!(record, SessionRecord::CpuSamples(_))).unwrap();
+    let samples =
+        records.iter().position(|record| matches!(record, SessionRecord::CpuSamples(_))).unwrap();
     records[..=samples].iter().for_each(|record| builder.add(record).unwrap());
     let first = builder.snapshot().unwrap();
-    assert_eq!((first.cpu.totals.samples, first.cut_short, first.end.is_none()), (1000, false, true));
+    assert_eq!(
+        (first.cpu.totals.samples, first.cut_short, first.end.is_none()),
+        (1000, false, true)
+    );
     builder.clear();
     let empty = builder.snapshot().unwrap();
-    assert_eq!((empty.cpu.totals.samples, empty.tables.functions.len()), (0, first.tables.functions.len()));
+    assert_eq!(
+        (empty.cpu.totals.samples, empty.tables.functions.len()),
+        (0, first.tables.functions.len())
+    );
     records[samples + 1..].iter().for_each(|record| builder.add(record).unwrap());
     let second = builder.snapshot().unwrap();
     assert_eq!((second.cpu.totals.samples, second.wall.totals.samples), (0, 997));
@@ -243,7 +285,11 @@ fn a_very_deep_recursion_is_no_trouble() {
     const DEEP: u32 = 200_000;
     for depth in 0..DEEP {
         let parent = depth.checked_sub(1).map(|above| StackId(stacks + above));
-        records.push(SessionRecord::Stack(StackDef { id: StackId(stacks + depth), parent, frame: FrameId(8) }));
+        records.push(SessionRecord::Stack(StackDef {
+            id: StackId(stacks + depth),
+            parent,
+            frame: FrameId(8),
+        }));
     }
     records.push(SessionRecord::CpuSamples(SampleBatch {
         start: START,

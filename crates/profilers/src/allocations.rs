@@ -6,12 +6,13 @@ use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settin
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "allocations",
     summary: "Allocated bytes and objects by type and call stack",
-    description: "Estimates what is allocated from samples, about one for each 100 KB, each with type, size, heap \
-        and call stack. On .NET 10 and newer the runtime samples randomly, each byte with the same probability, so \
-        estimates are unbiased. Older runtimes report the object that fills up each 100 KB of a heap. That is good \
-        for large or frequent objects, and biased where a program allocates in a regular pattern. Shows what was \
-        allocated, not what stays in memory. While a program allocates very much, only windows are recorded, and the \
-        rest is estimated from them, so that the program is not slowed down.",
+    description: "Estimates what is allocated from samples, about one for each 100 KB, each with \
+        type, size, heap and call stack. On .NET 10 and newer the runtime samples randomly, each \
+        byte with the same probability, so estimates are unbiased. Older runtimes report the \
+        object that fills up each 100 KB of a heap. That is good for large or frequent objects, \
+        and biased where a program allocates in a regular pattern. Shows what was allocated, not \
+        what stays in memory. While a program allocates very much, only windows are recorded, and \
+        the rest is estimated from them, so that the program is not slowed down.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "allocations", unit: "bytes" }],
     params: &[ParamSpec {
         name: "samples",
@@ -39,7 +40,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             runtimes: (6, 9),
         },
     ],
-    // Older runtimes can hang for good when a session ends while threads write events to it, however it ends.
+    // Older runtimes can hang for good when a session ends while threads write events to it,
+    // however it ends.
     since: 6,
     attach: true,
 };

@@ -6,11 +6,12 @@ use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "async",
     summary: "Asynchronous methods that wait, who awaits whom, and what for",
-    description: "Takes heap snapshots as the profiler heap does, without strings. Of each task it reads the state \
-        of its method, as the compiler counts it, and what continues when the task has completed. The agent queries \
-        the layout of tasks after the first snapshot, so states come with the second one. Pauses, the main profiler \
-        slot and background collections are as described for heap. clrscope async shows the stacks. With cpu and \
-        wall in the same recording, it also shows the time that is spent on them.",
+    description: "Takes heap snapshots as the profiler heap does, without strings. Of each task it \
+        reads the state of its method, as the compiler counts it, and what continues when the task \
+        has completed. The agent queries the layout of tasks after the first snapshot, so states \
+        come with the second one. Pauses, the main profiler slot and background collections are as \
+        described for heap. clrscope async shows the stacks. With cpu and wall in the same \
+        recording, it also shows the time that is spent on them.",
     values: &[ValueSpec { kind: "tasks", unit: "count" }],
     params: &[
         ParamSpec {

@@ -6,20 +6,23 @@ use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "calls",
     summary: "Every call of chosen methods: exact counts, times and call tree",
-    description: "Makes the runtime call a hook whenever a method that matches the filter is entered or left, and \
-        keeps the call tree of each thread with exact counts and times. Methods that do not match have no hooks and \
-        are not in the tree. Methods with hooks are not inlined, and no precompiled code is used, so the program is \
-        slower: choose a narrow filter. Only for programs started by clrscope launch, in the main profiler slot. The \
-        hooks stay in the process until it ends, and do nothing once the recording has ended. x86-64 only.",
+    description: "Makes the runtime call a hook whenever a method that matches the filter is \
+        entered or left, and keeps the call tree of each thread with exact counts and times. \
+        Methods that do not match have no hooks and are not in the tree. Methods with hooks are \
+        not inlined, and no precompiled code is used, so the program is slower: choose a narrow \
+        filter. Only for programs started by clrscope launch, in the main profiler slot. The hooks \
+        stay in the process until it ends, and do nothing once the recording has ended. x86-64 \
+        only.",
     values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
     params: &[ParamSpec {
         name: "filter",
-        help: "Methods as Namespace.Type.Method with * and ?; put + between several, and - before those to leave out",
+        help: "Methods as Namespace.Type.Method with * and ?; put + between several, and - before \
+            those to leave out",
         default: Filter::DEFAULT,
         kind: ParamKind::Names,
     }],
-    // ENTERLEAVE; JIT_COMPILATION, to forbid that methods are inlined; EXCEPTIONS, which leave methods too; THREADS;
-    // DYNAMIC_FUNCTION_UNLOADS.
+    // ENTERLEAVE; JIT_COMPILATION, to forbid that methods are inlined; EXCEPTIONS, which leave
+    // methods too; THREADS; DYNAMIC_FUNCTION_UNLOADS.
     events: (0x1000 | 0x20 | 0x40 | 0x200, 0x4),
     event_pipe: &[],
     since: 3,
@@ -57,8 +60,8 @@ impl Filter {
         Self { takes, leaves }
     }
 
-    /// Whether a method fits: its type with namespace and nesting, and its name. Generic arguments do not count, and
-    /// nesting is a point like all others.
+    /// Whether a method fits: its type with namespace and nesting, and its name. Generic arguments
+    /// do not count, and nesting is a point like all others.
     pub fn fits(&self, type_name: &str, method: &str) -> bool {
         let mut name = plain(type_name);
         if !name.is_empty() {
@@ -70,7 +73,8 @@ impl Filter {
     }
 }
 
-/// A name without generic arguments. Names of the compiler begin with a bracket, which is none of these.
+/// A name without generic arguments. Names of the compiler begin with a bracket, which is none of
+/// these.
 fn plain(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let (mut depth, mut before) = (0_usize, '.');

@@ -4,20 +4,20 @@ use wire::{Nanos, Record};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object(pub usize);
 
-/// A class, by a number of the agent's that never stands for another one. The runtime's own (`ClassID`) may: it is the address of a
-/// structure that is freed when its module is unloaded.
+/// A class, by a number of the agent's that never stands for another one. The runtime's own
+/// (`ClassID`) may: it is the address of a structure that is freed when its module is unloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Class(pub usize);
 
-/// A function as the runtime numbers it (`FunctionID`), during one callback only; in what is handed to the writer, a number
-/// of the agent's, 0 for none.
+/// A function as the runtime numbers it (`FunctionID`), during one callback only; in what is handed
+/// to the writer, a number of the agent's, 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Function(pub usize);
 
 /// The part of a profiler that runs inside the target.
 ///
-/// Callbacks come on threads of the target, from many at once; ticks and flushes come on threads of the agent.
-/// A collector that panics is switched off and reported; the target goes on.
+/// Callbacks come on threads of the target, from many at once; ticks and flushes come on threads of
+/// the agent. A collector that panics is switched off and reported; the target goes on.
 pub trait Collector: Send + Sync {
     /// Id of its profiler.
     fn id(&self) -> &'static str;
@@ -27,14 +27,14 @@ pub trait Collector: Send + Sync {
         None
     }
 
-    /// Largest share of the time for which the runtime may be suspended for ticks of this collector, in thousandths.
-    /// Ticks that would make it more are left out.
+    /// Largest share of the time for which the runtime may be suspended for ticks of this
+    /// collector, in thousandths. Ticks that would make it more are left out.
     fn most_stopped(&self) -> u64 {
         10
     }
 
-    /// CPU time that ticks of this collector may use, in thousandths of one processor. Ticks that would make it more are
-    /// left out.
+    /// CPU time that ticks of this collector may use, in thousandths of one processor. Ticks that
+    /// would make it more are left out.
     fn most_cpu(&self) -> u64 {
         25
     }
@@ -45,7 +45,8 @@ pub trait Collector: Send + Sync {
     /// An exception was thrown on this thread.
     fn exception_thrown(&self, _cx: &dyn CallbackCx, _object: Object) {}
 
-    /// A catch block was entered on this thread. The context may not know the class of what it caught.
+    /// A catch block was entered on this thread. The context may not know the class of what it
+    /// caught.
     fn exception_caught(&self, _cx: &dyn CallbackCx, _function: Function, _object: Object) {}
 
     /// About every second, and last of all after the last callback: hand out what was summed up.
@@ -64,12 +65,13 @@ pub trait CallbackCx {
     fn class_of(&self, object: Object) -> Option<Class>;
     /// Message of an exception, cut at 4096 UTF-16 units.
     fn message_of(&self, object: Object) -> Option<String>;
-    /// Number of the time, ever the same or counting up, in which catches are told; `None` while they are not. Only
-    /// a throw and a catch of one number belong together.
+    /// Number of the time, ever the same or counting up, in which catches are told; `None` while
+    /// they are not. Only a throw and a catch of one number belong together.
     fn catches(&self) -> Option<u32> {
         Some(0)
     }
-    /// This thread's managed stack, leaf first, up to the limit of the session; and whether it was cut.
+    /// This thread's managed stack, leaf first, up to the limit of the session; and whether it was
+    /// cut.
     fn own_stack(&self) -> (Vec<u64>, bool);
     /// Hands a sample to the writer. If its queue is full the sample is dropped and counted.
     fn send(&self, sample: CallbackSample);
@@ -125,12 +127,13 @@ pub trait WorkerCx {
     fn now(&self) -> Nanos;
     /// Every managed thread that lives.
     fn tasks(&mut self) -> Vec<Task>;
-    /// What each of these threads does and its stack, in their order. Blocked threads are read without stopping
-    /// anything, where that is possible; else the threads are walked. A thread that has not run since its last stack was
-    /// taken has the same one still.
+    /// What each of these threads does and its stack, in their order. Blocked threads are read
+    /// without stopping anything, where that is possible; else the threads are walked. A thread
+    /// that has not run since its last stack was taken has the same one still.
     fn stacks(&mut self, tasks: &[Task]) -> Stacks;
-    /// The stack of each of these threads, `None` for those without managed frames, in their order: the runtime is
-    /// suspended and walks those that ran since their last walk. If there are none, it is not suspended.
+    /// The stack of each of these threads, `None` for those without managed frames, in their order:
+    /// the runtime is suspended and walks those that ran since their last walk. If there are none,
+    /// it is not suspended.
     fn walk(&mut self, tasks: &[Task]) -> Walk;
     /// Hands a record to the writer. If its queue is full the record is dropped and counted.
     fn send(&mut self, record: Record);
@@ -143,7 +146,8 @@ pub struct Walk {
     pub stacks: Vec<Option<u32>>,
     /// For how long the runtime was suspended, nanoseconds.
     pub stopped: Nanos,
-    /// Whether the runtime refused to be suspended, so that the stacks of threads that ran are missing.
+    /// Whether the runtime refused to be suspended, so that the stacks of threads that ran are
+    /// missing.
     pub refused: bool,
 }
 

@@ -6,21 +6,24 @@ use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settin
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "counters",
     summary: "Values that the process reports about itself: EventCounters and meters, over time",
-    description: "Listens to EventCounters (System.Runtime by default: CPU, heap, collections, thread pool, \
-        exceptions, requests in other providers) and to named meters of System.Diagnostics.Metrics, and keeps each \
-        value with its time. The process computes the values itself, once per interval, on a separate thread.",
+    description: "Listens to EventCounters (System.Runtime by default: CPU, heap, collections, \
+        thread pool, exceptions, requests in other providers) and to named meters of \
+        System.Diagnostics.Metrics, and keeps each value with its time. The process computes the \
+        values itself, once per interval, on a separate thread.",
     values: &[ValueSpec { kind: "values", unit: "count" }],
     params: &[
         ParamSpec { name: "interval", help: "Seconds between two values", default: "1", kind: ParamKind::Number(1, 3600) },
         ParamSpec {
             name: "providers",
-            help: "EventSources whose counters are recorded, such as System.Runtime+Microsoft.AspNetCore.Hosting",
+            help: "EventSources whose counters are recorded, such as \
+                System.Runtime+Microsoft.AspNetCore.Hosting",
             default: "System.Runtime",
             kind: ParamKind::Names,
         },
         ParamSpec {
             name: "meters",
-            help: "Meters that are recorded, such as Microsoft.AspNetCore.Hosting+MyCompany.MyMeter",
+            help: "Meters that are recorded, such as \
+                Microsoft.AspNetCore.Hosting+MyCompany.MyMeter",
             default: "",
             kind: ParamKind::Names,
         },
@@ -29,7 +32,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     event_pipe: &[
         EventPipeSpec {
             provider: "{providers}",
-            // `EventCounters` comes at any level and belongs to no group; nothing else of the source is wanted.
+            // `EventCounters` comes at any level and belongs to no group; nothing else of the
+            // source is wanted.
             keywords: 0,
             level: 1,
             arguments: "EventCounterIntervalSec={interval}",

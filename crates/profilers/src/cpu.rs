@@ -8,23 +8,25 @@ use wire::{CpuEngine, CpuSample, Nanos, Record};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "cpu",
     summary: "Where threads spend time on a processor",
-    description: "Takes the stack of every running thread, managed and native frames in one, at each tick of the \
-        thread's own CPU time. Threads that wait are not sampled: use wall for them. clrscope reads the kernel's \
-        sampling ring from outside where the machine allows it. Otherwise it uses timer signals inside the process. \
-        Where neither works, the runtime is suspended for each sample, which sees only safepoints. The report names \
-        the engine. --rate sets the rate.",
+    description: "Takes the stack of every running thread, managed and native frames in one, at \
+        each tick of the thread's own CPU time. Threads that wait are not sampled: use wall for \
+        them. clrscope reads the kernel's sampling ring from outside where the machine allows it. \
+        Otherwise it uses timer signals inside the process. Where neither works, the runtime is \
+        suspended for each sample, which sees only safepoints. The report names the engine. --rate \
+        sets the rate.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "cpu", unit: "nanoseconds" }],
     params: &[],
-    // THREADS, SUSPENDS, JIT_COMPILATION, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS, BASIC_GC: threads to
-    // name, and intervals of collection, suspension and compilation to label native frames with.
+    // THREADS, SUSPENDS, JIT_COMPILATION, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS,
+    // BASIC_GC: threads to name, and intervals of collection, suspension and compilation to label
+    // native frames with.
     events: (0x200 | 0x1_0000 | 0x20 | 0x1000_0000, 0x4 | 0x10),
     event_pipe: &[],
     since: 3,
     attach: true,
 };
 
-/// Inside, only the suspend-and-walk engine is a collector: the kernel ring is read from outside, and the signal
-/// engine has no callbacks. But where that one cannot run, this one takes its place.
+/// Inside, only the suspend-and-walk engine is a collector: the kernel ring is read from outside,
+/// and the signal engine has no callbacks. But where that one cannot run, this one takes its place.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     matches!(settings.session.cpu, CpuEngine::SuspendWalk | CpuEngine::Signals | CpuEngine::KernelRing).then(|| {
         let interval = 1_000_000_000 / Nanos::from(settings.session.rate_hz.clamp(1, 1000));

@@ -6,14 +6,16 @@ use crate::{Collector, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "exact-allocations",
     summary: "Every allocated object by type: exact numbers and bytes",
-    description: "Makes the runtime report every object that is allocated, and keeps exact numbers of objects and \
-        bytes by type and thread. It can also be written allocations:exact. There are no call stacks: add the \
-        profiler allocations for samples with stacks. The runtime then allocates every object on its slow path, so a \
-        program that allocates much is several times slower; the agent adds little to that. Only for programs \
-        started by clrscope launch; the agent remains in the process until it ends.",
+    description: "Makes the runtime report every object that is allocated, and keeps exact numbers \
+        of objects and bytes by type and thread. It can also be written allocations:exact. There \
+        are no call stacks: add the profiler allocations for samples with stacks. The runtime then \
+        allocates every object on its slow path, so a program that allocates much is several times \
+        slower; the agent adds little to that. Only for programs started by clrscope launch; the \
+        agent remains in the process until it ends.",
     values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "allocations", unit: "bytes" }],
     params: &[],
-    // OBJECT_ALLOCATED and ENABLE_OBJECT_ALLOCATED; THREADS, for their names. Modules that are unloaded are always told.
+    // OBJECT_ALLOCATED and ENABLE_OBJECT_ALLOCATED; THREADS, for their names. Modules that are
+    // unloaded are always told.
     events: (0x80_0000 | 0x100 | 0x200, 0),
     event_pipe: &[],
     since: 3,

@@ -12,10 +12,10 @@ use wire::Record;
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "exceptions",
     summary: "Thrown exceptions by type, with message, throw stack and catcher",
-    description: "Counts every thrown exception by type, exactly, and keeps some of them as samples with message, \
-        stack, and the method that caught them and when. The first ones of each type in each second are always kept. \
-        In an exception storm only 1 in N of a type is kept, so that rare types are not lost. Each sample says how \
-        many exceptions it stands for.",
+    description: "Counts every thrown exception by type, exactly, and keeps some of them as \
+        samples with message, stack, and the method that caught them and when. The first ones of \
+        each type in each second are always kept. In an exception storm only 1 in N of a type is \
+        kept, so that rare types are not lost. Each sample says how many exceptions it stands for.",
     values: &[ValueSpec { kind: "exceptions", unit: "count" }],
     params: &[ParamSpec {
         name: "samples",
@@ -35,14 +35,16 @@ pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     Some(Box::new(Exceptions::new(settings.number("samples") as u32)))
 }
 
-/// Classes that are told apart. A program with more exception classes has the further ones counted as lost.
+/// Classes that are told apart. A program with more exception classes has the further ones counted
+/// as lost.
 const CLASSES: usize = 1024;
 /// Samples of a class that are kept in each second whatever the others do.
 const FIRST: u32 = 4;
 /// Samples of a class per second that are aimed at in a storm, if few classes are in it.
 const PER_CLASS: u32 = 20;
 
-/// What is known of a class; one cache line, so that classes thrown on different threads do not disturb each other.
+/// What is known of a class; one cache line, so that classes thrown on different threads do not
+/// disturb each other.
 #[derive(Default)]
 #[repr(align(64))]
 struct Slot {
@@ -65,7 +67,8 @@ struct Exceptions {
     lost_classes: AtomicU64,
     /// Samples per second.
     cap: u32,
-    /// Second in the high half, classes thrown in it in the low half; and how many there were in the last second.
+    /// Second in the high half, classes thrown in it in the low half; and how many there were in
+    /// the last second.
     classes: AtomicU64,
     last_classes: AtomicU32,
     /// Second in the high half, samples in it in the low half.
@@ -80,15 +83,18 @@ struct Flying {
     /// 0 for an exception that was not sampled but was thrown while a sampled one flew.
     sequence: u64,
     class: usize,
-    /// Which collector, and in which time of it that catches were told: a later one must not take it for its own.
+    /// Which collector, and in which time of it that catches were told: a later one must not take
+    /// it for its own.
     session: usize,
 }
 
-/// Exceptions that can fly on one thread at once and be told apart: thrown by filters and finally blocks.
+/// Exceptions that can fly on one thread at once and be told apart: thrown by filters and finally
+/// blocks.
 const NESTING: usize = 4;
 
 thread_local! {
-    // Without a destructor: one that runs at the end of a thread of the target would keep the library mapped.
+    // Without a destructor: one that runs at the end of a thread of the target would keep the
+    // library mapped.
     static FLYING: (Cell<usize>, [Cell<Flying>; NESTING]) = const {
         (Cell::new(0), [const { Cell::new(Flying { sequence: 0, class: 0, session: 0 }) }; NESTING])
     };
@@ -113,8 +119,8 @@ fn anything_flies() -> bool {
     FLYING.try_with(|(count, _)| count.get() != 0).unwrap_or(false)
 }
 
-/// The newest flying exception, of a class where that is known. Those above it will not be caught any more: they
-/// were replaced.
+/// The newest flying exception, of a class where that is known. Those above it will not be caught
+/// any more: they were replaced.
 fn land(class: Option<usize>) -> Option<Flying> {
     FLYING
         .try_with(|(count, slots)| {
@@ -193,8 +199,9 @@ impl Exceptions {
         Some(total.saturating_sub(slot.at_sample.swap(total, Relaxed)).max(1))
     }
 
-    /// How many samples to aim at for a class that was just thrown for the first time in a second: so many that all
-    /// classes together stay within the budget for the whole second, and later ones are not left out.
+    /// How many samples to aim at for a class that was just thrown for the first time in a second:
+    /// so many that all classes together stay within the budget for the whole second, and later
+    /// ones are not left out.
     fn aim(&self, second: u32) -> u32 {
         let before = self.classes.fetch_update(Relaxed, Relaxed, |classes| {
             let (at, count) = ((classes >> 32) as u32, classes as u32);
@@ -214,8 +221,9 @@ impl Exceptions {
         (self.cap / 4 * 3).max(1)
     }
 
-    /// Whether the second's budget has room. Classes in a storm may use three quarters of it, the first ones of
-    /// a class in a second all of it. The very first of a class is beyond any budget: there are few of them.
+    /// Whether the second's budget has room. Classes in a storm may use three quarters of it, the
+    /// first ones of a class in a second all of it. The very first of a class is beyond any budget:
+    /// there are few of them.
     fn take_budget(&self, second: u32, total: u64, nth: u32) -> bool {
         if total == 1 {
             return true;
@@ -538,7 +546,8 @@ mod tests {
     fn a_catch_belongs_only_to_a_throw_of_the_same_time() {
         let exceptions = Exceptions::new(200);
         let calls = Calls::default();
-        // Thrown while catches were told, and caught when they are told again: the catches between are not known.
+        // Thrown while catches were told, and caught when they are told again: the catches between
+        // are not known.
         for time in 0..10 {
             calls.time.set(time);
             exceptions.exception_caught(&calls, Function(1), Object(0));

@@ -6,10 +6,11 @@ use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "gc",
     summary: "Garbage collections: pauses, generations, reasons, heap sizes",
-    description: "Listens to the runtime's own events for each collection: how long it took to suspend threads and \
-        how long the GC pause was, which generation, why, whether it was induced, how large each generation was \
-        before and after, how much was promoted, and which share of the time was spent in GC pauses. No clrscope \
-        code runs inside the process for it. Shows what collections cost, not which objects were allocated.",
+    description: "Listens to the runtime's own events for each collection: how long it took to \
+        suspend threads and how long the GC pause was, which generation, why, whether it was \
+        induced, how large each generation was before and after, how much was promoted, and which \
+        share of the time was spent in GC pauses. No clrscope code runs inside the process for it. \
+        Shows what collections cost, not which objects were allocated.",
     values: &[ValueSpec { kind: "collections", unit: "count" }, ValueSpec { kind: "pause", unit: "nanoseconds" }],
     params: &[],
     events: (0, 0),

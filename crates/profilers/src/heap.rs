@@ -7,11 +7,12 @@ use wire::SessionConfig;
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "heap",
     summary: "What is on the heap, and what retains it",
-    description: "Takes heap snapshots. Each one forces a full blocking collection. While the runtime is suspended, \
-        it reports every object that survived, with its class, its size and its references, and every root. That \
-        takes about a second for 5 million objects, for which the program is paused. Needs the main profiler slot, \
-        so it cannot be used beside an APM. While it is attached, also between two snapshots, the runtime makes no \
-        background collections: full collections are blocking. So it is best used alone, and not for long.",
+    description: "Takes heap snapshots. Each one forces a full blocking collection. While the \
+        runtime is suspended, it reports every object that survived, with its class, its size and \
+        its references, and every root. That takes about a second for 5 million objects, for which \
+        the program is paused. Needs the main profiler slot, so it cannot be used beside an APM. \
+        While it is attached, also between two snapshots, the runtime makes no background \
+        collections: full collections are blocking. So it is best used alone, and not for long.",
     values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "heap", unit: "bytes" }],
     params: &[
         ParamSpec {
@@ -34,9 +35,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         },
         ParamSpec {
             name: "kind",
-            help: "What a snapshot contains: all objects with their references, and all roots; only objects, for a \
-                histogram; only roots, reported at the next collection of the youngest objects that the program \
-                itself makes",
+            help: "What a snapshot contains: all objects with their references, and all roots; \
+                only objects, for a histogram; only roots, reported at the next collection of the \
+                youngest objects that the program itself makes",
             default: "all",
             kind: ParamKind::Choice(&["all", "histogram", "roots"]),
         },
@@ -47,7 +48,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             kind: ParamKind::Number(1, 3600),
         },
     ],
-    // GC, for objects and roots; SUSPENDS, to tell how long the world stood still; MODULE_LOADS, to know when classes go.
+    // GC, for objects and roots; SUSPENDS, to tell how long the world stood still; MODULE_LOADS, to
+    // know when classes go.
     events: (0x80 | 0x1_0000 | 0x4, 0),
     event_pipe: &[],
     since: 3,
@@ -94,8 +96,8 @@ pub struct HeapSettings {
 }
 
 impl HeapSettings {
-    /// Those of a session; `None` where neither this profiler nor `async` is on. Where both are, one look serves both, and
-    /// this one says how many there are.
+    /// Those of a session; `None` where neither this profiler nor `async` is on. Where both are,
+    /// one look serves both, and this one says how many there are.
     pub fn of(session: &SessionConfig) -> Option<Self> {
         let asynchronous = &crate::r#async::SPEC;
         let tasks = session.profiler(asynchronous.id);

@@ -1,13 +1,17 @@
 //! One file per profiler, and the registry of them.
 //!
-//! A profiler is one file of this crate with two things in it: `SPEC`, the constant from which help, docs and the
-//! event mask come, and `create`, which makes the part that runs inside the target (a [`Collector`]), if there
-//! is one. Its name in the list of `profilers!` below is all that is needed to add it everywhere.
+//! A profiler is one file of this crate with two things in it: `SPEC`, the constant from which
+//! help, docs and the event mask come, and `create`, which makes the part that runs inside the
+//! target (a [`Collector`]), if there is one. Its name in the list of `profilers!` below is all
+//! that is needed to add it everywhere.
 //!
-//! Collectors hold no unsafe code and call no runtime interface: what they may ask stands in [`CallbackCx`] and
-//! [`WorkerCx`], which the agent implements.
+//! Collectors hold no unsafe code and call no runtime interface: what they may ask stands in
+//! [`CallbackCx`] and [`WorkerCx`], which the agent implements.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 mod collector;
 mod selection;
@@ -86,16 +90,24 @@ pub struct Settings<'a> {
 impl Settings<'_> {
     /// The value of a parameter: the one given, else the default.
     pub fn text(&self, name: &str) -> &str {
-        let given = self.params.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
-        let default = || self.spec.params.iter().find(|param| param.name == name).map(|param| param.default);
+        let given = self
+            .params
+            .iter()
+            .rev()
+            .find(|(given, _)| given == name)
+            .map(|(_, value)| value.as_str());
+        let default =
+            || self.spec.params.iter().find(|param| param.name == name).map(|param| param.default);
         given.or_else(default).unwrap_or_default()
     }
 
-    /// The value of a number parameter, forced into its range: what was given has been checked outside, but
-    /// nothing that came over a border is believed.
+    /// The value of a number parameter, forced into its range: what was given has been checked
+    /// outside, but nothing that came over a border is believed.
     pub fn number(&self, name: &str) -> u64 {
         let param = self.spec.params.iter().find(|param| param.name == name);
-        let Some(ParamSpec { kind: ParamKind::Number(from, to), default, .. }) = param else { return 0 };
+        let Some(ParamSpec { kind: ParamKind::Number(from, to), default, .. }) = param else {
+            return 0;
+        };
         let value = self.text(name).parse().or_else(|_| default.parse()).unwrap_or(*from);
         value.clamp(*from, *to)
     }
@@ -118,7 +130,10 @@ mod tests {
         let ids: HashSet<_> = PROFILERS.iter().map(|spec| spec.id).collect();
         assert_eq!(ids.len(), PROFILERS.len());
         for id in ids {
-            assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{id}");
+            assert!(
+                !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
+                "{id}"
+            );
             assert_eq!(by_id(id).map(|spec| spec.id), Some(id));
         }
         assert!(by_id("no-such").is_none());
@@ -139,7 +154,8 @@ mod tests {
 
     #[test]
     fn looks_at_the_heap_and_hooks_need_the_main_slot() {
-        let alone: Vec<_> = PROFILERS.iter().filter(|spec| spec.needs_main_slot()).map(|spec| spec.id).collect();
+        let alone: Vec<_> =
+            PROFILERS.iter().filter(|spec| spec.needs_main_slot()).map(|spec| spec.id).collect();
         assert_eq!(alone, ["heap", "survivors", "calls", "async", "trace"]);
     }
 
@@ -177,14 +193,21 @@ mod tests {
         };
         assert_eq!(create(&config).len(), 0);
         assert_eq!(events_of(&config), (0, 0));
-        let on = |id: &str| wire::ProfilerConfig { id: id.into(), params: vec![("rate".into(), "1000000".into())] };
+        let on = |id: &str| wire::ProfilerConfig {
+            id: id.into(),
+            params: vec![("rate".into(), "1000000".into())],
+        };
         config.profilers = vec![on("wall"), on("exceptions"), on("gc"), on("cpu")];
         // The gc profiler is all outside, and so is cpu unless it suspends and walks.
-        assert_eq!(create(&config).iter().map(|collector| collector.id()).collect::<Vec<_>>(), ["wall", "exceptions"]);
+        assert_eq!(
+            create(&config).iter().map(|collector| collector.id()).collect::<Vec<_>>(),
+            ["wall", "exceptions"]
+        );
         config.cpu = wire::CpuEngine::SuspendWalk;
         assert_eq!(create(&config).len(), 3);
         assert_eq!(events_of(&config).0 & 0x40, 0x40);
-        let settings = Settings { spec: &wall::SPEC, params: &config.profilers[0].params, session: &config };
+        let settings =
+            Settings { spec: &wall::SPEC, params: &config.profilers[0].params, session: &config };
         assert_eq!(settings.number("rate"), 100);
         assert_eq!(settings.number("no-such"), 0);
     }

@@ -6,11 +6,12 @@ use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "loads",
     summary: "Loaded assemblies and types: what each took, what requested it, what was not found",
-    description: "Listens to the runtime's loader: every assembly that is loaded or unloaded, with its file and \
-        version and the call that made it necessary. From .NET 5 on also how long each load took, how the assembly \
-        was searched for (contexts, files, handlers), what could not be found, and every type that is loaded, with \
-        the time that threads spent on it. Times exclude nested loads: if a type needs an assembly, the time of the \
-        type does not include that of the assembly. Everything is counted, nothing is sampled.",
+    description: "Listens to the runtime's loader: every assembly that is loaded or unloaded, with \
+        its file and version and the call that made it necessary. From .NET 5 on also how long \
+        each load took, how the assembly was searched for (contexts, files, handlers), what could \
+        not be found, and every type that is loaded, with the time that threads spent on it. Times \
+        exclude nested loads: if a type needs an assembly, the time of the type does not include \
+        that of the assembly. Everything is counted, nothing is sampled.",
     values: &[ValueSpec { kind: "assemblies", unit: "count" }, ValueSpec { kind: "loads", unit: "nanoseconds" }],
     params: &[],
     // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.

@@ -6,11 +6,12 @@ use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "locks",
     summary: "Contended locks: who waited, where, for how long",
-    description: "Listens to the runtime's contention events: every time a thread has to wait for a monitor (the \
-        lock statement of C#) or a System.Threading.Lock that another thread holds, with the waiting stack and how \
-        long it took. Every wait is counted, none is sampled. From .NET 8 on the runtime also reports which lock it \
-        was and which thread held it. Short waits that end by spinning cause no events. Semaphores, reader-writer \
-        locks and events are not covered: use wall for them.",
+    description: "Listens to the runtime's contention events: every time a thread has to wait for \
+        a monitor (the lock statement of C#) or a System.Threading.Lock that another thread holds, \
+        with the waiting stack and how long it took. Every wait is counted, none is sampled. From \
+        .NET 8 on the runtime also reports which lock it was and which thread held it. Short waits \
+        that end by spinning cause no events. Semaphores, reader-writer locks and events are not \
+        covered: use wall for them.",
     values: &[ValueSpec { kind: "waits", unit: "count" }, ValueSpec { kind: "locks", unit: "nanoseconds" }],
     params: &[],
     // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.

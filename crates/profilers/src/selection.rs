@@ -16,7 +16,10 @@ pub enum SelectionError {
     #[error("there is no profiler \"{0}\"; `clrscope profilers` lists them")]
     UnknownProfiler(String),
     /// No such parameter.
-    #[error("the profiler {profiler} has no parameter \"{name}\"; `clrscope profilers {profiler}` lists them")]
+    #[error(
+        "the profiler {profiler} has no parameter \"{name}\"; `clrscope profilers {profiler}` \
+            lists them"
+    )]
     UnknownParam {
         /// Profiler.
         profiler: &'static str,
@@ -47,8 +50,8 @@ pub enum SelectionError {
 }
 
 impl Selection {
-    /// Reads one selection: `id`, or `id:name=value[:name=value…]`. A profiler that is a variant of another can be
-    /// written behind that one's name: `allocations:exact` is `exact-allocations`.
+    /// Reads one selection: `id`, or `id:name=value[:name=value…]`. A profiler that is a variant of
+    /// another can be written behind that one's name: `allocations:exact` is `exact-allocations`.
     pub fn parse(text: &str) -> Result<Self, SelectionError> {
         let mut parts = text.split(':').map(str::trim).peekable();
         let id = parts.next().unwrap_or_default();
@@ -56,20 +59,26 @@ impl Selection {
         if variant.is_some() {
             parts.next();
         }
-        let spec = variant.or_else(|| by_id(id)).ok_or_else(|| SelectionError::UnknownProfiler(id.to_owned()))?;
+        let spec = variant
+            .or_else(|| by_id(id))
+            .ok_or_else(|| SelectionError::UnknownProfiler(id.to_owned()))?;
         let mut params = Vec::new();
         for part in parts {
-            let (name, value) =
-                part.split_once('=').ok_or_else(|| SelectionError::NoValue { text: part.to_owned() })?;
-            let param = spec
-                .params
-                .iter()
-                .find(|param| param.name == name)
-                .ok_or_else(|| SelectionError::UnknownParam { profiler: spec.id, name: name.to_owned() })?;
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| SelectionError::NoValue { text: part.to_owned() })?;
+            let param = spec.params.iter().find(|param| param.name == name).ok_or_else(|| {
+                SelectionError::UnknownParam { profiler: spec.id, name: name.to_owned() }
+            })?;
             if !param.kind.accepts(value) {
                 let expected = param.kind.to_string();
                 let value = value.to_owned();
-                return Err(SelectionError::BadValue { profiler: spec.id, name: param.name, expected, value });
+                return Err(SelectionError::BadValue {
+                    profiler: spec.id,
+                    name: param.name,
+                    expected,
+                    value,
+                });
             }
             params.push((name.to_owned(), value.to_owned()));
         }
@@ -91,8 +100,15 @@ impl Selection {
 
     /// The value of a parameter: the one given, else the default.
     pub fn param(&self, name: &str) -> Option<&str> {
-        let given = self.params.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
-        given.or_else(|| self.spec.params.iter().find(|param| param.name == name).map(|param| param.default))
+        let given = self
+            .params
+            .iter()
+            .rev()
+            .find(|(given, _)| given == name)
+            .map(|(_, value)| value.as_str());
+        given.or_else(|| {
+            self.spec.params.iter().find(|param| param.name == name).map(|param| param.default)
+        })
     }
 
     /// The providers that clrscope listens to for it in a runtime of this major version.
@@ -103,7 +119,8 @@ impl Selection {
         let specs = specs.filter(|spec| (spec.runtimes.0..=spec.runtimes.1).contains(&major));
         specs
             .flat_map(|spec| {
-                let arguments = self.filled_in(spec.arguments).map(|text| text.replace("{session}", session));
+                let arguments =
+                    self.filled_in(spec.arguments).map(|text| text.replace("{session}", session));
                 let name = spec.provider.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
                 let providers: Vec<&str> = match name {
                     Some(name) => names(self.param(name).unwrap_or_default()).collect(),
@@ -111,14 +128,19 @@ impl Selection {
                 };
                 providers.into_iter().filter_map(move |provider| {
                     let (keywords, level) = (spec.keywords, spec.level);
-                    Some(EventSource { provider: provider.to_owned(), keywords, level, arguments: arguments.clone()? })
+                    Some(EventSource {
+                        provider: provider.to_owned(),
+                        keywords,
+                        level,
+                        arguments: arguments.clone()?,
+                    })
                 })
             })
             .collect()
     }
 
-    /// A text with the values of parameters in place of their names; `None` if one of them is empty. Several names come
-    /// with commas between them, as providers want it.
+    /// A text with the values of parameters in place of their names; `None` if one of them is
+    /// empty. Several names come with commas between them, as providers want it.
     fn filled_in(&self, text: &str) -> Option<String> {
         let mut filled = text.to_owned();
         for param in self.spec.params {
@@ -144,7 +166,9 @@ impl ParamKind {
     /// Whether a text is a right value.
     pub fn accepts(&self, value: &str) -> bool {
         match self {
-            Self::Number(from, to) => value.parse::<u64>().is_ok_and(|number| (*from..=*to).contains(&number)),
+            Self::Number(from, to) => {
+                value.parse::<u64>().is_ok_and(|number| (*from..=*to).contains(&number))
+            }
             Self::Choice(words) => words.contains(&value),
             // What separates arguments of providers is in no name.
             Self::Names => !value.contains([';', '"', '=', '\0']),
@@ -169,11 +193,17 @@ mod tests {
     #[test]
     fn texts_are_read() {
         let list = Selection::parse_list("cpu, wall:rate=50").unwrap();
-        assert_eq!(list.iter().map(|selection| selection.spec.id).collect::<Vec<_>>(), ["cpu", "wall"]);
+        assert_eq!(
+            list.iter().map(|selection| selection.spec.id).collect::<Vec<_>>(),
+            ["cpu", "wall"]
+        );
         assert_eq!(list[1].param("rate"), Some("50"));
         assert_eq!(Selection::parse("wall").unwrap().param("rate"), Some("20"));
         let list = Selection::parse_list("allocations, allocations:exact").unwrap();
-        assert_eq!(list.iter().map(|one| one.spec.id).collect::<Vec<_>>(), ["allocations", "exact-allocations"]);
+        assert_eq!(
+            list.iter().map(|one| one.spec.id).collect::<Vec<_>>(),
+            ["allocations", "exact-allocations"]
+        );
         assert_eq!(
             Selection::parse_list("allocations:exact,exact-allocations").unwrap_err(),
             SelectionError::Twice("exact-allocations")
@@ -189,21 +219,35 @@ mod tests {
             (plain[0].provider.as_str(), plain[0].arguments.as_str()),
             ("System.Runtime", "EventCounterIntervalSec=1")
         );
-        let all = sources("counters:interval=5:providers=System.Runtime+My.App:meters=Shop+Shop.Cart");
+        let all =
+            sources("counters:interval=5:providers=System.Runtime+My.App:meters=Shop+Shop.Cart");
         let names: Vec<_> = all.iter().map(|source| source.provider.as_str()).collect();
         assert_eq!(names, ["System.Runtime", "My.App", "System.Diagnostics.Metrics"]);
-        assert!(all[2].arguments.starts_with("SessionId=s1;Metrics=Shop,Shop.Cart;"), "{}", all[2].arguments);
+        assert!(
+            all[2].arguments.starts_with("SessionId=s1;Metrics=Shop,Shop.Cart;"),
+            "{}",
+            all[2].arguments
+        );
         assert_eq!(sources("counters:meters=+"), sources("counters"));
         assert_eq!(sources("counters:providers="), []);
         assert!(Selection::parse("counters:providers=a;b").is_err());
         assert_eq!(Selection::parse("allocations").unwrap().event_sources(9, "").len(), 1);
-        assert_eq!(Selection::parse("allocations").unwrap().event_sources(10, "")[0].keywords, 0x800_0000_0000);
+        assert_eq!(
+            Selection::parse("allocations").unwrap().event_sources(10, "")[0].keywords,
+            0x800_0000_0000
+        );
     }
 
     #[test]
     fn wrong_texts_name_the_fault() {
-        assert_eq!(Selection::parse("cup").unwrap_err(), SelectionError::UnknownProfiler("cup".into()));
-        assert!(matches!(Selection::parse("wall:speed=1"), Err(SelectionError::UnknownParam { .. })));
+        assert_eq!(
+            Selection::parse("cup").unwrap_err(),
+            SelectionError::UnknownProfiler("cup".into())
+        );
+        assert!(matches!(
+            Selection::parse("wall:speed=1"),
+            Err(SelectionError::UnknownParam { .. })
+        ));
         assert!(matches!(Selection::parse("wall:rate"), Err(SelectionError::NoValue { .. })));
         assert!(matches!(Selection::parse("wall:rate=0"), Err(SelectionError::BadValue { .. })));
         assert_eq!(Selection::parse_list("cpu,cpu").unwrap_err(), SelectionError::Twice("cpu"));

@@ -11,7 +11,8 @@ pub struct ProfilerSpec {
     pub values: &'static [ValueSpec],
     /// Its parameters.
     pub params: &'static [ParamSpec],
-    /// Low and high half of the event mask that the agent needs, `COR_PRF_MONITOR` and `COR_PRF_HIGH_MONITOR`.
+    /// Low and high half of the event mask that the agent needs, `COR_PRF_MONITOR` and
+    /// `COR_PRF_HIGH_MONITOR`.
     pub events: (u32, u32),
     /// EventPipe providers that clrscope listens to from outside.
     pub event_pipe: &'static [EventPipeSpec],
@@ -25,8 +26,9 @@ impl ProfilerSpec {
     /// `COR_PRF_ALLOWABLE_NOTIFICATION_PROFILER` and its high half, corprof.idl.
     const NOTIFICATION_ONLY: (u32, u32) = (0xb1e3_2b7f, 0xfe);
 
-    /// What the runtime never takes back, so that it detaches no profiler that has asked for it: `COR_PRF_MONITOR_IMMUTABLE`
-    /// with its high half, `COR_PRF_MONITOR_ENTERLEAVE` and `COR_PRF_ENABLE_REJIT`, corprof.idl.
+    /// What the runtime never takes back, so that it detaches no profiler that has asked for it:
+    /// `COR_PRF_MONITOR_IMMUTABLE` with its high half, `COR_PRF_MONITOR_ENTERLEAVE` and
+    /// `COR_PRF_ENABLE_REJIT`, corprof.idl.
     const IRREVERSIBLE: (u32, u32) = (0xeefc_dc00, 0x8);
 
     /// The commands that run it.
@@ -41,7 +43,8 @@ impl ProfilerSpec {
 
     /// Whether it can only run as the one main profiler of a process, not beside another one.
     pub const fn needs_main_slot(&self) -> bool {
-        self.events.0 & !Self::NOTIFICATION_ONLY.0 != 0 || self.events.1 & !Self::NOTIFICATION_ONLY.1 != 0
+        self.events.0 & !Self::NOTIFICATION_ONLY.0 != 0
+            || self.events.1 & !Self::NOTIFICATION_ONLY.1 != 0
     }
 
     /// Whether an agent that has run it can never be detached.
@@ -86,15 +89,16 @@ pub enum ParamKind {
 /// An EventPipe provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventPipeSpec {
-    /// Such as `Microsoft-Windows-DotNETRuntime`. `{name}` stands for each of the names in a parameter of the profiler:
-    /// the same is listened to at all of them.
+    /// Such as `Microsoft-Windows-DotNETRuntime`. `{name}` stands for each of the names in a
+    /// parameter of the profiler: the same is listened to at all of them.
     pub provider: &'static str,
     /// Keyword bits.
     pub keywords: u64,
     /// Level: 4 informational, 5 verbose.
     pub level: u32,
-    /// What the provider itself reads, `key=value;…`. `{name}` stands for the value of a parameter of the profiler; while
-    /// that is empty, the provider is not listened to. `{session}` stands for an id of the recording.
+    /// What the provider itself reads, `key=value;…`. `{name}` stands for the value of a parameter
+    /// of the profiler; while that is empty, the provider is not listened to. `{session}` stands
+    /// for an id of the recording.
     pub arguments: &'static str,
     /// Lowest and highest major version of .NET on which it is listened to.
     pub runtimes: (u16, u16),

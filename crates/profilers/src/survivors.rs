@@ -7,13 +7,14 @@ use wire::{Nanos, SessionConfig};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "survivors",
     summary: "What survives collections, and what retains it",
-    description: "Takes a snapshot at collections that the program makes anyway, at most one per second: which \
-        objects survived, from which generation into which, and through which references young ones were retained. \
-        Collections between two snapshots are not slowed down. A snapshot lengthens its GC pause, because the \
-        runtime reports the whole heap after the collection. The report says by how much, and snapshots become rarer \
-        where they would exceed their share of the time. Needs the main profiler slot, so it cannot be used beside \
-        an APM, nor together with heap. While it is attached, the runtime makes no background collections: full \
-        collections are blocking.",
+    description: "Takes a snapshot at collections that the program makes anyway, at most one per \
+        second: which objects survived, from which generation into which, and through which \
+        references young ones were retained. Collections between two snapshots are not slowed \
+        down. A snapshot lengthens its GC pause, because the runtime reports the whole heap after \
+        the collection. The report says by how much, and snapshots become rarer where they would \
+        exceed their share of the time. Needs the main profiler slot, so it cannot be used beside \
+        an APM, nor together with heap. While it is attached, the runtime makes no background \
+        collections: full collections are blocking.",
     values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "survivors", unit: "bytes" }],
     params: &[
         ParamSpec {
@@ -41,7 +42,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             kind: ParamKind::Choice(&["on", "off"]),
         },
     ],
-    // GC, for objects and roots; SUSPENDS, to tell how long the world stood still; MODULE_LOADS, to know when classes go.
+    // GC, for objects and roots; SUSPENDS, to tell how long the world stood still; MODULE_LOADS, to
+    // know when classes go.
     events: (0x80 | 0x1_0000 | 0x4, 0),
     event_pipe: &[],
     since: 3,

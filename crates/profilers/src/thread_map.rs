@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by thread numbers of the operating system. Ticks look up each thread several times, and the kernel gives the numbers
-/// out one after the other: they cannot be chosen so that they collide.
+/// A map by thread numbers of the operating system. Ticks look up each thread several times, and
+/// the kernel gives the numbers out one after the other: they cannot be chosen so that they
+/// collide.
 pub type ThreadMap<V> = HashMap<u32, V, BuildHasherDefault<ThreadHasher>>;
 
 /// The hash of a thread number.
@@ -35,7 +36,8 @@ mod tests {
     #[test]
     fn numbers_that_follow_each_other_collide_nowhere() {
         let build = BuildHasherDefault::<ThreadHasher>::default();
-        // The map takes its place from the lowest bits, and tells those in one place apart by the seven highest.
+        // The map takes its place from the lowest bits, and tells those in one place apart by the
+        // seven highest.
         let hashes: Vec<u64> = (4000_u32..5000).map(|number| build.hash_one(number)).collect();
         let places: HashSet<u64> = hashes.iter().map(|hash| hash & 2047).collect();
         let marks: HashSet<u64> = hashes.iter().map(|hash| hash >> 57).collect();

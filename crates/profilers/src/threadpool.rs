@@ -7,10 +7,11 @@ use wire::Record;
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "threadpool",
     summary: "The thread pool: its queue, its threads, and what blocks its workers",
-    description: "Shows whether work waits because the workers of the thread pool are blocked (starvation). Once per \
-        second the process reports the length of the queue, the number of threads and of completed items. The \
-        runtime's events report when and why the pool changes its number of threads. The stacks of the workers are \
-        sampled at a low rate, with what they wait for: tasks (sync over async), sleep, locks, I/O.",
+    description: "Shows whether work waits because the workers of the thread pool are blocked \
+        (starvation). Once per second the process reports the length of the queue, the number of \
+        threads and of completed items. The runtime's events report when and why the pool changes \
+        its number of threads. The stacks of the workers are sampled at a low rate, with what they \
+        wait for: tasks (sync over async), sleep, locks, I/O.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "threadpool", unit: "nanoseconds" }],
     params: &[ParamSpec {
         name: "rate",
@@ -41,7 +42,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
 };
 
-/// The collector: ticks as those of `wall`. Which threads are workers is told outside, where their stacks have names.
+/// The collector: ticks as those of `wall`. Which threads are workers is told outside, where their
+/// stacks have names.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     let interval = 1_000_000_000 / settings.number("rate").max(1);
     Some(Box::new(wall::Wall::new(SPEC.id, interval, Record::PoolTick)))

@@ -7,11 +7,12 @@ use wire::{Nanos, Record, WallSample, WallTick};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "threads",
     summary: "All threads: what they are, which make no progress, what starts them",
-    description: "Takes snapshots of all threads of the process, managed and native, at regular times: name, age, \
-        CPU time, state, what it waits for, and the stack of managed ones. The last snapshot is shown as a tree of \
-        merged stacks. A thread that did nothing from its first snapshot to its last is idle, blocked, or a zombie: \
-        blocked indefinitely, with no waker observed. Threads that start during the recording are grouped by the \
-        code that starts them, with how many of them ended. Code whose threads do not end leaks threads.",
+    description: "Takes snapshots of all threads of the process, managed and native, at regular \
+        times: name, age, CPU time, state, what it waits for, and the stack of managed ones. The \
+        last snapshot is shown as a tree of merged stacks. A thread that did nothing from its \
+        first snapshot to its last is idle, blocked, or a zombie: blocked indefinitely, with no \
+        waker observed. Threads that start during the recording are grouped by the code that \
+        starts them, with how many of them ended. Code whose threads do not end leaks threads.",
     values: &[ValueSpec { kind: "threads", unit: "count" }],
     params: &[ParamSpec {
         name: "every",
@@ -58,8 +59,8 @@ impl Collector for Threads {
         let time = cx.now();
         let tasks = cx.tasks();
         let mut taken = cx.stacks(&tasks);
-        // A stack that is missing would look like one that has changed. What a tick has no room for is taken by the next
-        // attempts; threads that have ended stay missing.
+        // A stack that is missing would look like one that has changed. What a tick has no room for
+        // is taken by the next attempts; threads that have ended stay missing.
         let missing = |taken: &Stacks| taken.threads.iter().filter(|thread| thread.is_none()).count();
         for _ in 0..MOST_ATTEMPTS {
             let before = missing(&taken);

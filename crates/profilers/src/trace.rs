@@ -6,24 +6,27 @@ use wire::{ProfilerConfig, SessionConfig};
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "trace",
-    summary: "Calls of chosen methods of a running process: counts, errors, latencies and call tree",
-    description: "Adds code to the methods that rules match, which counts and times their calls, and reverts them \
-        when the recording ends. Works on running processes and from the start; code that was compiled before, or \
-        inlined, is replaced too. Methods that do not match run as before. .NET never detaches a profiler that may \
-        rewrite methods: the agent remains in the process, idle, until the process ends. Needs the main profiler \
-        slot. clrscope trace starts it, with the methods to trace.",
+    summary: "Calls of chosen methods of a running process: counts, errors, latencies and call \
+        tree",
+    description: "Adds code to the methods that rules match, which counts and times their calls, \
+        and reverts them when the recording ends. Works on running processes and from the start; \
+        code that was compiled before, or inlined, is replaced too. Methods that do not match run \
+        as before. .NET never detaches a profiler that may rewrite methods: the agent remains in \
+        the process, idle, until the process ends. Needs the main profiler slot. clrscope trace \
+        starts it, with the methods to trace.",
     values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
     params: &[
         ParamSpec {
             name: "dry",
-            help: "Only report what could be traced; change nothing, and leave nothing in the process",
+            help: "Only report what could be traced; change nothing, and leave nothing in the \
+                process",
             default: "no",
             kind: ParamKind::Choice(&["no", "yes"]),
         },
         ParamSpec {
             name: "il",
-            help: "Keep the code of each method before and after, and record when new code is compiled: for event \
-                logs",
+            help: "Keep the code of each method before and after, and record when new code is \
+                compiled: for event logs",
             default: "no",
             kind: ParamKind::Choice(&["no", "yes"]),
         },
@@ -35,13 +38,15 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         },
         ParamSpec {
             name: "heap",
-            help: "Allow heap snapshots in this process later (heap, leaks, async, survivors). The runtime then makes no background \
-                collections until the process ends: full collections block",
+            help: "Allow heap snapshots in this process later (heap, leaks, async, survivors). The \
+                runtime then makes no background collections until the process ends: full \
+                collections block",
             default: "no",
             kind: ParamKind::Choice(&["no", "yes"]),
         },
     ],
-    // ENABLE_REJIT; JIT_COMPILATION, to hear of bodies that cannot be compiled; MODULE_LOADS, THREADS.
+    // ENABLE_REJIT; JIT_COMPILATION, to hear of bodies that cannot be compiled; MODULE_LOADS,
+    // THREADS.
     events: (0x4_0000 | 0x20 | 0x4 | 0x200, 0),
     event_pipe: &[],
     since: 3,
@@ -73,7 +78,8 @@ impl Rewriting {
     }
 }
 
-/// Whether a session does nothing else: then there are no samples in which one could see what the runtime was doing.
+/// Whether a session does nothing else: then there are no samples in which one could see what the
+/// runtime was doing.
 pub fn is_alone(config: &SessionConfig) -> bool {
     config.profilers.iter().all(|given| given.id == SPEC.id)
 }

@@ -8,12 +8,14 @@ use wire::{Nanos, Record, WallSample, WallTick};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "wall",
     summary: "What every thread does or waits for",
-    description: "Takes the stack of every managed thread at regular times, running or waiting, with the kind of \
-        wait: lock, sleep, I/O, idle pool thread. Nothing is suspended for it: the stacks of blocked threads are \
-        copied while they do not change, and running threads have the stacks of their CPU samples, which are taken \
-        for this, too. Threads that did not run since the last tick are not read again. Where blocked threads cannot \
-        be read, the runtime is suspended for a moment at each tick and walks the threads that ran. The report names \
-        the engine. Ticks that would cost too much are skipped, and the remaining ticks stand for more time.",
+    description: "Takes the stack of every managed thread at regular times, running or waiting, \
+        with the kind of wait: lock, sleep, I/O, idle pool thread. Nothing is suspended for it: \
+        the stacks of blocked threads are copied while they do not change, and running threads \
+        have the stacks of their CPU samples, which are taken for this, too. Threads that did not \
+        run since the last tick are not read again. Where blocked threads cannot be read, the \
+        runtime is suspended for a moment at each tick and walks the threads that ran. The report \
+        names the engine. Ticks that would cost too much are skipped, and the remaining ticks \
+        stand for more time.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "wall", unit: "nanoseconds" }],
     params: &[ParamSpec { name: "rate", help: "Ticks per second", default: "20", kind: ParamKind::Number(1, 100) }],
     // THREADS, SUSPENDS, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS.

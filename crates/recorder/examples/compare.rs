@@ -1,8 +1,8 @@
 //! Compares the unwinder with the runtime's own stack walk at length, and prints what is not equal.
 //!
-//! `cargo build -p agent && cargo run -p recorder --example compare -- [COMPARISONS [RUNTIME [EXAMPLES [blocked [SAMPLE
-//! [ARGUMENTS]]]]]]`, by default 10,000 on each runtime that runs programs of ours. With `blocked`, threads that are
-//! blocked are compared, as `wall` reads them.
+//! `cargo build -p agent && cargo run -p recorder --example compare -- [COMPARISONS [RUNTIME
+//! [EXAMPLES [blocked [SAMPLE [ARGUMENTS]]]]]]`, by default 10,000 on each runtime that runs
+//! programs of ours. With `blocked`, threads that are blocked are compared, as `wall` reads them.
 
 #[cfg(target_os = "linux")]
 #[path = "../tests/comparing/mod.rs"]
@@ -15,7 +15,8 @@ fn main() {
     use testkit::{Sample, sample_runtimes};
 
     let mut arguments = std::env::args().skip(1);
-    let enough = arguments.next().map_or(10_000, |text| text.parse().expect("a number of comparisons"));
+    let enough =
+        arguments.next().map_or(10_000, |text| text.parse().expect("a number of comparisons"));
     let only = arguments.next().unwrap_or_default();
     let examples = arguments.next().map_or(1, |text| text.parse().expect("a number of examples"));
     let blocked = arguments.next().is_some_and(|word| word == "blocked");

@@ -1,7 +1,8 @@
-//! Prints which share of the samples reaches the root of its thread, for each engine on each runtime.
+//! Prints which share of the samples reaches the root of its thread, for each engine on each
+//! runtime.
 //!
-//! `cargo build -p agent && cargo run -p recorder --example completeness -- [SECONDS [RUNTIME]]`, by default ten of each.
-//! Stacks deeper than the limit are marked as such, and counted apart.
+//! `cargo build -p agent && cargo run -p recorder --example completeness -- [SECONDS [RUNTIME]]`,
+//! by default ten of each. Stacks deeper than the limit are marked as such, and counted apart.
 
 #[cfg(target_os = "linux")]
 #[path = "../tests/support/mod.rs"]
@@ -17,16 +18,20 @@ fn main() {
     let seconds = arguments.next().map_or(10, |text| text.parse().expect("a number of seconds"));
     let only = arguments.next().unwrap_or_default();
     println!(
-        "| runtime | load | engine | samples | reach the root | deeper than the limit | broken | signal handler p50, ns |"
+        "| runtime | load | engine | samples | reach the root | deeper than the limit | broken | \
+            signal handler p50, ns |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    let mut all: Vec<Runtime> = runtimes().into_iter().filter(|runtime| runtime.is_supported()).collect();
+    let mut all: Vec<Runtime> =
+        runtimes().into_iter().filter(|runtime| runtime.is_supported()).collect();
     if !all.contains(&Runtime::Azmcp9) {
         all.push(Runtime::Azmcp9);
     }
     for runtime in all.into_iter().filter(|runtime| runtime.to_string().contains(&only)) {
-        for (name, engine) in
-            EngineChoice::ALL.into_iter().map(|(engine, name)| (name, engine)).filter(|(name, _)| *name != "auto")
+        for (name, engine) in EngineChoice::ALL
+            .into_iter()
+            .map(|(engine, name)| (name, engine))
+            .filter(|(name, _)| *name != "auto")
         {
             let load = if runtime.runs_samples() { "mixed" } else { "azmcp" };
             let mut process = if runtime.runs_samples() {
@@ -49,7 +54,8 @@ fn main() {
                 }
             }
             let summary = recording.join().expect("a recording");
-            let samples = summary.samples.iter().find(|(id, _)| *id == "cpu").map_or(0, |(_, count)| *count);
+            let samples =
+                summary.samples.iter().find(|(id, _)| *id == "cpu").map_or(0, |(_, count)| *count);
             let whole = support::counter(&summary, "stacks complete");
             let truncated = support::counter(&summary, "stacks truncated");
             let broken = support::counter(&summary, "stacks broken");
@@ -59,7 +65,10 @@ fn main() {
                 0 => "by its nature".to_owned(),
                 all => format!("{:.2} %", whole as f64 * 100.0 / all as f64),
             };
-            println!("| {runtime} | {load} | {name} | {samples} | {share} | {truncated} | {broken} | {handler} |");
+            println!(
+                "| {runtime} | {load} | {name} | {samples} | {share} | {truncated} | {broken} | \
+                    {handler} |"
+            );
             if !summary.notes.is_empty() || broken > 0 {
                 eprintln!("  {:?} {:?}", summary.notes, summary.observer.counters);
             }

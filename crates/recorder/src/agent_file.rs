@@ -12,12 +12,13 @@ pub enum AgentFile {
     Path(Arc<PathBuf>),
 }
 
-/// Type of the segment that was one of thread-local storage: the agent looks for it by this number (`tls.rs`).
+/// Type of the segment that was one of thread-local storage: the agent looks for it by this number
+/// (`tls.rs`).
 const PT_HIDDEN_TLS: u32 = 0x6c63_7273;
 
 impl AgentFile {
-    /// Its bytes, as a process is to load it: without a segment of thread-local storage, which glibc cannot load and unload without
-    /// danger for threads that run (see docs/safety.md).
+    /// Its bytes, as a process is to load it: without a segment of thread-local storage, which
+    /// glibc cannot load and unload without danger for threads that run (see docs/safety.md).
     ///
     /// # Errors
     /// The file cannot be read.
@@ -41,11 +42,14 @@ fn hide(bytes: Cow<'static, [u8]>, at: usize) -> Cow<'static, [u8]> {
     bytes.into()
 }
 
-/// Where the type of the segment of thread-local storage stands, if the library can do without the loader's help: it asks itself
-/// for the storage, and no code of it has the place built in.
+/// Where the type of the segment of thread-local storage stands, if the library can do without the
+/// loader's help: it asks itself for the storage, and no code of it has the place built in.
 fn tls_segment(bytes: &[u8]) -> Option<usize> {
-    let file = object::File::parse(bytes).ok().filter(|file| file.architecture() == Architecture::X86_64)?;
-    let asks_the_loader = file.dynamic_symbols().any(|symbol| symbol.name() == Ok("__tls_get_addr"));
+    let file = object::File::parse(bytes)
+        .ok()
+        .filter(|file| file.architecture() == Architecture::X86_64)?;
+    let asks_the_loader =
+        file.dynamic_symbols().any(|symbol| symbol.name() == Ok("__tls_get_addr"));
     let needs_the_loader = file.dynamic_relocations()?.any(|(_, relocation)| {
         let RelocationFlags::Elf { r_type } = relocation.flags() else { return false };
         [R_X86_64_TPOFF64, R_X86_64_TLSDESC].contains(&r_type)

@@ -20,10 +20,11 @@ pub enum RecordError {
         /// Each folder tried and what went wrong there.
         tried: String,
     },
-    /// What lies in the target's file system is touched with the rights of its user only, and we may not take them.
+    /// What lies in the target's file system is touched with the rights of its user only, and we
+    /// may not take them.
     #[error(
-        "cannot act as the user {uid} of the target ({source}), and clrscope touches that user's files with no other rights: \
-        run it as that user, or as root with CAP_SETUID and CAP_SETGID"
+        "cannot act as the user {uid} of the target ({source}), and clrscope touches that user's \
+        files with no other rights: run it as that user, or as root with CAP_SETUID and CAP_SETGID"
     )]
     Identity {
         /// The user of the target.
@@ -33,8 +34,10 @@ pub enum RecordError {
     },
     /// The agent is built for another C library than the one that the target uses.
     #[error(
-        "process {pid} uses {}, and the agent of this clrscope is built for {}: use a clrscope that is built for it",
-        if cfg!(target_env = "musl") { "the GNU C library" } else { "the C library musl (Alpine Linux)" },
+        "process {pid} uses {}, and the agent of this clrscope is built for {}: use a clrscope \
+            that is built for it",
+        if cfg!(target_env = "musl") { "the GNU C library" } else { "the C library musl (Alpine \
+            Linux)" },
         if cfg!(target_env = "musl") { "musl" } else { "the GNU C library (glibc)" },
     )]
     OtherCLibrary {
@@ -53,7 +56,10 @@ pub enum RecordError {
     #[error(transparent)]
     Port(#[from] diagnostics::Error),
     /// The CPU engine asked for cannot be had.
-    #[error("the engine {engine} cannot be used here: {reason}; leave out --engine to let clrscope choose")]
+    #[error(
+        "the engine {engine} cannot be used here: {reason}; leave out --engine to let clrscope \
+            choose"
+    )]
     Engine {
         /// The engine.
         engine: &'static str,
@@ -64,10 +70,11 @@ pub enum RecordError {
     #[error(
         "the profiler {profiler} needs the main profiler slot, and in process {pid} {}",
         match ours {
-            true => "another profiler holds it: a command of clrscope that is running there (a trace, or a heap \
-                snapshot). Try again when that has ended. If there is none, the agent of another version of clrscope \
-                remains there until the process is restarted",
-            false => "another profiler holds it (an APM agent, for example): start the process without that",
+            true => "another profiler holds it: a command of clrscope that is running there (a \
+                trace, or a heap snapshot). Try again when that has ended. If there is none, the \
+                agent of another version of clrscope remains there until the process is restarted",
+            false => "another profiler holds it (an APM agent, for example): start the process \
+                without that",
         }
     )]
     MainSlotTaken {
@@ -89,7 +96,10 @@ pub enum RecordError {
         next: &'static str,
     },
     /// A command could not become a .NET process with an agent.
-    #[error("a .NET process would have no room for the agent here: {what}; {next}. The command was not started")]
+    #[error(
+        "a .NET process would have no room for the agent here: {what}; {next}. The command was not \
+            started"
+    )]
     NoRoomToLaunch {
         /// What there is too little of.
         what: String,
@@ -98,9 +108,10 @@ pub enum RecordError {
     },
     /// An agent that has traced methods is there, and the runtime does not let it ask for more.
     #[error(
-        "{profiler} needs heap snapshots, which .NET allows only to a profiler that requests them when it attaches; \
-        in process {pid} the agent of clrscope is resident since methods were traced there, and has not requested \
-        them: restart the process, and next time trace with --allow-heap"
+        "{profiler} needs heap snapshots, which .NET allows only to a profiler that requests them \
+        when it attaches; in process {pid} the agent of clrscope is resident since methods were \
+        traced there, and has not requested them: restart the process, and next time trace with \
+        --allow-heap"
     )]
     TracedBefore {
         /// The process.
@@ -111,7 +122,8 @@ pub enum RecordError {
     /// The agent that stays in the process has no time.
     #[error(
         "the resident agent of clrscope in process {pid} {} (waited {} s): try again {}",
-        if *reverts { "still reverts what the last recording has changed" } else { "records for another command" },
+        if *reverts { "still reverts what the last recording has changed" } else { "records for \
+            another command" },
         waited.as_secs(),
         if *reverts { "later" } else { "when that has ended" },
     )]
@@ -125,9 +137,9 @@ pub enum RecordError {
     },
     /// No further library is loaded into the process.
     #[error(
-        "{count} libraries of clrscope are left in process {pid}, because other profilers were there, or have \
-        detached in a way after which the runtime calls no notification-only profiler; no more are loaded: restart \
-        the process"
+        "{count} libraries of clrscope are left in process {pid}, because other profilers were \
+        there, or have detached in a way after which the runtime calls no notification-only \
+        profiler; no more are loaded: restart the process"
     )]
     TooManyAgents {
         /// The process.
@@ -146,8 +158,8 @@ pub enum RecordError {
         hint: String,
     },
     /// The agent is of another build.
-    #[error("an agent of another version of clrscope is resident in process {pid} (protocol {found}, expected \
-        {expected}): record with that version, or restart the process", expected = wire::PROTOCOL_VERSION)]
+    #[error("an agent of another version of clrscope is resident in process {pid} (protocol \
+        {found}, expected {expected}): record with that version, or restart the process", expected = wire::PROTOCOL_VERSION)]
     StaleAgent {
         /// The process.
         pid: u32,
@@ -177,7 +189,10 @@ pub enum RecordError {
         source: io::Error,
     },
     /// The command ended and no .NET process was seen.
-    #[error("{command} ended with exit code {exit_code} and started no .NET process that could be profiled: {hint}")]
+    #[error(
+        "{command} ended with exit code {exit_code} and started no .NET process that could be \
+            profiled: {hint}"
+    )]
     NothingProfiled {
         /// The command.
         command: String,
@@ -188,7 +203,8 @@ pub enum RecordError {
     },
     /// A profiler was asked for that cannot be attached.
     #[error(
-        "the profiler {profiler} works only from the start of a program on: clrscope launch -p {profiler} -- <command>"
+        "the profiler {profiler} works only from the start of a program on: clrscope launch -p \
+            {profiler} -- <command>"
     )]
     NeedsLaunch {
         /// Which.
@@ -196,8 +212,8 @@ pub enum RecordError {
     },
     /// A profiler was asked for that cannot run beside another one.
     #[error(
-        "the profiler {profiler} cannot run beside another one, and the environment names one (CORECLR_PROFILER): \
-        leave out {profiler}, or set CORECLR_ENABLE_PROFILING=0 for this run"
+        "the profiler {profiler} cannot run beside another one, and the environment names one \
+        (CORECLR_PROFILER): leave out {profiler}, or set CORECLR_ENABLE_PROFILING=0 for this run"
     )]
     NeedsMainSlot {
         /// Which.
@@ -205,9 +221,9 @@ pub enum RecordError {
     },
     /// A profiler was asked for that would endanger a process on this runtime.
     #[error(
-        "the profiler {profiler} needs .NET {since} or newer, and process {pid} runs {}: a runtime that old can hang \
-        permanently when tracing of events that its threads write all the time ends; leave out {profiler}, or start \
-        the program with clrscope launch -p allocations:exact", runtime_name(*runtime)
+        "the profiler {profiler} needs .NET {since} or newer, and process {pid} runs {}: a runtime \
+        that old can hang permanently when tracing of events that its threads write all the time \
+        ends; leave out {profiler}, or start the program with clrscope launch -p allocations:exact", runtime_name(*runtime)
     )]
     RuntimeTooOld {
         /// Which.
@@ -221,18 +237,19 @@ pub enum RecordError {
     },
     /// Two profilers were asked for that cannot be in one recording.
     #[error(
-        "the profilers {0} and {1} cannot be in one recording, because both use the runtime's callbacks of \
-        collections: record one after the other"
+        "the profilers {0} and {1} cannot be in one recording, because both use the runtime's \
+        callbacks of collections: record one after the other"
     )]
     NotTogether(&'static str, &'static str),
     /// The profiler `trace` was asked for without saying what to trace.
     #[error(
-        "the profiler trace needs patterns of the methods to trace: clrscope trace <PID> '<pattern>', or clrscope \
-         launch --trace '<pattern>'"
+        "the profiler trace needs patterns of the methods to trace: clrscope trace <PID> \
+         '<pattern>', or clrscope launch --trace '<pattern>'"
     )]
     NoRules,
     /// What was asked for does not fit into one message to the agent.
-    #[error("the rules are too large: at most {MOST} bytes can be sent; use fewer or wider patterns", MOST = wire::frame::MAX_FRAME)]
+    #[error("the rules are too large: at most {MOST} bytes can be sent; use fewer or wider \
+        patterns", MOST = wire::frame::MAX_FRAME)]
     RulesTooLarge,
     /// A system call failed where it should not.
     #[error("{what}: {source}")]
@@ -251,7 +268,10 @@ impl RecordError {
     /// The exit code that the command line gives for it; docs/cli.md lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NeedsLaunch { .. } | Self::NotTogether(..) | Self::NoRules | Self::RulesTooLarge => 2,
+            Self::NeedsLaunch { .. }
+            | Self::NotTogether(..)
+            | Self::NoRules
+            | Self::RulesTooLarge => 2,
             Self::Port(_)
             | Self::MainSlotTaken { .. }
             | Self::TracedBefore { .. }
@@ -267,7 +287,10 @@ impl RecordError {
             | Self::NoHello { .. }
             | Self::AgentFailed { .. } => 4,
             Self::Exited { .. } | Self::NothingProfiled { .. } => 5,
-            Self::NoPlace { .. } | Self::Output { .. } | Self::AgentFile { .. } | Self::Io { .. } => 6,
+            Self::NoPlace { .. }
+            | Self::Output { .. }
+            | Self::AgentFile { .. }
+            | Self::Io { .. } => 6,
             Self::Engine { .. } | Self::Unsupported(_) => 7,
             Self::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::Spawn { .. } => 126,

@@ -1,9 +1,10 @@
 //! One recording, from attach or launch to the session file.
 //!
-//! A recording has three sources, each read on a thread of its own or polled: the agent inside the target (over
-//! a Unix socket), the kernel's sample ring (or the ring that the agent's signal engine fills), and an EventPipe
-//! session. One thread, the [`pump`](crate), merges them: it unwinds the copied stacks, interns functions,
-//! frames and stacks, orders the samples by time, and writes session records.
+//! A recording has three sources, each read on a thread of its own or polled: the agent inside the
+//! target (over a Unix socket), the kernel's sample ring (or the ring that the agent's signal
+//! engine fills), and an EventPipe session. One thread, the [`pump`](crate), merges them: it
+//! unwinds the copied stacks, interns functions, frames and stacks, orders the samples by time, and
+//! writes session records.
 #![forbid(unsafe_code)]
 
 mod agent_file;

@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 static TELLS: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Sets who tells the user why a recording does not begin yet: one line, at most a few times. The first one stays.
+/// Sets who tells the user why a recording does not begin yet: one line, at most a few times. The
+/// first one stays.
 pub fn on_wait(tells: fn(&str)) {
     let _ = TELLS.set(tells);
 }

@@ -18,9 +18,11 @@ pub struct RecordOptions {
     pub output: Option<PathBuf>,
     /// What the profiler `trace` instruments, and how; `None` if it does not run.
     pub instrument: Option<RuleSet>,
-    /// Whether somebody watches: [`crate::Recording::subscribe`] then gives the records as they are made.
+    /// Whether somebody watches: [`crate::Recording::subscribe`] then gives the records as they are
+    /// made.
     pub live: bool,
-    /// Whether a launch also records the tools of the .NET SDK: its command line, MSBuild nodes, compilers, servers.
+    /// Whether a launch also records the tools of the .NET SDK: its command line, MSBuild nodes,
+    /// compilers, servers.
     pub sdk_tools: bool,
     /// The agent to send in.
     pub agent: AgentFile,
@@ -32,11 +34,13 @@ pub enum EngineChoice {
     /// The best that the machine allows: the order below.
     #[default]
     Auto,
-    /// The kernel, at each tick of a processor, into a ring read from outside: nothing of ours runs on the target's threads.
+    /// The kernel, at each tick of a processor, into a ring read from outside: nothing of ours runs
+    /// on the target's threads.
     KernelRing,
     /// Timer signals inside the target.
     Signals,
-    /// The kernel, at each tick of a thread's CPU time. Each switch from thread to thread takes longer.
+    /// The kernel, at each tick of a thread's CPU time. Each switch from thread to thread takes
+    /// longer.
     KernelRingThreads,
     /// The runtime is suspended and its threads are walked.
     SuspendWalk,

@@ -35,8 +35,8 @@ impl RuleHandle {
         Self(Arc::new(Mutex::new(rules.map_or_else(Default::default, |rules| (1, rules)))))
     }
 
-    /// Replaces the rules: all original bodies are put back, and then what these take is instrumented. That is done when
-    /// [`Progress::rules_applied`] has grown.
+    /// Replaces the rules: all original bodies are put back, and then what these take is
+    /// instrumented. That is done when [`Progress::rules_applied`] has grown.
     pub fn replace(&self, rules: RuleSet) {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *current = (current.0 + 1, rules);
@@ -69,11 +69,13 @@ pub struct Progress {
 /// What a recording left behind.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// One for each process: the target, or every .NET process of a launched command, first the one that the command is for.
+    /// One for each process: the target, or every .NET process of a launched command, first the one
+    /// that the command is for.
     pub sessions: Vec<SessionSummary>,
     /// Exit code of a launched command, 128 + n where signal n ended it.
     pub exit_code: Option<i32>,
-    /// Process ids of the launches of clrscope within a launched command. What they run is in their files.
+    /// Process ids of the launches of clrscope within a launched command. What they run is in their
+    /// files.
     pub nested: Vec<u32>,
 }
 
@@ -111,13 +113,13 @@ pub struct SessionSummary {
 /// How long coming and going took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// From the attach request to the agent's first instruction in the target (`InitializeForAttach`). `None` for a
-    /// launched process.
+    /// From the attach request to the agent's first instruction in the target
+    /// (`InitializeForAttach`). `None` for a launched process.
     pub attach_to_initialize: Option<Duration>,
-    /// From the attach request until the first CPU sample was kept, its stack unwound and named. `None` for a launched
-    /// process, and where there was no sample.
+    /// From the attach request until the first CPU sample was kept, its stack unwound and named.
+    /// `None` for a launched process, and where there was no sample.
     pub attach_to_first_sample: Option<Duration>,
-    /// From the message that asks the agent to stop until it had left the process. `None` where it did not confirm, or
-    /// left by itself.
+    /// From the message that asks the agent to stop until it had left the process. `None` where it
+    /// did not confirm, or left by itself.
     pub detach: Option<Duration>,
 }

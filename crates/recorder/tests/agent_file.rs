@@ -19,7 +19,10 @@ fn the_agent_has_no_segment_of_thread_local_storage() {
     let built = std::fs::read(support::agent()).unwrap();
     assert!(segments(&built).contains(&PT_TLS));
     let symbols = object::File::parse(&*built).unwrap();
-    assert!(!symbols.dynamic_symbols().any(|symbol| symbol.name() == Ok("__tls_get_addr")), "the loader is asked");
+    assert!(
+        !symbols.dynamic_symbols().any(|symbol| symbol.name() == Ok("__tls_get_addr")),
+        "the loader is asked"
+    );
     let placed = AgentFile::Path(Arc::new(support::agent())).read().unwrap();
     let (built, placed) = (segments(&built), segments(&placed));
     assert!(placed.contains(&PT_LOAD) && !placed.contains(&PT_TLS), "{placed:x?}");
@@ -30,8 +33,11 @@ fn the_agent_has_no_segment_of_thread_local_storage() {
 fn a_library_that_asks_the_loader_keeps_its_segment() {
     // The C library has storage of its own, with places that are built in.
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let libc =
-        maps.lines().filter_map(|line| line.split_whitespace().last()).find(|path| path.contains("/libc.so")).unwrap();
+    let libc = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .find(|path| path.contains("/libc.so"))
+        .unwrap();
     let placed = AgentFile::Path(Arc::new(libc.into())).read().unwrap();
     assert!(segments(&placed).contains(&PT_TLS));
 }

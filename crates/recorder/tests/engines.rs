@@ -32,8 +32,11 @@ fn without_bpf_threads_have_timers() {
     let mut process = burning();
     let pid = process.pid();
     let refuse = seccompiler::SeccompAction::Errno(libc::EPERM as u32);
-    let summary = filtered(&[libc::SYS_bpf], refuse, move || record(pid, options(EngineChoice::Auto, 100, TIME, None)));
-    let why = "because the kernel ring is unavailable: the kernel takes no filter on a process (BPF: ";
+    let summary = filtered(&[libc::SYS_bpf], refuse, move || {
+        record(pid, options(EngineChoice::Auto, 100, TIME, None))
+    });
+    let why =
+        "because the kernel ring is unavailable: the kernel takes no filter on a process (BPF: ";
     assert_sampled(&mut process, &summary, "timer signals inside the process", why);
 }
 
@@ -41,7 +44,8 @@ fn without_bpf_threads_have_timers() {
 fn without_perf_events_threads_have_timers() {
     let mut process = burning();
     let pid = process.pid();
-    let summary = without_kernel_ring(move || record(pid, options(EngineChoice::Auto, 100, TIME, None)));
+    let summary =
+        without_kernel_ring(move || record(pid, options(EngineChoice::Auto, 100, TIME, None)));
     let why = "because the kernel ring is unavailable: watching processors requires root";
     assert_sampled(&mut process, &summary, "timer signals inside the process", why);
 }
@@ -49,13 +53,18 @@ fn without_perf_events_threads_have_timers() {
 /// A program that is bound to another processor, by whomever, is sampled there.
 #[test]
 fn a_program_that_changes_its_processors_is_followed() {
-    for engine in [EngineChoice::KernelRing, EngineChoice::Signals, EngineChoice::KernelRingThreads] {
+    for engine in [EngineChoice::KernelRing, EngineChoice::Signals, EngineChoice::KernelRingThreads]
+    {
         let mut process = burning();
         let pid = process.pid();
-        let recording = std::thread::spawn(move || record(pid, options(engine, 100, TIME * 2, None)));
+        let recording =
+            std::thread::spawn(move || record(pid, options(engine, 100, TIME * 2, None)));
         for processors in ["0", "1", "0", "0-1"] {
             std::thread::sleep(Duration::from_millis(900));
-            let bound = Command::new("taskset").args(["-acp", processors, &pid.to_string()]).output().unwrap();
+            let bound = Command::new("taskset")
+                .args(["-acp", processors, &pid.to_string()])
+                .output()
+                .unwrap();
             assert!(bound.status.success(), "{}", String::from_utf8_lossy(&bound.stderr));
         }
         let summary = recording.join().unwrap();
@@ -70,14 +79,19 @@ fn a_program_that_changes_its_processors_is_followed() {
 fn a_program_in_another_pid_namespace_is_sampled_and_measured() {
     let own = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     for engine in [EngineChoice::Auto, EngineChoice::Signals] {
-        let mut process = Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).under(own).start();
+        let mut process =
+            Sample::named("burn").launch(Runtime::V9, &["--seconds", "60"]).under(own).start();
         process.wait_for_ready();
-        let pid = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid())).unwrap();
+        let pid =
+            std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid())).unwrap();
         let pid = pid.trim().parse().unwrap();
         let summary = record(pid, options(engine, 100, TIME, None));
         let (_, samples) = summary.samples.iter().find(|(id, _)| *id == "cpu").unwrap();
         let rate = summary.rate.as_ref().unwrap();
-        assert!(*samples >= 50 && rate.samples >= 50 && !rate.differs(), "{engine:?}: {samples} {rate:?}");
+        assert!(
+            *samples >= 50 && rate.samples >= 50 && !rate.differs(),
+            "{engine:?}: {samples} {rate:?}"
+        );
         assert!(process.is_running() && !is_mapped(pid));
     }
 }

@@ -1,4 +1,5 @@
-//! Metadata of many modules are opened for additions while threads resolve members of them without a pause: each is found as before.
+//! Metadata of many modules are opened for additions while threads resolve members of them without
+//! a pause: each is found as before.
 #![cfg(target_os = "linux")]
 mod support;
 
@@ -11,7 +12,8 @@ use testkit::{Runtime, Sample};
 const LIMIT: Duration = Duration::from_secs(60);
 /// Recordings of a process.
 const TIMES: u64 = 5;
-/// Modules at least that each of them opens: those of a copy of the assemblies that was loaded before it.
+/// Modules at least that each of them opens: those of a copy of the assemblies that was loaded
+/// before it.
 const MODULES: u64 = 6;
 /// Members that are resolved at least.
 const MEMBERS: u64 = 50_000;
@@ -20,7 +22,8 @@ const MEMBERS: u64 = 50_000;
 fn members_are_found_while_modules_are_opened_for_additions() {
     // On the others assemblies lie in one file with the runtime, and cannot be loaded again.
     for runtime in [Runtime::V3_1, Runtime::V9] {
-        let mut process = Sample::named("resolver").start(runtime, &["--threads", "2", "--rounds", "100"]);
+        let mut process =
+            Sample::named("resolver").start(runtime, &["--threads", "2", "--rounds", "100"]);
         process.wait_for_ready();
         let mut opened = 0;
         let mut restless = 0;
@@ -30,7 +33,10 @@ fn members_are_found_while_modules_are_opened_for_additions() {
             let pattern = MethodPattern::parse("System.SR.UsingResourceKeys").unwrap();
             let options = RecordOptions {
                 profilers: vec![Selection::parse("trace").unwrap()],
-                instrument: Some(RuleSet::new(vec![Rule::new("texts", pattern, Action::Count)], Vec::new())),
+                instrument: Some(RuleSet::new(
+                    vec![Rule::new("texts", pattern, Action::Count)],
+                    Vec::new(),
+                )),
                 ..support::options(EngineChoice::Auto, 100, Duration::from_millis(300), None)
             };
             let summary = support::record(process.pid(), options);

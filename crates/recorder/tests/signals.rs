@@ -7,7 +7,9 @@ use profilers::Selection;
 use recorder::{EngineChoice, RecordError, RecordOptions, SessionSummary};
 use session::{SessionReader, SessionRecord};
 use std::{collections::HashMap, fs::File, io::BufReader, path::Path, time::Duration};
-use support::{counter, filtered, handles_sigprof, is_mapped, options, record, try_record, without_kernel_ring};
+use support::{
+    counter, filtered, handles_sigprof, is_mapped, options, record, try_record, without_kernel_ring,
+};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 
 fn supported() -> impl Iterator<Item = Runtime> {
@@ -21,11 +23,18 @@ fn weights(path: &Path, methods: &[&'static str]) -> HashMap<&'static str, u64> 
     for record in SessionReader::new(BufReader::new(File::open(path).unwrap())).unwrap() {
         match record.unwrap() {
             SessionRecord::Function(function) => {
-                let method = methods.iter().find(|method| function.name.split('<').next() == Some(method)).copied();
+                let method = methods
+                    .iter()
+                    .find(|method| function.name.split('<').next() == Some(method))
+                    .copied();
                 functions.insert(function.id, method);
             }
-            SessionRecord::Frame(frame) => drop(frames.insert(frame.id, frame.function)),
-            SessionRecord::Stack(stack) => drop(stacks.insert(stack.id, (stack.parent, frames[&stack.frame]))),
+            SessionRecord::Frame(frame) => {
+                frames.insert(frame.id, frame.function);
+            }
+            SessionRecord::Stack(stack) => {
+                stacks.insert(stack.id, (stack.parent, frames[&stack.frame]));
+            }
             SessionRecord::CpuSamples(batch) => {
                 for (stack, weight) in batch.stack.iter().zip(&batch.weight) {
                     let mut next = Some(*stack);
@@ -58,7 +67,11 @@ fn assert_clean(process: &mut TargetProcess, summary: &SessionSummary) {
 fn assert_whole(summary: &SessionSummary, least: f64) {
     let complete = counter(summary, "stacks complete") as f64;
     let broken = counter(summary, "stacks broken") as f64;
-    assert!(complete / (complete + broken) >= least, "{complete} whole, {broken} broken: {:?}", summary.observer);
+    assert!(
+        complete / (complete + broken) >= least,
+        "{complete} whole, {broken} broken: {:?}",
+        summary.observer
+    );
 }
 
 #[test]
@@ -79,7 +92,10 @@ fn time_is_where_the_program_spends_it() {
         let achieved = rate.achieved_hz().unwrap();
         assert!((achieved / tick.min(1000.0) - 1.0).abs() < 0.1, "{runtime}: {rate:?}");
         assert_eq!(rate.differs(), tick < 1000.0, "{runtime}: {rate:?}");
-        assert!(tick >= 1000.0 || rate.to_string().contains("in each tick of the kernel"), "{rate}");
+        assert!(
+            tick >= 1000.0 || rate.to_string().contains("in each tick of the kernel"),
+            "{rate}"
+        );
         let weights = weights(&path, &["Slow", "Medium", "Light"]);
         let all: u64 = weights.values().sum();
         let samples = summary.samples.iter().find(|(id, _)| *id == "cpu").unwrap().1 as f64;
@@ -87,7 +103,8 @@ fn time_is_where_the_program_spends_it() {
         assert!(samples > 200.0, "{runtime}: {samples}");
         for (method, truth) in [("Slow", 0.7), ("Medium", 0.2), ("Light", 0.1)] {
             let found = weights[method] as f64 / all as f64;
-            // Four standard deviations of so many samples, and a point for what the program itself is off by.
+            // Four standard deviations of so many samples, and a point for what the program itself
+            // is off by.
             let tolerance = 4.0 * (truth * (1.0 - truth) / samples).sqrt() + 0.01;
             assert!((found - truth).abs() < tolerance, "{runtime}: {method} {found}: {weights:?}");
         }
@@ -102,7 +119,10 @@ fn hard_stacks_are_whole_and_the_program_lives() {
     for runtime in supported() {
         let mut process = Sample::named("mixed").start(runtime, &["--seconds", "60"]);
         process.wait_for_ready();
-        let summary = record(process.pid(), options(EngineChoice::Signals, 1000, Duration::from_secs(4), None));
+        let summary = record(
+            process.pid(),
+            options(EngineChoice::Signals, 1000, Duration::from_secs(4), None),
+        );
         eprintln!("{runtime}: {:?} {:?}", summary.samples, summary.observer);
         assert_clean(&mut process, &summary);
         assert_whole(&summary, 0.99);
@@ -112,10 +132,14 @@ fn hard_stacks_are_whole_and_the_program_lives() {
 #[test]
 fn a_loop_of_null_references_lives() {
     for runtime in supported() {
-        let mut process = Sample::named("mixed").start(runtime, &["--seconds", "60", "--modes", "nullref,recursion"]);
+        let mut process = Sample::named("mixed")
+            .start(runtime, &["--seconds", "60", "--modes", "nullref,recursion"]);
         process.wait_for_ready();
         for _ in 0..2 {
-            let summary = record(process.pid(), options(EngineChoice::Signals, 1000, Duration::from_secs(3), None));
+            let summary = record(
+                process.pid(),
+                options(EngineChoice::Signals, 1000, Duration::from_secs(3), None),
+            );
             assert_clean(&mut process, &summary);
         }
     }
@@ -181,7 +205,10 @@ fn where_the_signal_is_taken_the_runtime_is_walked_instead() {
 fn where_a_filter_may_kill_the_process_it_lives() {
     for runtime in supported() {
         let calls = [libc::SYS_timer_create, libc::SYS_process_vm_readv];
-        let start = move || Sample::named("mixed").start(runtime, &["--seconds", "60", "--modes", "cpu,alloc,nullref"]);
+        let start = move || {
+            Sample::named("mixed")
+                .start(runtime, &["--seconds", "60", "--modes", "cpu,alloc,nullref"])
+        };
         let mut process = filtered(&calls, seccompiler::SeccompAction::KillProcess, start);
         process.wait_for_ready();
         let pid = process.pid();
@@ -202,7 +229,8 @@ fn where_a_filter_may_kill_the_process_it_lives() {
     }
 }
 
-/// The program forbids what memory could be read by, and then runs methods and throws exceptions that are new.
+/// The program forbids what memory could be read by, and then runs methods and throws exceptions
+/// that are new.
 #[test]
 fn a_filter_that_comes_during_a_recording_ends_nothing() {
     for runtime in supported() {
@@ -212,7 +240,8 @@ fn a_filter_that_comes_during_a_recording_ends_nothing() {
         let pid = process.pid();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sandboxed.clrscope");
-        let profilers = ["cpu", "wall", "exceptions"].map(|id| Selection::parse(id).unwrap()).to_vec();
+        let profilers =
+            ["cpu", "wall", "exceptions"].map(|id| Selection::parse(id).unwrap()).to_vec();
         let chosen = options(EngineChoice::Auto, 500, Duration::from_secs(4), Some(&path));
         record(pid, RecordOptions { profilers, ..chosen });
         assert!(process.is_running() && !is_mapped(pid), "{runtime}: {}", process.transcript());
@@ -225,24 +254,29 @@ fn a_filter_that_comes_during_a_recording_ends_nothing() {
 fn events_are_bound_to_threads_only_while_that_costs_little() {
     let runtime = Runtime::V9;
     // The filter keeps the target from signals, and us from the kernel ring of processors.
-    let (mut process, [became_busy, busy]) =
-        filtered(&[libc::SYS_bpf], seccompiler::SeccompAction::Errno(libc::EPERM as u32), move || {
+    let (mut process, [became_busy, busy]) = filtered(
+        &[libc::SYS_bpf],
+        seccompiler::SeccompAction::Errno(libc::EPERM as u32),
+        move || {
             let mut process = Sample::named("handover").start(runtime, &["--pairs", "0"]);
             process.wait_for_ready();
             let pid = process.pid();
             let begin = move |seconds| {
                 let chosen = options(EngineChoice::Auto, 100, Duration::from_secs(seconds), None);
-                recorder::attach(&diagnostics::find_pid(pid).expect("a .NET process"), chosen).expect("a recording")
+                recorder::attach(&diagnostics::find_pid(pid).expect("a .NET process"), chosen)
+                    .expect("a recording")
             };
             let idle = begin(6);
             // Ten times as many switches as may be, for some seconds.
             std::thread::sleep(Duration::from_secs(1));
             process.send_line("more 2").unwrap();
             process.wait_for_line(Duration::from_secs(10), |line| line.contains("pairs")).unwrap();
-            let became_busy = idle.wait().expect("a recording").sessions.pop().expect("one session");
+            let became_busy =
+                idle.wait().expect("a recording").sessions.pop().expect("one session");
             let busy = begin(2).wait().expect("a recording").sessions.pop().expect("one session");
             (process, [became_busy, busy])
-        });
+        },
+    );
     let why = "switches of threads per second";
     assert!(became_busy.notes.iter().any(|note| note.contains(why)), "{became_busy:?}");
     assert_walked(&became_busy, "seccomp");
@@ -253,7 +287,10 @@ fn events_are_bound_to_threads_only_while_that_costs_little() {
 
 #[track_caller]
 fn assert_walked(summary: &SessionSummary, why: &str) {
-    assert!(summary.notes.iter().any(|note| note.contains("suspend and walk") && note.contains(why)), "{summary:?}");
+    assert!(
+        summary.notes.iter().any(|note| note.contains("suspend and walk") && note.contains(why)),
+        "{summary:?}"
+    );
     let (_, samples) = summary.samples.iter().find(|(id, _)| *id == "cpu").unwrap();
     assert!(*samples > 50, "{samples}: {summary:?}");
 }

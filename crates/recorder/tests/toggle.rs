@@ -1,4 +1,5 @@
-//! Methods are rewritten and put back again and again, while eight threads call them and check what they get.
+//! Methods are rewritten and put back again and again, while eight threads call them and check what
+//! they get.
 #![cfg(target_os = "linux")]
 mod support;
 
@@ -20,7 +21,9 @@ const THREADS: u64 = 8;
 const METHODS: usize = 400;
 
 fn rules() -> RuleSet {
-    let rule = |name: &str, pattern: &str, action| Rule::new(name, MethodPattern::parse(pattern).unwrap(), action);
+    let rule = |name: &str, pattern: &str, action| {
+        Rule::new(name, MethodPattern::parse(pattern).unwrap(), action)
+    };
     // A quarter is only counted.
     let counted = rule("counted", "toggler!Clrscope.Samples.Toggler.M{1,2,3,4}*7*", Action::Count);
     let told = Action::Trace { slowest: 1, arguments: true };
@@ -72,7 +75,8 @@ fn read(path: &Path) -> Seen {
 #[test]
 fn methods_are_rewritten_and_put_back_while_they_run() {
     for runtime in sample_runtimes() {
-        let mut process = Sample::named("toggler").start(runtime, &["--threads", &THREADS.to_string()]);
+        let mut process =
+            Sample::named("toggler").start(runtime, &["--threads", &THREADS.to_string()]);
         process.wait_for_ready();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("toggle.clrscope");
@@ -82,7 +86,8 @@ fn methods_are_rewritten_and_put_back_while_they_run() {
             duration: None,
             ..support::options(EngineChoice::Auto, 100, LIMIT, Some(&path))
         };
-        let recording = recorder::attach(&diagnostics::find_pid(process.pid()).unwrap(), options).unwrap();
+        let recording =
+            recorder::attach(&diagnostics::find_pid(process.pid()).unwrap(), options).unwrap();
         let handle = recording.rule_handle();
         let applied = |times: u64| {
             let deadline = Instant::now() + LIMIT;
@@ -109,7 +114,10 @@ fn methods_are_rewritten_and_put_back_while_they_run() {
         let seen = read(&path);
         let all = TIMES as usize * METHODS;
         assert_eq!((seen.instrumented, seen.reverted), (all, all), "{runtime}: {summary:?}");
-        assert!(summary.observer.dropped.iter().all(|(_, dropped)| *dropped == 0), "{runtime}: {summary:?}");
+        assert!(
+            summary.observer.dropped.iter().all(|(_, dropped)| *dropped == 0),
+            "{runtime}: {summary:?}"
+        );
         // Each call that has begun has ended, but for those under way at the end.
         let (begun, ended) = seen.timed;
         assert!(begun > 0 && seen.calls > begun, "{runtime}: {seen:?}");

@@ -11,7 +11,8 @@ use testkit::{Runtime, Sample, sample_runtimes};
 
 /// Compares on a runtime with some kinds of work.
 fn compare(runtime: Runtime, modes: &str, enough: u64) -> Tally {
-    let mut process = Sample::named("mixed").start(runtime, &["--seconds", "120", "--modes", modes]);
+    let mut process =
+        Sample::named("mixed").start(runtime, &["--seconds", "120", "--modes", modes]);
     process.wait_for_ready();
     let mut comparing = Comparing::attach(&process, &agent(), 50, 2);
     comparing.run(enough, Duration::from_secs(30));
@@ -33,12 +34,14 @@ fn managed_frames_are_those_that_the_runtime_finds() {
     }
 }
 
-/// The same for threads that are blocked, of which only two registers are known. Those that the sample keeps busy are
-/// blocked now and then, its waiting ones nearly always.
+/// The same for threads that are blocked, of which only two registers are known. Those that the
+/// sample keeps busy are blocked now and then, its waiting ones nearly always.
 #[test]
 fn managed_frames_of_blocked_threads_are_those_that_the_runtime_finds() {
     for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()) {
-        for (sample, arguments) in [("mixed", &["--seconds", "120"][..]), ("states", &["--seconds", "120"])] {
+        for (sample, arguments) in
+            [("mixed", &["--seconds", "120"][..]), ("states", &["--seconds", "120"])]
+        {
             let mut process = Sample::named(sample).start(runtime, arguments);
             process.wait_for_ready();
             let mut comparing = Comparing::attach_blocked(&process, &agent(), 50, 2);

@@ -1,7 +1,8 @@
 //! Makes a large session and measures the way from the file to the report.
 //!
-//! `cargo run --release -p report --example large_session -- write large.clrscope [samples] [stacks]`, then
-//! `… -- html large.clrscope large.html` (or another format). Both print what they took; the peak of memory is the kernel's.
+//! `cargo run --release -p report --example large_session -- write large.clrscope [samples]
+//! [stacks]`, then `… -- html large.clrscope large.html` (or another format). Both print what they
+//! took; the peak of memory is the kernel's.
 
 use std::{fs::File, io::BufWriter, time::Instant};
 
@@ -9,13 +10,19 @@ use profile::{BuildOptions, Profile, session::*};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, default: u32| arguments.get(at).map_or(Ok(default), |text| text.parse());
+    let number =
+        |at: usize, default: u32| arguments.get(at).map_or(Ok(default), |text| text.parse());
     let path = |at: usize| arguments.get(at).ok_or("a file is missing");
     let begin = Instant::now();
     match arguments.first().map(String::as_str) {
         Some("write") => {
-            let bytes = write(File::create(path(1)?)?, number(2, 10_000_000)?, number(3, 100_000)?)?;
-            println!("{:.1} MB written in {:.2} s", bytes as f64 / 1e6, begin.elapsed().as_secs_f64());
+            let bytes =
+                write(File::create(path(1)?)?, number(2, 10_000_000)?, number(3, 100_000)?)?;
+            println!(
+                "{:.1} MB written in {:.2} s",
+                bytes as f64 / 1e6,
+                begin.elapsed().as_secs_f64()
+            );
         }
         Some("unpack") => {
             let records = SessionReader::new(File::open(path(1)?)?)?.count();
@@ -23,8 +30,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         Some("read") => {
             let profile = Profile::read(File::open(path(1)?)?, BuildOptions::default())?;
-            println!("{} samples read in {:.2} s", profile.cpu.totals.samples, begin.elapsed().as_secs_f64());
-            println!("{} cells, {} stack nodes", profile.cpu.cells.len(), profile.tables.stack_count());
+            println!(
+                "{} samples read in {:.2} s",
+                profile.cpu.totals.samples,
+                begin.elapsed().as_secs_f64()
+            );
+            println!(
+                "{} cells, {} stack nodes",
+                profile.cpu.cells.len(),
+                profile.tables.stack_count()
+            );
         }
         Some(format) => {
             let exporter = report::exporter(format).ok_or("there is no such format")?;
@@ -33,7 +48,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let size = output.metadata()?.len() as f64 / 1e6;
             println!("{size:.1} MB of {format} in {:.2} s", begin.elapsed().as_secs_f64());
         }
-        None => return Err("say `write FILE [samples] [stacks]`, `read FILE` or a format, FILE and OUTPUT".into()),
+        None => {
+            return Err(
+                "say `write FILE [samples] [stacks]`, `read FILE` or a format, FILE and OUTPUT"
+                    .into(),
+            );
+        }
     }
     println!("{}", peak());
     Ok(())
@@ -42,7 +62,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Peak of this process's memory as the kernel knows it.
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("no /proc/self/status here").to_owned()
+    status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap_or("no /proc/self/status here")
+        .to_owned()
 }
 
 /// Numbers that look random and are the same in each run (splitmix64).
@@ -58,7 +82,8 @@ impl Random {
     }
 }
 
-/// A service with 64 threads, 8,000 functions and stacks of 20 to 80 frames that share their beginnings, as stacks do.
+/// A service with 64 threads, 8,000 functions and stacks of 20 to 80 frames that share their
+/// beginnings, as stacks do.
 fn write(file: File, samples: u32, stacks: u32) -> Result<u64, SessionError> {
     const THREADS: u32 = 64;
     const FUNCTIONS: u32 = 8000;
@@ -94,7 +119,13 @@ fn write(file: File, samples: u32, stacks: u32) -> Result<u64, SessionError> {
     }
     for id in 0..100 {
         let (name, path) = (format!("Large.Part{id}.dll"), format!("/app/Large.Part{id}.dll"));
-        out.write(&SessionRecord::Module(ModuleDef { id: ModuleId(id), managed: true, name, path, build_id: None }))?;
+        out.write(&SessionRecord::Module(ModuleDef {
+            id: ModuleId(id),
+            managed: true,
+            name,
+            path,
+            build_id: None,
+        }))?;
     }
     for id in 0..FUNCTIONS {
         out.write(&SessionRecord::Function(FunctionDef {
@@ -108,7 +139,10 @@ fn write(file: File, samples: u32, stacks: u32) -> Result<u64, SessionError> {
         }))?;
     }
     for id in 0..FUNCTIONS * 2 {
-        let line = Some(SourceLine { file: format!("/src/Part{}/Handler.cs", id % 400), line: id % 900 + 1 });
+        let line = Some(SourceLine {
+            file: format!("/src/Part{}/Handler.cs", id % 400),
+            line: id % 900 + 1,
+        });
         out.write(&SessionRecord::Frame(FrameDef {
             id: FrameId(id),
             function: FunctionId(id % FUNCTIONS),
@@ -117,7 +151,8 @@ fn write(file: File, samples: u32, stacks: u32) -> Result<u64, SessionError> {
         }))?;
     }
     // A new stack leaves an older one at a random depth and goes on for one to five frames.
-    let (mut nodes, mut leaves, mut parents, mut depths) = (0_u32, Vec::new(), Vec::new(), Vec::new());
+    let (mut nodes, mut leaves, mut parents, mut depths) =
+        (0_u32, Vec::new(), Vec::new(), Vec::new());
     while leaves.len() < stacks as usize {
         let mut parent = if leaves.is_empty() { None } else { Some(random.below(nodes)) };
         let target: u32 = if leaves.is_empty() { 20 } else { 1 + random.below(5) };
@@ -128,7 +163,11 @@ fn write(file: File, samples: u32, stacks: u32) -> Result<u64, SessionError> {
         }
         for _ in 0..target {
             let frame = FrameId(random.below(FUNCTIONS * 2));
-            out.write(&SessionRecord::Stack(StackDef { id: StackId(nodes), parent: parent.map(StackId), frame }))?;
+            out.write(&SessionRecord::Stack(StackDef {
+                id: StackId(nodes),
+                parent: parent.map(StackId),
+                frame,
+            }))?;
             parents.push(parent);
             depths.push(parent.map_or(0, |parent| depths[parent as usize] + 1));
             parent = Some(nodes);
@@ -156,7 +195,11 @@ fn write(file: File, samples: u32, stacks: u32) -> Result<u64, SessionError> {
         }
         out.write(&SessionRecord::CpuSamples(batch))?;
     }
-    out.write(&SessionRecord::End(SessionEnd { time, reason: EndReason::Stopped, exit_code: None }))?;
+    out.write(&SessionRecord::End(SessionEnd {
+        time,
+        reason: EndReason::Stopped,
+        exit_code: None,
+    }))?;
     let bytes = out.bytes_written();
     out.finish()?;
     Ok(bytes)

@@ -45,8 +45,12 @@ pub enum CheckupFormat {
 
 impl CheckupFormat {
     /// All formats and their words on the command line.
-    pub const ALL: [(Self, &'static str); 4] =
-        [(Self::Text, "text"), (Self::Json, "json"), (Self::Markdown, "markdown"), (Self::Html, "html")];
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Text, "text"),
+        (Self::Json, "json"),
+        (Self::Markdown, "markdown"),
+        (Self::Html, "html"),
+    ];
 }
 
 /// What is said where nothing is wrong.
@@ -83,7 +87,12 @@ impl Checkup<'_> {
                 writeln!(out, "   culprit   {}", clean(culprit))?;
             }
             for (line, evidence) in finding.evidence.iter().enumerate() {
-                writeln!(out, "   {:<8}  {}", if line == 0 { "evidence" } else { "" }, clean(evidence))?;
+                writeln!(
+                    out,
+                    "   {:<8}  {}",
+                    if line == 0 { "evidence" } else { "" },
+                    clean(evidence)
+                )?;
             }
             writeln!(out, "   next      {}", clean(&finding.next))?;
             writeln!(out, "   finding   {}, {:.0} % sure", finding.id, finding.confidence * 100.0)?;
@@ -101,7 +110,13 @@ impl Checkup<'_> {
             writeln!(out, "\n{HEALTHY}")?;
         }
         for (index, finding) in self.findings.iter().enumerate() {
-            writeln!(out, "\n## {}. {} ({})", index + 1, escape(&finding.title), word(finding.severity))?;
+            writeln!(
+                out,
+                "\n## {}. {} ({})",
+                index + 1,
+                escape(&finding.title),
+                word(finding.severity)
+            )?;
             writeln!(out)?;
             if let Some(culprit) = &finding.culprit {
                 writeln!(out, "- Culprit: {}", markdown::code(culprit))?;
@@ -110,7 +125,12 @@ impl Checkup<'_> {
                 writeln!(out, "- {}", escape(evidence))?;
             }
             writeln!(out, "- Next: {}", escape(&finding.next))?;
-            writeln!(out, "- Finding {}, {:.0} % sure", markdown::code(finding.id), finding.confidence * 100.0)?;
+            writeln!(
+                out,
+                "- Finding {}, {:.0} % sure",
+                markdown::code(finding.id),
+                finding.confidence * 100.0
+            )?;
         }
         for note in self.notes {
             writeln!(out, "\nNote: {}", escape(note))?;
@@ -126,7 +146,8 @@ impl Checkup<'_> {
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-            <title>{title} – clrscope</title>\n<style>\n{}\n{STYLE}</style>\n</head>\n<body>\n<div class=\"page\">\n\
+            <title>{title} – clrscope</title>\n<style>\n{}\n{STYLE}</style>\n</head>\n<body>\n\
+            <div class=\"page\">\n\
             <header><div><div class=\"brand\">clrscope checkup</div><h1>{}</h1><div class=\"facts\">{title}</div></div></header>\n",
             html::STYLE,
             escape(self.target.name),
@@ -137,7 +158,11 @@ impl Checkup<'_> {
         for finding in self.findings {
             let severity = word(finding.severity);
             writeln!(out, "<section class=\"finding {severity}\">")?;
-            writeln!(out, "<h2><span class=\"severity\">{severity}</span> {}</h2>", escape(&finding.title))?;
+            writeln!(
+                out,
+                "<h2><span class=\"severity\">{severity}</span> {}</h2>",
+                escape(&finding.title)
+            )?;
             if let Some(culprit) = &finding.culprit {
                 writeln!(out, "<p class=\"culprit\"><code>{}</code></p>", escape(culprit))?;
             }
@@ -146,9 +171,15 @@ impl Checkup<'_> {
                 writeln!(out, "<li>{}</li>", escape(evidence))?;
             }
             writeln!(out, "</ul>\n<p class=\"next\"><b>Next:</b> {}</p>", escape(&finding.next))?;
-            let summary = RULES.iter().find(|rule| rule.id == finding.id).map_or("", |rule| rule.summary);
+            let summary =
+                RULES.iter().find(|rule| rule.id == finding.id).map_or("", |rule| rule.summary);
             let sure = finding.confidence * 100.0;
-            writeln!(out, "<p class=\"about\">{}: {}; {sure:.0} % sure</p>\n</section>", finding.id, escape(summary))?;
+            writeln!(
+                out,
+                "<p class=\"about\">{}: {}; {sure:.0} % sure</p>\n</section>",
+                finding.id,
+                escape(summary)
+            )?;
         }
         for note in self.notes {
             writeln!(out, "<p class=\"about\">Note: {}</p>", escape(note))?;
@@ -182,7 +213,8 @@ mod tests {
     use super::*;
 
     fn written(findings: &[Finding], format: CheckupFormat) -> String {
-        let target = Target { pid: 12, name: "Shop<1>", runtime: "9.0.5", looked_for_seconds: 10.04 };
+        let target =
+            Target { pid: 12, name: "Shop<1>", runtime: "9.0.5", looked_for_seconds: 10.04 };
         let mut out = Vec::new();
         let notes = ["no heap snapshot was taken".to_owned()];
         Checkup { target, findings, notes: &notes }.write(format, &mut out).unwrap();
@@ -214,14 +246,22 @@ mod tests {
                 "95",
                 "9.0.5",
             ] {
-                let part = if format == CheckupFormat::Json { part.replace("95", "0.95") } else { part.to_owned() };
+                let part = if format == CheckupFormat::Json {
+                    part.replace("95", "0.95")
+                } else {
+                    part.to_owned()
+                };
                 assert!(text.contains(&part), "{word} lacks {part}: {text}");
             }
-            assert!(format == CheckupFormat::Json || !text.contains("s\n<script>"), "{word}: {text}");
+            assert!(
+                format == CheckupFormat::Json || !text.contains("s\n<script>"),
+                "{word}: {text}"
+            );
         }
         assert!(!written(&[finding()], CheckupFormat::Html).contains("<script>"));
         assert!(written(&[finding()], CheckupFormat::Markdown).contains("held by \\*worker\\*"));
-        let json: serde_json::Value = serde_json::from_str(&written(&[finding()], CheckupFormat::Json)).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&written(&[finding()], CheckupFormat::Json)).unwrap();
         assert_eq!(json["findings"][0]["severity"], "high");
         assert_eq!(json["target"]["name"], "Shop<1>");
     }

@@ -13,7 +13,8 @@ pub const EXPORTER: Exporter = Exporter {
     id: "chrome",
     // Not `chrome.json`: speedscope takes that for another format of Chrome.
     extension: "trace.json",
-    summary: "for ui.perfetto.dev and chrome://tracing: individual calls of traced methods, GC pauses, exceptions",
+    summary: "for ui.perfetto.dev and chrome://tracing: individual calls of traced methods, GC \
+        pauses, exceptions",
     binary: false,
     single_samples: true,
     snapshots: false,
@@ -23,8 +24,8 @@ pub const EXPORTER: Exporter = Exporter {
 /// The row of what belongs to no thread; no thread of the system has this id.
 const PROCESS: u32 = 0;
 
-/// An event of the Trace Event Format. Times are microseconds.
-/// Source: "Trace Event Format", docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+/// An event of the Trace Event Format. Times are microseconds. Source: "Trace Event Format",
+/// docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 #[derive(Serialize)]
 struct Event<'a> {
     name: &'a str,

@@ -14,9 +14,10 @@ pub const EXPORTER: Exporter = Exporter {
     render,
 };
 
-/// `thread;root;…;leaf count`: samples for CPU and wall time, exceptions for exceptions, bytes for allocations, nanoseconds
-/// for locks, the thread pool, calls, transitions, compilations and loads, threads for threads. Never with lines: what
-/// reads this format takes each text for a function of its own.
+/// `thread;root;…;leaf count`: samples for CPU and wall time, exceptions for exceptions, bytes for
+/// allocations, nanoseconds for locks, the thread pool, calls, transitions, compilations and loads,
+/// threads for threads. Never with lines: what reads this format takes each text for a function of
+/// its own.
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     let kind = one_kind(profile, options)?;
     let series = profile.series(kind);

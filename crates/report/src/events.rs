@@ -18,7 +18,8 @@ pub const EXPORTER: Exporter = Exporter {
     render,
 };
 
-/// Version of the lines as docs/formats.md describes them. It grows when a field changes its meaning or goes away.
+/// Version of the lines as docs/formats.md describes them. It grows when a field changes its
+/// meaning or goes away.
 const SCHEMA: u32 = 1;
 
 fn render(profile: &Profile, _: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
@@ -75,7 +76,8 @@ fn traced(profile: &Profile, events: &mut Events) {
                 let mut event = of_method(profile, kind, method.function);
                 event["rule"] = method.rule.as_str().into();
                 match &method.state {
-                    InstrumentState::Requested => event["left_out"] = "the recording was made without trace:il=yes".into(),
+                    InstrumentState::Requested => event["left_out"] = "the recording was made \
+                        without trace:il=yes".into(),
                     InstrumentState::Refused(reason) => event["reason"] = reason.as_str().into(),
                     InstrumentState::Possible | InstrumentState::Original => {}
                 }

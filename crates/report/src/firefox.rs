@@ -150,7 +150,8 @@ impl Writer<'_> {
     }
 
     fn stack(&mut self, track: &mut Track, stack: StackId) -> Option<fx::StackHandle> {
-        // From the innermost frame that is known, or the root, outwards: no recursion, stacks may be deep.
+        // From the innermost frame that is known, or the root, outwards: no recursion, stacks may
+        // be deep.
         let tables = &self.profile.tables;
         let mut missing = Vec::new();
         let mut at = Some(stack);

@@ -36,8 +36,8 @@ const TEMPLATE: &str = include_str!("html/template.html");
 pub(crate) const STYLE: &str = include_str!("html/style.css");
 const PROGRAM: &str = include_str!("html/app.js");
 
-/// Most nodes of a tree in a page. Beyond that the lightest are folded, which the page tells: a browser draws no more than a few
-/// thousand at a time, and would take minutes to open millions.
+/// Most nodes of a tree in a page. Beyond that the lightest are folded, which the page tells: a
+/// browser draws no more than a few thousand at a time, and would take minutes to open millions.
 const MOST_NODES: usize = 30_000;
 
 /// Most sums by node, thread and class; beyond that, threads are folded.
@@ -220,7 +220,8 @@ struct Folded {
 
 fn fold(tree: &CallTree, interner: &mut Interner<'_>, lines: bool) -> Folded {
     let all = tree.nodes();
-    // A parent is no lighter than its children and stands before them, so that these are closed under "parent of".
+    // A parent is no lighter than its children and stands before them, so that these are closed
+    // under "parent of".
     let (limit, mut ties) = match all.len() > MOST_NODES {
         true => {
             let mut weights: Vec<u64> = all.iter().map(|node| node.total.weight).collect();
@@ -289,8 +290,8 @@ struct Sum {
     weight: u64,
 }
 
-/// Sums by node, thread and class of `count` sums that `at` gives, by ascending node. A counting sort by node and small sorts
-/// within: there may be millions.
+/// Sums by node, thread and class of `count` sums that `at` gives, by ascending node. A counting
+/// sort by node and small sorts within: there may be millions.
 fn sum_up(nodes: usize, count: usize, at: impl Fn(usize) -> Sum) -> Vec<Sum> {
     let mut places = vec![0_u32; nodes + 1];
     (0..count).for_each(|index| places[at(index).node as usize + 1] += 1);
@@ -446,7 +447,8 @@ fn page_series(profile: &Profile, kind: SeriesKind, interner: &mut Interner<'_>,
     }
 }
 
-/// Names of the classes of samples that have types, and the class of each type: the heaviest types have their own.
+/// Names of the classes of samples that have types, and the class of each type: the heaviest types
+/// have their own.
 fn type_classes(profile: &Profile, samples: impl Iterator<Item = (TypeId, u64)>) -> (Vec<String>, Vec<bool>, Vec<u8>) {
     let mut weights = vec![0_u64; profile.tables.types.len()];
     for (ty, weight) in samples {
@@ -935,8 +937,9 @@ fn observer(profile: &Profile) -> Value {
     })
 }
 
-/// Writes JSON into a script element: nothing in it may end the element or begin a comment (HTML, "restrictions for contents
-/// of script elements"), and JSON allows every character of a string as an escape.
+/// Writes JSON into a script element: nothing in it may end the element or begin a comment (HTML,
+/// "restrictions for contents of script elements"), and JSON allows every character of a string as
+/// an escape.
 struct Embedded<'a>(&'a mut dyn Write);
 
 impl Write for Embedded<'_> {
@@ -1001,7 +1004,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         functions: interner.functions,
         files: interner.files,
     };
-    // The template's parts come in a fixed order; a part is never searched for within what was put in.
+    // The template's parts come in a fixed order; a part is never searched for within what was put
+    // in.
     let mut rest = TEMPLATE;
     for (mark, part) in [("{{title}}", 0), ("{{style}}", 1), ("{{data}}", 2), ("{{program}}", 3)] {
         let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));

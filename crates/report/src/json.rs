@@ -25,7 +25,8 @@ pub const EXPORTER: Exporter = Exporter {
     render,
 };
 
-/// Version of the schema in docs/formats.md. It grows when a field changes its meaning or goes away, not when one is added.
+/// Version of the schema in docs/formats.md. It grows when a field changes its meaning or goes
+/// away, not when one is added.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]

@@ -1,7 +1,8 @@
-//! Profile to text, JSON, Markdown, HTML, collapsed stacks, pprof, speedscope, Firefox Profiler and event logs.
+//! Profile to text, JSON, Markdown, HTML, collapsed stacks, pprof, speedscope, Firefox Profiler and
+//! event logs.
 //!
-//! One file per exporter, and [`EXPORTERS`] is the one registry of them: a new format is a new file with a constant and its
-//! word in the list.
+//! One file per exporter, and [`EXPORTERS`] is the one registry of them: a new format is a new file
+//! with a constant and its word in the list.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -39,7 +40,8 @@ pub struct Exporter {
     pub summary: &'static str,
     /// Whether it is no text and so does not belong on a terminal.
     pub binary: bool,
-    /// Whether it shows single samples in time and so wants [`BuildOptions::keep_samples`]. Without them it writes sums.
+    /// Whether it shows single samples in time and so wants [`BuildOptions::keep_samples`]. Without
+    /// them it writes sums.
     pub single_samples: bool,
     /// Whether it shows what heap snapshots say ([`Options::snapshots`]).
     pub snapshots: bool,
@@ -49,7 +51,8 @@ pub struct Exporter {
 /// How to write a report.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Only the samples of this profiler; all, or the first that has any where a format can hold only one.
+    /// Only the samples of this profiler; all, or the first that has any where a format can hold
+    /// only one.
     pub series: Option<SeriesKind>,
     /// Only these samples.
     pub filter: Filter,
@@ -67,7 +70,8 @@ pub struct Options {
     pub snapshots: Vec<SnapshotSection>,
 }
 
-/// What heap snapshots say, as the command says it that reads them: a snapshot is read by another way than samples are.
+/// What heap snapshots say, as the command says it that reads them: a snapshot is read by another
+/// way than samples are.
 #[derive(Clone, Debug)]
 pub struct SnapshotSection {
     /// The profiler that took them, which is also the key in JSON.
@@ -134,7 +138,12 @@ impl Exporter {
     ///
     /// # Errors
     /// [`ReportError`].
-    pub fn write(&self, profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
+    pub fn write(
+        &self,
+        profile: &Profile,
+        options: &Options,
+        out: &mut dyn Write,
+    ) -> Result<(), ReportError> {
         let mut out = std::io::BufWriter::with_capacity(1 << 16, out);
         if options.filter == Filter::default() {
             (self.render)(profile, options, &mut out)?;
@@ -149,8 +158,8 @@ impl Exporter {
         BuildOptions { keep_samples: self.single_samples, time: options.filter.time.clone() }
     }
 
-    /// Reads a session and writes it, keeping no more in memory than the format needs. The profile comes back, for what there
-    /// is to say about it: [`Profile::cut_short`], [`Profile::damage`].
+    /// Reads a session and writes it, keeping no more in memory than the format needs. The profile
+    /// comes back, for what there is to say about it: [`Profile::cut_short`], [`Profile::damage`].
     ///
     /// # Errors
     /// [`ReportError`].
@@ -163,8 +172,9 @@ impl Exporter {
         self.convert_with(session, options, out, |_| Vec::new())
     }
 
-    /// As [`Self::convert`], with what heap snapshots say. These are asked for once it is known what was recorded, and only where
-    /// the format shows them and nothing is filtered, which snapshots cannot be.
+    /// As [`Self::convert`], with what heap snapshots say. These are asked for once it is known
+    /// what was recorded, and only where the format shows them and nothing is filtered, which
+    /// snapshots cannot be.
     ///
     /// # Errors
     /// [`ReportError`].
@@ -176,7 +186,8 @@ impl Exporter {
         snapshots: impl FnOnce(&Profile) -> Vec<SnapshotSection>,
     ) -> Result<Profile, ReportError> {
         let profile = Profile::read(session, self.build_options(options))?;
-        let whole = self.snapshots && options.filter == Filter::default() && options.series.is_none();
+        let whole =
+            self.snapshots && options.filter == Filter::default() && options.series.is_none();
         let snapshots = if whole { snapshots(&profile) } else { Vec::new() };
         // The time was picked while reading.
         let filter = Filter { time: None, ..options.filter.clone() };
@@ -188,7 +199,11 @@ impl Exporter {
 /// The kinds of samples that a report is of: the one that was asked for, or all that have any.
 fn kinds(profile: &Profile, options: &Options) -> Vec<SeriesKind> {
     let wanted = |kind: &SeriesKind| options.series.is_none_or(|series| series == *kind);
-    SeriesKind::ALL.into_iter().filter(wanted).filter(|kind| !profile.series(*kind).is_empty()).collect()
+    SeriesKind::ALL
+        .into_iter()
+        .filter(wanted)
+        .filter(|kind| !profile.series(*kind).is_empty())
+        .collect()
 }
 
 /// The one kind of samples that a format with room for one shows.

@@ -14,15 +14,17 @@ use crate::{Exporter, Options, ReportError};
 pub const EXPORTER: Exporter = Exporter {
     id: "otlp",
     extension: "otlp.json",
-    summary: "OpenTelemetry spans, as a collector accepts them at /v1/traces: individual calls of traced methods",
+    summary: "OpenTelemetry spans, as a collector accepts them at /v1/traces: individual calls of \
+        traced methods",
     binary: false,
     single_samples: true,
     snapshots: false,
     render,
 };
 
-/// A span of OTLP as JSON: ids in hex, 64-bit numbers as text.
-/// Source: opentelemetry/proto/trace/v1/trace.proto, and "JSON Protobuf Encoding" of the OTLP specification.
+/// A span of OTLP as JSON: ids in hex, 64-bit numbers as text. Source:
+/// opentelemetry/proto/trace/v1/trace.proto, and "JSON Protobuf Encoding" of the OTLP
+/// specification.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Span {

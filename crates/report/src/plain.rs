@@ -1,9 +1,9 @@
 //! Names and texts of others, made safe to show. Every renderer uses these.
 //!
-//! Names of types, threads, processes and files come from the recorded program, and nobody has checked them. Control characters
-//! steer terminals (C0, C1), and format characters turn the direction of text around or hide parts of it
-//! ("Trojan Source", CVE-2021-42574). In text they become visible escapes such as `\u{202e}`; in JSON, escapes that
-//! every parser turns back.
+//! Names of types, threads, processes and files come from the recorded program, and nobody has
+//! checked them. Control characters steer terminals (C0, C1), and format characters turn the
+//! direction of text around or hide parts of it ("Trojan Source", CVE-2021-42574). In text they
+//! become visible escapes such as `\u{202e}`; in JSON, escapes that every parser turns back.
 
 use serde::Serialize;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter, Serializer};
@@ -13,8 +13,8 @@ use std::{
     io::{self, Write},
 };
 
-/// Whether a character acts on what is around it instead of being shown: control characters (Unicode category Cc), format
-/// characters (Cf), and separators of lines and paragraphs.
+/// Whether a character acts on what is around it instead of being shown: control characters
+/// (Unicode category Cc), format characters (Cf), and separators of lines and paragraphs.
 pub fn is_hostile(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
@@ -61,7 +61,9 @@ pub fn json(value: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
 /// # Errors
 /// When the value cannot be serialized.
 pub fn json_pretty(value: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
-    written(|out| value.serialize(&mut Serializer::with_formatter(out, Plain(PrettyFormatter::new()))))
+    written(|out| {
+        value.serialize(&mut Serializer::with_formatter(out, Plain(PrettyFormatter::new())))
+    })
 }
 
 /// Writes a value as JSON in one line.
@@ -76,11 +78,16 @@ pub fn write_json(out: impl Write, value: &(impl Serialize + ?Sized)) -> serde_j
 ///
 /// # Errors
 /// As [`write_json`].
-pub(crate) fn write_visible_json(out: impl Write, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
+pub(crate) fn write_visible_json(
+    out: impl Write,
+    value: &(impl Serialize + ?Sized),
+) -> serde_json::Result<()> {
     value.serialize(&mut Serializer::with_formatter(out, Visible))
 }
 
-fn written(write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> serde_json::Result<String> {
+fn written(
+    write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
+) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     write(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -90,7 +97,11 @@ fn written(write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> serde_
 struct Plain<F>(F);
 
 impl<F: Formatter> Formatter for Plain<F> {
-    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: Write + ?Sized>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         fragment_with(out, fragment, |out, letter| {
             let mut units = [0; 2];
             letter.encode_utf16(&mut units).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))
@@ -138,11 +149,19 @@ impl<F: Formatter> Formatter for Plain<F> {
 struct Visible;
 
 impl Formatter for Visible {
-    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: Write + ?Sized>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         fragment_with(out, fragment, |out, letter| write!(out, "\\\\u{{{:x}}}", u32::from(letter)))
     }
 
-    fn write_char_escape<W: Write + ?Sized>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {
+    fn write_char_escape<W: Write + ?Sized>(
+        &mut self,
+        out: &mut W,
+        escape: CharEscape,
+    ) -> io::Result<()> {
         match escape {
             CharEscape::AsciiControl(byte) => write!(out, "\\\\u{{{byte:x}}}"),
             CharEscape::Backspace => out.write_all(b"\\\\u{8}"),
@@ -177,10 +196,16 @@ mod tests {
 
     #[test]
     fn what_acts_becomes_visible_and_the_rest_stays() {
-        assert_eq!(visible(HOSTILE), "a\\u{1b}[31m\\u{9b}2J\\u{202e}b\\u{e0041}\\u{a}\\u{200b}\\u{7f}c");
+        assert_eq!(
+            visible(HOSTILE),
+            "a\\u{1b}[31m\\u{9b}2J\\u{202e}b\\u{e0041}\\u{a}\\u{200b}\\u{7f}c"
+        );
         assert_eq!(visible_lines("a\n\tb\u{85}"), "a\n\tb\\u{85}");
         for harmless in ["", "Größe<Ünïcode, 文字>", "emoji 🦀 é", "back\\slash"] {
-            assert!(matches!(visible(harmless), Cow::Borrowed(same) if same == harmless), "{harmless}");
+            assert!(
+                matches!(visible(harmless), Cow::Borrowed(same) if same == harmless),
+                "{harmless}"
+            );
         }
     }
 
@@ -191,7 +216,10 @@ mod tests {
             assert!(!text.contains(is_hostile), "{text}");
             assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
         }
-        assert_eq!(json_pretty(&json!({"a": [1]})).unwrap(), serde_json::to_string_pretty(&json!({"a": [1]})).unwrap());
+        assert_eq!(
+            json_pretty(&json!({"a": [1]})).unwrap(),
+            serde_json::to_string_pretty(&json!({"a": [1]})).unwrap()
+        );
     }
 
     #[test]

@@ -150,7 +150,8 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A writer of samples: they go out one by one, since fields of a message may stand in any order and repeatedly.
+/// A writer of samples: they go out one by one, since fields of a message may stand in any order
+/// and repeatedly.
 struct Samples<'a, W: Write> {
     profile: &'a Profile,
     out: GzEncoder<W>,
@@ -211,7 +212,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     strings.id("");
     let mut head = proto::Profile::default();
 
-    // Each kind has two values: its samples and what they stand for. The exceptions' samples say nothing beside their number.
+    // Each kind has two values: its samples and what they stand for. The exceptions' samples say
+    // nothing beside their number.
     let mut columns: HashMap<SeriesKind, [usize; 2]> = HashMap::new();
     for kind in &kinds {
         let mut column = |name: &str, unit: &str| {
@@ -226,7 +228,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         };
         columns.insert(*kind, columns_of_kind);
     }
-    // Where the runtime tells the sizes of objects, samples of allocations are also a number of objects.
+    // Where the runtime tells the sizes of objects, samples of allocations are also a number of
+    // objects.
     let objects = profile.allocations.objects().filter(|_| columns.contains_key(&SeriesKind::Allocations)).map(|_| {
         head.sample_type.push(proto::ValueType { ty: strings.id("allocated_objects"), unit: strings.id("count") });
         head.sample_type.len() - 1
@@ -248,7 +251,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         format!("{} samples dropped", profile.dropped()),
     ];
     let rates = profile.rates.iter().map(|rate| (rate.profiler.as_str(), rate.to_string()));
-    let rates = rates.filter(|(_, text)| !text.is_empty()).map(|(profiler, text)| format!("{profiler}: {text}"));
+    let rates = rates.filter(|(_, text)| !text.is_empty()).map(|(profiler, text)| format!("{profiler}: \
+        {text}"));
     let notes = profile.notes.iter().map(|(_, note)| note.clone());
     head.comment = comments.into_iter().chain(rates).chain(notes).map(|comment| strings.id(&comment)).collect();
 

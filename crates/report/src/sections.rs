@@ -1,12 +1,12 @@
 //! What text and Markdown both say: sections of sentences and tables.
 
 use profile::{
-    CallTree, Confidence, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, PoolHealth,
-    PoolSummary, ProcessorSummary, Profile, STATES, SeriesKind, ShownArgument, SingleCall, Standing, Starter,
-    ThreadRole, ThreadRow, Totals, TreeOptions, generation_word,
+    CallTree, Confidence, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place,
+    PoolHealth, PoolSummary, ProcessorSummary, Profile, STATES, SeriesKind, ShownArgument,
+    SingleCall, Standing, Starter, ThreadRole, ThreadRow, Totals, TreeOptions, generation_word,
     session::{
-        AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId, FunctionKind, JitTier,
-        LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
+        AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId,
+        FunctionKind, JitTier, LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
     },
     state_index,
 };
@@ -104,7 +104,9 @@ fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     if wanted(SeriesKind::Wall) && (!profile.wall.is_empty() || profile.run("wall").is_some()) {
         sections.push(wall(profile, options));
     }
-    if wanted(SeriesKind::Exceptions) && (profile.exceptions.total() > 0 || profile.run("exceptions").is_some()) {
+    if wanted(SeriesKind::Exceptions)
+        && (profile.exceptions.total() > 0 || profile.run("exceptions").is_some())
+    {
         sections.push(exceptions(profile, options));
     }
     if options.series.is_none()
@@ -112,7 +114,9 @@ fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     {
         sections.push(gc(profile));
     }
-    if options.series.is_none() && (!profile.survivors.is_empty() || profile.run("survivors").is_some()) {
+    if options.series.is_none()
+        && (!profile.survivors.is_empty() || profile.run("survivors").is_some())
+    {
         sections.push(survivors(profile, options));
     }
     if wanted(SeriesKind::Allocations)
@@ -123,13 +127,19 @@ fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     {
         sections.push(allocations(profile, options));
     }
-    if wanted(SeriesKind::Locks) && (!profile.locks.series.is_empty() || profile.run("locks").is_some()) {
+    if wanted(SeriesKind::Locks)
+        && (!profile.locks.series.is_empty() || profile.run("locks").is_some())
+    {
         sections.push(locks(profile, options));
     }
-    if wanted(SeriesKind::Threads) && (!profile.threads.tracks.is_empty() || profile.run("threads").is_some()) {
+    if wanted(SeriesKind::Threads)
+        && (!profile.threads.tracks.is_empty() || profile.run("threads").is_some())
+    {
         sections.push(threads(profile, options));
     }
-    if wanted(SeriesKind::Pool) && (!profile.pool.series.is_empty() || profile.run("threadpool").is_some()) {
+    if wanted(SeriesKind::Pool)
+        && (!profile.pool.series.is_empty() || profile.run("threadpool").is_some())
+    {
         sections.push(threadpool(profile, options));
     }
     if options.series.is_none() && (!profile.traced.is_empty() || profile.run("trace").is_some()) {
@@ -143,11 +153,14 @@ fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     if wanted(SeriesKind::Jit) && (!profile.jit.series.is_empty() || profile.run("jit").is_some()) {
         sections.push(jit(profile, options));
     }
-    if wanted(SeriesKind::Loads) && (!profile.loads.series.is_empty() || profile.run("loads").is_some()) {
+    if wanted(SeriesKind::Loads)
+        && (!profile.loads.series.is_empty() || profile.run("loads").is_some())
+    {
         sections.push(loads(profile, options));
     }
     // Those of the thread pool are in its section.
-    let own = profile.run("counters").is_some() || profile.run("threadpool").is_none() && !profile.counters.is_empty();
+    let own = profile.run("counters").is_some()
+        || profile.run("threadpool").is_none() && !profile.counters.is_empty();
     if options.series.is_none() && own {
         sections.push(counters(profile, options));
     }
@@ -160,7 +173,12 @@ fn recording(profile: &Profile) -> Section {
         ("command", info.command_line.clone()),
         (
             "runtime",
-            format!(".NET {} on {}, {}", info.runtime, info.platform, format::counted(info.cpus.into(), "processor")),
+            format!(
+                ".NET {} on {}, {}",
+                info.runtime,
+                info.platform,
+                format::counted(info.cpus.into(), "processor")
+            ),
         ),
         (
             "recorded",
@@ -179,7 +197,9 @@ fn recording(profile: &Profile) -> Section {
             text = format!("{rate} Hz, {text}");
         }
         // As measured, where that is not what was asked for.
-        if let Some(rate) = profile.sampling_rate(&run.id).map(ToString::to_string).filter(|rate| !rate.is_empty()) {
+        if let Some(rate) =
+            profile.sampling_rate(&run.id).map(ToString::to_string).filter(|rate| !rate.is_empty())
+        {
             text = format!("{rate}; {text}");
         }
         for (name, value) in &run.params {
@@ -195,7 +215,11 @@ fn recording(profile: &Profile) -> Section {
                 0 => String::new(),
                 cut => format!(" ({} with a stack cut at the depth limit)", format::count(cut)),
             };
-            samples.push(format!("{} {}{truncated}", format::count(series.totals.samples), kind.id()));
+            samples.push(format!(
+                "{} {}{truncated}",
+                format::count(series.totals.samples),
+                kind.id()
+            ));
         }
     }
     samples.push(format!("{} dropped", format::count(profile.dropped())));
@@ -203,7 +227,8 @@ fn recording(profile: &Profile) -> Section {
     if let Some(filtered) = &profile.filtered {
         rows.push(("shown", format!("only {filtered}")));
     }
-    let rows = rows.into_iter().map(|(name, value)| vec![Cell::text(name), Cell::text(value)]).collect();
+    let rows =
+        rows.into_iter().map(|(name, value)| vec![Cell::text(name), Cell::text(value)]).collect();
     Section {
         title: format::process(info),
         lead: Vec::new(),
@@ -214,17 +239,26 @@ fn recording(profile: &Profile) -> Section {
 fn name(profile: &Profile, options: &Options, function: FunctionId) -> Cell {
     let mut forms: Vec<String> = [options.names, NameStyle::PLAIN, NameStyle::SHORT]
         .into_iter()
-        .filter(|style| style.parameters <= options.names.parameters && style.namespaces <= options.names.namespaces)
+        .filter(|style| {
+            style.parameters <= options.names.parameters
+                && style.namespaces <= options.names.namespaces
+        })
         .map(|style| profile.tables.function_name(function, style))
         .collect();
     forms.dedup();
     Cell::Name { forms, place: None }
 }
 
-fn with_place(cell: Cell, profile: &Profile, options: &Options, line: Option<profile::Line>) -> Cell {
+fn with_place(
+    cell: Cell,
+    profile: &Profile,
+    options: &Options,
+    line: Option<profile::Line>,
+) -> Cell {
     match (cell, line.filter(|_| options.lines)) {
         (Cell::Name { forms, .. }, Some(line)) => {
-            let place = format!("{}:{}", format::file_name(profile.tables.file(line.file)), line.line);
+            let place =
+                format!("{}:{}", format::file_name(profile.tables.file(line.file)), line.line);
             Cell::Name { forms, place: Some(place) }
         }
         (cell, _) => cell,
@@ -252,7 +286,10 @@ fn cpu(profile: &Profile, options: &Options) -> Section {
 
     let kinds = by_kind(profile, &functions);
     if kinds.len() > 1 {
-        let text: Vec<_> = kinds.iter().map(|(word, share)| format!("{} {word}", format::percent(*share))).collect();
+        let text: Vec<_> = kinds
+            .iter()
+            .map(|(word, share)| format!("{} {word}", format::percent(*share)))
+            .collect();
         section.lead.push(format!("By kind: {}.", text.join(", ")));
     }
     section.tables.push(hot_paths(profile, options, SeriesKind::Cpu));
@@ -260,7 +297,12 @@ fn cpu(profile: &Profile, options: &Options) -> Section {
 }
 
 /// Methods by their own weight.
-fn methods(profile: &Profile, options: &Options, kind: SeriesKind, functions: &[profile::FunctionTotals]) -> Table {
+fn methods(
+    profile: &Profile,
+    options: &Options,
+    kind: SeriesKind,
+    functions: &[profile::FunctionTotals],
+) -> Table {
     let lines = heaviest_lines(profile, kind);
     let rows = functions
         .iter()
@@ -305,8 +347,11 @@ fn by_kind(profile: &Profile, functions: &[profile::FunctionTotals]) -> Vec<(&'s
 
 /// The line of each function where it has most weight itself, or else below it.
 pub fn heaviest_lines(profile: &Profile, kind: SeriesKind) -> Vec<Option<profile::Line>> {
-    let tree =
-        CallTree::new(&profile.tables, profile.series(kind), TreeOptions { lines: true, ..TreeOptions::default() });
+    let tree = CallTree::new(
+        &profile.tables,
+        profile.series(kind),
+        TreeOptions { lines: true, ..TreeOptions::default() },
+    );
     let mut sums = std::collections::HashMap::new();
     for node in tree.nodes() {
         if let Some(line) = node.line {
@@ -317,7 +362,8 @@ pub fn heaviest_lines(profile: &Profile, kind: SeriesKind) -> Vec<Option<profile
     }
     let mut best = vec![None; profile.tables.functions.len()];
     for ((function, line), sum) in sums {
-        let best: &mut Option<((u64, u64), std::cmp::Reverse<profile::Line>)> = &mut best[function.index()];
+        let best: &mut Option<((u64, u64), std::cmp::Reverse<profile::Line>)> =
+            &mut best[function.index()];
         *best = (*best).max(Some((sum, std::cmp::Reverse(line))));
     }
     best.into_iter().map(|best| best.map(|(_, line)| line.0)).collect()
@@ -331,7 +377,8 @@ fn hot_paths(profile: &Profile, options: &Options, kind: SeriesKind) -> Table {
         profile.series(kind),
         TreeOptions { merge_recursion: true, ..TreeOptions::default() },
     );
-    let mut leaves: Vec<usize> = (0..tree.nodes().len()).filter(|node| tree.nodes()[*node].own.weight > 0).collect();
+    let mut leaves: Vec<usize> =
+        (0..tree.nodes().len()).filter(|node| tree.nodes()[*node].own.weight > 0).collect();
     leaves.sort_by_key(|node| (std::cmp::Reverse(tree.nodes()[*node].own.weight), *node));
     let short = |function| profile.tables.function_name(function, NameStyle::SHORT);
     let rows = leaves
@@ -351,10 +398,14 @@ fn hot_paths(profile: &Profile, options: &Options, kind: SeriesKind) -> Table {
             // As many callers as there is room for.
             let forms = (1..=path.len().min(1 + CALLERS)).rev().map(|length| {
                 let left_out = path.len() - length;
-                let rest = if left_out > 0 { format!(" ← … {left_out} more") } else { String::new() };
+                let rest =
+                    if left_out > 0 { format!(" ← … {left_out} more") } else { String::new() };
                 path[..length].join(" ← ") + &rest
             });
-            vec![Cell::text(format::percent(share.share)), Cell::Name { forms: forms.collect(), place: None }]
+            vec![
+                Cell::text(format::percent(share.share)),
+                Cell::Name { forms: forms.collect(), place: None },
+            ]
         })
         .collect();
     Table { columns: vec![right("share"), left("hot path, leaf first")], rows }
@@ -362,7 +413,8 @@ fn hot_paths(profile: &Profile, options: &Options, kind: SeriesKind) -> Table {
 
 fn wall(profile: &Profile, options: &Options) -> Section {
     let series = &profile.wall;
-    let mut section = Section { title: "Wall time".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section =
+        Section { title: "Wall time".to_owned(), lead: Vec::new(), tables: Vec::new() };
     if series.is_empty() {
         section.lead.push("No samples.".to_owned());
         return section;
@@ -373,7 +425,11 @@ fn wall(profile: &Profile, options: &Options) -> Section {
         .into_iter()
         .filter(|state| states[state_index(*state)].weight > 0)
         .map(|state| {
-            format!("{} {}", format::percent(states[state_index(state)].weight as f64 / all), state_word(state))
+            format!(
+                "{} {}",
+                format::percent(states[state_index(state)].weight as f64 / all),
+                state_word(state)
+            )
         })
         .collect();
     section.lead.push(format!("Time of all threads: {}.", words.join(", ")));
@@ -392,7 +448,8 @@ fn wall(profile: &Profile, options: &Options) -> Section {
         .filter(|(_, sum, _)| *sum > 0)
         .collect();
     threads.sort_by_key(|(thread, sum, active)| (std::cmp::Reverse((*active, *sum)), *thread));
-    let shown: Vec<ThreadState> = STATES.into_iter().filter(|state| states[state_index(*state)].weight > 0).collect();
+    let shown: Vec<ThreadState> =
+        STATES.into_iter().filter(|state| states[state_index(*state)].weight > 0).collect();
     let mut columns = vec![left("thread"), right("wall time")];
     columns.extend(shown.iter().map(|state| right(state_word(*state))));
     let most = 10.min(options.rows);
@@ -400,11 +457,18 @@ fn wall(profile: &Profile, options: &Options) -> Section {
         .iter()
         .take(most)
         .map(|(thread, sum, _)| {
-            let mut row = vec![Cell::text(profile.tables.thread_name(*thread)), Cell::text(format::duration(*sum))];
+            let mut row = vec![
+                Cell::text(profile.tables.thread_name(*thread)),
+                Cell::text(format::duration(*sum)),
+            ];
             for state in &shown {
                 let weight = by_thread[thread.index()][state_index(*state)].weight;
                 let share = weight as f64 / (*sum).max(1) as f64;
-                row.push(Cell::text(if weight == 0 { "·".to_owned() } else { format!("{:.0} %", share * 100.0) }));
+                row.push(Cell::text(if weight == 0 {
+                    "·".to_owned()
+                } else {
+                    format!("{:.0} %", share * 100.0)
+                }));
             }
             row
         })
@@ -429,7 +493,9 @@ fn wall(profile: &Profile, options: &Options) -> Section {
                 ]
             })
             .collect();
-        section.tables.push(Table { columns: vec![right("share"), left("waits for"), left("in")], rows });
+        section
+            .tables
+            .push(Table { columns: vec![right("share"), left("waits for"), left("in")], rows });
     }
     section
 }
@@ -437,7 +503,8 @@ fn wall(profile: &Profile, options: &Options) -> Section {
 /// How the process got on with its processors.
 fn processors(of: &ProcessorSummary) -> String {
     let mut text = format!(
-        "Processors: {} may be used; {:.2} ran the process on average, and {:.2} of its threads were ready without one.",
+        "Processors: {} may be used; {:.2} ran the process on average, and {:.2} of its threads \
+            were ready without one.",
         of.processors,
         of.average(of.ran),
         of.average(of.waited)
@@ -445,7 +512,9 @@ fn processors(of: &ProcessorSummary) -> String {
     if let Some((time, period)) = of.quota {
         let quota = time as f64 / period.max(1) as f64;
         let (throttled, periods) = (format::count(of.throttled_periods), format::count(of.periods));
-        text.push_str(&format!(" CPU quota: {quota:.2} processors, used up in {throttled} of {periods} periods."));
+        text.push_str(&format!(
+            " CPU quota: {quota:.2} processors, used up in {throttled} of {periods} periods."
+        ));
     }
     text
 }
@@ -455,8 +524,8 @@ fn waits(state: ThreadState) -> bool {
     !matches!(state, ThreadState::Running | ThreadState::NoProcessor | ThreadState::Throttled)
 }
 
-/// Where threads wait: the innermost managed frame that is the program's business, by state and weight. Idle threads are left
-/// out.
+/// Where threads wait: the innermost managed frame that is the program's business, by state and
+/// weight. Idle threads are left out.
 fn waiting_places(profile: &Profile) -> Vec<(ThreadState, FunctionId, u64)> {
     let tables = &profile.tables;
     let mut sums = std::collections::HashMap::new();
@@ -472,7 +541,8 @@ fn waiting_places(profile: &Profile) -> Vec<(ThreadState, FunctionId, u64)> {
         let sum: &mut u64 = sums.entry((cell.state, place)).or_default();
         *sum = sum.saturating_add(cell.weight);
     }
-    let mut places: Vec<_> = sums.into_iter().map(|((state, place), weight)| (state, place, weight)).collect();
+    let mut places: Vec<_> =
+        sums.into_iter().map(|((state, place), weight)| (state, place, weight)).collect();
     places.sort_by_key(|(state, place, weight)| (std::cmp::Reverse(*weight), *place, *state));
     places
 }
@@ -504,11 +574,13 @@ fn exceptions(profile: &Profile, options: &Options) -> Section {
         .take(options.rows)
         .map(|row| {
             let message = row.message.as_deref().unwrap_or("");
-            let mut message: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let mut message: String =
+                message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             if row.messages > 1 {
                 message.push_str(&format!(" (+{} other)", row.messages - 1));
             }
-            let caught = (row.time_to_catch.count > 0).then(|| format::duration(row.time_to_catch.p50));
+            let caught =
+                (row.time_to_catch.count > 0).then(|| format::duration(row.time_to_catch.p50));
             vec![
                 Cell::text(format::count(row.count)),
                 Cell::text(format::rate(row.per_second)),
@@ -529,7 +601,8 @@ fn exceptions(profile: &Profile, options: &Options) -> Section {
         rows: types,
     });
     let place = |function| {
-        let forms = [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(function, style));
+        let forms = [NameStyle::PLAIN, NameStyle::SHORT]
+            .map(|style| profile.tables.function_name(function, style));
         Cell::Name { forms: forms.to_vec(), place: None }
     };
     let places: Vec<_> = rows
@@ -538,7 +611,11 @@ fn exceptions(profile: &Profile, options: &Options) -> Section {
         .filter_map(|row| {
             let (function, line) = row.thrown_at?;
             let thrown = with_place(place(function), profile, options, line);
-            Some(vec![type_name(profile, row.ty), thrown, row.caught_by.map_or(Cell::text("not known"), place)])
+            Some(vec![
+                type_name(profile, row.ty),
+                thrown,
+                row.caught_by.map_or(Cell::text("not known"), place),
+            ])
         })
         .collect();
     if !places.is_empty() {
@@ -573,7 +650,11 @@ fn gc(profile: &Profile) -> Section {
             format::count(summary.induced),
             format::count(summary.background)
         )];
-        let reasons: Vec<_> = summary.reasons.iter().map(|(name, n)| format!("{name} {}", format::count(*n))).collect();
+        let reasons: Vec<_> = summary
+            .reasons
+            .iter()
+            .map(|(name, n)| format!("{name} {}", format::count(*n)))
+            .collect();
         facts.push(format!("reasons: {}", reasons.join(", ")));
         section.lead.push(format!("{}.", facts.join("; ")));
         let heap: Vec<_> = (HEAPS.iter().zip(summary.heap_last))
@@ -588,7 +669,9 @@ fn gc(profile: &Profile) -> Section {
         ));
     }
     let row = |name: &str, collections: Option<u64>, pauses: &profile::Distribution| {
-        let time = |value: u64| Cell::text(if pauses.count == 0 { "·".to_owned() } else { format::duration(value) });
+        let time = |value: u64| {
+            Cell::text(if pauses.count == 0 { "·".to_owned() } else { format::duration(value) })
+        };
         vec![
             Cell::text(name),
             Cell::text(collections.map_or("·".to_owned(), format::count)),
@@ -599,9 +682,12 @@ fn gc(profile: &Profile) -> Section {
             time(pauses.total),
         ]
     };
-    let mut rows: Vec<_> = (summary.collections.iter().zip(&summary.pauses_by_generation).enumerate())
-        .map(|(generation, (count, pauses))| row(&format!("gen {generation}"), Some(*count), pauses))
-        .collect();
+    let mut rows: Vec<_> =
+        (summary.collections.iter().zip(&summary.pauses_by_generation).enumerate())
+            .map(|(generation, (count, pauses))| {
+                row(&format!("gen {generation}"), Some(*count), pauses)
+            })
+            .collect();
     rows.push(row("all pauses", Some(collections), &summary.pauses));
     if summary.pauses.count > 0 {
         rows.push(row("  of it stopping threads", None, &summary.suspending));
@@ -610,8 +696,15 @@ fn gc(profile: &Profile) -> Section {
         let ours = if reason == PROFILER_PAUSE { ", excluded" } else { "" };
         rows.push(row(&format!("  {reason}{ours}"), None, pauses));
     }
-    let columns =
-        vec![left(""), right("collections"), right("pauses"), right("p50"), right("p95"), right("max"), right("total")];
+    let columns = vec![
+        left(""),
+        right("collections"),
+        right("pauses"),
+        right("p50"),
+        right("p95"),
+        right("max"),
+        right("total"),
+    ];
     section.tables.push(Table { columns, rows });
     section
 }
@@ -620,7 +713,8 @@ fn gc(profile: &Profile) -> Section {
 const MOST_CHAINS: usize = 3;
 
 fn survivors(profile: &Profile, options: &Options) -> Section {
-    let mut section = Section { title: "Survivors".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section =
+        Section { title: "Survivors".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let summary = profile.survivor_summary();
     let looks: u64 = summary.collections.iter().sum();
     if looks == 0 {
@@ -676,14 +770,15 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
     });
     let bytes_and_objects = |totals: Totals| match totals.samples {
         0 => Cell::text("·"),
-        objects => Cell::text(format!("{} ({})", format::bytes(totals.weight), format::count(objects))),
+        objects => {
+            Cell::text(format!("{} ({})", format::bytes(totals.weight), format::count(objects)))
+        }
     };
     let rows = (summary.types.iter().filter(|row| row.young.samples > 0).take(options.rows))
         .map(|row| {
-            let others = row
-                .moves
-                .iter()
-                .filter(|((before, after), _)| *before <= 1 && ![(0, 0), (0, 1), (1, 2)].contains(&(*before, *after)));
+            let others = row.moves.iter().filter(|((before, after), _)| {
+                *before <= 1 && ![(0, 0), (0, 1), (1, 2)].contains(&(*before, *after))
+            });
             let others = others.fold(Totals::default(), |sum, (_, of)| Totals {
                 samples: sum.samples + of.samples,
                 weight: sum.weight + of.weight,
@@ -716,24 +811,35 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
     // Of each of the heaviest types the ways that hold most of it.
     let mut rows = Vec::new();
     for row in summary.types.iter().filter(|row| row.young.samples > 0).take(options.rows) {
-        for chain in summary.chains.iter().filter(|chain| chain.ty() == Some(row.ty)).take(MOST_CHAINS) {
+        for chain in
+            summary.chains.iter().filter(|chain| chain.ty() == Some(row.ty)).take(MOST_CHAINS)
+        {
             rows.push(vec![
                 Cell::text(format::bytes(chain.totals.weight)),
                 Cell::text(format::count(chain.totals.samples)),
                 Cell::text(format::count(chain.collections)),
-                Cell::Name { forms: [false, true].map(|short| profile.chain_text(chain, short)).to_vec(), place: None },
+                Cell::Name {
+                    forms: [false, true].map(|short| profile.chain_text(chain, short)).to_vec(),
+                    place: None,
+                },
             ]);
         }
     }
     if !rows.is_empty() {
-        let columns = vec![right("retained"), right("objects"), right("in collections"), left("by, shortest path")];
+        let columns = vec![
+            right("retained"),
+            right("objects"),
+            right("in collections"),
+            left("by, shortest path"),
+        ];
         section.tables.push(Table { columns, rows });
     }
     section
 }
 
 fn allocations(profile: &Profile, options: &Options) -> Section {
-    let mut section = Section { title: "Allocations".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section =
+        Section { title: "Allocations".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let allocations = &profile.allocations;
     let seconds = profile.duration().max(1) as f64 / 1e9;
     exact_allocations(profile, options, seconds, &mut section);
@@ -744,8 +850,9 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
         return section;
     }
     let bytes = allocations.bytes();
-    let objects =
-        allocations.objects().map(|objects| format!(" in {} objects", format::amount(&objects, format::count)));
+    let objects = allocations
+        .objects()
+        .map(|objects| format!(" in {} objects", format::amount(&objects, format::count)));
     section.lead.push(format!(
         "{} allocated{}, {}/s; estimated from {}. ± is the 95 % interval.",
         format::amount(&bytes, format::bytes),
@@ -755,27 +862,30 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
     ));
     if !allocations.windows.is_empty() {
         section.lead.push(format!(
-            "Allocations were recorded in windows (duty cycle {}), so that the program was not slowed down more; the \
-             rest is estimated from them, and the intervals include that.",
+            "Allocations were recorded in windows (duty cycle {}), so that the program was not \
+             slowed down more; the rest is estimated from them, and the intervals include that.",
             format::percent(allocations.followed(profile.duration())),
         ));
     }
     if allocations.sampling == Some(AllocationSampling::Tick) {
         section.lead.push(
-            "This runtime reports the object that fills up each 100 KB of a heap: shares are biased where a program \
-             allocates in a regular pattern. From .NET 10 on allocations are randomly sampled."
+            "This runtime reports the object that fills up each 100 KB of a heap: shares are \
+             biased where a program allocates in a regular pattern. From .NET 10 on allocations \
+             are randomly sampled."
                 .to_owned(),
         );
     }
     let heaps: Vec<String> = (OBJECT_HEAPS.iter().zip(allocations.heaps()))
         .filter(|(_, bytes)| bytes.value > 0.0)
-        .map(|(heap, bytes)| format!("{} {}", heap_word(*heap), format::amount(&bytes, format::bytes)))
+        .map(|(heap, bytes)| {
+            format!("{} {}", heap_word(*heap), format::amount(&bytes, format::bytes))
+        })
         .collect();
     section.lead.push(format!("By heap: {}.", heaps.join(", ")));
 
     let place = |place: &Place| {
-        let forms =
-            [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
+        let forms = [NameStyle::PLAIN, NameStyle::SHORT]
+            .map(|style| profile.tables.function_name(place.function, style));
         with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
     };
     let types = profile
@@ -786,13 +896,22 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
             vec![
                 Cell::text(format::amount(&row.bytes, format::bytes)),
                 Cell::text(format::estimate(&row.share)),
-                Cell::text(row.objects.map_or("·".to_owned(), |objects| format::amount(&objects, format::count))),
+                Cell::text(
+                    row.objects
+                        .map_or("·".to_owned(), |objects| format::amount(&objects, format::count)),
+                ),
                 type_name(profile, row.ty),
                 row.allocated_at.as_ref().map_or(Cell::text("not known"), place),
             ]
         })
         .collect();
-    let columns = vec![right("bytes"), right("share"), right("objects"), left("type"), left("mostly allocated at")];
+    let columns = vec![
+        right("bytes"),
+        right("share"),
+        right("objects"),
+        left("type"),
+        left("mostly allocated at"),
+    ];
     section.tables.push(Table { columns, rows: types });
     let functions = profile.top_functions(SeriesKind::Allocations);
     section.tables.push(methods(profile, options, SeriesKind::Allocations, &functions));
@@ -804,7 +923,11 @@ fn exact_allocations(profile: &Profile, options: &Options, seconds: f64, section
     let types = profile.allocations.exact_types();
     if types.is_empty() {
         if profile.run("exact-allocations").is_some() {
-            let filtered = if profile.filtered.is_some() { ", or none is known to match the filter" } else { "" };
+            let filtered = if profile.filtered.is_some() {
+                ", or none is known to match the filter"
+            } else {
+                ""
+            };
             section.lead.push(format!("No object was counted{filtered}."));
         }
         return;
@@ -849,8 +972,8 @@ fn locks(profile: &Profile, options: &Options) -> Section {
     let known = rows.iter().any(|row| row.lock.is_some());
     let seconds = profile.duration().max(1) as f64 / 1e9;
     section.lead.push(format!(
-        "{}, {}; threads waited {} in total. Half of the waits took up to {}, 90 % up to {}, 99 % up to {}, the \
-         longest {}.",
+        "{}, {}; threads waited {} in total. Half of the waits took up to {}, 90 % up to {}, 99 % \
+         up to {}, the longest {}.",
         format::counted(times.count, "wait"),
         format::rate(times.count as f64 / seconds),
         format::duration(times.total),
@@ -861,8 +984,8 @@ fn locks(profile: &Profile, options: &Options) -> Section {
     ));
     if !known {
         section.lead.push(
-            "This runtime does not say which lock a thread waited for (.NET 8 and newer do): waits are grouped by \
-             where they happened."
+            "This runtime does not say which lock a thread waited for (.NET 8 and newer do): waits \
+             are grouped by where they happened."
                 .to_owned(),
         );
     }
@@ -871,8 +994,13 @@ fn locks(profile: &Profile, options: &Options) -> Section {
         .take(options.rows)
         .map(|row| {
             let forms = [NameStyle::PLAIN, NameStyle::SHORT];
-            let forms = forms.map(|style| profile.tables.function_name(row.waited_at.function, style));
-            let more = if row.places > 1 { format!(" (+{} other)", row.places - 1) } else { String::new() };
+            let forms =
+                forms.map(|style| profile.tables.function_name(row.waited_at.function, style));
+            let more = if row.places > 1 {
+                format!(" (+{} other)", row.places - 1)
+            } else {
+                String::new()
+            };
             let forms = forms.into_iter().map(|form| form + &more).collect();
             vec![
                 Cell::text(format::duration(row.waits.total)),
@@ -883,7 +1011,10 @@ fn locks(profile: &Profile, options: &Options) -> Section {
                 Cell::text(format::duration(row.waits.p99)),
                 Cell::text(format::duration(row.waits.max)),
                 with_place(Cell::Name { forms, place: None }, profile, options, row.waited_at.line),
-                Cell::text(row.owner.map_or("not known".to_owned(), |owner| profile.tables.thread_name(owner))),
+                Cell::text(
+                    row.owner
+                        .map_or("not known".to_owned(), |owner| profile.tables.thread_name(owner)),
+                ),
             ]
         })
         .collect();
@@ -901,7 +1032,11 @@ fn locks(profile: &Profile, options: &Options) -> Section {
     section.tables.push(Table { columns, rows: hot });
     let bars = times.histogram.iter().map(|(from, count)| {
         let share = *count as f64 / times.count as f64;
-        vec![Cell::text(format::duration(*from)), Cell::text(format::count(*count)), Cell::Bar(share)]
+        vec![
+            Cell::text(format::duration(*from)),
+            Cell::text(format::count(*count)),
+            Cell::Bar(share),
+        ]
     });
     let columns = vec![right("waits from"), right("number"), left("")];
     section.tables.push(Table { columns, rows: bars.collect() });
@@ -942,18 +1077,29 @@ fn threads(profile: &Profile, options: &Options) -> Section {
     let mut section = Section { title: "Threads".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let rows = profile.thread_rows();
     let counts: Vec<f64> = profile.threads.counts.iter().map(|(_, count)| *count as f64).collect();
-    let (Some(first), Some(last)) = (profile.threads.counts.first(), profile.threads.counts.last()) else {
+    let (Some(first), Some(last)) = (profile.threads.counts.first(), profile.threads.counts.last())
+    else {
         section.lead.push("No thread snapshot was taken: the recording was too short.".to_owned());
         return section;
     };
     let words = |words: Vec<(u64, &str)>| {
-        let words: Vec<String> =
-            words.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{} {word}", format::count(n))).collect();
+        let words: Vec<String> = words
+            .into_iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, word)| format!("{} {word}", format::count(n)))
+            .collect();
         words.join(", ")
     };
     let alive: Vec<&ThreadRow> = rows.iter().filter(|row| row.alive).collect();
-    let roles = [ThreadRole::Main, ThreadRole::Program, ThreadRole::Pool, ThreadRole::Runtime, ThreadRole::Native];
-    let by_role = roles.map(|role| (alive.iter().filter(|row| row.role == role).count() as u64, role_word(role)));
+    let roles = [
+        ThreadRole::Main,
+        ThreadRole::Program,
+        ThreadRole::Pool,
+        ThreadRole::Runtime,
+        ThreadRole::Native,
+    ];
+    let by_role = roles
+        .map(|role| (alive.iter().filter(|row| row.role == role).count() as u64, role_word(role)));
     section.lead.push(format!(
         "{} in the last of {} ({} in the first): {}.",
         format::counted(last.1, "thread"),
@@ -961,7 +1107,8 @@ fn threads(profile: &Profile, options: &Options) -> Section {
         format::count(first.1),
         words(by_role.to_vec()),
     ));
-    let of = |standing: Standing| alive.iter().filter(|row| row.standing == standing).count() as u64;
+    let of =
+        |standing: Standing| alive.iter().filter(|row| row.standing == standing).count() as u64;
     let suspects = of(Standing::ZombieSuspect);
     section.lead.push(format!(
         "{}.",
@@ -974,7 +1121,9 @@ fn threads(profile: &Profile, options: &Options) -> Section {
         ])
     ));
     let summary = |values: &[f64]| {
-        let (low, high) = values.iter().fold((f64::INFINITY, 0_f64), |(low, high), n| (low.min(*n), high.max(*n)));
+        let (low, high) = values
+            .iter()
+            .fold((f64::INFINITY, 0_f64), |(low, high), n| (low.min(*n), high.max(*n)));
         [low, high].map(|value| Cell::text(format::number(value)))
     };
     let [low, high] = summary(&counts);
@@ -985,7 +1134,10 @@ fn threads(profile: &Profile, options: &Options) -> Section {
 
     // Threads that did nothing, together where they stand for the same reason at the same place.
     let mut stuck: Vec<(&ThreadRow, Place, u64)> = Vec::new();
-    for row in alive.iter().filter(|row| matches!(row.standing, Standing::ZombieSuspect | Standing::Blocked)) {
+    for row in alive
+        .iter()
+        .filter(|row| matches!(row.standing, Standing::ZombieSuspect | Standing::Blocked))
+    {
         let place = profile.tables.place(row.seen.stack);
         let kind = |row: &ThreadRow| (row.standing, row.confidence, row.reason.clone());
         match stuck.iter_mut().find(|(known, at, _)| *at == place && kind(known) == kind(row)) {
@@ -993,7 +1145,9 @@ fn threads(profile: &Profile, options: &Options) -> Section {
             None => stuck.push((row, place, 1)),
         }
     }
-    stuck.sort_by_key(|(row, place, count)| (row.standing, std::cmp::Reverse((row.confidence, *count)), *place));
+    stuck.sort_by_key(|(row, place, count)| {
+        (row.standing, std::cmp::Reverse((row.confidence, *count)), *place)
+    });
     if !stuck.is_empty() {
         let rows = stuck.iter().take(options.rows).map(|(row, place, count)| {
             vec![
@@ -1001,7 +1155,11 @@ fn threads(profile: &Profile, options: &Options) -> Section {
                 Cell::text(standing_word(row.standing, row.confidence)),
                 Cell::text(profile.tables.thread_name(row.thread)),
                 place_cell(profile, options, place, ""),
-                Cell::text(format!("{}; observed for {}", row.reason, format::duration(row.watched))),
+                Cell::text(format!(
+                    "{}; observed for {}",
+                    row.reason,
+                    format::duration(row.watched)
+                )),
             ]
         });
         let columns = vec![right("threads"), left("is"), left("such as"), left("in"), left("")];
@@ -1069,13 +1227,16 @@ fn threads(profile: &Profile, options: &Options) -> Section {
     section
 }
 
-/// The last look as a tree: threads that stand in the same calls are together. Calls without a branch are one row.
+/// The last look as a tree: threads that stand in the same calls are together. Calls without a
+/// branch are one row.
 fn merged_stacks(profile: &Profile, options: &Options) -> Table {
     let options_of_tree = TreeOptions { merge_recursion: true, ..TreeOptions::default() };
     let tree = CallTree::new(&profile.tables, &profile.threads.series, options_of_tree);
-    let short = |node: usize| profile.tables.function_name(tree.nodes()[node].function, NameStyle::SHORT);
+    let short =
+        |node: usize| profile.tables.function_name(tree.nodes()[node].function, NameStyle::SHORT);
     let mut rows = Vec::new();
-    let mut open: Vec<(usize, usize)> = tree.children(None).into_iter().rev().map(|root| (root, 0)).collect();
+    let mut open: Vec<(usize, usize)> =
+        tree.children(None).into_iter().rev().map(|root| (root, 0)).collect();
     while let Some((node, depth)) = open.pop()
         && rows.len() < options.rows * 2
     {
@@ -1112,22 +1273,24 @@ pub fn pool_verdict(profile: &Profile, summary: &PoolSummary) -> String {
     });
     match summary.health {
         PoolHealth::Starved => format!(
-            "Starved: items waited in {queued} of the queue samples, and the workers were blocked {meanwhile} of \
-             their time meanwhile.{mostly}"
+            "Starved: items waited in {queued} of the queue samples, and the workers were blocked \
+             {meanwhile} of their time meanwhile.{mostly}"
         ),
         PoolHealth::Blocking => format!(
-            "Workers block: {all} of the time of those that had work. The pool compensates with more threads; items \
-             waited in {queued} of the queue samples.{mostly}"
+            "Workers block: {all} of the time of those that had work. The pool compensates with \
+             more threads; items waited in {queued} of the queue samples.{mostly}"
         ),
         PoolHealth::Busy => format!(
-            "Busy, not starved: items waited in {queued} of the queue samples, while the workers ran; they were \
-             blocked {meanwhile} of their time."
+            "Busy, not starved: items waited in {queued} of the queue samples, while the workers \
+             ran; they were blocked {meanwhile} of their time."
         ),
         PoolHealth::Healthy => format!(
-            "Healthy: items waited in {queued} of the queue samples; workers with work were blocked {all} of the time."
+            "Healthy: items waited in {queued} of the queue samples; workers with work were \
+                blocked {all} of the time."
         ),
         PoolHealth::Unknown => {
-            "Too little data to judge: fewer than three queue samples, or no worker at work.".to_owned()
+            "Too little data to judge: fewer than three queue samples, or no worker at work."
+                .to_owned()
         }
     }
 }
@@ -1152,12 +1315,17 @@ pub const POOL_COUNTERS: [(&str, &str); 3] = [
 ];
 
 fn threadpool(profile: &Profile, options: &Options) -> Section {
-    let mut section = Section { title: "Thread pool".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section =
+        Section { title: "Thread pool".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let summary = profile.pool_summary();
     section.lead.push(pool_verdict(profile, &summary));
     let mut facts = Vec::new();
     if let Some((min, max)) = summary.limits {
-        facts.push(format!("between {} and {} are allowed", format::count(min.into()), format::count(max.into())));
+        facts.push(format!(
+            "between {} and {} are allowed",
+            format::count(min.into()),
+            format::count(max.into())
+        ));
     }
     if summary.started + summary.stopped > 0 {
         let (started, stopped) = (format::count(summary.started), format::count(summary.stopped));
@@ -1170,18 +1338,23 @@ fn threadpool(profile: &Profile, options: &Options) -> Section {
         let counter = profile.pool_counter(name)?;
         let known = counter.summary()?;
         let mut row = vec![Cell::text(*word)];
-        row.extend([known.last, known.mean, known.max].map(|value| Cell::text(format::number(value))));
+        row.extend(
+            [known.last, known.mean, known.max].map(|value| Cell::text(format::number(value))),
+        );
         row.push(Cell::Line(counter.values.iter().map(|(_, value)| *value).collect()));
         Some(row)
     });
     let counters: Vec<_> = counters.collect();
     if !counters.is_empty() {
-        let columns = vec![left(""), right("last"), right("mean"), right("most"), left("over time")];
+        let columns =
+            vec![left(""), right("last"), right("mean"), right("most"), left("over time")];
         section.tables.push(Table { columns, rows: counters });
     }
     if !summary.adjustments.is_empty() {
         let rows = summary.adjustments.iter().map(|row| {
-            let at = |time: u64| format!("{:.1} s", time.saturating_sub(profile.info.start) as f64 / 1e9);
+            let at = |time: u64| {
+                format!("{:.1} s", time.saturating_sub(profile.info.start) as f64 / 1e9)
+            };
             vec![
                 Cell::text(&row.reason),
                 Cell::text(format::count(row.count)),
@@ -1190,8 +1363,13 @@ fn threadpool(profile: &Profile, options: &Options) -> Section {
                 Cell::text(at(row.times.1)),
             ]
         });
-        let columns =
-            vec![left("number of workers changed for"), right("times"), right("by"), right("first"), right("last")];
+        let columns = vec![
+            left("number of workers changed for"),
+            right("times"),
+            right("by"),
+            right("first"),
+            right("last"),
+        ];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     if summary.at_work > 0 {
@@ -1212,7 +1390,12 @@ fn threadpool(profile: &Profile, options: &Options) -> Section {
                 Cell::text(word),
             ]
         });
-        let columns = vec![right("share"), left(""), right("time"), left("workers with work: running, or waiting for")];
+        let columns = vec![
+            right("share"),
+            left(""),
+            right("time"),
+            left("workers with work: running, or waiting for"),
+        ];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     if !summary.blocking.is_empty() {
@@ -1267,7 +1450,8 @@ pub fn precompiled_word(precompiled: PrecompiledCode) -> &'static str {
 const LINE_PARTS: usize = 48;
 
 fn jit(profile: &Profile, options: &Options) -> Section {
-    let mut section = Section { title: "Compilation".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section =
+        Section { title: "Compilation".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let summary = profile.jit_summary();
     let lookups = profile.jit.lookups();
     if lookups.found + lookups.missing > 0 {
@@ -1288,14 +1472,19 @@ fn jit(profile: &Profile, options: &Options) -> Section {
     }
     let of = |sums: &JitTotals| match sums.totals.samples {
         0 => "none".to_owned(),
-        samples => format!("{} in {}", format::count(samples), format::duration(sums.totals.weight)),
+        samples => {
+            format!("{} in {}", format::count(samples), format::duration(sums.totals.weight))
+        }
     };
-    let main =
-        summary.by_thread.iter().find(|(thread, _)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
-    let of_main = main.map(|(_, sums)| format!(", {} of it on the main thread", format::duration(sums.weight)));
+    let main = summary
+        .by_thread
+        .iter()
+        .find(|(thread, _)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
+    let of_main = main
+        .map(|(_, sums)| format!(", {} of it on the main thread", format::duration(sums.weight)));
     section.lead.insert(0, format!(
-        "{} in {}, {} on average over the recording; threads waited for {}{}; in the background {}. {} of IL became \
-         {} of code.",
+        "{} in {}, {} on average over the recording; threads waited for {}{}; in the background \
+         {}. {} of IL became {} of code.",
         format::counted(summary.all.totals.samples, "compilation"),
         format::duration(summary.all.totals.weight),
         format::rate(summary.all.totals.samples as f64 / (profile.duration().max(1) as f64 / 1e9)),
@@ -1327,7 +1516,9 @@ fn jit(profile: &Profile, options: &Options) -> Section {
         section.lead.push(format!("Among them {}.", parts.join(", ")));
     }
     let all = summary.all.totals.weight.max(1) as f64;
-    let sizes = |sums: &JitTotals| [Cell::text(format::bytes(sums.il)), Cell::text(format::bytes(sums.native))];
+    let sizes = |sums: &JitTotals| {
+        [Cell::text(format::bytes(sums.il)), Cell::text(format::bytes(sums.native))]
+    };
     let tiers = summary.tiers.iter().map(|(tier, sums)| {
         let mut row = vec![
             Cell::text(format::count(sums.totals.samples)),
@@ -1338,30 +1529,60 @@ fn jit(profile: &Profile, options: &Options) -> Section {
         row.push(Cell::text(tier_word(*tier)));
         row
     });
-    let columns = vec![right("methods"), right("time"), right("share"), right("IL"), right("code"), left("tier")];
+    let columns = vec![
+        right("methods"),
+        right("time"),
+        right("share"),
+        right("IL"),
+        right("code"),
+        left("tier"),
+    ];
     section.tables.push(Table { columns, rows: tiers.collect() });
     let over_time = profile.jit_over_time(LINE_PARTS);
-    let line = |value: fn(&Totals) -> u64| Cell::Line(over_time.iter().map(|part| value(part) as f64).collect());
+    let line = |value: fn(&Totals) -> u64| {
+        Cell::Line(over_time.iter().map(|part| value(part) as f64).collect())
+    };
     let part = profile.duration().max(1) as f64 / 1e9 / LINE_PARTS as f64;
     let most = over_time.iter().map(|part| part.samples).max().unwrap_or(0);
     let longest = over_time.iter().map(|part| part.weight).max().unwrap_or(0) as f64 / 1e9 / part;
     let rows = vec![
-        vec![line(|part| part.samples), Cell::text(format::rate(most as f64 / part)), Cell::text("methods compiled")],
-        vec![line(|part| part.weight), Cell::text(format!("{longest:.2}")), Cell::text("threads that compile")],
+        vec![
+            line(|part| part.samples),
+            Cell::text(format::rate(most as f64 / part)),
+            Cell::text("methods compiled"),
+        ],
+        vec![
+            line(|part| part.weight),
+            Cell::text(format!("{longest:.2}")),
+            Cell::text("threads that compile"),
+        ],
     ];
-    section.tables.push(Table { columns: vec![left("over time"), right("peak"), left("of")], rows });
+    section
+        .tables
+        .push(Table { columns: vec![left("over time"), right("peak"), left("of")], rows });
 
     let rows = profile.jit_rows();
     let method = |row: &JitRow| {
-        let Cell::Name { forms, .. } = name(profile, options, row.function) else { return Cell::text("") };
-        let more = if row.methods > 1 { format!(" ({} of them)", format::count(row.methods)) } else { String::new() };
+        let Cell::Name { forms, .. } = name(profile, options, row.function) else {
+            return Cell::text("");
+        };
+        let more = if row.methods > 1 {
+            format!(" ({} of them)", format::count(row.methods))
+        } else {
+            String::new()
+        };
         Cell::Name { forms: forms.into_iter().map(|form| form + &more).collect(), place: None }
     };
     let caller = |row: &JitRow| match row.called_at {
         Some(place) => {
             let forms = [NameStyle::PLAIN, NameStyle::SHORT];
             let forms = forms.map(|style| profile.tables.function_name(place.function, style));
-            with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
+            with_place(
+                Cell::Name { forms: forms.to_vec(), place: None },
+                profile,
+                options,
+                place.line,
+            )
         }
         None => Cell::text("·"),
     };
@@ -1404,7 +1625,8 @@ fn jit(profile: &Profile, options: &Options) -> Section {
                 method(row),
             ]
         });
-        let columns = vec![right("times"), right("time"), left("tiers"), left("most often compiled")];
+        let columns =
+            vec![right("times"), right("time"), left("tiers"), left("most often compiled")];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     let mut without: Vec<&JitRow> = rows
@@ -1417,9 +1639,15 @@ fn jit(profile: &Profile, options: &Options) -> Section {
     without.truncate(options.rows.min(10));
     if !without.is_empty() {
         let rows = without.iter().map(|row| {
-            let module = profile.tables.function_module(row.function).unwrap_or("not known").to_owned();
+            let module =
+                profile.tables.function_module(row.function).unwrap_or("not known").to_owned();
             let time = Cell::text(format::duration(row.sums.totals.weight));
-            vec![time, Cell::text(precompiled_word(row.precompiled)), Cell::text(module), method(row)]
+            vec![
+                time,
+                Cell::text(precompiled_word(row.precompiled)),
+                Cell::text(module),
+                method(row),
+            ]
         });
         let columns = vec![right("time"), left("precompiled code"), left("module"), left("method")];
         section.tables.push(Table { columns, rows: rows.collect() });
@@ -1427,7 +1655,11 @@ fn jit(profile: &Profile, options: &Options) -> Section {
     if summary.by_thread.len() > 1 {
         let rows = summary.by_thread.iter().take(options.rows.min(8)).map(|(thread, sums)| {
             let time = Cell::text(format::duration(sums.weight));
-            vec![time, Cell::text(format::count(sums.samples)), Cell::text(profile.tables.thread_name(*thread))]
+            vec![
+                time,
+                Cell::text(format::count(sums.samples)),
+                Cell::text(profile.tables.thread_name(*thread)),
+            ]
         });
         let columns = vec![right("waited"), right("methods"), left("thread")];
         section.tables.push(Table { columns, rows: rows.collect() });
@@ -1466,7 +1698,8 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         return section;
     }
     let mut lead = format!(
-        "{} loaded ({} with precompiled code, {} made at run time, {} that can be unloaded), {} unloaded",
+        "{} loaded ({} with precompiled code, {} made at run time, {} that can be unloaded), {} \
+            unloaded",
         match summary.loaded {
             1 => "1 assembly".to_owned(),
             loaded => format!("{} assemblies", format::count(loaded)),
@@ -1478,7 +1711,8 @@ fn loads(profile: &Profile, options: &Options) -> Section {
     );
     if summary.timed {
         lead.push_str(&format!(
-            "; {} for what was known already, {} failed. Threads spent {} on assemblies, {} of it on what was not found",
+            "; {} for what was known already, {} failed. Threads spent {} on assemblies, {} of it \
+                on what was not found",
             format::counted(summary.known, "request"),
             format::count(summary.failed),
             format::duration(summary.assembly_time),
@@ -1495,12 +1729,15 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         ));
     } else {
         section.lead.push(
-            "This runtime does not say how long loads took, what was not found, and which types were loaded (.NET 5 and newer do)."
+            "This runtime does not say how long loads took, what was not found, and which types \
+                were loaded (.NET 5 and newer do)."
                 .to_owned(),
         );
     }
-    let main =
-        summary.by_thread.iter().find(|(thread, ..)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
+    let main = summary
+        .by_thread
+        .iter()
+        .find(|(thread, ..)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
     if let (Some((_, assemblies, types)), true) = (main, summary.timed) {
         section.lead.push(format!(
             "The main thread waited {} for assemblies and {} for types.",
@@ -1509,15 +1746,18 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         ));
     }
     let unknown = || Cell::text("·");
-    let time = |time: Option<u64>| time.map_or_else(unknown, |time| Cell::text(format::duration(time)));
-    let at = |load: &AssemblyLoad| Cell::text(format::duration(load.time.saturating_sub(profile.info.start)));
+    let time =
+        |time: Option<u64>| time.map_or_else(unknown, |time| Cell::text(format::duration(time)));
+    let at = |load: &AssemblyLoad| {
+        Cell::text(format::duration(load.time.saturating_sub(profile.info.start)))
+    };
     let caller = |stack| {
         let place = profile.tables.place(stack);
         if !profile.tables.is_managed(place.function) {
             return Cell::text("the runtime itself");
         }
-        let forms =
-            [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
+        let forms = [NameStyle::PLAIN, NameStyle::SHORT]
+            .map(|style| profile.tables.function_name(place.function, style));
         with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
     };
     let mut loaded: Vec<&AssemblyLoad> =
@@ -1534,7 +1774,10 @@ fn loads(profile: &Profile, options: &Options) -> Section {
             Cell::text(version),
             Cell::text(profile.tables.thread_name(load.thread)),
             caller(load.stack),
-            Cell::Name { forms: vec![path.clone(), format::file_name(&path).to_owned()], place: None },
+            Cell::Name {
+                forms: vec![path.clone(), format::file_name(&path).to_owned()],
+                place: None,
+            },
         ]
     });
     if !loaded.is_empty() {
@@ -1563,11 +1806,18 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         ]
     });
     if !failed.is_empty() {
-        let columns = vec![right("at"), right("took"), left("not found"), left("requested by"), left("for a call in")];
+        let columns = vec![
+            right("at"),
+            right("took"),
+            left("not found"),
+            left("requested by"),
+            left("for a call in"),
+        ];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     // Where the search itself took its time: handlers, and folders on slow disks.
-    let steps = loads.assemblies.iter().flat_map(|load| load.steps.iter().map(move |step| (load, step)));
+    let steps =
+        loads.assemblies.iter().flat_map(|load| load.steps.iter().map(move |step| (load, step)));
     let mut steps: Vec<_> = steps.filter(|(_, step)| step.took >= SLOW_STEP).collect();
     steps.sort_by_key(|(load, step)| (std::cmp::Reverse(step.took), load.time));
     let rows = steps.iter().take(options.rows.min(10)).map(|(load, step)| {
@@ -1580,15 +1830,21 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         ]
     });
     if !steps.is_empty() {
-        let columns = vec![right("took"), left(""), left("searched for"), left("slow step of the search")];
+        let columns =
+            vec![right("took"), left(""), left("searched for"), left("slow step of the search")];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     let types = profile.type_load_rows();
     let rows = types.iter().take(options.rows.min(15)).map(|row| {
         let place = row.called_at.map(|place| {
-            let forms =
-                [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
-            with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
+            let forms = [NameStyle::PLAIN, NameStyle::SHORT]
+                .map(|style| profile.tables.function_name(place.function, style));
+            with_place(
+                Cell::Name { forms: forms.to_vec(), place: None },
+                profile,
+                options,
+                place.line,
+            )
         });
         vec![
             Cell::text(format::duration(row.totals.weight)),
@@ -1609,17 +1865,24 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     if summary.timed && summary.by_thread.len() > 1 {
-        let rows = summary.by_thread.iter().take(options.rows.min(8)).map(|(thread, assemblies, types)| {
-            vec![
-                Cell::text(format::duration(assemblies.weight)),
-                Cell::text(format::count(assemblies.samples)),
-                Cell::text(format::duration(types.weight)),
-                Cell::text(format::count(types.samples)),
-                Cell::text(profile.tables.thread_name(*thread)),
-            ]
-        });
-        let columns =
-            vec![right("for assemblies"), right("requests"), right("for types"), right("steps"), left("thread")];
+        let rows = summary.by_thread.iter().take(options.rows.min(8)).map(
+            |(thread, assemblies, types)| {
+                vec![
+                    Cell::text(format::duration(assemblies.weight)),
+                    Cell::text(format::count(assemblies.samples)),
+                    Cell::text(format::duration(types.weight)),
+                    Cell::text(format::count(types.samples)),
+                    Cell::text(profile.tables.thread_name(*thread)),
+                ]
+            },
+        );
+        let columns = vec![
+            right("for assemblies"),
+            right("requests"),
+            right("for types"),
+            right("steps"),
+            left("thread"),
+        ];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     section
@@ -1645,35 +1908,42 @@ fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
         _ => "between managed and native code",
     };
     section.lead.push(format!(
-        "{} {what}, every one counted; {} in them. Self is the time in a method without the calls from it that are \
-         counted here; it includes the time that counting takes.",
+        "{} {what}, every one counted; {} in them. Self is the time in a method without the calls \
+         from it that are counted here; it includes the time that counting takes.",
         format::counted(totals.samples, "call"),
         format::duration(totals.weight),
     ));
     // What stands right below native code was called by it.
     let tables = &profile.tables;
     let called_by_native = |stack| {
-        let caller = tables.parent(stack).map(|caller| tables.function(tables.stack_function(caller)).kind);
+        let caller =
+            tables.parent(stack).map(|caller| tables.function(tables.stack_function(caller)).kind);
         caller == Some(FunctionKind::Native)
     };
     let cells = profile.series(kind).cells.iter().filter(|cell| called_by_native(cell.stack));
-    let managed: std::collections::HashSet<FunctionId> = cells.map(|cell| tables.stack_function(cell.stack)).collect();
+    let managed: std::collections::HashSet<FunctionId> =
+        cells.map(|cell| tables.stack_function(cell.stack)).collect();
     let rows = profile.top_functions(kind);
-    let rows = rows.iter().filter(|row| row.own.samples > 0 || row.own.weight > 0).take(options.rows).map(|row| {
-        let mean = row.total.weight.checked_div(row.own.samples).unwrap_or_default();
-        let into = if managed.contains(&row.function) { "managed" } else { "native" };
-        let mut cells = if kind == SeriesKind::Transitions { vec![Cell::text(into)] } else { Vec::new() };
-        cells.extend([
-            Cell::text(format::count(row.own.samples)),
-            Cell::text(format::duration(row.own.weight)),
-            Cell::text(format::percent(row.own_share.share)),
-            Cell::Bar(row.own_share.share),
-            Cell::text(format::duration(row.total.weight)),
-            Cell::text(format::duration(mean)),
-            name(profile, options, row.function),
-        ]);
-        cells
-    });
+    let rows = rows
+        .iter()
+        .filter(|row| row.own.samples > 0 || row.own.weight > 0)
+        .take(options.rows)
+        .map(|row| {
+            let mean = row.total.weight.checked_div(row.own.samples).unwrap_or_default();
+            let into = if managed.contains(&row.function) { "managed" } else { "native" };
+            let mut cells =
+                if kind == SeriesKind::Transitions { vec![Cell::text(into)] } else { Vec::new() };
+            cells.extend([
+                Cell::text(format::count(row.own.samples)),
+                Cell::text(format::duration(row.own.weight)),
+                Cell::text(format::percent(row.own_share.share)),
+                Cell::Bar(row.own_share.share),
+                Cell::text(format::duration(row.total.weight)),
+                Cell::text(format::duration(mean)),
+                name(profile, options, row.function),
+            ]);
+            cells
+        });
     let mut columns = if kind == SeriesKind::Transitions { vec![left("to")] } else { Vec::new() };
     columns.extend([
         right("calls"),
@@ -1690,20 +1960,28 @@ fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
 }
 
 fn traced(profile: &Profile, options: &Options) -> Section {
-    let mut section = Section { title: "Traced methods".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section =
+        Section { title: "Traced methods".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let called = profile.traced.called();
-    let refused: Vec<_> =
-        profile.traced.methods().filter_map(|method| method.refusal().map(|why| (method, why))).collect();
+    let refused: Vec<_> = profile
+        .traced
+        .methods()
+        .filter_map(|method| method.refusal().map(|why| (method, why)))
+        .collect();
     let instrumented = profile.traced.methods().count() - refused.len();
     section.lead.push(format!(
-        "{} instrumented, {} called in {}. Times are from the call to its end, also of asynchronous methods; a percentile is exact to 3 %.",
+        "{} instrumented, {} called in {}. Times are from the call to its end, also of \
+            asynchronous methods; a percentile is exact to 3 %.",
         format::counted(instrumented as u64, "method"),
         format::count(called.len() as u64),
         format::duration(profile.traced.time().as_nanos() as u64),
     ));
     if !called.is_empty() {
         let time = |nanos: Option<f64>| {
-            Cell::text(nanos.map_or_else(|| "-".to_owned(), |nanos| format::duration(nanos.round() as u64)))
+            Cell::text(
+                nanos
+                    .map_or_else(|| "-".to_owned(), |nanos| format::duration(nanos.round() as u64)),
+            )
         };
         let rows = called.iter().take(options.rows).map(|method| {
             let calls = &method.calls;
@@ -1719,8 +1997,12 @@ fn traced(profile: &Profile, options: &Options) -> Section {
                 name(profile, options, method.function),
             ]
         });
-        let columns = ["calls", "errors", "total", "p50", "p90", "p99", "max"].map(right).into_iter();
-        section.tables.push(Table { rows: rows.collect(), columns: columns.chain([left("method")]).collect() });
+        let columns =
+            ["calls", "errors", "total", "p50", "p90", "p99", "max"].map(right).into_iter();
+        section.tables.push(Table {
+            rows: rows.collect(),
+            columns: columns.chain([left("method")]).collect(),
+        });
     }
     let slowest = profile.traced.slowest();
     if !slowest.is_empty() {
@@ -1734,14 +2016,19 @@ fn traced(profile: &Profile, options: &Options) -> Section {
                 name(profile, options, call.function),
             ]
         });
-        let columns = vec![right("slowest"), right("from"), left(""), left("thread"), left("method")];
+        let columns =
+            vec![right("slowest"), right("from"), left(""), left("thread"), left("method")];
         section.tables.push(Table { rows: rows.collect(), columns });
         section.tables.extend(arguments(profile, &slowest, options));
     }
     if !refused.is_empty() {
         let rows = refused.iter().take(options.rows);
-        let rows = rows.map(|(method, why)| vec![Cell::text(*why), name(profile, options, method.function)]).collect();
-        section.tables.push(Table { rows, columns: vec![left("not instrumented, because"), left("method")] });
+        let rows = rows
+            .map(|(method, why)| vec![Cell::text(*why), name(profile, options, method.function)])
+            .collect();
+        section
+            .tables
+            .push(Table { rows, columns: vec![left("not instrumented, because"), left("method")] });
     }
     section
 }
@@ -1749,7 +2036,8 @@ fn traced(profile: &Profile, options: &Options) -> Section {
 /// The slowest calls with their arguments, if those were asked for.
 fn arguments(profile: &Profile, slowest: &[SingleCall], options: &Options) -> Option<Table> {
     let rows = slowest.iter().take(options.rows).filter_map(|call| {
-        let method = profile.traced.method(call.function).filter(|method| !method.parameters.is_empty())?;
+        let method =
+            profile.traced.method(call.function).filter(|method| !method.parameters.is_empty())?;
         let arguments = ShownArgument::of(&profile.tables, method, call);
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let name = profile.tables.function_name(call.function, NameStyle::SHORT);
@@ -1757,14 +2045,16 @@ fn arguments(profile: &Profile, slowest: &[SingleCall], options: &Options) -> Op
         Some(vec![Cell::text(format::duration(call.taken)), Cell::text(text)])
     });
     let rows: Vec<_> = rows.collect();
-    (!rows.is_empty()).then(|| Table { rows, columns: vec![right("slowest"), left("with its arguments")] })
+    (!rows.is_empty())
+        .then(|| Table { rows, columns: vec![right("slowest"), left("with its arguments")] })
 }
 
 /// Counters that are shown even where fewer rows of other things are.
 const MOST_COUNTERS: usize = 100;
 
 fn counters(profile: &Profile, options: &Options) -> Section {
-    let mut section = Section { title: "Counters".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section =
+        Section { title: "Counters".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let known = profile.counters.iter().filter_map(|counter| Some((counter, counter.summary()?)));
     let mut known: Vec<_> = known.collect();
     if known.is_empty() {
@@ -1777,23 +2067,31 @@ fn counters(profile: &Profile, options: &Options) -> Section {
     // A program has some dozens; with tags it may have any number.
     let most = options.rows.max(MOST_COUNTERS);
     if known.len() > most {
-        let (all, rest) = (format::count(known.len() as u64), format::count((known.len() - most) as u64));
+        let (all, rest) =
+            (format::count(known.len() as u64), format::count((known.len() - most) as u64));
         section.lead.push(format!("{all} counters; the last {rest} by name are left out here."));
         known.truncate(most);
     }
     let rows = known.iter().map(|(counter, summary)| {
         let CounterDef { title, unit, tags, kind, source, .. } = &counter.def;
         let per = if *kind == CounterKind::Rate { "/s" } else { "" };
-        let values: Vec<&str> =
-            tags.split(',').map(|tag| tag.split_once('=').map_or(tag, |(_, value)| value)).collect();
-        let in_brackets = |text: &str| if text.is_empty() { String::new() } else { format!(" [{text}]") };
+        let values: Vec<&str> = tags
+            .split(',')
+            .map(|tag| tag.split_once('=').map_or(tag, |(_, value)| value))
+            .collect();
+        let in_brackets =
+            |text: &str| if text.is_empty() { String::new() } else { format!(" [{text}]") };
         let (tags, values) = (in_brackets(tags), in_brackets(&values.join(", ")));
         let mut cells: Vec<Cell> = [summary.last, summary.mean, summary.min, summary.max]
             .map(|value| Cell::text(format::number(value)))
             .into();
         cells.push(Cell::text(format!("{unit}{per}")));
         cells.push(Cell::Line(counter.values.iter().map(|(_, value)| *value).collect()));
-        let forms = vec![format!("{title}{tags}  {source}"), format!("{title}{tags}"), format!("{title}{values}")];
+        let forms = vec![
+            format!("{title}{tags}  {source}"),
+            format!("{title}{tags}"),
+            format!("{title}{values}"),
+        ];
         cells.push(Cell::Name { forms, place: None });
         cells
     });
@@ -1815,8 +2113,8 @@ fn observer(profile: &Profile) -> Option<Section> {
     let seconds = (profile.stop.saturating_sub(profile.info.start)).max(1) as f64;
     let share = |nanos: u64| format::percent(nanos as f64 / seconds);
     let mut lead = vec![format!(
-        "In the process: {} of processor time ({} of one processor), {} of memory, the runtime suspended for {} \
-         ({}). clrscope itself: {} of processor time.",
+        "In the process: {} of processor time ({} of one processor), {} of memory, the runtime \
+         suspended for {} ({}). clrscope itself: {} of processor time.",
         format::duration(status.target_cpu),
         share(status.target_cpu),
         format::bytes(status.target_memory),
@@ -1825,8 +2123,11 @@ fn observer(profile: &Profile) -> Option<Section> {
         format::duration(status.own_cpu),
     )];
     let named = |pairs: &[(String, u64)]| {
-        let pairs: Vec<_> =
-            pairs.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {}", format::count(*n))).collect();
+        let pairs: Vec<_> = pairs
+            .iter()
+            .filter(|(_, n)| *n > 0)
+            .map(|(name, n)| format!("{name} {}", format::count(*n)))
+            .collect();
         pairs.join(", ")
     };
     let dropped = named(&status.dropped);
@@ -1847,7 +2148,9 @@ fn resources(profile: &Profile) -> Option<Table> {
         return None;
     }
     let rows = profile.resources.iter().map(|used| {
-        let amount = |amount: u64| if used.unit == "bytes" { format::bytes(amount) } else { format::count(amount) };
+        let amount = |amount: u64| {
+            if used.unit == "bytes" { format::bytes(amount) } else { format::count(amount) }
+        };
         vec![
             Cell::text(amount(used.highest)),
             Cell::text(amount(used.budget)),
@@ -1856,8 +2159,13 @@ fn resources(profile: &Profile) -> Option<Table> {
             Cell::text(&used.name),
         ]
     });
-    let columns =
-        vec![right("highest"), right("budget"), right("refused"), right("left after"), left("held in the process")];
+    let columns = vec![
+        right("highest"),
+        right("budget"),
+        right("refused"),
+        right("left after"),
+        left("held in the process"),
+    ];
     Some(Table { rows: rows.collect(), columns })
 }
 
@@ -1870,7 +2178,10 @@ fn notes(profile: &Profile) -> Option<Section> {
         .notes
         .iter()
         .map(|(time, message)| {
-            vec![Cell::text(format!("{:.1} s", time.saturating_sub(start) as f64 / 1e9)), Cell::text(message)]
+            vec![
+                Cell::text(format!("{:.1} s", time.saturating_sub(start) as f64 / 1e9)),
+                Cell::text(message),
+            ]
         })
         .collect();
     Some(Section {

@@ -18,7 +18,8 @@ pub const EXPORTER: Exporter = Exporter {
     render,
 };
 
-/// More single samples than this are no use in speedscope and make it run out of memory: sums are written instead.
+/// More single samples than this are no use in speedscope and make it run out of memory: sums are
+/// written instead.
 const MOST_SAMPLES: usize = 500_000;
 
 // The types of https://www.speedscope.app/file-format-schema.json.
@@ -135,7 +136,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Stack and weight of all samples of each thread: in the order of time where they were kept, sums otherwise.
+/// Stack and weight of all samples of each thread: in the order of time where they were kept, sums
+/// otherwise.
 fn by_thread(profile: &Profile, kind: SeriesKind) -> BTreeMap<ThreadId, Vec<(StackId, u64)>> {
     let series = profile.series(kind);
     let mut threads: BTreeMap<ThreadId, Vec<(StackId, u64)>> = BTreeMap::new();

@@ -135,7 +135,8 @@ fn cut_back(text: &str, room: usize) -> String {
 
 fn render_table(table: &Table, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     let last = table.columns.len().saturating_sub(1);
-    // All columns but the last are as wide as their widest cell, within reason; the last gets the rest.
+    // All columns but the last are as wide as their widest cell, within reason; the last gets the
+    // rest.
     let widest = (options.width / 3).max(12);
     let mut widths: Vec<usize> = table.columns.iter().map(|column| columns(column.title)).collect();
     for row in &table.rows {
@@ -174,7 +175,8 @@ fn render_table(table: &Table, options: &Options, out: &mut dyn Write) -> Result
     if table.columns.iter().any(|column| !column.title.is_empty()) {
         line(table.columns.iter().map(|column| column.title.to_owned()).collect(), Some("2"))?;
     }
-    // What stands last and has no heading is prose: it goes on in the next line instead of being cut.
+    // What stands last and has no heading is prose: it goes on in the next line instead of being
+    // cut.
     let prose = table.columns.last().is_some_and(|column| column.title.is_empty());
     for row in &table.rows {
         let mut cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| fit(cell, *width)).collect();

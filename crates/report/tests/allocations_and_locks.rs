@@ -12,7 +12,12 @@ const MS: u64 = 1_000_000;
 
 /// Two seconds: 300 samples of two types from two methods, and 20 waits for two locks.
 fn records(sampling: AllocationSampling, locks_known: bool) -> Vec<SessionRecord> {
-    let run = |id: &str| ProfilerRun { id: id.into(), engine: "EventPipe".into(), rate_hz: None, params: vec![] };
+    let run = |id: &str| ProfilerRun {
+        id: id.into(),
+        engine: "EventPipe".into(),
+        rate_hz: None,
+        params: vec![],
+    };
     let mut records = vec![SessionRecord::Info(SessionInfo {
         tool_version: "0.1.0".into(),
         pid: 7,
@@ -66,7 +71,8 @@ fn records(sampling: AllocationSampling, locks_known: bool) -> Vec<SessionRecord
             parameters: "()".into(),
             state_machine: None,
         }));
-        let line = (module == 0).then(|| SourceLine { file: format!("/src/{name}.cs"), line: 10 + id });
+        let line =
+            (module == 0).then(|| SourceLine { file: format!("/src/{name}.cs"), line: 10 + id });
         records.push(SessionRecord::Frame(FrameDef {
             id: FrameId(id),
             function: FunctionId(id),
@@ -121,7 +127,8 @@ fn records(sampling: AllocationSampling, locks_known: bool) -> Vec<SessionRecord
 }
 
 fn profile(sampling: AllocationSampling, locks_known: bool) -> Profile {
-    let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
+    let mut builder =
+        ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
     records(sampling, locks_known).iter().for_each(|record| builder.add(record).unwrap());
     builder.finish(false).unwrap()
 }
@@ -138,29 +145,49 @@ fn text(profile: &Profile, id: &str, options: &Options) -> String {
 
 #[test]
 fn text_page() {
-    insta::assert_snapshot!(text(&profile(AllocationSampling::Random, true), "text", &Options::default()));
+    insta::assert_snapshot!(text(
+        &profile(AllocationSampling::Random, true),
+        "text",
+        &Options::default()
+    ));
 }
 
 #[test]
 fn markdown_page_of_an_old_runtime() {
-    insta::assert_snapshot!(text(&profile(AllocationSampling::Tick, false), "markdown", &Options::default()));
+    insta::assert_snapshot!(text(
+        &profile(AllocationSampling::Tick, false),
+        "markdown",
+        &Options::default()
+    ));
 }
 
 #[test]
 fn json_has_estimates_with_their_errors() {
-    let json: Value =
-        serde_json::from_str(&text(&profile(AllocationSampling::Random, true), "json", &Options::default())).unwrap();
+    let json: Value = serde_json::from_str(&text(
+        &profile(AllocationSampling::Random, true),
+        "json",
+        &Options::default(),
+    ))
+    .unwrap();
     let allocations = &json["allocations"];
-    assert_eq!((&allocations["sampling"], &allocations["samples"]), (&"random".into(), &300.into()));
+    assert_eq!(
+        (&allocations["sampling"], &allocations["samples"]),
+        (&"random".into(), &300.into())
+    );
     let bytes = &allocations["types"][0]["bytes"];
-    assert_eq!((&allocations["types"][0]["type_name"], &bytes["value"]), (&"byte[]".into(), &23_000_000.0.into()));
+    assert_eq!(
+        (&allocations["types"][0]["type_name"], &bytes["value"]),
+        (&"byte[]".into(), &23_000_000.0.into())
+    );
     // A hundred samples of equal weight: 1.96 times ten of them.
     assert!((bytes["margin"].as_f64().unwrap() - 1.96 * 2_300_000.0).abs() < 1000.0, "{bytes}");
-    let objects = |row: usize| allocations["types"][row]["objects"]["value"].as_f64().unwrap().round();
+    let objects =
+        |row: usize| allocations["types"][row]["objects"]["value"].as_f64().unwrap().round();
     assert_eq!((objects(0), objects(1)), (115.0, 204_900.0));
     // The innermost method of the program, not of .NET.
     assert_eq!(
-        json["functions"][allocations["types"][1]["allocated_at"]["function"].as_u64().unwrap() as usize]["method"],
+        json["functions"]
+            [allocations["types"][1]["allocated_at"]["function"].as_u64().unwrap() as usize]["method"],
         "Read"
     );
     assert_eq!(allocations["heaps"]["large_objects"]["value"], 23_000_000.0);
@@ -168,12 +195,24 @@ fn json_has_estimates_with_their_errors() {
 
     let locks = json["locks"]["locks"].as_array().unwrap();
     assert_eq!((&locks[0]["lock"], &locks[1]["lock"]), (&"0x7f01".into(), &"0x7f00".into()));
-    assert_eq!((&locks[0]["share"], &locks[0]["owner"], &locks[1]["owner"]), (&0.8.into(), &0.into(), &Value::Null));
-    assert_eq!(json["functions"][locks[0]["waited_at"]["function"].as_u64().unwrap() as usize]["method"], "Take");
+    assert_eq!(
+        (&locks[0]["share"], &locks[0]["owner"], &locks[1]["owner"]),
+        (&0.8.into(), &0.into(), &Value::Null)
+    );
+    assert_eq!(
+        json["functions"][locks[0]["waited_at"]["function"].as_u64().unwrap() as usize]["method"],
+        "Take"
+    );
     let waits = &json["locks"]["waits_ns"];
-    assert_eq!((&waits["count"], &waits["total"], &waits["p50"]), (&20.into(), &(100 * MS).into(), &(2 * MS).into()));
+    assert_eq!(
+        (&waits["count"], &waits["total"], &waits["p50"]),
+        (&20.into(), &(100 * MS).into(), &(2 * MS).into())
+    );
     assert_eq!((&waits["p90"], &waits["max"]), (&(8 * MS).into(), &(8 * MS).into()));
-    assert_eq!(waits["histogram"], serde_json::json!([{"from": 1 << 20, "count": 10}, {"from": 1 << 22, "count": 10}]));
+    assert_eq!(
+        waits["histogram"],
+        serde_json::json!([{"from": 1 << 20, "count": 10}, {"from": 1 << 22, "count": 10}])
+    );
 }
 
 /// A second half of which only every fifth part was followed.
@@ -185,12 +224,18 @@ fn what_was_not_followed_is_in_the_errors_and_told() {
     let window = |slot: u64| {
         let start = START + 750 * MS + slot * 150 * MS;
         let (followed_from, followed_to) = (start + 30 * MS, start + 60 * MS);
-        SessionRecord::AllocationWindow(AllocationWindow { start, end: start + 150 * MS, followed_from, followed_to })
+        SessionRecord::AllocationWindow(AllocationWindow {
+            start,
+            end: start + 150 * MS,
+            followed_from,
+            followed_to,
+        })
     };
     thinned.extend((0..5).map(window));
     thinned.push(end);
     let build = |records: &[SessionRecord]| {
-        let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
+        let mut builder =
+            ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
         records.iter().for_each(|record| builder.add(record).unwrap());
         builder.finish(false).unwrap()
     };
@@ -242,19 +287,24 @@ fn objects_that_were_counted_have_no_error_bars() {
     let Some(SessionRecord::Info(info)) = records.first_mut() else { panic!() };
     info.profilers[0].id = "exact-allocations".into();
     let end = records.pop().unwrap();
-    for (thread, counts) in
-        [(0, vec![(0, 2_000_000, 64_000_000), (1, 3, 600_072)]), (1, vec![(1, 1, 24)]), (0, vec![(1, 2, 48)])]
-    {
-        let counts = counts.into_iter().map(|(ty, objects, bytes)| (TypeId(ty), objects, bytes)).collect();
+    for (thread, counts) in [
+        (0, vec![(0, 2_000_000, 64_000_000), (1, 3, 600_072)]),
+        (1, vec![(1, 1, 24)]),
+        (0, vec![(1, 2, 48)]),
+    ] {
+        let counts =
+            counts.into_iter().map(|(ty, objects, bytes)| (TypeId(ty), objects, bytes)).collect();
         let (time, thread) = (START + MS, ThreadId(thread));
         records.push(SessionRecord::AllocatedObjects(AllocatedObjects { time, thread, counts }));
     }
     records.push(end);
-    let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
+    let mut builder =
+        ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
     records.iter().for_each(|record| builder.add(record).unwrap());
     let all = builder.finish(false).unwrap();
     let page = text(&all, "text", &Options::default());
-    let page = page.split("Allocations").nth(1).and_then(|page| page.split("Locks").next()).unwrap();
+    let page =
+        page.split("Allocations").nth(1).and_then(|page| page.split("Locks").next()).unwrap();
     for part in ["2,000,006 objects of 2 types", "every one counted", "byte[]"] {
         assert!(page.contains(part), "`{part}` is missing in {page}");
     }
@@ -268,7 +318,10 @@ fn objects_that_were_counted_have_no_error_bars() {
         (&second["type_name"], &second["objects"], &second["bytes"]),
         (&"byte[]".into(), &6.into(), &600_144.into())
     );
-    assert_eq!((&exact["threads"][1]["thread"], &exact["threads"][1]["objects"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&exact["threads"][1]["thread"], &exact["threads"][1]["objects"]),
+        (&1.into(), &1.into())
+    );
     // Counts know their thread, but no stack and no time.
     let of = |filter: Filter| all.filtered(&filter).unwrap().allocations.exact_total().objects;
     assert_eq!(of(Filter::default()), 2_000_006);
@@ -296,16 +349,27 @@ fn formats_of_other_tools_weigh_bytes_and_waited_time() {
     let of = |series| Options { series: Some(series), ..Options::default() };
     let collapsed = text(&profile, "collapsed", &of(SeriesKind::Allocations));
     assert!(
-        collapsed.contains("main (7);Shop.App.Main();Shop.Orders.Read();System.String.Concat() 20490000\n"),
+        collapsed.contains(
+            "main (7);Shop.App.Main();Shop.Orders.Read();System.String.Concat() 20490000\n"
+        ),
         "{collapsed}"
     );
     let collapsed = text(&profile, "collapsed", &of(SeriesKind::Locks));
     assert!(collapsed.contains("System.Threading.Monitor.Enter() 80000000\n"), "{collapsed}");
-    let speedscope: Value = serde_json::from_str(&text(&profile, "speedscope", &Options::default())).unwrap();
-    let units: Vec<_> =
-        speedscope["profiles"].as_array().unwrap().iter().map(|p| (&p["unit"], &p["endValue"])).collect();
-    assert_eq!(units, [(&"bytes".into(), &43_490_000.into()), (&"nanoseconds".into(), &(100 * MS).into())]);
-    let firefox: Value = serde_json::from_str(&text(&profile, "firefox", &Options::default())).unwrap();
+    let speedscope: Value =
+        serde_json::from_str(&text(&profile, "speedscope", &Options::default())).unwrap();
+    let units: Vec<_> = speedscope["profiles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| (&p["unit"], &p["endValue"]))
+        .collect();
+    assert_eq!(
+        units,
+        [(&"bytes".into(), &43_490_000.into()), (&"nanoseconds".into(), &(100 * MS).into())]
+    );
+    let firefox: Value =
+        serde_json::from_str(&text(&profile, "firefox", &Options::default())).unwrap();
     let thread = &firefox["threads"][0];
     assert_eq!(thread["samples"]["weightType"], "bytes");
     assert_eq!(thread["samples"]["weight"][0], 230_000);
@@ -316,11 +380,16 @@ fn formats_of_other_tools_weigh_bytes_and_waited_time() {
 fn go_tool_pprof_reads_bytes_objects_and_types() {
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("profile.pb.gz");
-    std::fs::write(&file, render(&profile(AllocationSampling::Random, true), "pprof", &Options::default())).unwrap();
+    std::fs::write(
+        &file,
+        render(&profile(AllocationSampling::Random, true), "pprof", &Options::default()),
+    )
+    .unwrap();
     let pprof = |arguments: &[&str]| {
         let mut command = Command::new("go");
         command.args(["tool", "pprof"]).args(arguments).arg(&file);
-        let output = command.env("HOME", folder.path()).env("PPROF_TMPDIR", folder.path()).output().unwrap();
+        let output =
+            command.env("HOME", folder.path()).env("PPROF_TMPDIR", folder.path()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -339,7 +408,16 @@ fn the_page_has_a_tab_for_each() {
     let known = text(&profile(AllocationSampling::Tick, true), "html", &Options::default());
     std::fs::write(&page, known).unwrap();
     for (tab, parts) in [
-        ("allocations", &["41.5 MB", "byte[]", "Orders.Read", "large objects", "object that fills up each 100 KB"][..]),
+        (
+            "allocations",
+            &[
+                "41.5 MB",
+                "byte[]",
+                "Orders.Read",
+                "large objects",
+                "object that fills up each 100 KB",
+            ][..],
+        ),
         ("locks", &["20 waits", "100 ms", "Stock.Take", "80.0 %", "not known", "4.19 ms"]),
         ("flame&series=allocations", &["All 1 thread", "Flame graph"]),
         ("flame&series=locks", &["Flame graph"]),

@@ -9,7 +9,8 @@ use serde_json::Value;
 const START: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// Two seconds of `Main > Read > Parse` and `Main > Parse`, and of `read` in native code that calls back.
+/// Two seconds of `Main > Read > Parse` and `Main > Parse`, and of `read` in native code that calls
+/// back.
 fn records() -> Vec<SessionRecord> {
     let run = |id: &str, engine: &str| ProfilerRun {
         id: id.into(),
@@ -17,8 +18,10 @@ fn records() -> Vec<SessionRecord> {
         rate_hz: None,
         params: if id == "calls" { vec![("filter".into(), "Shop.*".into())] } else { vec![] },
     };
-    let profilers =
-        vec![run("calls", "enter and leave hooks, every call"), run("transitions", "runtime callbacks, every call")];
+    let profilers = vec![
+        run("calls", "enter and leave hooks, every call"),
+        run("transitions", "runtime callbacks, every call"),
+    ];
     let mut records = vec![SessionRecord::Info(SessionInfo {
         tool_version: "0.1.0".into(),
         pid: 7,
@@ -60,10 +63,24 @@ fn records() -> Vec<SessionRecord> {
             state_machine: None,
         }));
         let (id, function) = (FrameId(id), FunctionId(id));
-        records.push(SessionRecord::Frame(FrameDef { id, function, line: None, trust: FrameTrust::Runtime }));
+        records.push(SessionRecord::Frame(FrameDef {
+            id,
+            function,
+            line: None,
+            trust: FrameTrust::Runtime,
+        }));
     }
-    // 0: Main, 1: Main > Read, 2: Main > Read > Parse, 3: Main > Parse, 4: read, 6: read > [called] > Parse.
-    let stacks = [(None, 0), (Some(0), 1), (Some(1), 2), (Some(0), 2), (None, 3), (Some(4), 4), (Some(5), 2)];
+    // 0: Main, 1: Main > Read, 2: Main > Read > Parse, 3: Main > Parse, 4: read, 6: read >
+    // [called] > Parse.
+    let stacks = [
+        (None, 0),
+        (Some(0), 1),
+        (Some(1), 2),
+        (Some(0), 2),
+        (None, 3),
+        (Some(4), 4),
+        (Some(5), 2),
+    ];
     for (id, (parent, frame)) in (0..).zip(stacks) {
         let (id, parent, frame) = (StackId(id), parent.map(StackId), FrameId(frame));
         records.push(SessionRecord::Stack(StackDef { id, parent, frame }));
@@ -84,7 +101,11 @@ fn records() -> Vec<SessionRecord> {
     records.push(batch(methods, 2, 0, &[(0, 0, 100), (2, 5_000_000_000, 250), (3, 7, 100)]));
     records.push(batch(methods, 2, 1, &[(3, 3, 0)]));
     records.push(batch(crossings, 2, 1, &[(4, 20, 30), (6, 40, 10)]));
-    let end = SessionEnd { time: START + 2000 * MS, reason: EndReason::ProcessExited, exit_code: Some(0) };
+    let end = SessionEnd {
+        time: START + 2000 * MS,
+        reason: EndReason::ProcessExited,
+        exit_code: Some(0),
+    };
     records.push(SessionRecord::End(end));
     records
 }
@@ -111,12 +132,20 @@ fn numbers_are_those_of_the_calls() {
     let profile = profile(BuildOptions { keep_samples: true, ..BuildOptions::default() });
     let json: Value = serde_json::from_str(&text(&profile, "json", &Options::default())).unwrap();
     let series = &json["series"][0];
-    assert_eq!((&series["profiler"], &series["samples"]), (&"calls".into(), &5_000_001_021_u64.into()));
-    let parse = series["functions"].as_array().unwrap().iter().find(|row| row["function"] == 2).unwrap();
+    assert_eq!(
+        (&series["profiler"], &series["samples"]),
+        (&"calls".into(), &5_000_001_021_u64.into())
+    );
+    let parse =
+        series["functions"].as_array().unwrap().iter().find(|row| row["function"] == 2).unwrap();
     assert_eq!(parse["self_samples"], 5_000_001_010_u64);
-    assert_eq!((&parse["self_weight"], &parse["self"]["share"]), (&(750 * MS).into(), &0.75.into()));
+    assert_eq!(
+        (&parse["self_weight"], &parse["self"]["share"]),
+        (&(750 * MS).into(), &0.75.into())
+    );
     assert_eq!(parse["self"]["low"], parse["self"]["high"], "nothing is estimated");
-    let main = series["functions"].as_array().unwrap().iter().find(|row| row["function"] == 0).unwrap();
+    let main =
+        series["functions"].as_array().unwrap().iter().find(|row| row["function"] == 0).unwrap();
     assert_eq!((&main["self_samples"], &main["total_weight"]), (&1.into(), &(1000 * MS).into()));
 }
 
@@ -126,11 +155,15 @@ fn filters_take_threads_methods_and_whole_seconds() {
     let worker = Filter { thread: Some("worker".into()), ..Filter::default() };
     let worker = all.filtered(&worker).unwrap();
     assert_eq!((worker.calls.totals.samples, worker.transitions.totals.samples), (3, 60));
-    let read = all.filtered(&Filter { text: Some("Orders.Read".into()), ..Filter::default() }).unwrap();
+    let read =
+        all.filtered(&Filter { text: Some("Orders.Read".into()), ..Filter::default() }).unwrap();
     assert_eq!((read.calls.totals.samples, read.calls.totals.weight), (5_000_001_010, 700 * MS));
     let first = profile(BuildOptions { time: Some(0..1500 * MS), ..BuildOptions::default() });
     assert_eq!((first.calls.totals.samples, first.transitions.totals.samples), (1011, 0));
-    assert!(all.filtered(&Filter { time: Some(0..1), ..Filter::default() }).is_err(), "sums know no times");
+    assert!(
+        all.filtered(&Filter { time: Some(0..1), ..Filter::default() }).is_err(),
+        "sums know no times"
+    );
 }
 
 #[test]
@@ -139,12 +172,15 @@ fn formats_of_other_tools_weigh_time() {
     let of = |series| Options { series: Some(series), ..Options::default() };
     let collapsed = text(&profile, "collapsed", &of(SeriesKind::Calls));
     assert!(
-        collapsed.contains("main (7);Shop.App.Main();Shop.Orders.Read();Shop.Orders.Parse() 650000000\n"),
+        collapsed.contains(
+            "main (7);Shop.App.Main();Shop.Orders.Read();Shop.Orders.Parse() 650000000\n"
+        ),
         "{collapsed}"
     );
     let collapsed = text(&profile, "collapsed", &of(SeriesKind::Transitions));
     assert!(collapsed.contains("worker (8);Shop.Native.read() 30000000\n"), "{collapsed}");
-    let speedscope: Value = serde_json::from_str(&text(&profile, "speedscope", &of(SeriesKind::Calls))).unwrap();
+    let speedscope: Value =
+        serde_json::from_str(&text(&profile, "speedscope", &of(SeriesKind::Calls))).unwrap();
     assert_eq!(speedscope["profiles"][0]["unit"], "nanoseconds");
     assert_eq!(speedscope["profiles"][0]["endValue"], 1000 * MS);
     let mut pprof = Vec::new();
@@ -158,12 +194,19 @@ fn formats_of_other_tools_weigh_time() {
 fn the_page_shows_calls_without_error_bars() {
     let folder = tempfile::TempDir::new().unwrap();
     let page = folder.path().join("page.html");
-    std::fs::write(&page, text(&profile(BuildOptions::default()), "html", &Options::default())).unwrap();
+    std::fs::write(&page, text(&profile(BuildOptions::default()), "html", &Options::default()))
+        .unwrap();
     for (tab, parts) in [
         ("flame&series=calls", &["Flame graph", "5,000,001,021 calls", "All 2 threads"][..]),
         (
             "functions&series=calls",
-            &["Shop.Orders.Parse()", "75.0 %", "750 ms", "5,000,001,010 calls", "Every call is counted"],
+            &[
+                "Shop.Orders.Parse()",
+                "75.0 %",
+                "750 ms",
+                "5,000,001,010 calls",
+                "Every call is counted",
+            ],
         ),
         ("functions&series=transitions", &["Shop.Native.read()", "30.0 ms", "20 calls"]),
     ] {

@@ -1,5 +1,5 @@
-//! What the text formats say of a small recording. `INSTA_UPDATE=always cargo test -p report` takes what they say now as right;
-//! then read the difference.
+//! What the text formats say of a small recording. `INSTA_UPDATE=always cargo test -p report` takes
+//! what they say now as right; then read the difference.
 
 mod common;
 
@@ -18,7 +18,13 @@ fn text_page() {
 
 #[test]
 fn text_in_a_narrow_terminal_of_one_profiler() {
-    let options = Options { width: 80, rows: 4, series: Some(SeriesKind::Cpu), lines: false, ..Options::default() };
+    let options = Options {
+        width: 80,
+        rows: 4,
+        series: Some(SeriesKind::Cpu),
+        lines: false,
+        ..Options::default()
+    };
     let page = text(&profile(), "text", &options);
     assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
     insta::assert_snapshot!(page);
@@ -31,14 +37,19 @@ fn text_of_a_part_with_colours() {
     assert!(page.contains("\u{1b}[1;36mWall time\u{1b}[0m"), "{page}");
     assert!(page.contains("only thread \"4714\""), "{page}");
     let escapes = page.matches('\u{1b}').count();
-    assert_eq!(escapes, page.matches("\u{1b}[0m").count() * 2, "no other escape sequences than ours");
+    assert_eq!(
+        escapes,
+        page.matches("\u{1b}[0m").count() * 2,
+        "no other escape sequences than ours"
+    );
 }
 
 #[test]
 fn a_recording_that_was_cut_short_says_so() {
     let bytes = file();
     let profile = Profile::read(&bytes[..bytes.len() - 10], BuildOptions::default());
-    // The whole little recording is one block, so that nothing is left of it; with two blocks the first is.
+    // The whole little recording is one block, so that nothing is left of it; with two blocks the
+    // first is.
     assert!(profile.is_err());
     let records = common::records();
     let mut writer = profile::session::SessionWriter::new(Vec::new(), "0.1.0").unwrap();
@@ -74,7 +85,8 @@ fn the_header_says_the_rate_that_was_achieved_where_it_is_another() {
         limit: Some("the kernel ticks at 25 Hz".into()),
         threads_without_timer: 2,
     };
-    let words = "achieved 25 Hz instead of 99 Hz: the kernel ticks at 25 Hz; no samples of 2 threads without a timer";
+    let words = "achieved 25 Hz instead of 99 Hz: the kernel ticks at 25 Hz; no samples of 2 \
+        threads without a timer";
     let slow = slow_timers(rate.clone());
     for format in ["text", "markdown", "html"] {
         let options = Options { width: 400, ..Options::default() };
@@ -82,7 +94,8 @@ fn the_header_says_the_rate_that_was_achieved_where_it_is_another() {
         assert!(page.contains(words), "{format}: {page}");
     }
     let json = |profile: &Profile| {
-        let json: Value = serde_json::from_str(&text(profile, "json", &Options::default())).unwrap();
+        let json: Value =
+            serde_json::from_str(&text(profile, "json", &Options::default())).unwrap();
         json["recording"]["profilers"][0]["sampling"].clone()
     };
     let sampling = json(&slow);
@@ -101,7 +114,11 @@ fn the_header_says_the_rate_that_was_achieved_where_it_is_another() {
 
 #[test]
 fn markdown_page() {
-    insta::assert_snapshot!(text(&profile(), "markdown", &Options { rows: 5, ..Options::default() }));
+    insta::assert_snapshot!(text(
+        &profile(),
+        "markdown",
+        &Options { rows: 5, ..Options::default() }
+    ));
 }
 
 #[test]
@@ -139,7 +156,8 @@ fn json_has_everything() {
         let samples: u64 = column("samples").iter().map(|samples| samples.as_u64().unwrap()).sum();
         assert_eq!(samples, series["samples"].as_u64().unwrap());
     }
-    let (parents, frames) = (json["stacks"]["parent"].as_array().unwrap(), json["stacks"]["frame"].as_array().unwrap());
+    let (parents, frames) =
+        (json["stacks"]["parent"].as_array().unwrap(), json["stacks"]["frame"].as_array().unwrap());
     let name_of = |stack: usize| {
         let frame = &json["frames"][frames[stack].as_u64().unwrap() as usize];
         json["functions"][frame["function"].as_u64().unwrap() as usize]["name"].as_str().unwrap()
@@ -162,7 +180,8 @@ fn json_has_everything() {
 
 #[test]
 fn the_firefox_profile_is_consistent() {
-    let json: Value = serde_json::from_str(&text(&profile(), "firefox", &Options::default())).unwrap();
+    let json: Value =
+        serde_json::from_str(&text(&profile(), "firefox", &Options::default())).unwrap();
     let shared_strings = json["shared"]["stringArray"].as_array().cloned();
     let categories: Vec<_> = json["meta"]["categories"]
         .as_array()
@@ -176,18 +195,26 @@ fn the_firefox_profile_is_consistent() {
     assert_eq!(json["meta"]["symbolicated"], true);
     assert_eq!(json["meta"]["startTime"], 1_700_000_000_000.0);
     let threads = json["threads"].as_array().unwrap();
-    let of = |process: &str| threads.iter().filter(move |thread| thread["processName"] == process).collect::<Vec<_>>();
-    assert_eq!((of("shop (cpu)").len(), of("shop (wall)").len(), of("shop (exceptions)").len()), (3, 5, 2));
+    let of = |process: &str| {
+        threads.iter().filter(move |thread| thread["processName"] == process).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (of("shop (cpu)").len(), of("shop (wall)").len(), of("shop (exceptions)").len()),
+        (3, 5, 2)
+    );
     let (mut samples, mut seen) = (0, BTreeSet::new());
     for thread in of("shop (cpu)") {
-        let strings = shared_strings.clone().unwrap_or_else(|| thread["stringArray"].as_array().unwrap().clone());
+        let strings = shared_strings
+            .clone()
+            .unwrap_or_else(|| thread["stringArray"].as_array().unwrap().clone());
         let stacks = thread["samples"]["stack"].as_array().unwrap();
         samples += stacks.len();
         for stack in stacks {
             // To the root, by the tables of the thread.
             let mut at = stack.as_u64();
             while let Some(stack) = at {
-                let frame = thread["stackTable"]["frame"][stack as usize].as_u64().unwrap() as usize;
+                let frame =
+                    thread["stackTable"]["frame"][stack as usize].as_u64().unwrap() as usize;
                 let function = thread["frameTable"]["func"][frame].as_u64().unwrap() as usize;
                 let name = thread["funcTable"]["name"][function].as_u64().unwrap() as usize;
                 let category = thread["frameTable"]["category"][frame].as_u64().unwrap() as usize;
@@ -199,7 +226,8 @@ fn the_firefox_profile_is_consistent() {
     assert_eq!(samples, 1000);
     let expected = [
         (
-            "Shop.Pricing.PriceList.Price(System.Collections.Generic.List<Shop.Orders.Line>, int) (PriceList.cs:87)",
+            "Shop.Pricing.PriceList.Price(System.Collections.Generic.List<Shop.Orders.Line>, int) \
+                (PriceList.cs:87)",
             "Managed",
         ),
         ("SVR::gc_heap::mark_object_simple", "GC"),
@@ -208,9 +236,13 @@ fn the_firefox_profile_is_consistent() {
         ("[libc.so.6]+0x9ca4e", "Native"),
     ];
     for (name, category) in expected {
-        assert!(seen.contains(&(name.to_owned(), category)), "no {name} of {category} in {seen:#?}");
+        assert!(
+            seen.contains(&(name.to_owned(), category)),
+            "no {name} of {category} in {seen:#?}"
+        );
     }
-    let markers: usize = threads.iter().map(|thread| thread["markers"]["length"].as_u64().unwrap() as usize).sum();
+    let markers: usize =
+        threads.iter().map(|thread| thread["markers"]["length"].as_u64().unwrap() as usize).sum();
     assert_eq!(markers, 30 + 31 + 40, "collections, pauses and exceptions");
 }
 
@@ -232,7 +264,8 @@ fn sums_do_where_single_samples_were_not_kept() {
 #[test]
 fn the_registry_has_each_format_once() {
     let ids: Vec<_> = EXPORTERS.iter().map(|exporter| exporter.id).collect();
-    let others = ["text", "json", "markdown", "html", "collapsed", "pprof", "speedscope", "firefox"];
+    let others =
+        ["text", "json", "markdown", "html", "collapsed", "pprof", "speedscope", "firefox"];
     assert_eq!(ids, [&others[..], &["chrome", "otlp", "events"]].concat());
     let extensions: BTreeSet<_> = EXPORTERS.iter().map(|exporter| exporter.extension).collect();
     assert_eq!(extensions.len(), EXPORTERS.len());
@@ -251,7 +284,8 @@ fn reports_are_made_from_a_session_file_in_one_go() {
     for exporter in EXPORTERS {
         let mut out = Vec::new();
         let time = Some(0..5_000_000_000);
-        let options = Options { filter: Filter { time, ..Filter::default() }, ..Options::default() };
+        let options =
+            Options { filter: Filter { time, ..Filter::default() }, ..Options::default() };
         let profile = exporter.convert(&file()[..], &options, &mut out).unwrap();
         assert_eq!(profile.cpu.totals.samples, 500, "{}", exporter.id);
         assert!(!out.is_empty());
@@ -261,7 +295,10 @@ fn reports_are_made_from_a_session_file_in_one_go() {
         filter: Filter { thread: Some("Main".into()), ..Filter::default() },
         ..Options::default()
     };
-    let error = report::exporter("collapsed").unwrap().convert(&file()[..], &wanted, &mut Vec::new()).unwrap_err();
+    let error = report::exporter("collapsed")
+        .unwrap()
+        .convert(&file()[..], &wanted, &mut Vec::new())
+        .unwrap_err();
     assert_eq!(error.to_string(), "there are no exceptions samples in this recording; it has wall");
 }
 
@@ -292,7 +329,9 @@ fn the_document_has_every_field_of_the_json() {
     assert!(all.len() > 80, "{all:?}");
     let missing: Vec<_> = all
         .iter()
-        .filter(|key| !document.contains(&format!("`{key}`")) && !document.contains(&format!("`{key}[]`")))
+        .filter(|key| {
+            !document.contains(&format!("`{key}`")) && !document.contains(&format!("`{key}[]`"))
+        })
         .collect();
     assert!(missing.is_empty(), "docs/formats.md does not describe {missing:?}");
 }

@@ -5,7 +5,8 @@ mod common;
 use common::{profile, text};
 use report::{EXPORTERS, Options, SnapshotSection};
 
-const TEXT: &str = "Heap of shop (pid 7)\n  10 objects\n\nTypes by bytes\n  640 B  <b>Shop.Line</b>\n";
+const TEXT: &str =
+    "Heap of shop (pid 7)\n  10 objects\n\nTypes by bytes\n  640 B  <b>Shop.Line</b>\n";
 
 fn options() -> Options {
     let json = serde_json::json!({ "schema": 1, "totals": { "objects": 10 } });
@@ -27,9 +28,11 @@ fn they_stand_behind_the_profilers_and_before_the_cost() {
 
 #[test]
 fn programs_get_them_as_they_are() {
-    let json: serde_json::Value = serde_json::from_str(&text(&profile(), "json", &options())).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&text(&profile(), "json", &options())).unwrap();
     assert_eq!(json["heap"], options().snapshots[0].json);
-    let json: serde_json::Value = serde_json::from_str(&text(&profile(), "json", &Options::default())).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&text(&profile(), "json", &Options::default())).unwrap();
     assert!(json.get("heap").is_none());
 }
 
@@ -40,7 +43,10 @@ fn the_page_has_a_tab_for_them() {
     std::fs::write(&page, text(&profile(), "html", &options())).unwrap();
     let shown = browser::shown(&page, folder.path(), "heap");
     // As text, not as what it could mean to a browser.
-    assert!(shown.contains("&lt;b&gt;Shop.Line&lt;/b&gt;") && shown.contains("Types by bytes"), "{shown}");
+    assert!(
+        shown.contains("&lt;b&gt;Shop.Line&lt;/b&gt;") && shown.contains("Types by bytes"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -52,7 +58,14 @@ fn they_are_read_for_formats_that_show_them() {
             asked += 1;
             options().snapshots
         };
-        exporter.convert_with(&session[..], &Options::default(), &mut Vec::new(), snapshots).unwrap();
-        assert_eq!(asked, u32::from(["text", "json", "markdown", "html"].contains(&exporter.id)), "{}", exporter.id);
+        exporter
+            .convert_with(&session[..], &Options::default(), &mut Vec::new(), snapshots)
+            .unwrap();
+        assert_eq!(
+            asked,
+            u32::from(["text", "json", "markdown", "html"].contains(&exporter.id)),
+            "{}",
+            exporter.id
+        );
     }
 }

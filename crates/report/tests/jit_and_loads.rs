@@ -21,7 +21,11 @@ fn load(time: u64, name: &str, outcome: LoadOutcome, own: Option<u64>) -> Assemb
         outcome,
         assembly: if outcome == LoadOutcome::Loaded { 0x7000 + time } else { 0 },
         name: format!("{name}, Version=2.1.0.0, Culture=neutral, PublicKeyToken=null"),
-        path: if outcome == LoadOutcome::Loaded { format!("/app/{name}.dll") } else { String::new() },
+        path: if outcome == LoadOutcome::Loaded {
+            format!("/app/{name}.dll")
+        } else {
+            String::new()
+        },
         requested: format!("{name}, Version=2.0.0.0"),
         requested_by: "Shop, Version=1.0.0.0".into(),
         context: "Default".into(),
@@ -37,9 +41,15 @@ fn load(time: u64, name: &str, outcome: LoadOutcome, own: Option<u64>) -> Assemb
     }
 }
 
-/// Two seconds: ten compilations of three methods, four requests for assemblies, six steps of two types.
+/// Two seconds: ten compilations of three methods, four requests for assemblies, six steps of two
+/// types.
 fn records(timed: bool) -> Vec<SessionRecord> {
-    let run = |id: &str| ProfilerRun { id: id.into(), engine: "EventPipe".into(), rate_hz: None, params: vec![] };
+    let run = |id: &str| ProfilerRun {
+        id: id.into(),
+        engine: "EventPipe".into(),
+        rate_hz: None,
+        params: vec![],
+    };
     let mut records = vec![SessionRecord::Info(SessionInfo {
         tool_version: "0.1.0".into(),
         pid: 7,
@@ -97,12 +107,15 @@ fn records(timed: bool) -> Vec<SessionRecord> {
         let (id, parent) = (StackId(id as u32), parent.map(StackId));
         records.push(SessionRecord::Stack(StackDef { id, parent, frame: FrameId(frame) }));
     }
-    for (id, name) in ["Shop.Order", "System.Collections.Generic.List<Shop.Order>"].into_iter().enumerate() {
+    for (id, name) in
+        ["Shop.Order", "System.Collections.Generic.List<Shop.Order>"].into_iter().enumerate()
+    {
         records.push(SessionRecord::Type(TypeDef { id: TypeId(id as u32), name: name.into() }));
     }
     let mut batch = CompilationBatch { start: START, ..CompilationBatch::default() };
     for index in 0..10_u32 {
-        // Read thrice: tier 0, then twice in the background; seven dynamic ones, of which one has no beginning.
+        // Read thrice: tier 0, then twice in the background; seven dynamic ones, of which one has
+        // no beginning.
         let background = matches!(index, 1 | 2);
         let read = index < 3;
         batch.time_delta.push(if index == 0 { 0 } else { 100 * MS });
@@ -125,18 +138,43 @@ fn records(timed: bool) -> Vec<SessionRecord> {
         batch.il_size.push(if read { 100 } else { 0 });
         batch.native_size.push(300);
         batch.background.push(background);
-        batch.precompiled.push(if index == 0 { PrecompiledCode::Missing } else { PrecompiledCode::NotSought });
+        batch.precompiled.push(if index == 0 {
+            PrecompiledCode::Missing
+        } else {
+            PrecompiledCode::NotSought
+        });
         batch.truncated.push(false);
     }
     records.push(SessionRecord::Compilations(batch));
-    let count = PrecompiledCount { time: START + 500 * MS, found: 40, missing: 1, duration: 2 * MS, freed: 0 };
+    let count = PrecompiledCount {
+        time: START + 500 * MS,
+        found: 40,
+        missing: 1,
+        duration: 2 * MS,
+        freed: 0,
+    };
     records.extend([count, PrecompiledCount { freed: 3, ..count }].map(SessionRecord::Precompiled));
     let own = |own: u64| timed.then_some(own);
-    records.push(SessionRecord::AssemblyLoad(load(10, "Shop.Data", LoadOutcome::Loaded, own(20 * MS))));
+    records.push(SessionRecord::AssemblyLoad(load(
+        10,
+        "Shop.Data",
+        LoadOutcome::Loaded,
+        own(20 * MS),
+    )));
     records.push(SessionRecord::AssemblyLoad(load(50, "Plugin", LoadOutcome::Loaded, own(5 * MS))));
     if timed {
-        records.push(SessionRecord::AssemblyLoad(load(60, "Shop.Data", LoadOutcome::Known, own(MS))));
-        records.push(SessionRecord::AssemblyLoad(load(70, "Shop.resources", LoadOutcome::Failed, own(7 * MS))));
+        records.push(SessionRecord::AssemblyLoad(load(
+            60,
+            "Shop.Data",
+            LoadOutcome::Known,
+            own(MS),
+        )));
+        records.push(SessionRecord::AssemblyLoad(load(
+            70,
+            "Shop.resources",
+            LoadOutcome::Failed,
+            own(7 * MS),
+        )));
         let rows = 6;
         records.push(SessionRecord::TypeLoads(TypeLoadBatch {
             start: START + 80 * MS,
@@ -150,7 +188,11 @@ fn records(timed: bool) -> Vec<SessionRecord> {
         }));
     }
     let name = "Plugin, Version=2.1.0.0".to_owned();
-    records.push(SessionRecord::AssemblyUnload { time: START + 900 * MS, assembly: 0x7000 + 50, name });
+    records.push(SessionRecord::AssemblyUnload {
+        time: START + 900 * MS,
+        assembly: 0x7000 + 50,
+        name,
+    });
     records.push(SessionRecord::End(SessionEnd {
         time: START + 2_000 * MS,
         reason: EndReason::Stopped,
@@ -160,7 +202,8 @@ fn records(timed: bool) -> Vec<SessionRecord> {
 }
 
 fn profile(timed: bool) -> Profile {
-    let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
+    let mut builder =
+        ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
     records(timed).iter().for_each(|record| builder.add(record).unwrap());
     builder.finish(false).unwrap()
 }
@@ -173,7 +216,11 @@ fn text(profile: &Profile, id: &str, options: &Options) -> String {
 
 #[test]
 fn text_page() {
-    insta::assert_snapshot!(text(&profile(true), "text", &Options { width: 160, ..Options::default() }));
+    insta::assert_snapshot!(text(
+        &profile(true),
+        "text",
+        &Options { width: 160, ..Options::default() }
+    ));
 }
 
 #[test]
@@ -183,12 +230,18 @@ fn markdown_page_of_an_old_runtime() {
 
 #[test]
 fn json_has_sums_and_single_ones() {
-    let json: Value = serde_json::from_str(&text(&profile(true), "json", &Options::default())).unwrap();
+    let json: Value =
+        serde_json::from_str(&text(&profile(true), "json", &Options::default())).unwrap();
     let jit = &json["jit"];
-    let sums = |part: &str| (jit[part]["methods"].as_u64().unwrap(), jit[part]["time_ns"].as_u64().unwrap() / MS);
+    let sums = |part: &str| {
+        (jit[part]["methods"].as_u64().unwrap(), jit[part]["time_ns"].as_u64().unwrap() / MS)
+    };
     assert_eq!((sums("all"), sums("blocking"), sums("background")), ((10, 18), (8, 10), (2, 8)));
     // Numbers of dynamic methods come again without being the same method.
-    assert_eq!((sums("again"), sums("dynamic"), sums("precompiled_missing")), ((2, 8), (7, 6), (1, 4)));
+    assert_eq!(
+        (sums("again"), sums("dynamic"), sums("precompiled_missing")),
+        ((2, 8), (7, 6), (1, 4))
+    );
     assert_eq!(
         (&jit["untimed"], &jit["precompiled"]["found"], &jit["precompiled"]["freed"]),
         (&1.into(), &80.into(), &3.into())
@@ -198,9 +251,15 @@ fn json_has_sums_and_single_ones() {
         (&read["function"], &read["compilations"], &read["methods"], &read["most"]),
         (&1.into(), &3.into(), &1.into(), &3.into())
     );
-    assert_eq!((&read["precompiled"], &read["called_at"]["function"]), (&"missing".into(), &0.into()));
+    assert_eq!(
+        (&read["precompiled"], &read["called_at"]["function"]),
+        (&"missing".into(), &0.into())
+    );
     let made = &jit["methods"][1];
-    assert_eq!((&made["methods"], &made["most"], &made["precompiled"]), (&7.into(), &1.into(), &Value::Null));
+    assert_eq!(
+        (&made["methods"], &made["most"], &made["precompiled"]),
+        (&7.into(), &1.into(), &Value::Null)
+    );
     assert_eq!(jit["compilations"][9]["duration_ns"], Value::Null);
     let loads = &json["loads"];
     let counts = ["loaded", "known", "failed", "unloaded", "precompiled", "collectible"]
@@ -224,9 +283,15 @@ fn filters_pick_by_thread_time_and_text() {
     let all = profile(true);
     let of = |filter: Filter| all.filtered(&filter).unwrap();
     let some = of(Filter { thread: Some("tiering".into()), ..Filter::default() });
-    assert_eq!((some.jit.compilations.len(), some.loads.assemblies.len(), some.loads.types.len()), (2, 0, 0));
+    assert_eq!(
+        (some.jit.compilations.len(), some.loads.assemblies.len(), some.loads.types.len()),
+        (2, 0, 0)
+    );
     let some = of(Filter { time: Some(0..65 * MS), ..Filter::default() });
-    assert_eq!((some.jit.compilations.len(), some.loads.assemblies.len(), some.loads.unloads.len()), (1, 3, 0));
+    assert_eq!(
+        (some.jit.compilations.len(), some.loads.assemblies.len(), some.loads.unloads.len()),
+        (1, 3, 0)
+    );
     let some = of(Filter { text: Some("orders.read".into()), ..Filter::default() });
     assert_eq!((some.jit.compilations.len(), some.loads.types.len()), (3, 0));
     assert_eq!(some.series(SeriesKind::Jit).totals.weight, 12 * MS);
@@ -237,12 +302,18 @@ fn stacks_and_markers_of_other_tools() {
     let of = |series| Options { series: Some(series), ..Options::default() };
     let collapsed = text(&profile(true), "collapsed", &of(SeriesKind::Jit));
     assert!(
-        collapsed.lines().any(|line| line.contains("Shop.Orders.Read") && line.ends_with(" 4000000")),
+        collapsed
+            .lines()
+            .any(|line| line.contains("Shop.Orders.Read") && line.ends_with(" 4000000")),
         "{collapsed}"
     );
-    let firefox: Value = serde_json::from_str(&text(&profile(true), "firefox", &Options::default())).unwrap();
-    let markers =
-        firefox["threads"].as_array().unwrap().iter().map(|thread| thread["markers"]["length"].as_u64().unwrap());
+    let firefox: Value =
+        serde_json::from_str(&text(&profile(true), "firefox", &Options::default())).unwrap();
+    let markers = firefox["threads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|thread| thread["markers"]["length"].as_u64().unwrap());
     assert_eq!(markers.sum::<u64>(), 10 + 4 + 6);
 }
 

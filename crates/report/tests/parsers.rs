@@ -1,4 +1,5 @@
-//! The programs that our formats are for open what we write: go tool pprof, speedscope and a browser.
+//! The programs that our formats are for open what we write: go tool pprof, speedscope and a
+//! browser.
 //!
 //! `cargo xtask setup` brings them; a test whose program is missing fails and says so.
 
@@ -24,9 +25,11 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a program says on its standard output. It must end well, and within the limit.
 fn output(command: &mut Command, needed: &str) -> String {
-    let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child =
-        spawned.unwrap_or_else(|error| panic!("{needed} cannot be started ({error}): run `cargo xtask setup`"));
+    let spawned =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = spawned.unwrap_or_else(|error| {
+        panic!("{needed} cannot be started ({error}): run `cargo xtask setup`")
+    });
     let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let read = |mut from: Box<dyn std::io::Read + Send>| {
         std::thread::spawn(move || {
@@ -82,23 +85,33 @@ fn pprof(file: &Path, arguments: &[&str]) -> String {
     let home = file.parent().unwrap();
     let mut command = Command::new("go");
     command.args(["tool", "pprof"]).args(arguments).arg(file);
-    output(command.env("HOME", home).env("PPROF_TMPDIR", home).env("GOFLAGS", "-mod=mod"), "go (package golang-go)")
+    output(
+        command.env("HOME", home).env("PPROF_TMPDIR", home).env("GOFLAGS", "-mod=mod"),
+        "go (package golang-go)",
+    )
 }
 
 /// The line of a method in what `pprof -top` prints, in words.
 fn line_of<'a>(top: &'a str, method: &str) -> Vec<&'a str> {
-    let line = top.lines().find(|line| line.contains(method)).unwrap_or_else(|| panic!("no {method} in:\n{top}"));
+    let line = top
+        .lines()
+        .find(|line| line.contains(method))
+        .unwrap_or_else(|| panic!("no {method} in:\n{top}"));
     line.split_whitespace().collect()
 }
 
 #[test]
 fn go_tool_pprof_reads_all_values_names_lines_and_labels() {
     let directory = TempDir::new().unwrap();
-    let file = write(directory.path(), "shop.pb.gz", render(&profile(), "pprof", &Options::default()));
+    let file =
+        write(directory.path(), "shop.pb.gz", render(&profile(), "pprof", &Options::default()));
     let top = pprof(&file, &["-top", "-nodecount=100"]);
     assert!(top.contains("Type: cpu\n"), "{top}");
     assert!(top.contains("Duration: 10s, Total samples = 10000ms"), "{top}");
-    assert_eq!(line_of(&top, "PriceList.Price")[..5], ["4200ms", "42.00%", "42.00%", "8000ms", "80.00%"]);
+    assert_eq!(
+        line_of(&top, "PriceList.Price")[..5],
+        ["4200ms", "42.00%", "42.00%", "8000ms", "80.00%"]
+    );
     assert_eq!(line_of(&top, "gc_heap::mark_object_simple")[0], "700ms");
     assert_eq!(line_of(&top, "[libc.so.6]+0x9ca4e")[0], "100ms");
     let wall = pprof(&file, &["-top", "-sample_index=wall", "-nodecount=100"]);
@@ -110,37 +123,53 @@ fn go_tool_pprof_reads_all_values_names_lines_and_labels() {
     assert_eq!(line_of(&lines, "/src/shop/PriceList.cs:87")[0], "3400ms");
     assert_eq!(line_of(&lines, "/src/shop/PriceList.cs:90")[0], "800ms");
     let tags = pprof(&file, &["-tags"]);
-    for tag in ["thread: Total", "thread_id: Total", "state: Total", ".NET TP Worker (4712)", "running"] {
+    for tag in
+        ["thread: Total", "thread_id: Total", "state: Total", ".NET TP Worker (4712)", "running"]
+    {
         assert!(tags.contains(tag), "no {tag} in:\n{tags}");
     }
     let waits = pprof(&file, &["-tags", "-sample_index=wall"]);
     assert_eq!(line_of(&waits, ": lock")[0], "3.0s");
     let comments = pprof(&file, &["-comments"]);
-    assert!(comments.contains("shop (pid 4711)") && comments.contains("12 samples dropped"), "{comments}");
+    assert!(
+        comments.contains("shop (pid 4711)") && comments.contains("12 samples dropped"),
+        "{comments}"
+    );
     // Names that no terminal or browser should act on are still the names.
     assert!(pprof(&file, &["-raw"]).contains("</script><script>"));
 }
 
 /// What speedscope shows of a file.
 fn speedscope(app: &Path, name: &str, content: &str) -> String {
-    // Its own way to open a local file, as its command line does: a script that hands the content to the importer.
+    // Its own way to open a local file, as its command line does: a script that hands the content
+    // to the importer.
     let directory = TempDir::new().unwrap();
     let base64 = base64(content.as_bytes());
     let script = format!("speedscope.loadFileFromBase64(\"{name}\", \"{base64}\")");
     let script = write(directory.path(), "shop.js", script);
-    let document =
-        browse(&format!("file://{}#localProfilePath={}", app.join("index.html").display(), script.display()));
-    assert!(!document.contains("Unrecognized format") && !document.contains("Something went wrong"), "{document}");
+    let document = browse(&format!(
+        "file://{}#localProfilePath={}",
+        app.join("index.html").display(),
+        script.display()
+    ));
+    assert!(
+        !document.contains("Unrecognized format") && !document.contains("Something went wrong"),
+        "{document}"
+    );
     document
 }
 
 /// Where speedscope is.
 fn speedscope_app() -> PathBuf {
-    let cache = std::env::var_os("CLRSCOPE_CACHE")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache/clrscope"));
+    let cache = std::env::var_os("CLRSCOPE_CACHE").map(PathBuf::from).unwrap_or_else(|| {
+        PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache/clrscope")
+    });
     let app = cache.join("apps/speedscope-1.25.0/dist/release");
-    assert!(app.join("index.html").exists(), "speedscope is not in {}: run `cargo xtask setup`", app.display());
+    assert!(
+        app.join("index.html").exists(),
+        "speedscope is not in {}: run `cargo xtask setup`",
+        app.display()
+    );
     app
 }
 
@@ -168,19 +197,29 @@ fn speedscope_imports_single_calls() {
     let names = [0, 1].map(|index| profile.tables.function_name(function(index), NameStyle::FULL));
     profile.traced.single = single;
     let json = text(&profile, "chrome", &Options::default());
-    let document =
-        speedscope(&speedscope_app(), &format!("shop.{}", report::exporter("chrome").unwrap().extension), &json);
+    let document = speedscope(
+        &speedscope_app(),
+        &format!("shop.{}", report::exporter("chrome").unwrap().extension),
+        &json,
+    );
     // The first row is the one of the process; its title tells which is shown.
-    assert!(document.contains(&format!("pid {}", profile.info.pid)) || document.contains("Runtime"), "{document}");
+    assert!(
+        document.contains(&format!("pid {}", profile.info.pid)) || document.contains("Runtime"),
+        "{document}"
+    );
     let file: serde_json::Value = serde_json::from_str(&json).unwrap();
     let events = file["traceEvents"].as_array().unwrap();
     let calls: Vec<_> = events.iter().filter(|event| event["cat"] == "call").collect();
-    assert_eq!((&calls[0]["name"], &calls[1]["name"]), (&names[1].clone().into(), &names[0].clone().into()));
+    assert_eq!(
+        (&calls[0]["name"], &calls[1]["name"]),
+        (&names[1].clone().into(), &names[0].clone().into())
+    );
     assert_eq!((&calls[0]["ts"], &calls[0]["dur"]), (&1200.1.into(), &0.3.into()));
     assert_eq!(calls[0]["args"]["error"], true);
     assert_eq!(events.iter().filter(|event| event["cat"] == "async call").count(), 2);
 
-    let spans: serde_json::Value = serde_json::from_str(&text(&profile, "otlp", &Options::default())).unwrap();
+    let spans: serde_json::Value =
+        serde_json::from_str(&text(&profile, "otlp", &Options::default())).unwrap();
     let spans = spans["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
     let inner = spans.iter().find(|span| span["status"]["code"] == 2).unwrap();
     let outer = spans.iter().find(|span| span["spanId"] == inner["parentSpanId"]).unwrap();
@@ -195,7 +234,8 @@ fn speedscope_imports_every_thread() {
     let app = speedscope_app();
     let json = text(&profile(), "speedscope", &Options::default());
     let document = speedscope(&app, "shop.speedscope.json", &json);
-    // Its title and its tool bar name the profile that is shown: the busiest thread of the first kind.
+    // Its title and its tool bar name the profile that is shown: the busiest thread of the first
+    // kind.
     assert!(document.contains("cpu · .NET TP Worker (4712)"), "{document}");
 
     // Against the schema that is shipped with it, for what its importer does not look at.
@@ -206,7 +246,8 @@ fn speedscope_imports_every_thread() {
     check(&schema, &schema, &file, "file", &mut faults);
     assert!(faults.is_empty(), "{faults}");
     let profiles = file["profiles"].as_array().unwrap();
-    let names: Vec<&str> = profiles.iter().map(|profile| profile["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        profiles.iter().map(|profile| profile["name"].as_str().unwrap()).collect();
     assert_eq!(names.iter().filter(|name| name.starts_with("cpu · ")).count(), 3);
     assert_eq!(names.iter().filter(|name| name.starts_with("wall · ")).count(), 5);
     let ends: u64 = profiles[..3].iter().map(|profile| profile["endValue"].as_u64().unwrap()).sum();
@@ -219,7 +260,8 @@ fn speedscope_imports_every_thread() {
     assert!(frames[first]["name"].as_str().unwrap().contains("WorkerThreadStart"));
 }
 
-/// The parts of JSON Schema that speedscope's schema uses: types, properties, required, enum, const, anyOf, references and items.
+/// The parts of JSON Schema that speedscope's schema uses: types, properties, required, enum,
+/// const, anyOf, references and items.
 fn check(
     schema: &serde_json::Value,
     root: &serde_json::Value,
@@ -230,7 +272,8 @@ fn check(
     use serde_json::Value;
     if let Some(reference) = schema["$ref"].as_str() {
         let pointer = reference.trim_start_matches('#');
-        let target = root.pointer(pointer).unwrap_or_else(|| panic!("the schema has no {reference}"));
+        let target =
+            root.pointer(pointer).unwrap_or_else(|| panic!("the schema has no {reference}"));
         return check(target, root, value, at, faults);
     }
     if let Some(options) = schema["anyOf"].as_array() {
@@ -273,7 +316,8 @@ fn check(
             writeln!(faults, "{at} has no {name}").unwrap();
         }
     }
-    if let (Some(properties), Some(object)) = (schema["properties"].as_object(), value.as_object()) {
+    if let (Some(properties), Some(object)) = (schema["properties"].as_object(), value.as_object())
+    {
         for (name, schema) in properties {
             if let Some(value) = object.get(name) {
                 check(schema, root, value, &format!("{at}.{name}"), faults);
@@ -285,7 +329,9 @@ fn check(
             }
         }
     }
-    if let (Some(items), Some(array)) = (schema.get("items").filter(|items| items.is_object()), value.as_array()) {
+    if let (Some(items), Some(array)) =
+        (schema.get("items").filter(|items| items.is_object()), value.as_array())
+    {
         for (index, value) in array.iter().enumerate() {
             check(items, root, value, &format!("{at}[{index}]"), faults);
         }
@@ -296,7 +342,8 @@ fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let number = chunk.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let number = chunk.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let digit = ALPHABET[(number >> (18 - 6 * place) & 63) as usize];
             text.push(if place <= chunk.len() { char::from(digit) } else { '=' });
@@ -329,7 +376,8 @@ fn drive(html: &str, script: &str) -> String {
     let path = write(directory.path(), "report.html", page);
     let document = browse(&format!("file://{}", path.display()));
     assert!(document.contains("data-ready=\"yes\""), "the page did not come up: {document}");
-    let begin = document.find("<pre id=\"seen\">").expect("the driver ended") + "<pre id=\"seen\">".len();
+    let begin =
+        document.find("<pre id=\"seen\">").expect("the driver ended") + "<pre id=\"seen\">".len();
     let seen = &document[begin..begin + document[begin..].find("</pre>").unwrap()];
     let seen = seen.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     assert!(!seen.contains("\"error\""), "{seen}");
@@ -415,7 +463,9 @@ fn a_browser_draws_the_page_and_all_its_parts_work() {
     let seen: serde_json::Value = serde_json::from_str(&seen).unwrap();
     let says = |key: &str, parts: &[&str]| {
         let text = seen[key].to_string();
-        parts.iter().for_each(|part| assert!(text.contains(part), "{key} does not say {part}: {text}"));
+        parts
+            .iter()
+            .for_each(|part| assert!(text.contains(part), "{key} does not say {part}: {text}"));
     };
     assert_eq!(seen["title"], "shop – clrscope");
     assert!(seen["colors"].as_u64().unwrap() > 10, "{seen}");
@@ -447,11 +497,20 @@ fn a_browser_draws_the_page_and_all_its_parts_work() {
     says("thrown", &["808 exceptions", "40 samples"]);
     says(
         "methods",
-        &["42.0 %", "Shop.Pricing.PriceList.Price", "12.0 %", "Shop.Pricing.Discounts.Best", "PriceList.cs:87"],
+        &[
+            "42.0 %",
+            "Shop.Pricing.PriceList.Price",
+            "12.0 %",
+            "Shop.Pricing.Discounts.Best",
+            "PriceList.cs:87",
+        ],
     );
     says("byTotal", &["92.0 %"]);
     says("threads", &["Audit <log> &", "running 50 %, lock 30 %, pool idle 20 %"]);
-    says("gc", &["gen 2", "12.4 ms", "AllocSmall 29, Induced 1", "SuspendForProfiler (not in the sum)"]);
+    says(
+        "gc",
+        &["gen 2", "12.4 ms", "AllocSmall 29, Induced 1", "SuspendForProfiler (not in the sum)"],
+    );
     says(
         "exceptions",
         &[
@@ -464,7 +523,12 @@ fn a_browser_draws_the_page_and_all_its_parts_work() {
     );
     says(
         "recording",
-        &["kernel ring, read from outside", "ring full 12", "portable PDB was not found", "20 with a stack cut"],
+        &[
+            "kernel ring, read from outside",
+            "ring full 12",
+            "portable PDB was not found",
+            "20 with a stack cut",
+        ],
     );
     assert_ne!(seen["theme"], seen["otherTheme"]);
 }
@@ -483,7 +547,11 @@ fn counters_are_lines_in_the_page_and_rows_in_texts() {
             tags: if id == 1 { "kind=<b>".into() } else { String::new() },
             kind,
         },
-        values: values.iter().enumerate().map(|(i, v)| (start + (i as u64 + 1) * 1_000_000_000, *v)).collect(),
+        values: values
+            .iter()
+            .enumerate()
+            .map(|(i, v)| (start + (i as u64 + 1) * 1_000_000_000, *v))
+            .collect(),
     };
     profile.counters = vec![
         counter(0, "Working Set", "MB", CounterKind::Level, &[100.0, 120.5, 140.0]),
@@ -494,12 +562,25 @@ fn counters_are_lines_in_the_page_and_rows_in_texts() {
     let plain = words("text");
     let row = plain.lines().find(|line| line.contains("Working Set")).unwrap();
     let parts: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(parts, ["140", "120.2", "100", "140", "MB", "▁▅█", "Working", "Set", "System.Runtime"]);
-    assert!(plain.contains("1,234") && plain.contains("/s") && !plain.contains("Never Seen"), "{plain}");
-    assert!(words("markdown").contains("| 140 | 120.2 | 100 | 140 | MB |"), "{}", words("markdown"));
+    assert_eq!(
+        parts,
+        ["140", "120.2", "100", "140", "MB", "▁▅█", "Working", "Set", "System.Runtime"]
+    );
+    assert!(
+        plain.contains("1,234") && plain.contains("/s") && !plain.contains("Never Seen"),
+        "{plain}"
+    );
+    assert!(
+        words("markdown").contains("| 140 | 120.2 | 100 | 140 | MB |"),
+        "{}",
+        words("markdown")
+    );
     let json: serde_json::Value = serde_json::from_str(&words("json")).unwrap();
     assert_eq!(json["counters"][1]["kind"], "rate");
-    assert_eq!(json["counters"][0]["values"][1], serde_json::json!({"time_ns": 2_000_000_000u64, "value": 120.5}));
+    assert_eq!(
+        json["counters"][0]["values"][1],
+        serde_json::json!({"time_ns": 2_000_000_000u64, "value": 120.5})
+    );
     let seen = drive(
         &words("html"),
         r#"
@@ -528,14 +609,11 @@ fn names_of_the_recording_never_become_markup() {
     let html = text(&profile(), "html", &Options::default());
     let data = html.split("<script id=\"data\" type=\"application/json\">").nth(1).unwrap();
     let data = &data[..data.find("</script>").unwrap()];
-    let parsed: serde_json::Value = serde_json::from_str(data).expect("the element ends where the data ends");
-    assert!(
-        parsed["functions"]["name"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|name| { name.as_str().unwrap().contains(&*report::plain::visible_lines(common::HOSTILE)) })
-    );
+    let parsed: serde_json::Value =
+        serde_json::from_str(data).expect("the element ends where the data ends");
+    assert!(parsed["functions"]["name"].as_array().unwrap().iter().any(|name| {
+        name.as_str().unwrap().contains(&*report::plain::visible_lines(common::HOSTILE))
+    }));
     let seen = drive(
         &html,
         "for (const tab of ['functions', 'exceptions', 'threads', 'recording', 'flame']) {
@@ -551,7 +629,9 @@ fn names_of_the_recording_never_become_markup() {
 fn an_empty_recording_is_drawn_too() {
     let records = common::records();
     let mut builder = profile::ProfileBuilder::new(Default::default());
-    [records.first().unwrap(), records.last().unwrap()].iter().for_each(|record| builder.add(record).unwrap());
+    [records.first().unwrap(), records.last().unwrap()]
+        .iter()
+        .for_each(|record| builder.add(record).unwrap());
     let profile = builder.finish(false).unwrap();
     let html = text(&profile, "html", &Options::default());
     let seen = drive(
@@ -560,16 +640,23 @@ fn an_empty_recording_is_drawn_too() {
             document.querySelector(`[data-tab=${tab}]`).click(); await pause(); seen[tab] = document.querySelector('main').innerText;
          }",
     );
-    for sentence in
-        ["No samples in this recording.", "There was no GC pause.", "No exception was thrown.", "kernel ring"]
-    {
+    for sentence in [
+        "No samples in this recording.",
+        "There was no GC pause.",
+        "No exception was thrown.",
+        "kernel ring",
+    ] {
         assert!(seen.contains(sentence), "no \"{sentence}\" in {seen}");
     }
     for exporter in report::EXPORTERS {
         let mut out = Vec::new();
         match exporter.write(&profile, &Options::default(), &mut out) {
             Ok(()) => assert!(!out.is_empty(), "{}", exporter.id),
-            Err(error) => assert!(matches!(error, report::ReportError::NoSamples { .. }), "{}: {error}", exporter.id),
+            Err(error) => assert!(
+                matches!(error, report::ReportError::NoSamples { .. }),
+                "{}: {error}",
+                exporter.id
+            ),
         }
     }
 }
@@ -577,13 +664,25 @@ fn an_empty_recording_is_drawn_too() {
 #[test]
 fn collapsed_stacks_make_a_flame_graph() {
     let collapsed = text(&profile(), "collapsed", &Options { lines: false, ..Options::default() });
-    let total: u64 = collapsed.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+    let total: u64 = collapsed
+        .lines()
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
     assert_eq!(total, 1000);
     let mut svg = Vec::new();
     let mut options = inferno::flamegraph::Options::default();
     inferno::flamegraph::from_lines(&mut options, collapsed.lines(), &mut svg).unwrap();
     let svg = String::from_utf8(svg).unwrap();
     assert!(svg.contains("all (1,000 samples, 100%)"));
-    let wall = text(&profile(), "collapsed", &Options { series: Some(SeriesKind::Wall), ..Options::default() });
-    assert_eq!(wall.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>(), 997);
+    let wall = text(
+        &profile(),
+        "collapsed",
+        &Options { series: Some(SeriesKind::Wall), ..Options::default() },
+    );
+    assert_eq!(
+        wall.lines()
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum::<u64>(),
+        997
+    );
 }

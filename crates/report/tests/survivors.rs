@@ -8,12 +8,19 @@ use serde_json::Value;
 
 const START: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
-const TYPES: [&str; 4] = ["Shop.Line[]", "Shop.Line", "System.Collections.Generic.List<Shop.Line>", "string"];
+const TYPES: [&str; 4] =
+    ["Shop.Line[]", "Shop.Line", "System.Collections.Generic.List<Shop.Line>", "string"];
 
-/// A collection after so many milliseconds, in which 10 lines survived in generation 0 and 5 in generation 1.
+/// A collection after so many milliseconds, in which 10 lines survived in generation 0 and 5 in
+/// generation 1.
 fn look(time: u64, generation: u8, complete: bool) -> SurvivorLook {
-    let count =
-        |ty, before, after, objects| SurvivorCount { ty: TypeId(ty), before, after, objects, bytes: objects * 32 };
+    let count = |ty, before, after, objects| SurvivorCount {
+        ty: TypeId(ty),
+        before,
+        after,
+        objects,
+        bytes: objects * 32,
+    };
     let mut counts = vec![count(1, 0, 1, 10), count(3, 2, 2, 100)];
     if generation > 0 {
         counts.push(count(1, 1, 2, 5));
@@ -62,12 +69,9 @@ fn profile() -> Profile {
             params: vec![],
         }],
     })];
-    records.extend(
-        TYPES
-            .iter()
-            .enumerate()
-            .map(|(id, name)| SessionRecord::Type(TypeDef { id: TypeId(id as u32), name: (*name).to_owned() })),
-    );
+    records.extend(TYPES.iter().enumerate().map(|(id, name)| {
+        SessionRecord::Type(TypeDef { id: TypeId(id as u32), name: (*name).to_owned() })
+    }));
     let looks = [look(100, 0, true), look(1100, 1, true), look(2100, 0, false)];
     records.extend(looks.map(SessionRecord::Survivors));
     records.push(SessionRecord::End(SessionEnd {
@@ -97,14 +101,26 @@ fn json_has_sums_and_single_ones() {
     let json: Value = serde_json::from_str(&text(&profile(), "json")).unwrap();
     let survivors = &json["survivors"];
     assert_eq!(survivors["collections"], serde_json::json!([2, 1, 0]));
-    assert_eq!((&survivors["incomplete"], &survivors["snapshot_ns"]), (&1.into(), &(12 * MS).into()));
+    assert_eq!(
+        (&survivors["incomplete"], &survivors["snapshot_ns"]),
+        (&1.into(), &(12 * MS).into())
+    );
     let young = &survivors["generations"]["gen_0"];
-    assert_eq!((&young["before"], &young["survived"], &young["rate"]), (&128_000.into(), &640.into(), &0.005.into()));
+    assert_eq!(
+        (&young["before"], &young["survived"], &young["rate"]),
+        (&128_000.into(), &640.into(), &0.005.into())
+    );
     assert_eq!(survivors["generations"]["gen_1"]["rate"], 0.05);
     assert_eq!(survivors["generations"]["gen_2"]["rate"], Value::Null);
     let first = &survivors["types"][0];
-    assert_eq!((&first["type_name"], &first["young"]["objects"]), (&"Shop.Line".into(), &25.into()));
-    assert_eq!(first["moves"][1], serde_json::json!({"before": 1, "after": 2, "objects": 5, "bytes": 160}));
+    assert_eq!(
+        (&first["type_name"], &first["young"]["objects"]),
+        (&"Shop.Line".into(), &25.into())
+    );
+    assert_eq!(
+        first["moves"][1],
+        serde_json::json!({"before": 1, "after": 2, "objects": 5, "bytes": 160})
+    );
     let held = &survivors["held"][0];
     assert_eq!(held["text"], "older object Shop.Line[] (gen 2) → Shop.Line");
     assert_eq!((&held["objects"], &held["collections"]), (&14.into(), &2.into()));

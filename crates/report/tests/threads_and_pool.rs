@@ -10,12 +10,19 @@ const START: u64 = 1_000_000_000;
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// Threads: main, one that sleeps for ever, a worker of the pool, and four that are started a second apart and stay.
-const NAMES: [&str; 7] = ["shop", "sleeper", ".NET TP Worker", "stays-1", "stays-2", "stays-3", "stays-4"];
+/// Threads: main, one that sleeps for ever, a worker of the pool, and four that are started a
+/// second apart and stay.
+const NAMES: [&str; 7] =
+    ["shop", "sleeper", ".NET TP Worker", "stays-1", "stays-2", "stays-3", "stays-4"];
 
 /// Six seconds. `busy` has a worker that runs while items wait; else it blocks on a task.
 fn records(busy: bool) -> Vec<SessionRecord> {
-    let run = |id: &str| ProfilerRun { id: id.into(), engine: "engine".into(), rate_hz: None, params: vec![] };
+    let run = |id: &str| ProfilerRun {
+        id: id.into(),
+        engine: "engine".into(),
+        rate_hz: None,
+        params: vec![],
+    };
     let mut records = vec![SessionRecord::Info(SessionInfo {
         tool_version: "0.1.0".into(),
         pid: 7,
@@ -42,7 +49,13 @@ fn records(busy: bool) -> Vec<SessionRecord> {
     }
     for (id, name) in (0..).zip(["shop.dll", "System.Private.CoreLib.dll"]) {
         let (id, name, path) = (ModuleId(id), name.to_owned(), format!("/app/{name}"));
-        records.push(SessionRecord::Module(ModuleDef { id, managed: true, name, path, build_id: None }));
+        records.push(SessionRecord::Module(ModuleDef {
+            id,
+            managed: true,
+            name,
+            path,
+            build_id: None,
+        }));
     }
     let functions = [
         ("Shop.App", "Main", 0),
@@ -65,10 +78,24 @@ fn records(busy: bool) -> Vec<SessionRecord> {
             state_machine: None,
         }));
         let (line, trust) = (None, FrameTrust::Runtime);
-        records.push(SessionRecord::Frame(FrameDef { id: FrameId(id), function: FunctionId(id), line, trust }));
+        records.push(SessionRecord::Frame(FrameDef {
+            id: FrameId(id),
+            function: FunctionId(id),
+            line,
+            trust,
+        }));
     }
     // Main; Sleep below Night; InternalWait below Load; Spawn below Main; WaitOne below Stay.
-    let stacks = [(None, 0), (None, 1), (Some(1), 2), (None, 3), (Some(3), 4), (Some(0), 5), (None, 6), (Some(6), 7)];
+    let stacks = [
+        (None, 0),
+        (None, 1),
+        (Some(1), 2),
+        (None, 3),
+        (Some(3), 4),
+        (Some(0), 5),
+        (None, 6),
+        (Some(6), 7),
+    ];
     for (id, (parent, frame)) in (0..).zip(stacks) {
         let (id, parent, frame) = (StackId(id), parent.map(StackId), FrameId(frame));
         records.push(SessionRecord::Stack(StackDef { id, parent, frame }));
@@ -162,13 +189,19 @@ fn text_page() {
 
 #[test]
 fn json_has_threads_and_the_pool() {
-    let json: Value = serde_json::from_str(&text(&profile(false), "json", &Options::default())).unwrap();
+    let json: Value =
+        serde_json::from_str(&text(&profile(false), "json", &Options::default())).unwrap();
     let all = &json["all_threads"];
     let suspect = &all["threads"][0];
     assert_eq!((&suspect["thread"], &suspect["standing"]), (&1.into(), &"zombie-suspect".into()));
     assert_eq!((&suspect["confidence"], &suspect["cpu_ns"]), (&"high".into(), &0.into()));
-    assert_eq!((&suspect["age_ns"], &suspect["watched_ns"]), (&(67 * SECOND).into(), &(6 * SECOND).into()));
-    let of = |id: u32| all["threads"].as_array().unwrap().iter().find(|row| row["thread"] == id).unwrap();
+    assert_eq!(
+        (&suspect["age_ns"], &suspect["watched_ns"]),
+        (&(67 * SECOND).into(), &(6 * SECOND).into())
+    );
+    let of = |id: u32| {
+        all["threads"].as_array().unwrap().iter().find(|row| row["thread"] == id).unwrap()
+    };
     assert_eq!(
         (&of(0)["role"], &of(0)["standing"], &of(0)["cpu_ns"]),
         (&"main".into(), &"progress".into(), &(6 * MS).into())
@@ -177,11 +210,20 @@ fn json_has_threads_and_the_pool() {
     assert_eq!((&of(3)["managed_id"], &of(3)["confidence"]), (&13.into(), &"medium".into()));
     assert_eq!(of(6)["standing"], "unjudged", "two looks have seen it");
     let start = &all["starts"][0];
-    assert_eq!((&start["leak"], &start["started"], &start["ended"]), (&true.into(), &4.into(), &0.into()));
-    assert_eq!(json["functions"][start["at"]["function"].as_u64().unwrap() as usize]["method"], "Spawn");
+    assert_eq!(
+        (&start["leak"], &start["started"], &start["ended"]),
+        (&true.into(), &4.into(), &0.into())
+    );
+    assert_eq!(
+        json["functions"][start["at"]["function"].as_u64().unwrap() as usize]["method"],
+        "Spawn"
+    );
 
     let pool = &json["threadpool"];
-    assert_eq!((&pool["health"], &pool["blocked_share_while_queued"]), (&"starved".into(), &1.0.into()));
+    assert_eq!(
+        (&pool["health"], &pool["blocked_share_while_queued"]),
+        (&"starved".into(), &1.0.into())
+    );
     assert!((pool["queued_share"].as_f64().unwrap() - 6.0 / 7.0).abs() < 1e-9, "{pool}");
     assert_eq!((&pool["min_workers"], &pool["time_ns"]["task"]), (&2.into(), &(6 * SECOND).into()));
     assert_eq!(
@@ -191,11 +233,15 @@ fn json_has_threads_and_the_pool() {
         })
     );
     let blocking = &pool["blocking"][0];
-    assert_eq!(json["functions"][blocking["at"]["function"].as_u64().unwrap() as usize]["method"], "Load");
+    assert_eq!(
+        json["functions"][blocking["at"]["function"].as_u64().unwrap() as usize]["method"],
+        "Load"
+    );
     assert_eq!((&blocking["share"], &blocking["state"]), (&1.0.into(), &"task".into()));
     assert_eq!(pool["counters"]["queue_length"][6]["value"], 60.0);
 
-    let busy: Value = serde_json::from_str(&text(&profile(true), "json", &Options::default())).unwrap();
+    let busy: Value =
+        serde_json::from_str(&text(&profile(true), "json", &Options::default())).unwrap();
     assert_eq!(busy["threadpool"]["health"], "busy");
     assert_eq!(busy["threadpool"]["blocking"], serde_json::json!([]));
 }
@@ -217,10 +263,14 @@ fn formats_of_other_tools_count_threads_and_time() {
     let profile = profile(false);
     let of = |series| Options { series: Some(series), ..Options::default() };
     let collapsed = text(&profile, "collapsed", &of(SeriesKind::Threads));
-    assert!(collapsed.contains("sleeper (8);Shop.Night.Sleep();System.Threading.Thread.Sleep() 1\n"), "{collapsed}");
+    assert!(
+        collapsed.contains("sleeper (8);Shop.Night.Sleep();System.Threading.Thread.Sleep() 1\n"),
+        "{collapsed}"
+    );
     let collapsed = text(&profile, "collapsed", &of(SeriesKind::Pool));
     assert!(collapsed.contains("Task.InternalWait() 6000000000\n"), "{collapsed}");
-    let speedscope: Value = serde_json::from_str(&text(&profile, "speedscope", &Options::default())).unwrap();
+    let speedscope: Value =
+        serde_json::from_str(&text(&profile, "speedscope", &Options::default())).unwrap();
     assert!(speedscope["profiles"].as_array().unwrap().len() >= 8, "{}", speedscope["profiles"]);
 }
 
@@ -230,8 +280,14 @@ fn the_page_has_a_tab_for_each() {
     let page = folder.path().join("page.html");
     std::fs::write(&page, text(&profile(false), "html", &Options::default())).unwrap();
     for (tab, parts) in [
-        ("all-threads", &["zombie, nearly sure", "sleeper (8)", "Leaky.Spawn", "leak", "sleeps for ever"][..]),
-        ("pool", &["Starved", "sync over async", "Orders.Load", "Starvation", "items in the queue"]),
+        (
+            "all-threads",
+            &["zombie, nearly sure", "sleeper (8)", "Leaky.Spawn", "leak", "sleeps for ever"][..],
+        ),
+        (
+            "pool",
+            &["Starved", "sync over async", "Orders.Load", "Starvation", "items in the queue"],
+        ),
         ("flame&series=threads", &["All 7 threads", "Flame graph"]),
         ("flame&series=threadpool", &["Flame graph"]),
     ] {

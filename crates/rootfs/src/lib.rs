@@ -1,11 +1,14 @@
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 #![forbid(unsafe_code)]
 //! Opens files of another process without leaving its root directory.
 //!
-//! Whoever owns a process decides what lies at the paths that it names: symbolic links that lead elsewhere (an absolute
-//! one below `/proc/<pid>/root` leads into *our* root), FIFOs that nobody ever writes to, devices that act when they are
-//! opened, files without end. [`Root`] resolves each path as the process does, and opens regular files of a bounded size
-//! only.
+//! Whoever owns a process decides what lies at the paths that it names: symbolic links that lead
+//! elsewhere (an absolute one below `/proc/<pid>/root` leads into *our* root), FIFOs that nobody
+//! ever writes to, devices that act when they are opened, files without end. [`Root`] resolves each
+//! path as the process does, and opens regular files of a bounded size only.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,10 +25,12 @@ pub use linux::Root;
 pub use other::Root;
 
 impl Root {
-    /// Opens a regular file of at most `most` bytes for reading. A path that is relative counts from the root.
+    /// Opens a regular file of at most `most` bytes for reading. A path that is relative counts
+    /// from the root.
     ///
     /// # Errors
-    /// Those of the system; `InvalidInput` for anything but a regular file (nothing is opened then); `FileTooLarge`.
+    /// Those of the system; `InvalidInput` for anything but a regular file (nothing is opened
+    /// then); `FileTooLarge`.
     pub fn open(&self, path: &Path, most: u64) -> io::Result<File> {
         bounded(self.open_regular(path)?, most)
     }
@@ -47,8 +52,9 @@ impl Root {
     }
 }
 
-/// Opens a regular file of at most `most` bytes at a path that is ours to choose, such as `/proc/<pid>/exe`: links are
-/// followed wherever they lead, and what is no regular file is not opened.
+/// Opens a regular file of at most `most` bytes at a path that is ours to choose, such as
+/// `/proc/<pid>/exe`: links are followed wherever they lead, and what is no regular file is not
+/// opened.
 ///
 /// # Errors
 /// As of [`Root::open`].

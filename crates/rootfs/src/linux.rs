@@ -57,7 +57,8 @@ impl Root {
         self.named(path, FileType::RegularFile).is_ok()
     }
 
-    /// A socket, as a descriptor that only names it: connecting to `/proc/self/fd/<n>` reaches that socket and no other.
+    /// A socket, as a descriptor that only names it: connecting to `/proc/self/fd/<n>` reaches that
+    /// socket and no other.
     ///
     /// # Errors
     /// Those of the system; `InvalidInput` for anything but a socket.
@@ -73,7 +74,9 @@ impl Root {
         let directory = self.directory(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let listed = Dir::new(openat(&directory, ".", flags, Mode::empty())?)?;
-        let names = listed.take(most).map(|entry| Ok(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned()));
+        let names = listed
+            .take(most)
+            .map(|entry| Ok(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned()));
         names.collect()
     }
 
@@ -84,7 +87,8 @@ impl Root {
     pub fn modified(&self, path: &Path) -> io::Result<SystemTime> {
         let stat = fstat(self.resolve(path, OFlags::empty())?)?;
         let seconds = u64::try_from(stat.st_mtime).unwrap_or_default();
-        Ok(UNIX_EPOCH + Duration::new(seconds, u32::try_from(stat.st_mtime_nsec).unwrap_or_default()))
+        Ok(UNIX_EPOCH
+            + Duration::new(seconds, u32::try_from(stat.st_mtime_nsec).unwrap_or_default()))
     }
 
     /// Names a file without opening it: opening a FIFO or a device does something to it.
@@ -92,7 +96,8 @@ impl Root {
         of_kind(self.resolve(path, OFlags::empty())?, wanted)
     }
 
-    /// Symbolic links are followed as the process itself would follow them. Links of `/proc`, which lead anywhere, are not.
+    /// Symbolic links are followed as the process itself would follow them. Links of `/proc`, which
+    /// lead anywhere, are not.
     fn resolve(&self, path: &Path, more: OFlags) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | more;
         let ways = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
@@ -101,7 +106,9 @@ impl Root {
             match openat2(&self.directory, path, flags, Mode::empty(), ways) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 // Kernels before 5.6, and seccomp filters that do not know it.
-                Err(Errno::NOSYS | Errno::PERM) => return by_steps(self.directory.as_fd(), path, flags),
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    return by_steps(self.directory.as_fd(), path, flags);
+                }
                 other => return Ok(other?),
             }
         }
@@ -111,7 +118,10 @@ impl Root {
 
 /// See [`crate::open_at`].
 pub(crate) fn open_link(path: &Path) -> io::Result<File> {
-    reopen(&of_kind(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?, FileType::RegularFile)?)
+    reopen(&of_kind(
+        open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
+        FileType::RegularFile,
+    )?)
 }
 
 fn of_kind(found: OwnedFd, wanted: FileType) -> io::Result<OwnedFd> {
@@ -121,7 +131,8 @@ fn of_kind(found: OwnedFd, wanted: FileType) -> io::Result<OwnedFd> {
     }
 }
 
-/// Opens a regular file through a descriptor that names it: it is that file, whatever lies at its path by now.
+/// Opens a regular file through a descriptor that names it: it is that file, whatever lies at its
+/// path by now.
 fn reopen(found: &OwnedFd) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -137,7 +148,11 @@ fn by_steps(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> io::Result<Owne
         match component {
             Component::RootDir | Component::CurDir => {}
             Component::Normal(name) => {
-                let flags = if components.peek().is_some() { step | OFlags::DIRECTORY } else { step | flags };
+                let flags = if components.peek().is_some() {
+                    step | OFlags::DIRECTORY
+                } else {
+                    step | flags
+                };
                 at = openat(&at, name, flags, Mode::empty())?;
                 if FileType::from_raw_mode(fstat(&at)?.st_mode) == FileType::Symlink {
                     return Err(Errno::LOOP.into());
@@ -178,11 +193,13 @@ mod tests {
         symlink("../outside", inside.join("out-by-steps")).unwrap();
         symlink("/proc/self/fd/0", inside.join("magic")).unwrap();
         symlink("loop", inside.join("loop")).unwrap();
-        for path in ["/srv/app/file", "srv/app/file", "/absolute", "/up", "/../srv/../srv/app/file"] {
+        for path in ["/srv/app/file", "srv/app/file", "/absolute", "/up", "/../srv/../srv/app/file"]
+        {
             assert_eq!(root.read(Path::new(path), 100).unwrap(), b"inside", "{path}");
             assert!(root.is_file(Path::new(path)), "{path}");
         }
-        for path in ["/out", "/out-by-steps", "/../outside", "/magic", "/loop", "/nothing", "/srv"] {
+        for path in ["/out", "/out-by-steps", "/../outside", "/magic", "/loop", "/nothing", "/srv"]
+        {
             assert!(root.open(Path::new(path), 100).is_err(), "{path}");
             assert!(!root.is_file(Path::new(path)), "{path}");
         }
@@ -211,14 +228,20 @@ mod tests {
         }
         let own = Root::own().unwrap();
         for device in ["/dev/zero", "/dev/null", "/dev/tty"] {
-            assert_eq!(own.open(Path::new(device), 100).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{device}");
+            assert_eq!(
+                own.open(Path::new(device), 100).unwrap_err().kind(),
+                io::ErrorKind::InvalidInput,
+                "{device}"
+            );
         }
         assert!(
             crate::open_at(&inside.join("to-fifo"), 100).is_err()
                 && crate::open_at(Path::new("/dev/zero"), 100).is_err()
         );
         assert!(crate::open_at(Path::new("/proc/self/exe"), u64::MAX).is_ok());
-        assert!(root.socket(Path::new("/socket")).is_ok() && root.socket(Path::new("/fifo")).is_err());
+        assert!(
+            root.socket(Path::new("/socket")).is_ok() && root.socket(Path::new("/fifo")).is_err()
+        );
         assert!(began.elapsed() < Duration::from_secs(1));
     }
 

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A root directory. Only on Linux can that of another process differ from ours, and are paths kept below it.
+/// A root directory. Only on Linux can that of another process differ from ours, and are paths kept
+/// below it.
 #[derive(Debug)]
 pub struct Root {
     directory: PathBuf,
@@ -47,7 +48,9 @@ impl Root {
         match self.has_regular(path) {
             true => File::open(self.below(path)),
             // The system says why, where there is nothing at all.
-            false => Err(fs::metadata(self.below(path)).map_or_else(|error| error, |_| not_regular())),
+            false => {
+                Err(fs::metadata(self.below(path)).map_or_else(|error| error, |_| not_regular()))
+            }
         }
     }
 

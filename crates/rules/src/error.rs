@@ -1,6 +1,7 @@
 //! What is wrong with the text of a pattern.
 
-/// Why a text is no pattern. Both fields together say where and why; the text of the problem says what to write instead.
+/// Why a text is no pattern. Both fields together say where and why; the text of the problem says
+/// what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("character {position}: {problem}")]
 pub struct PatternError {
@@ -13,7 +14,10 @@ pub struct PatternError {
 impl PatternError {
     /// One at an offset in bytes.
     pub(crate) fn new(text: &str, at: usize, problem: PatternProblem) -> Self {
-        Self { position: text.char_indices().take_while(|(offset, _)| *offset < at).count() + 1, problem }
+        Self {
+            position: text.char_indices().take_while(|(offset, _)| *offset < at).count() + 1,
+            problem,
+        }
     }
 }
 
@@ -52,13 +56,18 @@ pub enum PatternProblem {
     #[error("nothing follows this `\\`; write `\\\\` for the character itself")]
     Escape,
     /// A part of a method's pattern is not there.
-    #[error("here the {part} is missing; write [assembly!]type.method[(parameters)], with `*` for any")]
+    #[error(
+        "here the {part} is missing; write [assembly!]type.method[(parameters)], with `*` for any"
+    )]
     Missing {
         /// Which.
         part: &'static str,
     },
     /// `(` without `)` at the end.
-    #[error("the parameters that begin here do not end with `)` at the end of the pattern; close them there")]
+    #[error(
+        "the parameters that begin here do not end with `)` at the end of the pattern; close them \
+            there"
+    )]
     Parameters,
     /// More parameters than a rule can name.
     #[error("more than {most} parameters; leave them out to match all overloads")]
@@ -68,8 +77,8 @@ pub enum PatternProblem {
     },
     /// Type arguments where only their number can count.
     #[error(
-        "a method is instrumented for all type arguments at once; write one `*` for each (`List<*>`) at the end of a \
-         name, or `\\<` for a bracket in a name that the compiler made"
+        "a method is instrumented for all type arguments at once; write one `*` for each \
+         (`List<*>`) at the end of a name, or `\\<` for a bracket in a name that the compiler made"
     )]
     TypeArguments,
 }

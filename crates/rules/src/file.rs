@@ -1,6 +1,9 @@
 //! Rule files: TOML with one table for each rule.
 
-use crate::{Action, Limits, MethodPattern, Pattern, PatternError, Rule, RuleSet, Version, VersionError, VersionRange};
+use crate::{
+    Action, Limits, MethodPattern, Pattern, PatternError, Rule, RuleSet, Version, VersionError,
+    VersionRange,
+};
 use std::fmt::Write;
 use std::ops::Range;
 use toml::Spanned;
@@ -120,8 +123,8 @@ const RULE_KEYS: &[&str] = &[
 ];
 
 impl RuleSet {
-    /// Reads a rule file; docs/instrumentation.md describes them. Whether the rules make sense is for
-    /// [`validate`](Self::validate) to say.
+    /// Reads a rule file; docs/instrumentation.md describes them. Whether the rules make sense is
+    /// for [`validate`](Self::validate) to say.
     ///
     /// ```
     /// let set = rules::RuleSet::from_toml(r#"
@@ -138,27 +141,33 @@ impl RuleSet {
     /// ```
     ///
     /// # Errors
-    /// It is no TOML, a key is unknown or missing, or a value is none that its key takes. Only the first error is told.
+    /// It is no TOML, a key is unknown or missing, or a value is none that its key takes. Only the
+    /// first error is told.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
         let error = |(at, problem): At| {
             // Spans end between characters, but that is the other crate's word.
             let before = text.get(..at.min(text.len())).unwrap_or(text);
             let line = before.rsplit('\n').next().unwrap_or_default();
-            FileError { line: before.matches('\n').count() + 1, column: line.chars().count() + 1, problem }
+            FileError {
+                line: before.matches('\n').count() + 1,
+                column: line.chars().count() + 1,
+                problem,
+            }
         };
         if text.len() > MAX_FILE {
             return Err(error((MAX_FILE, FileProblem::TooLong)));
         }
         let table = DeTable::parse(text).map_err(|cause| {
             let at = cause.span().map_or(0, |span| span.start);
-            let advice = syntax_advice(cause.message(), text.as_bytes().get(at.saturating_sub(2)..=at));
+            let advice =
+                syntax_advice(cause.message(), text.as_bytes().get(at.saturating_sub(2)..=at));
             error((at, FileProblem::Syntax { cause: cause.message().to_owned(), advice }))
         })?;
         Table { text, table: table.get_ref(), at: 0 }.set().map_err(error)
     }
 
-    /// Writes a rule file that [`from_toml`](Self::from_toml) reads back to the same rules. Keys with their default value
-    /// are left out.
+    /// Writes a rule file that [`from_toml`](Self::from_toml) reads back to the same rules. Keys
+    /// with their default value are left out.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
@@ -194,9 +203,13 @@ impl<'t> Table<'t> {
         let mut rules = Vec::new();
         if let Some(value) = self.get("rule") {
             const EXPECTED: &str = "tables, each below a line [[rule]]";
-            let DeValue::Array(tables) = value.get_ref() else { return Err(wrong("rule", EXPECTED, value)) };
+            let DeValue::Array(tables) = value.get_ref() else {
+                return Err(wrong("rule", EXPECTED, value));
+            };
             for value in tables.iter() {
-                let DeValue::Table(table) = value.get_ref() else { return Err(wrong("rule", EXPECTED, value)) };
+                let DeValue::Table(table) = value.get_ref() else {
+                    return Err(wrong("rule", EXPECTED, value));
+                };
                 rules.push(Table { text: self.text, table, at: value.span().start }.rule()?);
             }
         }
@@ -208,27 +221,36 @@ impl<'t> Table<'t> {
         let missing = |key| move || (self.at, FileProblem::MissingKey { key });
         let (name, _) = self.string("name")?.ok_or_else(missing("name"))?;
         let (methods, span) = self.string("match")?.ok_or_else(missing("match"))?;
-        let methods = MethodPattern::parse(methods).map_err(|error| self.bad_pattern("match", methods, span, error))?;
+        let methods = MethodPattern::parse(methods)
+            .map_err(|error| self.bad_pattern("match", methods, span, error))?;
         let limits = Limits {
             one_in: self.number("one-in", 1, u32::MAX.into())?.map_or(1, |number| number as u32),
             calls: self.number("expires-after-calls", 1, i64::MAX)?.map(i64::unsigned_abs),
-            seconds: self.number("expires-after-seconds", 1, u32::MAX.into())?.map(|number| number as u32),
+            seconds: self
+                .number("expires-after-seconds", 1, u32::MAX.into())?
+                .map(|number| number as u32),
         };
         Ok(Rule {
             name: name.to_owned(),
             methods,
-            versions: VersionRange { min: self.version("min-version")?, max: self.version("max-version")? },
+            versions: VersionRange {
+                min: self.version("min-version")?,
+                max: self.version("max-version")?,
+            },
             attributes: self.patterns("attributes", Pattern::parse)?,
             exclude: self.patterns("exclude", MethodPattern::parse)?,
             everything: self.boolean("everything")?.unwrap_or(false),
-            priority: self.number("priority", i32::MIN.into(), i32::MAX.into())?.map_or(0, |number| number as i32),
+            priority: self
+                .number("priority", i32::MIN.into(), i32::MAX.into())?
+                .map_or(0, |number| number as i32),
             action: self.action()?,
             limits,
         })
     }
 
     fn action(&self) -> Result<Action, At> {
-        let slowest = self.number("slowest", 0, Action::MAX_SLOWEST.into())?.map(|number| number as u16);
+        let slowest =
+            self.number("slowest", 0, Action::MAX_SLOWEST.into())?.map(|number| number as u16);
         let arguments = self.boolean("arguments")?;
         match self.string("do")? {
             None | Some(("trace", _)) => Ok(Action::Trace {
@@ -243,7 +265,9 @@ impl<'t> Table<'t> {
                 }
                 Ok(Action::Count)
             }
-            Some((action, span)) => Err((span.start, FileProblem::UnknownAction { action: shown(action) })),
+            Some((action, span)) => {
+                Err((span.start, FileProblem::UnknownAction { action: shown(action) }))
+            }
         }
     }
 
@@ -258,7 +282,9 @@ impl<'t> Table<'t> {
         let name = key.get_ref().as_ref();
         let nearest = known.iter().map(|known| (distance(name, known), known)).min();
         let advice = match nearest {
-            Some((distance, known)) if distance <= 2.max(known.len() / 3) => format!("did you mean `{known}`?"),
+            Some((distance, known)) if distance <= 2.max(known.len() / 3) => {
+                format!("did you mean `{known}`?")
+            }
             _ => format!("here can stand: {}", known.join(", ")),
         };
         Err((key.span().start, FileProblem::UnknownKey { key: shown(name), advice }))
@@ -288,7 +314,10 @@ impl<'t> Table<'t> {
         let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
         match number.filter(|number| (least..=most).contains(number)) {
             Some(number) => Ok(Some(number)),
-            None => Err((value.span().start, FileProblem::OutOfRange { key: key.to_owned(), least, most })),
+            None => Err((
+                value.span().start,
+                FileProblem::OutOfRange { key: key.to_owned(), least, most },
+            )),
         }
     }
 
@@ -298,20 +327,32 @@ impl<'t> Table<'t> {
         text.parse().map(Some).map_err(bad)
     }
 
-    fn patterns<P>(&self, key: &str, parse: fn(&str) -> Result<P, PatternError>) -> Result<Vec<P>, At> {
+    fn patterns<P>(
+        &self,
+        key: &str,
+        parse: fn(&str) -> Result<P, PatternError>,
+    ) -> Result<Vec<P>, At> {
         const EXPECTED: &str = "a list of strings, like [\"a\", \"b\"]";
         let Some(value) = self.get(key) else { return Ok(Vec::new()) };
-        let DeValue::Array(values) = value.get_ref() else { return Err(wrong(key, EXPECTED, value)) };
+        let DeValue::Array(values) = value.get_ref() else {
+            return Err(wrong(key, EXPECTED, value));
+        };
         let read = |value: &Spanned<DeValue<'t>>| match value.get_ref() {
-            DeValue::String(text) => parse(text).map_err(|error| self.bad_pattern(key, text, value.span(), error)),
+            DeValue::String(text) => {
+                parse(text).map_err(|error| self.bad_pattern(key, text, value.span(), error))
+            }
             _ => Err(wrong(key, EXPECTED, value)),
         };
         values.iter().map(read).collect()
     }
 
-    /// Where in the file a pattern is wrong: at its own position if it stands there letter by letter, else at its start.
+    /// Where in the file a pattern is wrong: at its own position if it stands there letter by
+    /// letter, else at its start.
     fn bad_pattern(&self, key: &str, pattern: &str, span: Range<usize>, error: PatternError) -> At {
-        let inner = self.text.get(span.start + 1..span.end.saturating_sub(1)).filter(|inner| *inner == pattern);
+        let inner = self
+            .text
+            .get(span.start + 1..span.end.saturating_sub(1))
+            .filter(|inner| *inner == pattern);
         let before = inner.map(|inner| inner.chars().take(error.position.saturating_sub(1)));
         let inside = before.map_or(0, |before| 1 + before.map(char::len_utf8).sum::<usize>());
         (span.start + inside, FileProblem::Pattern { key: key.to_owned(), error })
@@ -393,7 +434,9 @@ fn write_rule(out: &mut String, rule: &Rule) {
     let Limits { one_in, calls, seconds } = rule.limits;
     let one_in = (one_in != 1).then_some(one_in.into());
     let seconds = seconds.map(u64::from);
-    for (key, number) in [("one-in", one_in), ("expires-after-calls", calls), ("expires-after-seconds", seconds)] {
+    for (key, number) in
+        [("one-in", one_in), ("expires-after-calls", calls), ("expires-after-seconds", seconds)]
+    {
         if let Some(number) = number {
             write_value(out, key, number);
         }
@@ -418,14 +461,19 @@ fn write_list<'p>(out: &mut String, key: &str, values: impl Iterator<Item = &'p 
 
 /// A text as TOML has it: as it is where that is possible, so that escapes in patterns can be read.
 fn quoted(text: &str) -> String {
-    if !text.contains(['\'', '\u{7f}']) && !text.contains(|letter: char| letter < ' ') && text.contains(['\\', '"']) {
+    if !text.contains(['\'', '\u{7f}'])
+        && !text.contains(|letter: char| letter < ' ')
+        && text.contains(['\\', '"'])
+    {
         return format!("'{text}'");
     }
     let mut out = String::from("\"");
     for letter in text.chars() {
         match letter {
             '"' | '\\' => out.extend(['\\', letter]),
-            letter if letter < ' ' || letter == '\u{7f}' => out.push_str(&format!("\\u{:04X}", u32::from(letter))),
+            letter if letter < ' ' || letter == '\u{7f}' => {
+                out.push_str(&format!("\\u{:04X}", u32::from(letter)))
+            }
             letter => out.push(letter),
         }
     }
@@ -474,10 +522,16 @@ everything = true
     fn every_key_is_read() {
         let set = RuleSet::from_toml(ALL).unwrap();
         let [count, all] = set.rules() else { panic!("{set:?}") };
-        assert_eq!(*count, Rule::new("count", MethodPattern::parse("Load").unwrap(), Action::Count));
+        assert_eq!(
+            *count,
+            Rule::new("count", MethodPattern::parse("Load").unwrap(), Action::Count)
+        );
         assert_eq!(all.methods.as_str(), "A!A.B<*>.{Load,Save}*(string, int)");
         assert_eq!(all.action, Action::Trace { slowest: 12, arguments: true });
-        assert_eq!(all.attributes.iter().map(Pattern::as_str).collect::<Vec<_>>(), ["Trace", "My.*"]);
+        assert_eq!(
+            all.attributes.iter().map(Pattern::as_str).collect::<Vec<_>>(),
+            ["Trace", "My.*"]
+        );
         assert_eq!(all.versions.min, Some(Version([1, 2, 0, 0])));
         assert_eq!(all.versions.max, Some(Version([2, 0, 0, 0])));
         assert_eq!(all.exclude.len(), 1);
@@ -487,9 +541,15 @@ everything = true
             set.exclude().iter().map(MethodPattern::as_str).collect::<Vec<_>>(),
             ["*.ToString()", r"A!A.\<Made>.*"]
         );
-        assert_eq!(set.redact().iter().map(Pattern::as_str).collect::<Vec<_>>(), ["iban*", "{a,b}"]);
+        assert_eq!(
+            set.redact().iter().map(Pattern::as_str).collect::<Vec<_>>(),
+            ["iban*", "{a,b}"]
+        );
         let plain = RuleSet::from_toml("[[rule]]\nname = 'a'\nmatch = 'B'").unwrap();
-        assert_eq!(plain.rules(), [Rule::new("a", MethodPattern::parse("B").unwrap(), Action::TRACE)]);
+        assert_eq!(
+            plain.rules(),
+            [Rule::new("a", MethodPattern::parse("B").unwrap(), Action::TRACE)]
+        );
         assert_eq!(RuleSet::from_toml("").unwrap(), RuleSet::default());
     }
 
@@ -522,24 +582,64 @@ everything = true
             (rule("do = count"), 4, 6, "this is not TOML"),
             (rule("name = 'b'"), 4, 1, "this is not TOML: duplicate key; remove one of the two"),
             (rule("methd = 'b'"), 4, 1, "there is no key `methd`; here can stand: name, match, do"),
-            (rule("arguments = 1"), 4, 13, "`arguments` is a whole number, but takes true or false"),
-            (rule("argument = true"), 4, 1, "there is no key `argument`; did you mean `arguments`?"),
+            (
+                rule("arguments = 1"),
+                4,
+                13,
+                "`arguments` is a whole number, but takes true or false",
+            ),
+            (
+                rule("argument = true"),
+                4,
+                1,
+                "there is no key `argument`; did you mean `arguments`?",
+            ),
             (rule("one-in = 0"), 4, 10, "`one-in` must be from 1 to 4294967295"),
             (rule("one-in = 99999999999999999999"), 4, 10, "`one-in` must be from"),
             (rule("slowest = 1.5"), 4, 11, "`slowest` is a fraction"),
             (rule("do = 'stop'"), 4, 6, "there is no action `stop`; write"),
             (rule("do = 'count'\nslowest = 3"), 5, 11, "`slowest` is only for"),
             (rule("min-version = '1.x'"), 4, 15, "`min-version` is not a version"),
-            (rule("attributes = ['A', 'ö{']"), 4, 22, "`attributes`: character 2: this set has no end"),
-            (rule("attributes = ['A', 3]"), 4, 20, "`attributes` is a whole number, but takes a list of strings"),
+            (
+                rule("attributes = ['A', 'ö{']"),
+                4,
+                22,
+                "`attributes`: character 2: this set has no end",
+            ),
+            (
+                rule("attributes = ['A', 3]"),
+                4,
+                20,
+                "`attributes` is a whole number, but takes a list of strings",
+            ),
             (rule("attributes = 'A'"), 4, 14, "`attributes` is a string, but takes a list"),
-            ("[[rule]]\nname = 'a'\nmatch = 'ö.B('".to_owned(), 3, 13, "`match`: character 4: the parameters"),
-            ("[[rule]]\nname = 'a'\nmatch = \"\\u00f6.B(\"".to_owned(), 3, 9, "`match`: character 4: the parameters"),
+            (
+                "[[rule]]\nname = 'a'\nmatch = 'ö.B('".to_owned(),
+                3,
+                13,
+                "`match`: character 4: the parameters",
+            ),
+            (
+                "[[rule]]\nname = 'a'\nmatch = \"\\u00f6.B(\"".to_owned(),
+                3,
+                9,
+                "`match`: character 4: the parameters",
+            ),
             ("\n [[rule]]\nname = 'a'".to_owned(), 2, 2, "this rule has no `match`; add `match = "),
             ("[[rule]]\nmatch = 'a'".to_owned(), 1, 1, "this rule has no `name`"),
-            ("[rule]\nname = 'a'".to_owned(), 1, 1, "`rule` is a table, but takes tables, each below"),
+            (
+                "[rule]\nname = 'a'".to_owned(),
+                1,
+                1,
+                "`rule` is a table, but takes tables, each below",
+            ),
             ("rule = [1]".to_owned(), 1, 9, "`rule` is a whole number"),
-            ("[[rules]]\nname = 'a'".to_owned(), 1, 3, "there is no key `rules`; did you mean `rule`?"),
+            (
+                "[[rules]]\nname = 'a'".to_owned(),
+                1,
+                3,
+                "there is no key `rules`; did you mean `rule`?",
+            ),
             ("exclude = ['']".to_owned(), 1, 13, "`exclude`: character 1: the pattern is empty"),
         ] {
             let (found_line, found_column, problem) = error(&text);
@@ -548,7 +648,10 @@ everything = true
             assert_eq!((found_line, found_column), (line, column), "{text}: {problem}");
         }
         let text = RuleSet::from_toml("a = 1").unwrap_err().to_string();
-        assert_eq!(text, "line 1, column 1: there is no key `a`; here can stand: exclude, redact, rule");
+        assert_eq!(
+            text,
+            "line 1, column 1: there is no key `a`; here can stand: exclude, redact, rule"
+        );
     }
 
     #[test]
@@ -585,9 +688,11 @@ everything = true
 
     fn any_rule() -> impl Strategy<Value = Rule> {
         let pattern = r"[a-c.*é]{1,6}|\\\{a'|\{a,b\}";
-        let methods = r"([a-c*]{1,3}!)?[a-c.*]{0,6}[a-c](\(int, [a-c]\))?".prop_map(|text| MethodPattern::parse(&text));
+        let methods = r"([a-c*]{1,3}!)?[a-c.*]{0,6}[a-c](\(int, [a-c]\))?"
+            .prop_map(|text| MethodPattern::parse(&text));
         let methods = methods.prop_filter_map("a part is empty", Result::ok);
-        let patterns = prop::collection::vec(pattern.prop_map(|text| Pattern::parse(&text).unwrap()), 0..3);
+        let patterns =
+            prop::collection::vec(pattern.prop_map(|text| Pattern::parse(&text).unwrap()), 0..3);
         let version = prop::option::of(any::<[u16; 4]>().prop_map(Version));
         let action = prop_oneof![
             Just(Action::Count),
@@ -598,19 +703,40 @@ everything = true
             .prop_map(|(one_in, calls, seconds)| Limits { one_in, calls, seconds });
         let versions = (version.clone(), version).prop_map(|(min, max)| VersionRange { min, max });
         let exclude = prop::collection::vec(methods.clone(), 0..3);
-        (any::<String>(), methods, versions, patterns, exclude, any::<bool>(), any::<i32>(), action, limits).prop_map(
-            |(name, methods, versions, attributes, exclude, everything, priority, action, limits)| Rule {
-                name,
-                methods,
-                versions,
-                attributes,
-                exclude,
-                everything,
-                priority,
-                action,
-                limits,
-            },
+        (
+            any::<String>(),
+            methods,
+            versions,
+            patterns,
+            exclude,
+            any::<bool>(),
+            any::<i32>(),
+            action,
+            limits,
         )
+            .prop_map(
+                |(
+                    name,
+                    methods,
+                    versions,
+                    attributes,
+                    exclude,
+                    everything,
+                    priority,
+                    action,
+                    limits,
+                )| Rule {
+                    name,
+                    methods,
+                    versions,
+                    attributes,
+                    exclude,
+                    everything,
+                    priority,
+                    action,
+                    limits,
+                },
+            )
     }
 
     proptest! {

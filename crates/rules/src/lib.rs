@@ -1,22 +1,28 @@
-//! What to instrument: rules that say which methods of a .NET process, and what to do with their calls.
+//! What to instrument: rules that say which methods of a .NET process, and what to do with their
+//! calls.
 //!
 //! A [`Pattern`] is a name with wildcards, a [`MethodPattern`] the form that is typed for methods
-//! (`MyApp!MyApp.Orders.*.{Load,Save}*`). A [`Rule`] adds conditions, an [`Action`] and [`Limits`]. A [`RuleSet`] holds all
-//! of them: [`RuleSet::validate`] says what is wrong with it, and [`RuleSet::for_assembly`] is the first of three questions
-//! that narrow down to the rule for a method. Nothing here loads or changes code: names come in, rules go out.
+//! (`MyApp!MyApp.Orders.*.{Load,Save}*`). A [`Rule`] adds conditions, an [`Action`] and [`Limits`].
+//! A [`RuleSet`] holds all of them: [`RuleSet::validate`] says what is wrong with it, and
+//! [`RuleSet::for_assembly`] is the first of three questions that narrow down to the rule for a
+//! method. Nothing here loads or changes code: names come in, rules go out.
 //!
-//! Matching is made for the inside of somebody else's process: it does not panic, takes memory only for short lists of the
-//! rules that are left and for types of parameters, and its time is bounded by [limits](Pattern::MAX_EXPANDED) that every
-//! pattern keeps.
+//! Matching is made for the inside of somebody else's process: it does not panic, takes memory only
+//! for short lists of the rules that are left and for types of parameters, and its time is bounded
+//! by [limits](Pattern::MAX_EXPANDED) that every pattern keeps.
 //!
-//! Features, both on by default: `toml` reads and writes rule files, outside only; `serde` lets rules travel.
+//! Features, both on by default: `toml` reads and writes rule files, outside only; `serde` lets
+//! rules travel.
 //!
 //! A rule file, which docs/instrumentation.md explains:
 //! ```toml
 #![doc = include_str!("../example.toml")]
 //! ```
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 mod error;
 #[cfg(feature = "toml")]

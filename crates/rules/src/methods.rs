@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// What methods a rule is for, as text: `[assembly!]type.method[(parameter,…)]`. Each part is a [`Pattern`].
+/// What methods a rule is for, as text: `[assembly!]type.method[(parameter,…)]`. Each part is a
+/// [`Pattern`].
 ///
 /// | written | takes |
 /// |---|---|
@@ -21,8 +22,9 @@ use std::str::FromStr;
 /// | `MyApp.Service::System.IDisposable.Dispose` | `::` in front of a method that has dots in its own name |
 /// | `Program.<Main>$`, `Program+<>c.*` | names that the compiler made: a bracket that begins a name is part of it |
 ///
-/// The last dot is the one in front of the method. Parameter types are written as in C#: keywords, or else full names; `ref int`,
-/// `out int`, `int[]`, `System.Collections.Generic.List<string>`; blanks do not count.
+/// The last dot is the one in front of the method. Parameter types are written as in C#: keywords,
+/// or else full names; `ref int`, `out int`, `int[]`, `System.Collections.Generic.List<string>`;
+/// blanks do not count.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -43,7 +45,8 @@ pub struct MethodPattern {
 pub struct Signature<'a> {
     /// How many type parameters the method itself has.
     pub type_parameters: u16,
-    /// Types of its parameters, without `this`, as C# writes them: keywords, else full names. Full names instead of keywords fit as well.
+    /// Types of its parameters, without `this`, as C# writes them: keywords, else full names. Full
+    /// names instead of keywords fit as well.
     pub parameters: &'a [&'a str],
 }
 
@@ -53,9 +56,11 @@ pub struct Signature<'a> {
 pub struct MethodFacts<'a> {
     /// Its name in metadata, like `Load`, `.ctor` or `System.IDisposable.Dispose`.
     pub name: &'a str,
-    /// `None` if it was not read or cannot be read. Then no rule fits that needs it, and each exclusion that needs it does.
+    /// `None` if it was not read or cannot be read. Then no rule fits that needs it, and each
+    /// exclusion that needs it does.
     pub signature: Option<Signature<'a>>,
-    /// Full names of the attributes of the method and of its type; `None` if they were not read: no rule fits that needs them.
+    /// Full names of the attributes of the method and of its type; `None` if they were not read: no
+    /// rule fits that needs them.
     pub attributes: Option<&'a [&'a str]>,
 }
 
@@ -82,11 +87,15 @@ impl MethodPattern {
         }
         let whole = Part { text, at: 0 };
         let (head, parameters) = match marks(text).find(|mark| mark.letter == '(') {
-            Some(mark) => (whole.cut(0, mark.at), Some(parameters(whole.cut(mark.at, text.len()))?)),
+            Some(mark) => {
+                (whole.cut(0, mark.at), Some(parameters(whole.cut(mark.at, text.len()))?))
+            }
             None => (whole, None),
         };
         let (assembly, rest) = match marks(head.text).find(|mark| mark.letter == '!') {
-            Some(mark) => (head.cut(0, mark.at).pattern("assembly")?, head.cut(mark.at + 1, head.text.len())),
+            Some(mark) => {
+                (head.cut(0, mark.at).pattern("assembly")?, head.cut(mark.at + 1, head.text.len()))
+            }
             None => (Part { text: "*", at: 0 }.pattern("assembly")?, head),
         };
         let (type_part, method_part) = split(rest);
@@ -120,7 +129,8 @@ impl MethodPattern {
         &self.assembly
     }
 
-    /// For the full name of the type as metadata has it, with `+` in front of nested types: ``MyApp.Cache`1+Entry``.
+    /// For the full name of the type as metadata has it, with `+` in front of nested types:
+    /// ``MyApp.Cache`1+Entry``.
     #[must_use]
     pub const fn type_name(&self) -> &Pattern {
         &self.type_name
@@ -161,8 +171,8 @@ impl MethodPattern {
         self.type_parameters.is_some() || self.parameters.is_some()
     }
 
-    /// Whether a method of a type that fits does so, too. `unknown` is the answer where its signature would be needed
-    /// and is not known.
+    /// Whether a method of a type that fits does so, too. `unknown` is the answer where its
+    /// signature would be needed and is not known.
     #[must_use]
     pub fn takes(&self, facts: &MethodFacts<'_>, unknown: bool) -> bool {
         if !self.method.matches(facts.name) {
@@ -177,7 +187,10 @@ impl MethodPattern {
         }
         self.parameters.as_deref().is_none_or(|wanted| {
             wanted.len() == signature.parameters.len()
-                && wanted.iter().zip(signature.parameters).all(|(wanted, name)| takes_type(wanted, name))
+                && wanted
+                    .iter()
+                    .zip(signature.parameters)
+                    .all(|(wanted, name)| takes_type(wanted, name))
         })
     }
 
@@ -192,7 +205,8 @@ impl MethodPattern {
                 (None, _) => true,
                 (Some(_), None) => false,
                 (Some(ours), Some(theirs)) => {
-                    ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(ours, theirs)| ours.covers(theirs))
+                    ours.len() == theirs.len()
+                        && ours.iter().zip(theirs).all(|(ours, theirs)| ours.covers(theirs))
                 }
             }
     }
@@ -257,12 +271,14 @@ impl<'t> Part<'t> {
     }
 }
 
-/// Reads what was made of a part. The part itself was read before, so only limits can be passed, and they concern all of it.
+/// Reads what was made of a part. The part itself was read before, so only limits can be passed,
+/// and they concern all of it.
 fn read(text: &str, part: Part<'_>) -> Result<Pattern, (usize, PatternProblem)> {
     Pattern::parse_at(text).map_err(|(_, problem)| (part.at, problem))
 }
 
-/// A character that no `\` stands in front of, and how many brackets of each kind are open before it.
+/// A character that no `\` stands in front of, and how many brackets of each kind are open before
+/// it.
 struct Mark {
     at: usize,
     letter: char,
@@ -302,7 +318,8 @@ fn marks(text: &str) -> impl Iterator<Item = Mark> {
     })
 }
 
-/// The parts in front of the dot or `::` before the method and behind it; no type if there is neither.
+/// The parts in front of the dot or `::` before the method and behind it; no type if there is
+/// neither.
 fn split(part: Part<'_>) -> (Option<Part<'_>>, Part<'_>) {
     let (mut dot, mut colons) = (None, None);
     for mark in marks(part.text).filter(Mark::is_outside) {
@@ -324,10 +341,14 @@ fn split(part: Part<'_>) -> (Option<Part<'_>>, Part<'_>) {
 }
 
 /// Turns `Name<*,*>` into ``Name`2``, or for a method into `Name` and 2.
-fn generic(part: Part<'_>, is_method: bool) -> Result<(String, Option<u16>), (usize, PatternProblem)> {
+fn generic(
+    part: Part<'_>,
+    is_method: bool,
+) -> Result<(String, Option<u16>), (usize, PatternProblem)> {
     let mut out = String::with_capacity(part.text.len());
     let (mut copied, mut count) = (0, None);
-    // The bracket that is open, and whether the name that it stands in begins with one: such names are the compiler's.
+    // The bracket that is open, and whether the name that it stands in begins with one: such names
+    // are the compiler's.
     let (mut open, mut is_made, mut starts) = (None, false, true);
     for mark in marks(part.text) {
         let error = (part.at + mark.at, PatternProblem::TypeArguments);
@@ -344,7 +365,8 @@ fn generic(part: Part<'_>, is_method: bool) -> Result<(String, Option<u16>), (us
             '>' => {
                 if let Some(from) = open.take() {
                     let arguments = part.text.get(from + 1..mark.at).unwrap_or_default();
-                    let number = count_arguments(arguments).ok_or((part.at + from, PatternProblem::TypeArguments))?;
+                    let number = count_arguments(arguments)
+                        .ok_or((part.at + from, PatternProblem::TypeArguments))?;
                     copied = mark.at + 1;
                     // Nothing of the name may follow, or it would be part of the number.
                     let next = part.text.get(copied..).and_then(|rest| rest.chars().next());
@@ -372,7 +394,8 @@ fn generic(part: Part<'_>, is_method: bool) -> Result<(String, Option<u16>), (us
     Ok((out, count))
 }
 
-/// How many type arguments: each `*`, nothing, or what everybody calls a type parameter (`T`, `TKey`).
+/// How many type arguments: each `*`, nothing, or what everybody calls a type parameter (`T`,
+/// `TKey`).
 fn count_arguments(text: &str) -> Option<u16> {
     let fits = |argument: &str| {
         let mut letters = argument.chars();
@@ -387,7 +410,8 @@ fn count_arguments(text: &str) -> Option<u16> {
 /// Reads `(…)`.
 fn parameters(part: Part<'_>) -> Result<Box<[Pattern]>, (usize, PatternProblem)> {
     let last = marks(part.text).last();
-    let Some(last) = last.filter(|mark| mark.letter == ')' && mark.at + 1 == part.text.len() && mark.others == 1)
+    let Some(last) = last
+        .filter(|mark| mark.letter == ')' && mark.at + 1 == part.text.len() && mark.others == 1)
     else {
         return Err((part.at, PatternProblem::Parameters));
     };
@@ -397,12 +421,17 @@ fn parameters(part: Part<'_>) -> Result<Box<[Pattern]>, (usize, PatternProblem)>
     }
     let mut all = Vec::new();
     let mut from = 0;
-    let commas: Vec<usize> =
-        marks(inner.text).filter(|mark| mark.letter == ',' && mark.is_outside()).map(|mark| mark.at).collect();
+    let commas: Vec<usize> = marks(inner.text)
+        .filter(|mark| mark.letter == ',' && mark.is_outside())
+        .map(|mark| mark.at)
+        .collect();
     for to in commas.into_iter().chain([inner.text.len()]) {
         let parameter = inner.cut(from, to).trim();
         if all.len() == MethodPattern::MAX_PARAMETERS {
-            return Err((parameter.at, PatternProblem::TooManyParameters { most: MethodPattern::MAX_PARAMETERS }));
+            return Err((
+                parameter.at,
+                PatternProblem::TooManyParameters { most: MethodPattern::MAX_PARAMETERS },
+            ));
         }
         parameter.pattern("parameter")?;
         all.push(read(&without_blanks(parameter.text), parameter)?);
@@ -438,7 +467,8 @@ fn with_full_names(name: &str) -> Option<String> {
             continue;
         }
         // What a dot stands in front of or behind is part of a longer name.
-        let full = name.get(from..at).and_then(full_name).filter(|_| before != '.' && before != '+');
+        let full =
+            name.get(from..at).and_then(full_name).filter(|_| before != '.' && before != '+');
         if let Some(full) = full.filter(|_| letter != '.' && letter != '+') {
             out.push_str(name.get(copied..from).unwrap_or_default());
             out.push_str("System.");
@@ -552,7 +582,11 @@ mod tests {
         assert!(overload("M<T>(T,{int,long})", 1, &["T", "long"]));
         assert!(overload("M(int[,],string[])", 0, &["int[,]", "string[]"]));
         assert!(overload("M(ref int, out  My.Order)", 0, &["ref int", "out My.Order"]));
-        assert!(overload("M(*.Dictionary<string,int>)", 0, &["System.Collections.Generic.Dictionary<string, int>"]));
+        assert!(overload(
+            "M(*.Dictionary<string,int>)",
+            0,
+            &["System.Collections.Generic.Dictionary<string, int>"]
+        ));
         assert!(!overload("N(int)", 0, &["int"]));
     }
 
@@ -612,7 +646,9 @@ mod tests {
 
     #[test]
     fn covering_goes_by_all_parts() {
-        for (wide, narrow) in [("*", "A!B.C(int)"), ("A.*.M*", "X!A.B.Ma()"), ("M(*)", "M(int)"), ("M", "M<*>")] {
+        for (wide, narrow) in
+            [("*", "A!B.C(int)"), ("A.*.M*", "X!A.B.Ma()"), ("M(*)", "M(int)"), ("M", "M<*>")]
+        {
             assert!(methods(wide).covers(&methods(narrow)), "{wide} {narrow}");
             assert!(!methods(narrow).covers(&methods(wide)), "{narrow} {wide}");
         }

@@ -4,7 +4,8 @@ use crate::{PatternError, PatternProblem};
 use std::fmt;
 use std::str::FromStr;
 
-/// A pattern for names: of assemblies, types, methods, parameter types or attributes. Upper and lower case differ.
+/// A pattern for names: of assemblies, types, methods, parameter types or attributes. Upper and
+/// lower case differ.
 ///
 /// | written | stands for |
 /// |---|---|
@@ -13,8 +14,9 @@ use std::str::FromStr;
 /// | `{a,b}` | one of these, which may be patterns, sets or nothing themselves |
 /// | `\x` | the character `x` itself |
 ///
-/// Everything else stands for itself, and the whole name must fit. Sets are multiplied out when a pattern is read, so that
-/// matching takes no memory and, at worst, time by the length of the name times [`MAX_EXPANDED`](Self::MAX_EXPANDED).
+/// Everything else stands for itself, and the whole name must fit. Sets are multiplied out when a
+/// pattern is read, so that matching takes no memory and, at worst, time by the length of the name
+/// times [`MAX_EXPANDED`](Self::MAX_EXPANDED).
 ///
 /// ```
 /// let pattern: rules::Pattern = "MyApp.*.{Load,Save}?".parse()?;
@@ -36,7 +38,8 @@ pub struct Pattern {
     globs: Box<[Glob]>,
 }
 
-/// The parts between the stars of a pattern without sets: at least one, and none in the middle is empty.
+/// The parts between the stars of a pattern without sets: at least one, and none in the middle is
+/// empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Glob(Box<[Segment]>);
 
@@ -82,12 +85,17 @@ impl Pattern {
             return Err((Self::MAX_LENGTH, PatternProblem::TooLong { most: Self::MAX_LENGTH }));
         }
         let mut parser = Parser { text, at: 0 };
-        let globs: Box<[Glob]> = parser.sequence(0)?.iter().map(|tokens| Glob::new(tokens)).collect();
+        let globs: Box<[Glob]> =
+            parser.sequence(0)?.iter().map(|tokens| Glob::new(tokens)).collect();
         let mut starts = globs.iter().map(Glob::literal_start);
         let mut prefix = starts.next().unwrap_or_default();
         for start in starts {
-            let common: usize =
-                prefix.chars().zip(start.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
+            let common: usize = prefix
+                .chars()
+                .zip(start.chars())
+                .take_while(|(a, b)| a == b)
+                .map(|(a, _)| a.len_utf8())
+                .sum();
             prefix.truncate(common);
         }
         Ok(Self { text: text.into(), prefix: prefix.into(), globs })
@@ -99,14 +107,16 @@ impl Pattern {
         name.starts_with(&*self.prefix) && self.globs.iter().any(|glob| glob.matches(name))
     }
 
-    /// The same where upper and lower case are one. For few names: the pattern is made anew for each.
+    /// The same where upper and lower case are one. For few names: the pattern is made anew for
+    /// each.
     #[must_use]
     pub fn matches_any_case(&self, name: &str) -> bool {
         let name: String = name.chars().flat_map(char::to_lowercase).collect();
         self.globs.iter().any(|glob| glob.lower().matches(&name))
     }
 
-    /// What every name that fits begins with; empty if that is nothing in common. For callers that sort or index names.
+    /// What every name that fits begins with; empty if that is nothing in common. For callers that
+    /// sort or index names.
     #[must_use]
     pub fn literal_prefix(&self) -> &str {
         &self.prefix
@@ -133,8 +143,8 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether every name that fits `other` fits this one too, as far as their texts show it: `true` is certain,
-    /// `false` is not.
+    /// Whether every name that fits `other` fits this one too, as far as their texts show it:
+    /// `true` is certain, `false` is not.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.text == other.text
@@ -142,8 +152,8 @@ impl Pattern {
             || other.globs.iter().all(|theirs| self.globs.iter().any(|ours| ours.covers(theirs)))
     }
 
-    /// A text that stands for exactly this name, whatever it contains, in [`Pattern`] and in the parts of a
-    /// [`MethodPattern`](crate::MethodPattern).
+    /// A text that stands for exactly this name, whatever it contains, in [`Pattern`] and in the
+    /// parts of a [`MethodPattern`](crate::MethodPattern).
     #[must_use]
     pub fn escape(name: &str) -> String {
         let mut text = String::with_capacity(name.len());
@@ -206,8 +216,8 @@ impl Parser<'_> {
         Some((at, letter))
     }
 
-    /// Reads on to the end of the text, or in a set to what ends one of its members, which stays unread. Calls itself
-    /// for sets, which [`Pattern::MAX_DEPTH`] bounds.
+    /// Reads on to the end of the text, or in a set to what ends one of its members, which stays
+    /// unread. Calls itself for sets, which [`Pattern::MAX_DEPTH`] bounds.
     fn sequence(&mut self, depth: usize) -> Result<Expanded, (usize, PatternProblem)> {
         let mut all: Expanded = vec![Vec::new()];
         while let Some((at, letter)) = self.next() {
@@ -265,8 +275,10 @@ fn product(left: &Expanded, right: &Expanded) -> Option<Expanded> {
     if left.len() * right.len() > Pattern::MAX_NAMES {
         return None;
     }
-    let all: Expanded =
-        left.iter().flat_map(|left| right.iter().map(move |right| [&left[..], &right[..]].concat())).collect();
+    let all: Expanded = left
+        .iter()
+        .flat_map(|left| right.iter().map(move |right| [&left[..], &right[..]].concat()))
+        .collect();
     check_size(&all)?;
     Some(all)
 }
@@ -275,7 +287,10 @@ impl Glob {
     fn new(tokens: &[Token]) -> Self {
         let parts: Vec<&[Token]> = tokens.split(|token| *token == Token::Any).collect();
         let last = parts.len() - 1;
-        let kept = parts.iter().enumerate().filter(|(index, part)| *index == 0 || *index == last || !part.is_empty());
+        let kept = parts
+            .iter()
+            .enumerate()
+            .filter(|(index, part)| *index == 0 || *index == last || !part.is_empty());
         Self(kept.map(|(_, part)| Segment::new(part)).collect())
     }
 
@@ -283,8 +298,8 @@ impl Glob {
         let [first, rest @ ..] = &*self.0 else { return false };
         let Some(name) = first.strip_start(name) else { return false };
         let [middle @ .., last] = rest else { return name.is_empty() };
-        // With both ends fixed, taking the leftmost place for each part leaves most to those behind it, so that no
-        // other choice needs to be tried.
+        // With both ends fixed, taking the leftmost place for each part leaves most to those behind
+        // it, so that no other choice needs to be tried.
         let Some(mut name) = last.strip_end(name) else { return false };
         for segment in middle {
             let Some(behind) = segment.find(name) else { return false };
@@ -312,20 +327,26 @@ impl Glob {
         }
     }
 
-    /// Whether it takes all that `other` takes: equal ones, literal ones, and `start*end` around anything.
+    /// Whether it takes all that `other` takes: equal ones, literal ones, and `start*end` around
+    /// anything.
     fn covers(&self, other: &Self) -> bool {
         if let Some(name) = other.as_literal() {
             return self.matches(name);
         }
         // With a single part in `other`, start and end could take the same characters twice.
         match (&*self.0, &*other.0) {
-            ([Segment::Text(start), Segment::Text(end)], [Segment::Text(first), .., Segment::Text(last)]) => {
-                first.starts_with(&**start) && last.ends_with(&**end)
-            }
-            ([Segment::Text(start), Segment::Text(end)], [Segment::Text(first), ..]) if end.is_empty() => {
+            (
+                [Segment::Text(start), Segment::Text(end)],
+                [Segment::Text(first), .., Segment::Text(last)],
+            ) => first.starts_with(&**start) && last.ends_with(&**end),
+            ([Segment::Text(start), Segment::Text(end)], [Segment::Text(first), ..])
+                if end.is_empty() =>
+            {
                 first.starts_with(&**start)
             }
-            ([Segment::Text(start), Segment::Text(end)], [.., Segment::Text(last)]) if start.is_empty() => {
+            ([Segment::Text(start), Segment::Text(end)], [.., Segment::Text(last)])
+                if start.is_empty() =>
+            {
                 last.ends_with(&**end)
             }
             _ => self == other,
@@ -347,7 +368,9 @@ impl Segment {
 
     fn lower(&self) -> Self {
         match self {
-            Self::Text(text) => Self::Text(text.chars().flat_map(char::to_lowercase).collect::<String>().into()),
+            Self::Text(text) => {
+                Self::Text(text.chars().flat_map(char::to_lowercase).collect::<String>().into())
+            }
             Self::Holes(letters) => {
                 let lower = |letter: &Option<char>| match letter {
                     Some(letter) => letter.to_lowercase().map(Some).collect(),
@@ -382,7 +405,11 @@ impl Segment {
             Self::Text(text) => name.strip_suffix(&**text),
             Self::Holes(letters) => {
                 let mut rest = name.chars();
-                letters.iter().rev().all(|wanted| fits(*wanted, rest.next_back())).then_some(rest.as_str())
+                letters
+                    .iter()
+                    .rev()
+                    .all(|wanted| fits(*wanted, rest.next_back()))
+                    .then_some(rest.as_str())
             }
         }
     }
@@ -456,7 +483,9 @@ mod tests {
             assert_eq!(pattern(text).literal_prefix(), prefix, "{text}");
         }
         assert!(["*", "**", "{a,*}", "*{,x}"].iter().all(|text| pattern(text).is_everything()));
-        assert!(!["a*", "?*", "*.*", "{,a}", r"\*"].iter().any(|text| pattern(text).is_everything()));
+        assert!(
+            !["a*", "?*", "*.*", "{,a}", r"\*"].iter().any(|text| pattern(text).is_everything())
+        );
         assert_eq!(pattern(r"a\*").as_literal(), Some("a*"));
         assert_eq!(pattern("{a,b}").as_literal(), None);
     }
@@ -518,8 +547,11 @@ mod tests {
     fn hostile_names_are_matched_quickly() {
         let name = "a".repeat(100_000);
         let start = Instant::now();
-        // The last is the worst: `?` keeps it from the linear search, and each place fails at its end only.
-        for text in ["*a".repeat(500) + "*b", "*a*".repeat(300) + "b*", format!("*?{}b*", "a".repeat(100))] {
+        // The last is the worst: `?` keeps it from the linear search, and each place fails at its
+        // end only.
+        for text in
+            ["*a".repeat(500) + "*b", "*a*".repeat(300) + "b*", format!("*?{}b*", "a".repeat(100))]
+        {
             assert!(!pattern(&text).matches(&name));
         }
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());

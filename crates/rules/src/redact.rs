@@ -2,7 +2,8 @@
 
 use crate::RuleSet;
 
-/// What names of parameters contain whose arguments are never read, whatever rules say: in any case, and with `_` anywhere between.
+/// What names of parameters contain whose arguments are never read, whatever rules say: in any
+/// case, and with `_` anywhere between.
 pub const SECRETS: &[&str] = &[
     "password",
     "passwd",
@@ -30,8 +31,8 @@ pub const SECRETS: &[&str] = &[
 ];
 
 impl RuleSet {
-    /// Whether the arguments of parameters with this name must not be read: it contains one of [`SECRETS`], or one of
-    /// [`redact`](Self::redact) takes it, in upper or lower case.
+    /// Whether the arguments of parameters with this name must not be read: it contains one of
+    /// [`SECRETS`], or one of [`redact`](Self::redact) takes it, in upper or lower case.
     ///
     /// ```
     /// let set = rules::RuleSet::default().redacting(vec!["iban*".parse()?]);
@@ -54,7 +55,8 @@ mod tests {
     use crate::Pattern;
 
     fn redacting(texts: &[&str]) -> RuleSet {
-        RuleSet::default().redacting(texts.iter().map(|text| Pattern::parse(text).unwrap()).collect())
+        RuleSet::default()
+            .redacting(texts.iter().map(|text| Pattern::parse(text).unwrap()).collect())
     }
 
     #[test]
@@ -73,7 +75,9 @@ mod tests {
         ] {
             assert!(set.redacts(name), "{name}");
         }
-        for name in ["", "id", "name", "key", "author", "mapping", "arg1", "pass", "cancellationToken"] {
+        for name in
+            ["", "id", "name", "key", "author", "mapping", "arg1", "pass", "cancellationToken"]
+        {
             assert!(!set.redacts(name), "{name}");
         }
     }

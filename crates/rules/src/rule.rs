@@ -12,7 +12,10 @@ pub struct Version(pub [u16; 4]);
 
 /// A text is no version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a version: write one to four numbers from 0 to 65535 with dots between them, like 2.1 or 2.1.0.5")]
+#[error(
+    "not a version: write one to four numbers from 0 to 65535 with dots between them, like 2.1 or \
+        2.1.0.5"
+)]
 pub struct VersionError;
 
 impl FromStr for Version {
@@ -25,7 +28,8 @@ impl FromStr for Version {
         for part in text.split('.') {
             // The standard library would take a sign as well.
             let digits = part.bytes().all(|byte| byte.is_ascii_digit());
-            *slots.next().ok_or(VersionError)? = part.parse().ok().filter(|_| digits).ok_or(VersionError)?;
+            *slots.next().ok_or(VersionError)? =
+                part.parse().ok().filter(|_| digits).ok_or(VersionError)?;
         }
         Ok(Self(numbers))
     }
@@ -84,7 +88,8 @@ impl Action {
     pub const MAX_SLOWEST: u16 = 16;
     /// How many are kept if nobody says.
     pub const USUAL_SLOWEST: u16 = 10;
-    /// Calls are timed, and the [usual number](Self::USUAL_SLOWEST) of the slowest is kept without arguments.
+    /// Calls are timed, and the [usual number](Self::USUAL_SLOWEST) of the slowest is kept without
+    /// arguments.
     pub const TRACE: Self = Self::Trace { slowest: Self::USUAL_SLOWEST, arguments: false };
 }
 
@@ -94,8 +99,8 @@ impl Action {
 pub struct Limits {
     /// One of so many calls is taken, from 1, which takes all.
     pub one_in: u32,
-    /// The rule ends after so many calls of all its methods together, from 1 to `i64::MAX`; `None` if their number does
-    /// not end it.
+    /// The rule ends after so many calls of all its methods together, from 1 to `i64::MAX`; `None`
+    /// if their number does not end it.
     pub calls: Option<u64>,
     /// The rule ends after so many seconds, from 1; `None` if time does not end it.
     pub seconds: Option<u32>,
@@ -112,7 +117,8 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rule {
-    /// What reports and messages call it; unlike that of any other rule, 1 to [`MAX_NAME`](Self::MAX_NAME) bytes.
+    /// What reports and messages call it; unlike that of any other rule, 1 to
+    /// [`MAX_NAME`](Self::MAX_NAME) bytes.
     pub name: String,
     /// Its methods.
     pub methods: MethodPattern,
@@ -125,7 +131,8 @@ pub struct Rule {
     pub exclude: Vec<MethodPattern>,
     /// Whether it is allowed to take every method of every assembly.
     pub everything: bool,
-    /// Of several rules that take a method, the one with the highest number counts, and of these the first.
+    /// Of several rules that take a method, the one with the highest number counts, and of these
+    /// the first.
     pub priority: i32,
     /// What is done.
     pub action: Action,
@@ -153,20 +160,26 @@ impl Rule {
         }
     }
 
-    /// Whether an attribute with this full name is one that the rule asks for. `Obsolete`, `ObsoleteAttribute`,
-    /// `System.Obsolete` and `System.ObsoleteAttribute` all take `System.ObsoleteAttribute`.
+    /// Whether an attribute with this full name is one that the rule asks for. `Obsolete`,
+    /// `ObsoleteAttribute`, `System.Obsolete` and `System.ObsoleteAttribute` all take
+    /// `System.ObsoleteAttribute`.
     #[must_use]
     pub fn takes_attribute(&self, full_name: &str) -> bool {
         let short = full_name.rsplit(['.', '+']).next().unwrap_or(full_name);
         let names = [full_name, short];
-        let names = names.iter().flat_map(|name| [Some(*name), name.strip_suffix("Attribute")]).flatten();
-        names.into_iter().any(|name| self.attributes.iter().any(|attribute| attribute.matches(name)))
+        let names =
+            names.iter().flat_map(|name| [Some(*name), name.strip_suffix("Attribute")]).flatten();
+        names
+            .into_iter()
+            .any(|name| self.attributes.iter().any(|attribute| attribute.matches(name)))
     }
 
     /// Whether it takes all methods of all assemblies, but for exclusions.
     #[must_use]
     pub fn is_everything(&self) -> bool {
-        self.methods.is_everything() && self.versions == VersionRange::default() && self.attributes.is_empty()
+        self.methods.is_everything()
+            && self.versions == VersionRange::default()
+            && self.attributes.is_empty()
     }
 
     /// Whether it takes everything that `other` takes, as far as their texts show it.
@@ -176,8 +189,14 @@ impl Rule {
             && self.versions.covers(&other.versions)
             && (self.attributes.is_empty()
                 || !other.attributes.is_empty()
-                    && other.attributes.iter().all(|theirs| self.attributes.iter().any(|ours| ours.covers(theirs))))
-            && self.exclude.iter().all(|ours| other.exclude.iter().any(|theirs| theirs.covers(ours)))
+                    && other
+                        .attributes
+                        .iter()
+                        .all(|theirs| self.attributes.iter().any(|ours| ours.covers(theirs))))
+            && self
+                .exclude
+                .iter()
+                .all(|ours| other.exclude.iter().any(|theirs| theirs.covers(ours)))
     }
 }
 
@@ -229,6 +248,8 @@ mod tests {
         };
         assert!(!with(|rule| rule.versions.max = Some(Version([1, 0, 0, 0]))).covers(&narrow));
         assert!(!with(|rule| rule.attributes = vec![Pattern::parse("X").unwrap()]).covers(&narrow));
-        assert!(!with(|rule| rule.exclude = vec![MethodPattern::parse("B").unwrap()]).covers(&narrow));
+        assert!(
+            !with(|rule| rule.exclude = vec![MethodPattern::parse("B").unwrap()]).covers(&narrow)
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! All rules together, asked in the order in which a process shows its code: assembly, type, method.
+//! All rules together, asked in the order in which a process shows its code: assembly, type,
+//! method.
 
 use crate::{MethodFacts, MethodPattern, Pattern, Rule, Version};
 
 /// Rules in the order in which they count, and methods that none of them may take.
 ///
-/// An exclusion of the set always wins; of the rules, the first that takes a method and does not exclude it itself.
-/// The questions narrow down: most assemblies and types end with an empty answer and cost no more than that.
+/// An exclusion of the set always wins; of the rules, the first that takes a method and does not
+/// exclude it itself. The questions narrow down: most assemblies and types end with an empty answer
+/// and cost no more than that.
 ///
 /// ```
 /// use rules::{Action, MethodFacts, MethodPattern, Rule, RuleSet, Version};
@@ -20,7 +22,11 @@ use crate::{MethodFacts, MethodPattern, Pattern, Rule, Version};
 /// # Ok::<(), rules::PatternError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(from = "Unsorted"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(from = "Unsorted")
+)]
 pub struct RuleSet {
     rules: Vec<Rule>,
     exclude: Vec<MethodPattern>,
@@ -116,13 +122,21 @@ impl RuleSet {
     pub fn for_assembly(&self, name: &str, version: Version) -> AssemblyRules<'_> {
         let fits = |methods: &&MethodPattern| methods.assembly().matches(name);
         let exclude: Vec<&MethodPattern> = self.exclude.iter().filter(fits).collect();
-        if exclude.iter().any(|methods| methods.type_name().is_everything() && methods.takes_all_methods()) {
+        if exclude
+            .iter()
+            .any(|methods| methods.type_name().is_everything() && methods.takes_all_methods())
+        {
             return AssemblyRules { rules: Vec::new(), exclude: Vec::new() };
         }
         let rules = self.rules.iter().enumerate();
-        let rules = rules.filter(|(_, rule)| rule.methods.assembly().matches(name) && rule.versions.contains(version));
-        let rules =
-            rules.map(|(index, rule)| Candidate { index, rule, exclude: rule.exclude.iter().filter(fits).collect() });
+        let rules = rules.filter(|(_, rule)| {
+            rule.methods.assembly().matches(name) && rule.versions.contains(version)
+        });
+        let rules = rules.map(|(index, rule)| Candidate {
+            index,
+            rule,
+            exclude: rule.exclude.iter().filter(fits).collect(),
+        });
         AssemblyRules { rules: rules.collect(), exclude }
     }
 
@@ -153,7 +167,8 @@ impl<'r> AssemblyRules<'r> {
         self.rules.is_empty()
     }
 
-    /// The place in the set of the rule that takes every method there is, if what is known of them cannot make a difference.
+    /// The place in the set of the rule that takes every method there is, if what is known of them
+    /// cannot make a difference.
     #[must_use]
     pub fn for_all(&self) -> Option<usize> {
         let first = self.rules.first()?;
@@ -161,12 +176,17 @@ impl<'r> AssemblyRules<'r> {
         (is_alone && first.rule.is_everything()).then_some(first.index)
     }
 
-    /// What rules may want of a type, by its full name in metadata, with `+` in front of nested types.
+    /// What rules may want of a type, by its full name in metadata, with `+` in front of nested
+    /// types.
     #[must_use]
     pub fn for_type(&self, full_name: &str) -> TypeRules<'r> {
         let fits = |methods: &&&'r MethodPattern| methods.type_name().matches(full_name);
         let mut rules = Vec::new();
-        for candidate in self.rules.iter().filter(|candidate| candidate.rule.methods.type_name().matches(full_name)) {
+        for candidate in self
+            .rules
+            .iter()
+            .filter(|candidate| candidate.rule.methods.type_name().matches(full_name))
+        {
             let exclude: Vec<_> = candidate.exclude.iter().filter(fits).copied().collect();
             if !exclude.iter().any(|methods| methods.takes_all_methods()) {
                 rules.push(Candidate { exclude, ..*candidate });
@@ -190,7 +210,8 @@ impl<'r> TypeRules<'r> {
         self.rules.is_empty()
     }
 
-    /// Whether a rule may take a method of this name. For many methods this is all that needs to be asked.
+    /// Whether a rule may take a method of this name. For many methods this is all that needs to be
+    /// asked.
     #[must_use]
     pub fn may_take(&self, name: &str) -> bool {
         self.rules.iter().any(|candidate| candidate.rule.methods.method().matches(name))
@@ -199,8 +220,12 @@ impl<'r> TypeRules<'r> {
     /// Whether [`MethodFacts::signature`] can make a difference.
     #[must_use]
     pub fn needs_signatures(&self) -> bool {
-        let rules = self.rules.iter().flat_map(|one| one.exclude.iter().copied().chain([&one.rule.methods]));
-        !self.is_empty() && rules.chain(self.exclude.iter().copied()).any(MethodPattern::needs_signature)
+        let rules = self
+            .rules
+            .iter()
+            .flat_map(|one| one.exclude.iter().copied().chain([&one.rule.methods]));
+        !self.is_empty()
+            && rules.chain(self.exclude.iter().copied()).any(MethodPattern::needs_signature)
     }
 
     /// Whether [`MethodFacts::attributes`] can make a difference.
@@ -212,11 +237,15 @@ impl<'r> TypeRules<'r> {
     /// The rule that takes a method of this type.
     #[must_use]
     pub fn for_method(&self, facts: &MethodFacts<'_>) -> Option<Match<'r>> {
-        // What is not known of a method counts against it: rather one is missed than one touched that should not be.
-        let excluded = |exclude: &[&MethodPattern]| exclude.iter().any(|methods| methods.takes(facts, true));
+        // What is not known of a method counts against it: rather one is missed than one touched
+        // that should not be.
+        let excluded =
+            |exclude: &[&MethodPattern]| exclude.iter().any(|methods| methods.takes(facts, true));
         let takes = |candidate: &&Candidate<'r>| {
             let rule = candidate.rule;
-            let has = |attributes: &[&str]| attributes.iter().any(|attribute| rule.takes_attribute(attribute));
+            let has = |attributes: &[&str]| {
+                attributes.iter().any(|attribute| rule.takes_attribute(attribute))
+            };
             rule.methods.takes(facts, false)
                 && (rule.attributes.is_empty() || facts.attributes.is_some_and(has))
                 && !excluded(&candidate.exclude)
@@ -241,7 +270,12 @@ mod tests {
         Rule::new(name, methods(text), Action::Count)
     }
 
-    fn find<'r>(set: &'r RuleSet, assembly: &str, type_name: &str, facts: &MethodFacts<'_>) -> Option<&'r str> {
+    fn find<'r>(
+        set: &'r RuleSet,
+        assembly: &str,
+        type_name: &str,
+        facts: &MethodFacts<'_>,
+    ) -> Option<&'r str> {
         let found = set.for_assembly(assembly, VERSION).for_type(type_name).for_method(facts)?;
         assert_eq!(set.rules()[found.index], *found.rule);
         Some(&found.rule.name)
@@ -267,7 +301,10 @@ mod tests {
     fn exclusions_of_the_set_win_and_those_of_a_rule_leave_the_others() {
         let mut first = rule("first", "A.*.*");
         first.exclude = vec![methods("A.B.Load"), methods("A.C.*")];
-        let set = RuleSet::new(vec![first, rule("second", "A.*.Load")], vec![methods("A.*.Secret"), methods("X!*")]);
+        let set = RuleSet::new(
+            vec![first, rule("second", "A.*.Load")],
+            vec![methods("A.*.Secret"), methods("X!*")],
+        );
         assert_eq!(find(&set, "A", "A.B", &named("Save")), Some("first"));
         assert_eq!(find(&set, "A", "A.B", &named("Load")), Some("second"));
         assert_eq!(find(&set, "A", "A.C", &named("Save")), None);
@@ -294,7 +331,10 @@ mod tests {
     fn only_what_is_needed_is_asked_for() {
         let mut marked = rule("marked", "A.Marked.*");
         marked.attributes = vec![Pattern::parse("Trace").unwrap()];
-        let set = RuleSet::new(vec![rule("one", "A.One.Load(int)"), marked, rule("plain", "A.Plain.*")], vec![]);
+        let set = RuleSet::new(
+            vec![rule("one", "A.One.Load(int)"), marked, rule("plain", "A.Plain.*")],
+            vec![],
+        );
         assert!(set.needs_signatures() && set.needs_attributes());
         let assembly = set.for_assembly("A", VERSION);
         let needs = |name: &str| {
@@ -306,14 +346,26 @@ mod tests {
             [(true, false), (false, true), (false, false)]
         );
         assert_eq!(needs("B"), (false, false));
-        assert!(assembly.for_type("A.One").may_take("Load") && !assembly.for_type("A.One").may_take("Save"));
+        assert!(
+            assembly.for_type("A.One").may_take("Load")
+                && !assembly.for_type("A.One").may_take("Save")
+        );
 
         let signature = Some(Signature { type_parameters: 0, parameters: &["int"] });
-        assert_eq!(find(&set, "A", "A.One", &MethodFacts { signature, ..named("Load") }), Some("one"));
+        assert_eq!(
+            find(&set, "A", "A.One", &MethodFacts { signature, ..named("Load") }),
+            Some("one")
+        );
         assert_eq!(find(&set, "A", "A.One", &named("Load")), None);
         let attributes = Some(&["System.ObsoleteAttribute", "My.TraceAttribute"][..]);
-        assert_eq!(find(&set, "A", "A.Marked", &MethodFacts { attributes, ..named("X") }), Some("marked"));
-        assert_eq!(find(&set, "A", "A.Marked", &MethodFacts { attributes: Some(&[]), ..named("X") }), None);
+        assert_eq!(
+            find(&set, "A", "A.Marked", &MethodFacts { attributes, ..named("X") }),
+            Some("marked")
+        );
+        assert_eq!(
+            find(&set, "A", "A.Marked", &MethodFacts { attributes: Some(&[]), ..named("X") }),
+            None
+        );
         assert_eq!(find(&set, "A", "A.Marked", &named("X")), None);
     }
 
@@ -323,7 +375,10 @@ mod tests {
         assert!(set.for_assembly("A", VERSION).for_type("A.B").needs_signatures());
         assert_eq!(find(&set, "A", "A.B", &named("Load")), None);
         let signature = Some(Signature { type_parameters: 0, parameters: &[] });
-        assert_eq!(find(&set, "A", "A.B", &MethodFacts { signature, ..named("Load") }), Some("all"));
+        assert_eq!(
+            find(&set, "A", "A.B", &MethodFacts { signature, ..named("Load") }),
+            Some("all")
+        );
     }
 
     #[cfg(feature = "serde")]

@@ -42,7 +42,10 @@ pub enum Problem {
     #[error("another rule has the same name; rename one of them")]
     NameTwice,
     /// Every method of the process would be instrumented.
-    #[error("it matches every method of every assembly; narrow it down, or write `everything = true` if that is meant")]
+    #[error(
+        "it matches every method of every assembly; narrow it down, or write `everything = true` \
+            if that is meant"
+    )]
     Everything,
     /// No version is in the range.
     #[error("no version is from {min} on and before {max}; make the second one higher")]
@@ -61,12 +64,15 @@ pub enum Problem {
         expected: &'static str,
     },
     /// Arguments of no call.
-    #[error("the arguments of the slowest calls are requested, but `slowest` is 0; raise it or leave out `arguments`")]
+    #[error(
+        "the arguments of the slowest calls are requested, but `slowest` is 0; raise it or leave \
+            out `arguments`"
+    )]
     ArgumentsOfNone,
     /// Two rules say different things about the same methods.
     #[error(
-        "rule `{other}` matches the same methods and does something else with them; remove one, or make them \
-        differ"
+        "rule `{other}` matches the same methods and does something else with them; remove one, or \
+        make them differ"
     )]
     Conflict {
         /// The other one.
@@ -80,15 +86,18 @@ pub enum Problem {
     },
     /// An earlier rule takes everything first.
     #[error(
-        "it is never reached: rule `{other}` comes first and matches all its methods; put this one first or raise \
-         its `priority`"
+        "it is never reached: rule `{other}` comes first and matches all its methods; put this one \
+         first or raise its `priority`"
     )]
     NeverReached {
         /// The earlier one.
         other: String,
     },
     /// An exclusion takes everything away.
-    #[error("it matches nothing: the exclusion `{exclusion}` excludes all its methods; remove one of the two")]
+    #[error(
+        "it matches nothing: the exclusion `{exclusion}` excludes all its methods; remove one of \
+            the two"
+    )]
     AllExcluded {
         /// The exclusion.
         exclusion: String,
@@ -110,9 +119,10 @@ impl Problem {
     #[must_use]
     pub const fn severity(&self) -> Severity {
         match self {
-            Self::Duplicate { .. } | Self::NeverReached { .. } | Self::AllExcluded { .. } | Self::Unlikely { .. } => {
-                Severity::Warning
-            }
+            Self::Duplicate { .. }
+            | Self::NeverReached { .. }
+            | Self::AllExcluded { .. }
+            | Self::Unlikely { .. } => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -132,8 +142,9 @@ impl fmt::Display for Finding {
 }
 
 impl RuleSet {
-    /// Checks all rules, alone and against each other. Rules with a finding that is an [`Severity::Error`] must not be
-    /// used. What is told of patterns that overlap goes by their texts: it is true, but not complete.
+    /// Checks all rules, alone and against each other. Rules with a finding that is an
+    /// [`Severity::Error`] must not be used. What is told of patterns that overlap goes by their
+    /// texts: it is true, but not complete.
     #[must_use]
     pub fn validate(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -141,8 +152,12 @@ impl RuleSet {
         if self.rules().is_empty() {
             whole(Problem::NoRules);
         }
-        let exclusions = self.rules().iter().map(|rule| rule.exclude.len()).sum::<usize>() + self.exclude().len();
-        if [self.rules().len(), exclusions, self.redact().len()].iter().any(|count| *count > Self::MAX_RULES) {
+        let exclusions = self.rules().iter().map(|rule| rule.exclude.len()).sum::<usize>()
+            + self.exclude().len();
+        if [self.rules().len(), exclusions, self.redact().len()]
+            .iter()
+            .any(|count| *count > Self::MAX_RULES)
+        {
             // The rest would take long.
             whole(Problem::TooMany);
             return findings;
@@ -152,12 +167,15 @@ impl RuleSet {
         }
         let mut names: HashSet<&str> = HashSet::new();
         for (index, rule) in self.rules().iter().enumerate() {
-            let mut tell = |problem| findings.push(Finding { rule: Some(rule.name.clone()), problem });
+            let mut tell =
+                |problem| findings.push(Finding { rule: Some(rule.name.clone()), problem });
             if !names.insert(&rule.name) {
                 tell(Problem::NameTwice);
             }
             alone(rule, &mut tell);
-            if let Some(exclusion) = self.exclude().iter().chain(&rule.exclude).find(|one| one.covers(&rule.methods)) {
+            if let Some(exclusion) =
+                self.exclude().iter().chain(&rule.exclude).find(|one| one.covers(&rule.methods))
+            {
                 tell(Problem::AllExcluded { exclusion: exclusion.to_string() });
             }
             let earlier = self.rules().iter().take(index);
@@ -166,7 +184,9 @@ impl RuleSet {
                 let differ = (other.action, other.limits) != (rule.action, rule.limits);
                 tell(match (rule.covers(other), differ) {
                     // With another priority it is said which of them is meant.
-                    (true, true) if other.priority == rule.priority => Problem::Conflict { other: name },
+                    (true, true) if other.priority == rule.priority => {
+                        Problem::Conflict { other: name }
+                    }
                     (true, false) => Problem::Duplicate { other: name },
                     _ => Problem::NeverReached { other: name },
                 });
@@ -193,7 +213,11 @@ fn alone(rule: &Rule, tell: &mut impl FnMut(Problem)) {
     let fits = |calls: u64| calls > 0 && i64::try_from(calls).is_ok();
     for (option, expected, fits) in [
         ("one-in", "at least 1", rule.limits.one_in > 0),
-        ("expires-after-calls", "from 1 to 9223372036854775807", rule.limits.calls.is_none_or(fits)),
+        (
+            "expires-after-calls",
+            "from 1 to 9223372036854775807",
+            rule.limits.calls.is_none_or(fits),
+        ),
         ("expires-after-seconds", "at least 1", rule.limits.seconds != Some(0)),
     ] {
         if !fits {
@@ -214,7 +238,9 @@ fn alone(rule: &Rule, tell: &mut impl FnMut(Problem)) {
 
 /// Patterns that come from a misunderstanding of what names look like.
 fn unlikely(methods: &MethodPattern, tell: &mut impl FnMut(Problem)) {
-    let mut doubt = |pattern: &str, what, advice| tell(Problem::Unlikely { pattern: pattern.into(), what, advice });
+    let mut doubt = |pattern: &str, what, advice| {
+        tell(Problem::Unlikely { pattern: pattern.into(), what, advice })
+    };
     let assembly = methods.assembly().as_str();
     if [".dll", ".exe"].iter().any(|end| assembly.ends_with(end)) {
         doubt(assembly, "assembly", "leave out the extension of the file");
@@ -225,15 +251,25 @@ fn unlikely(methods: &MethodPattern, tell: &mut impl FnMut(Problem)) {
     }
     let method = methods.method().as_str();
     if ["ctor", "cctor"].contains(&method) {
-        doubt(method, "method", "constructors are called `.ctor` and `.cctor`: write two dots, as in `Type..ctor`");
+        doubt(
+            method,
+            "method",
+            "constructors are called `.ctor` and `.cctor`: write two dots, as in `Type..ctor`",
+        );
     }
     for parameter in methods.parameters().unwrap_or_default() {
         let Some(name) = parameter.as_literal() else { continue };
-        let name = name.trim_start_matches("ref ").trim_start_matches("out ").trim_start_matches("in ");
+        let name =
+            name.trim_start_matches("ref ").trim_start_matches("out ").trim_start_matches("in ");
         let word = name.split(['[', '<', '*', '?', '&']).next().unwrap_or(name);
         // Type parameters have no namespace, and begin with T or have one letter.
-        if !word.contains('.') && !word.starts_with('T') && word.chars().count() > 1 && full_name(word).is_none() {
-            let advice = "types that are not keywords of C# need their namespace: write it or `*.` in front";
+        if !word.contains('.')
+            && !word.starts_with('T')
+            && word.chars().count() > 1
+            && full_name(word).is_none()
+        {
+            let advice =
+                "types that are not keywords of C# need their namespace: write it or `*.` in front";
             doubt(parameter.as_str(), "parameter", advice);
         }
     }
@@ -260,9 +296,13 @@ mod tests {
 
     #[test]
     fn good_rules_have_no_findings() {
-        let rules = vec![rule("a", "A!A.*.{Load,Save}*"), rule("b", "A.List<*>.Add(T, A.B, ref int, System.X[])")];
+        let rules = vec![
+            rule("a", "A!A.*.{Load,Save}*"),
+            rule("b", "A.List<*>.Add(T, A.B, ref int, System.X[])"),
+        ];
         assert_eq!(problems(rules, &["A.Secret.**"]), []);
-        let with_arguments = Rule { action: Action::Trace { slowest: 1, arguments: true }, ..rule("a", "A.B") };
+        let with_arguments =
+            Rule { action: Action::Trace { slowest: 1, arguments: true }, ..rule("a", "A.B") };
         assert_eq!(problems(vec![with_arguments], &[]), []);
     }
 
@@ -322,7 +362,10 @@ mod tests {
     #[test]
     fn rules_that_take_nothing_are_told() {
         let exclusion = "A.**".to_owned();
-        assert_eq!(problems(vec![rule("a", "A.B.Load")], &["A.**"]), [Problem::AllExcluded { exclusion }]);
+        assert_eq!(
+            problems(vec![rule("a", "A.B.Load")], &["A.**"]),
+            [Problem::AllExcluded { exclusion }]
+        );
         for text in ["A.dll!A.B", "A/B.C", "A.ctor", "A.B(Order)", "A.B(ref Order[])"] {
             let found = problems(vec![rule("a", text)], &[]);
             assert!(matches!(found[..], [Problem::Unlikely { .. }]), "{text} {found:?}");
@@ -334,7 +377,9 @@ mod tests {
         let start = Instant::now();
         // Nothing covers anything, and each comparison goes through all names of a pattern.
         let text = |index| format!("{{,a}}{{,a}}{{,a}}{{,a}}{{,a}}{{,a}}{index}");
-        let rules = (0..RuleSet::MAX_RULES / 2).map(|index| rule(&index.to_string(), &text(index))).collect();
+        let rules = (0..RuleSet::MAX_RULES / 2)
+            .map(|index| rule(&index.to_string(), &text(index)))
+            .collect();
         assert_eq!(problems(rules, &[]), []);
         assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     }
@@ -346,8 +391,10 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "error: rule `a`: it matches every method of every assembly; narrow it down, or write `everything = true` if that is meant",
-                "warning: rule `b`: it is never reached: rule `a` comes first and matches all its methods; put this one first or raise its `priority`"
+                "error: rule `a`: it matches every method of every assembly; narrow it down, or \
+                    write `everything = true` if that is meant",
+                "warning: rule `b`: it is never reached: rule `a` comes first and matches all its \
+                    methods; put this one first or raise its `priority`"
             ]
         );
     }

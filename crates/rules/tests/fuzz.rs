@@ -1,8 +1,10 @@
-//! The fuzz targets of `fuzz/` without a fuzzer: their saved inputs, and inputs made of those at random. Nothing panics, and
-//! nothing takes more memory than it may. It is here because this crate is the one outside that can read both rules and IL.
+//! The fuzz targets of `fuzz/` without a fuzzer: their saved inputs, and inputs made of those at
+//! random. Nothing panics, and nothing takes more memory than it may. It is here because this crate
+//! is the one outside that can read both rules and IL.
 //!
-//! `CLRSCOPE_FUZZ_SECONDS` says for how long each target is tried, and `CLRSCOPE_FUZZ_SEED` with which inputs. With
-//! `CLRSCOPE_FUZZ_UNPACK` the saved inputs are written to `fuzz/unpacked` as single files, as cargo-fuzz wants them.
+//! `CLRSCOPE_FUZZ_SECONDS` says for how long each target is tried, and `CLRSCOPE_FUZZ_SEED` with
+//! which inputs. With `CLRSCOPE_FUZZ_UNPACK` the saved inputs are written to `fuzz/unpacked` as
+//! single files, as cargo-fuzz wants them.
 #![allow(unsafe_code)] // The allocator that counts.
 
 #[path = "../../../fuzz/src/lib.rs"]
@@ -17,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Longest input that is made.
 const LONGEST: usize = 4096;
-/// What any input may take at a time, and beyond that for each of its bytes: an instruction of one byte is a place, a node and
-/// a line of text.
+/// What any input may take at a time, and beyond that for each of its bytes: an instruction of one
+/// byte is a place, a node and a line of text.
 const FLOOR: usize = 256 << 10;
 const PER_BYTE: usize = 1 << 10;
 const SECONDS: u64 = 2;
@@ -58,10 +60,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Saved inputs: files as they are, and in files that end in `.hex` one in each line that is no comment.
+/// Saved inputs: files as they are, and in files that end in `.hex` one in each line that is no
+/// comment.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(fuzz_folder().join("corpus").join(target)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> = fs::read_dir(fuzz_folder().join("corpus").join(target))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
     let mut inputs = Vec::new();
     for path in paths {
@@ -71,7 +76,8 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
         }
         let text = fs::read_to_string(path).unwrap();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        let byte =
+            |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
         inputs.extend(lines.map(|line| line.as_bytes().chunks(2).map(byte).collect::<Vec<u8>>()));
     }
     inputs
@@ -106,7 +112,8 @@ impl Mutator {
     }
 
     fn change(&mut self, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
-        const NUMBERS: [u32; 9] = [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff];
+        const NUMBERS: [u32; 9] =
+            [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff];
         let at = self.below(input.len() + 1);
         let to = at + self.below(input.len() - at + 1).min(self.below(64));
         match self.below(9) {
@@ -162,7 +169,11 @@ fn try_one(target: &str, run: fn(&[u8]), input: &[u8]) -> usize {
     let (after, most) = HELD.with(Cell::get);
     let taken = most - before;
     let may = FLOOR + PER_BYTE * input.len();
-    assert!(taken <= may, "{target} takes {taken} bytes, more than {may}, with the input {}", hex(input));
+    assert!(
+        taken <= may,
+        "{target} takes {taken} bytes, more than {may}, with the input {}",
+        hex(input)
+    );
     assert_eq!(after, before, "{target} keeps memory with the input {}", hex(input));
     taken
 }
@@ -184,8 +195,10 @@ fn fuzz(target: &str, run: fn(&[u8])) {
     for input in &corpus {
         most = most.max(try_one(target, run, input));
     }
-    let mut mutator = Mutator(number("CLRSCOPE_FUZZ_SEED").unwrap_or(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let end = Instant::now() + Duration::from_secs(number("CLRSCOPE_FUZZ_SECONDS").unwrap_or(SECONDS));
+    let mut mutator =
+        Mutator(number("CLRSCOPE_FUZZ_SEED").unwrap_or(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let end =
+        Instant::now() + Duration::from_secs(number("CLRSCOPE_FUZZ_SECONDS").unwrap_or(SECONDS));
     let mut tried = 0;
     while Instant::now() < end {
         for _ in 0..16 {
@@ -194,7 +207,10 @@ fn fuzz(target: &str, run: fn(&[u8])) {
             tried += 1;
         }
     }
-    println!("{target}: {} saved inputs, {tried} made of them, at most {most} bytes at a time", corpus.len());
+    println!(
+        "{target}: {} saved inputs, {tried} made of them, at most {most} bytes at a time",
+        corpus.len()
+    );
     // Not even a hundred in all the time would be no test.
     assert!(tried >= 100, "{target}: only {tried} inputs");
 }

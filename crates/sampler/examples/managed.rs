@@ -1,7 +1,9 @@
-//! Unwinds a .NET process that was started with `DOTNET_PerfMapEnabled=1` (3.1: `COMPlus_PerfMapEnabled=1`), with
-//! exact tables but without an agent, and tells what did not work.
+//! Unwinds a .NET process that was started with `DOTNET_PerfMapEnabled=1` (3.1:
+//! `COMPlus_PerfMapEnabled=1`), with exact tables but without an agent, and tells what did not
+//! work.
 //!
-//! `cargo run -p sampler --example managed -- <pid> [seconds] [stack bytes] [stacks to print] [part of the reason]`
+//! `cargo run -p sampler --example managed -- <pid> [seconds] [stack bytes] [stacks to print] [part
+//! of the reason]`
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -22,8 +24,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut tables = RuntimeTables::new(pid);
     tables.il_stubs = std::env::var_os("NO_IL_STUBS").is_none();
     let mut unwinder = Unwinder::new(LiveProcess::new(pid));
-    let mut ring =
-        KernelRing::open(pid, &RingOptions { rate_hz: 1000, stack_bytes, buffer_ms: 2000, ..RingOptions::default() })?;
+    let mut ring = KernelRing::open(
+        pid,
+        &RingOptions { rate_hz: 1000, stack_bytes, buffer_ms: 2000, ..RingOptions::default() },
+    )?;
     let end = Instant::now() + Duration::from_secs(seconds.into());
     let (mut total, mut rounds) = (0u64, 0u64);
     let mut bad: BTreeMap<String, u64> = BTreeMap::new();
@@ -36,7 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let raw = Sample { registers: &sample.registers, stack: sample.stack };
                 for round in 0.. {
                     let begun = Instant::now();
-                    let outcome = unwinder.unwind(&raw, if round < 4 { Unknown::Ask } else { Unknown::Guess });
+                    let outcome = unwinder
+                        .unwind(&raw, if round < 4 { Unknown::Ask } else { Unknown::Guess });
                     let spent = begun.elapsed();
                     let (stack, what) = match outcome {
                         Outcome::NeedCode(needed) => {
@@ -55,7 +60,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         timed += 1;
                         frames += stack.frames.len();
                     }
-                    let guessed = stack.frames.iter().any(|frame| matches!(frame.trust, Trust::Scan | Trust::Learned));
+                    let guessed = stack
+                        .frames
+                        .iter()
+                        .any(|frame| matches!(frame.trust, Trust::Scan | Trust::Learned));
                     if what.is_some() || guessed {
                         let what = what.unwrap_or_else(|| "complete, but with guesses".into());
                         if printed > 0 && what.contains(&only) {
@@ -77,18 +85,31 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         frames as f64 / timed as f64,
         time.as_secs_f64() * 1e6 / timed as f64
     );
-    println!("{:?}, {} methods, {} malformed", unwinder.counters(), unwinder.code().len(), unwinder.code().malformed());
+    println!(
+        "{:?}, {} methods, {} malformed",
+        unwinder.counters(),
+        unwinder.code().len(),
+        unwinder.code().malformed()
+    );
     Ok(())
 }
 
-fn print(what: &str, stack: &Stack, unwinder: &mut Unwinder, tables: &RuntimeTables, copied: usize) {
+fn print(
+    what: &str,
+    stack: &Stack,
+    unwinder: &mut Unwinder,
+    tables: &RuntimeTables,
+    copied: usize,
+) {
     println!("--- {what}, {copied} bytes");
     for frame in stack.frames.iter().take(30) {
         let name = match frame.code {
-            FrameCode::Managed { method, offset, .. } => format!("{} +{offset:x}", tables.names[method as usize]),
-            FrameCode::Native => {
-                unwinder.locate(frame.lookup).map_or("?".into(), |at| format!("{}+{:x}", at.path, at.address))
+            FrameCode::Managed { method, offset, .. } => {
+                format!("{} +{offset:x}", tables.names[method as usize])
             }
+            FrameCode::Native => unwinder
+                .locate(frame.lookup)
+                .map_or("?".into(), |at| format!("{}+{:x}", at.path, at.address)),
             other => format!("{other:?}"),
         };
         println!("{:14x} {:?} {name}", frame.ip, frame.trust);

@@ -1,4 +1,5 @@
-//! Watches a process for some seconds and tells what the kernel's ring gave and how well it unwound.
+//! Watches a process for some seconds and tells what the kernel's ring gave and how well it
+//! unwound.
 //!
 //! `cargo run --release -p sampler --example watch -- <pid> [rate] [seconds] [stack bytes]`
 //!
@@ -17,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (rate_hz, seconds, stack_bytes) = (number(1000)?, number(5)?, number(16384)?);
 
     let start = Instant::now();
-    let mut ring = KernelRing::open(pid, &RingOptions { rate_hz, stack_bytes, ..RingOptions::default() })?;
+    let mut ring =
+        KernelRing::open(pid, &RingOptions { rate_hz, stack_bytes, ..RingOptions::default() })?;
     println!(
         "{}; {} threads, opened in {:?}, {} KB of ring",
         ring.description(),
@@ -43,10 +45,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 *kernel += u64::from(sample.in_kernel);
                 stack_total += sample.stack.len();
                 let before = Instant::now();
-                let outcome =
-                    unwinder.unwind(&Sample { registers: &sample.registers, stack: sample.stack }, Unknown::Guess);
+                let outcome = unwinder.unwind(
+                    &Sample { registers: &sample.registers, stack: sample.stack },
+                    Unknown::Guess,
+                );
                 unwinding += before.elapsed();
-                if let Outcome::Complete(stack) | Outcome::Truncated(stack) | Outcome::Broken(stack, _) = outcome {
+                if let Outcome::Complete(stack)
+                | Outcome::Truncated(stack)
+                | Outcome::Broken(stack, _) = outcome
+                {
                     frames += stack.frames.len();
                 }
             }
@@ -82,7 +89,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     println!("{beside:?}");
     for (tid, (count, cpu, kernel)) in threads {
-        println!("thread {tid}: {count} samples, {:.3} s of CPU time, {kernel} in the kernel", cpu as f64 / 1e9);
+        println!(
+            "thread {tid}: {count} samples, {:.3} s of CPU time, {kernel} in the kernel",
+            cpu as f64 / 1e9
+        );
     }
     Ok(())
 }

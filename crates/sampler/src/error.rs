@@ -1,7 +1,8 @@
 use std::fmt;
 use std::io;
 
-/// Why the kernel's ring could not be opened. Every variant says what to do; another engine may still work.
+/// Why the kernel's ring could not be opened. Every variant says what to do; another engine may
+/// still work.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The system does not let us watch this process.
@@ -20,7 +21,8 @@ pub enum OpenError {
     NoProcessors,
     /// The filter that lets only the process's samples through cannot be used.
     #[error(
-        "the kernel takes no filter on a process (BPF: {source}); as root or with CAP_BPF it does, or use another engine"
+        "the kernel takes no filter on a process (BPF: {source}); as root or with CAP_BPF it does, \
+            or use another engine"
     )]
     NoFilter {
         /// Why.
@@ -34,8 +36,8 @@ pub enum OpenError {
     },
     /// Each thread takes one file for each processor, and there may not be as many.
     #[error(
-        "watching {threads} threads on {processors} processors takes more open files than the limit of {limit} allows; \
-         raise it with `ulimit -n`, or use another engine"
+        "watching {threads} threads on {processors} processors takes more open files than the \
+         limit of {limit} allows; raise it with `ulimit -n`, or use another engine"
     )]
     TooManyFiles {
         /// Threads of the process so far.
@@ -47,8 +49,8 @@ pub enum OpenError {
     },
     /// Not even a small ring may be locked in memory.
     #[error(
-        "the ring buffer cannot be locked in memory; raise kernel.perf_event_mlock_kb or `ulimit -l`, end other \
-         profilers, or use another engine"
+        "the ring buffer cannot be locked in memory; raise kernel.perf_event_mlock_kb or `ulimit \
+         -l`, end other profilers, or use another engine"
     )]
     NoLockedMemory,
     /// This system has no such thing.
@@ -81,18 +83,23 @@ pub struct Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self { other_user: true, .. } => {
-                f.write_str("it belongs to another user; run as that user or as root, or use another engine")
-            }
+            Self { other_user: true, .. } => f.write_str(
+                "it belongs to another user; run as that user or as root, or use \
+                    another engine",
+            ),
             Self { paranoid: Some(level), .. } if *level > 2 => write!(
                 f,
-                "kernel.perf_event_paranoid is {level}; set it to 2 or less (`sysctl kernel.perf_event_paranoid=2`), \
-                 give clrscope CAP_PERFMON, or use another engine"
+                "kernel.perf_event_paranoid is {level}; set it to 2 or less (`sysctl \
+                 kernel.perf_event_paranoid=2`), give clrscope CAP_PERFMON, or use another engine"
             ),
             Self { seccomp: true, .. } => f.write_str(
-                "a seccomp filter, such as the default one of containers, forbids it; allow the call, or use another engine",
+                "a seccomp filter, such as the default one of containers, forbids it; allow the \
+                    call, or use another engine",
             ),
-            _ => f.write_str("a security module may forbid it; run as root, give clrscope CAP_PERFMON, or use another engine"),
+            _ => f.write_str(
+                "a security module may forbid it; run as root, give clrscope \
+                CAP_PERFMON, or use another engine",
+            ),
         }
     }
 }

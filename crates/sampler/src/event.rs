@@ -10,7 +10,8 @@ pub type Nanos = u64;
 pub struct ThreadSample<'a> {
     /// When.
     pub time: Nanos,
-    /// The thread: in our pid namespace from a [`crate::KernelRing`], in the target's from a [`crate::SharedRing`].
+    /// The thread: in our pid namespace from a [`crate::KernelRing`], in the target's from a
+    /// [`crate::SharedRing`].
     pub tid: u32,
     /// CPU time that the sample stands for.
     pub cpu: Nanos,
@@ -22,8 +23,8 @@ pub struct ThreadSample<'a> {
     pub stack: &'a [u8],
 }
 
-/// What a [`crate::KernelRing`] tells. Events of one processor come in order; those of different processors do
-/// not.
+/// What a [`crate::KernelRing`] tells. Events of one processor come in order; those of different
+/// processors do not.
 #[derive(Clone, Debug)]
 pub enum RingEvent<'a> {
     /// A sample of a thread on a processor.
@@ -67,7 +68,8 @@ pub enum RingEvent<'a> {
         /// Its name, cut by the system after 15 bytes.
         name: Cow<'a, str>,
     },
-    /// The process has replaced its program (`execve`): nothing known about its memory holds any more.
+    /// The process has replaced its program (`execve`): nothing known about its memory holds any
+    /// more.
     Replaced {
         /// When.
         time: Nanos,
@@ -79,12 +81,12 @@ pub enum RingEvent<'a> {
 /// What the events of a [`crate::KernelRing`] are bound to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Binding {
-    /// Each processor, with a filter in the kernel that lets only the process through. It costs nothing where threads are
-    /// switched. For root, or with `CAP_PERFMON` and `CAP_BPF`.
+    /// Each processor, with a filter in the kernel that lets only the process through. It costs
+    /// nothing where threads are switched. For root, or with `CAP_PERFMON` and `CAP_BPF`.
     #[default]
     Processors,
-    /// Each thread. Ordinary users may watch their own processes (`kernel.perf_event_paranoid` at most 2), but each switch
-    /// of a thread takes some microseconds longer.
+    /// Each thread. Ordinary users may watch their own processes (`kernel.perf_event_paranoid` at
+    /// most 2), but each switch of a thread takes some microseconds longer.
     Threads,
 }
 
@@ -95,11 +97,12 @@ pub struct RingOptions {
     pub binding: Binding,
     /// Samples for each second that a thread spends on a processor, 1 to 10 000.
     pub rate_hz: u32,
-    /// How much of the stack is copied for each sample, in bytes; at most about 65 000, because the kernel's
-    /// records end there.
+    /// How much of the stack is copied for each sample, in bytes; at most about 65 000, because the
+    /// kernel's records end there.
     pub stack_bytes: u32,
-    /// How long the ring must last if nobody reads it, in milliseconds, with all processors busy. Rings have at
-    /// most 32 MB for each processor, and less where the system allows less locked memory.
+    /// How long the ring must last if nobody reads it, in milliseconds, with all processors busy.
+    /// Rings have at most 32 MB for each processor, and less where the system allows less locked
+    /// memory.
     pub buffer_ms: u32,
 }
 
@@ -114,8 +117,8 @@ impl Default for RingOptions {
 pub enum KernelTime {
     /// It is sampled like any other time; such samples show the system call.
     Sampled,
-    /// The system lets us sample user space only (`perf_event_paranoid`), but tells how much CPU time has passed:
-    /// the time is added to the thread's next sample in user space.
+    /// The system lets us sample user space only (`perf_event_paranoid`), but tells how much CPU
+    /// time has passed: the time is added to the thread's next sample in user space.
     InNextSample,
     /// The system lets us sample user space only, and cannot tell the rest: the time is missing.
     Missing,
@@ -151,8 +154,8 @@ pub struct RingCounters {
     pub malformed: u64,
 }
 
-/// What the kernel does for a [`crate::KernelRing`] on the time of the process, in nanoseconds; `None` where that could not be
-/// measured.
+/// What the kernel does for a [`crate::KernelRing`] on the time of the process, in nanoseconds;
+/// `None` where that could not be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCosts {
     /// For each sample: the timer's interrupt, and copying registers and stack.

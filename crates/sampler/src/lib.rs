@@ -1,8 +1,9 @@
 //! Takes registers and stacks of running threads, from outside of their process.
 //!
-//! * [`KernelRing`]: the kernel samples the threads itself and writes into a ring buffer that we read
-//!   (`perf_event_open(2)`). Nothing of ours runs on the target's threads.
-//! * [`SharedRing`]: the reading end of the ring that the agent's signal handlers fill, see [`wire::ring`].
+//! * [`KernelRing`]: the kernel samples the threads itself and writes into a ring buffer that we
+//!   read (`perf_event_open(2)`). Nothing of ours runs on the target's threads.
+//! * [`SharedRing`]: the reading end of the ring that the agent's signal handlers fill, see
+//!   [`wire::ring`].
 //!
 //! Both give [`ThreadSample`]s, which the `unwind` crate turns into stacks.
 //!
@@ -22,8 +23,8 @@ use other as platform;
 
 pub use error::{OpenError, SharedRingError};
 pub use event::{
-    Binding, KernelTime, Nanos, Readiness, RingCosts, RingCounters, RingEvent, RingOptions, SharedRingCounters,
-    ThreadSample,
+    Binding, KernelTime, Nanos, Readiness, RingCosts, RingCounters, RingEvent, RingOptions,
+    SharedRingCounters, ThreadSample,
 };
 pub use platform::{KernelRing, SharedRing, signal_cost};
 pub use unwind::Registers;

@@ -7,7 +7,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sampler::{Binding, KernelRing, KernelTime, OpenError, Readiness, RingCounters, RingEvent, RingOptions};
+use sampler::{
+    Binding, KernelRing, KernelTime, OpenError, Readiness, RingCounters, RingEvent, RingOptions,
+};
 use testkit::{Runtime, Sample};
 
 /// Ends with the test.
@@ -26,8 +28,9 @@ fn options(binding: Binding, rate_hz: u32) -> RingOptions {
     RingOptions { binding, rate_hz, stack_bytes: 4096, ..RingOptions::default() }
 }
 
-/// How far the sum of samples may be off the CPU time, as a share of it. Those of a thread tick by that time itself; those of a
-/// processor are drawn from what runs on it: four and a half standard deviations.
+/// How far the sum of samples may be off the CPU time, as a share of it. Those of a thread tick by
+/// that time itself; those of a processor are drawn from what runs on it: four and a half standard
+/// deviations.
 fn tolerance(ring: &KernelRing, binding: Binding, spent: u64) -> f64 {
     match binding {
         Binding::Processors => 0.02 + 4.5 / (spent as f64 / ring.period() as f64).sqrt(),
@@ -44,9 +47,13 @@ fn cpu_time(pid: u32, tid: u32) -> u64 {
 #[test]
 fn samples_come_at_the_rate_of_the_cpu_time_and_stand_for_all_of_it() {
     // One that stays in user space, and one that spends most of its time in the kernel.
-    let commands =
-        [["sh", "-c", "while :; do :; done"], ["sh", "-c", "exec dd if=/dev/zero of=/dev/null bs=512 2>/dev/null"]];
-    for (command, binding) in commands.into_iter().flat_map(|command| BINDINGS.map(|binding| (command, binding))) {
+    let commands = [
+        ["sh", "-c", "while :; do :; done"],
+        ["sh", "-c", "exec dd if=/dev/zero of=/dev/null bs=512 2>/dev/null"],
+    ];
+    for (command, binding) in
+        commands.into_iter().flat_map(|command| BINDINGS.map(|binding| (command, binding)))
+    {
         let child = Guard(Command::new(command[0]).args(&command[1..]).spawn().unwrap());
         let pid = child.0.id();
         std::thread::sleep(Duration::from_millis(100));
@@ -80,7 +87,10 @@ fn samples_come_at_the_rate_of_the_cpu_time_and_stand_for_all_of_it() {
             );
         }
         if ring.kernel_time() != KernelTime::Missing {
-            assert!((share(cpu) - 1.0).abs() < tolerance(&ring, binding, spent), "{binding:?}: {cpu} of {spent} ns");
+            assert!(
+                (share(cpu) - 1.0).abs() < tolerance(&ring, binding, spent),
+                "{binding:?}: {cpu} of {spent} ns"
+            );
         }
         if ring.kernel_time() == KernelTime::Sampled && command[2].contains("dd") {
             assert!(in_kernel > samples / 4, "{in_kernel} of {samples} in the kernel");
@@ -157,7 +167,9 @@ fn later_threads(binding: Binding) {
         ring.drain(|event| match event {
             RingEvent::Sample(sample) => *cpu.entry(sample.tid).or_default() += sample.cpu,
             RingEvent::KernelOnly { tid, cpu: more, .. } => *cpu.entry(tid).or_default() += more,
-            RingEvent::ThreadStarted { tid, .. } => assert!(started.insert(tid), "{tid} started twice"),
+            RingEvent::ThreadStarted { tid, .. } => {
+                assert!(started.insert(tid), "{tid} started twice")
+            }
             RingEvent::ThreadEnded { tid, .. } => {
                 ended.insert(tid);
             }
@@ -202,7 +214,9 @@ fn later_threads(binding: Binding) {
 fn closing_leaves_nothing_behind() {
     let child = Guard(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
     let perf_files = || {
-        let fds = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        let fds = fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
         fds.filter(|target| target.to_string_lossy().contains("perf_event")).count()
     };
     for binding in BINDINGS {
@@ -271,7 +285,10 @@ fn a_process_in_a_namespace_of_its_own_is_known_by_its_id_there() {
         if let Ok(inner) = inner {
             break inner;
         }
-        assert!(Instant::now() < deadline && child.0.try_wait().unwrap().is_none(), "unshare needs root");
+        assert!(
+            Instant::now() < deadline && child.0.try_wait().unwrap().is_none(),
+            "unshare needs root"
+        );
         std::thread::sleep(Duration::from_millis(10));
     };
     let mut ring = KernelRing::open(inner, &options(Binding::Processors, 500)).unwrap();

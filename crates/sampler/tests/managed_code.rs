@@ -16,19 +16,29 @@ struct PerfMap(u32);
 impl Drop for PerfMap {
     fn drop(&mut self) {
         let pid = self.0;
-        for path in [format!("/tmp/perf-{pid}.map"), format!("/tmp/perfinfo-{pid}.map"), format!("/tmp/jit-{pid}.dump")]
-        {
+        for path in [
+            format!("/tmp/perf-{pid}.map"),
+            format!("/tmp/perfinfo-{pid}.map"),
+            format!("/tmp/jit-{pid}.dump"),
+        ] {
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Samples a program for some seconds: what each sample came to, and the names of the managed methods.
-fn sample(runtime: Runtime, modes: &str, il_stubs: bool, seconds: u64) -> (Vec<Outcome>, Vec<String>, Unwinder) {
+/// Samples a program for some seconds: what each sample came to, and the names of the managed
+/// methods.
+fn sample(
+    runtime: Runtime,
+    modes: &str,
+    il_stubs: bool,
+    seconds: u64,
+) -> (Vec<Outcome>, Vec<String>, Unwinder) {
     let arguments = ["--seconds", "60", "--modes", modes];
     let launch = Sample::named("mixed").launch(runtime, &arguments);
     // 3.1 knows only the old prefix.
-    let mut program = launch.env("DOTNET_PerfMapEnabled", "1").env("COMPlus_PerfMapEnabled", "1").start();
+    let mut program =
+        launch.env("DOTNET_PerfMapEnabled", "1").env("COMPlus_PerfMapEnabled", "1").start();
     let _map = PerfMap(program.pid());
     program.wait_for_ready();
     // Code reaches its last tier first.
@@ -37,7 +47,12 @@ fn sample(runtime: Runtime, modes: &str, il_stubs: bool, seconds: u64) -> (Vec<O
     let mut tables = RuntimeTables::new(pid);
     tables.il_stubs = il_stubs;
     let mut unwinder = Unwinder::new(LiveProcess::new(pid));
-    let options = RingOptions { rate_hz: 500, stack_bytes: 48 * 1024, buffer_ms: 2000, ..RingOptions::default() };
+    let options = RingOptions {
+        rate_hz: 500,
+        stack_bytes: 48 * 1024,
+        buffer_ms: 2000,
+        ..RingOptions::default()
+    };
     let mut ring = KernelRing::open(pid, &options).unwrap();
     let mut outcomes = Vec::new();
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -47,9 +62,13 @@ fn sample(runtime: Runtime, modes: &str, il_stubs: bool, seconds: u64) -> (Vec<O
             RingEvent::Sample(sample) => {
                 let raw = unwind::Sample { registers: &sample.registers, stack: sample.stack };
                 for round in 0.. {
-                    match unwinder.unwind(&raw, if round < 3 { Unknown::Ask } else { Unknown::Guess }) {
+                    match unwinder
+                        .unwind(&raw, if round < 3 { Unknown::Ask } else { Unknown::Guess })
+                    {
                         Outcome::NeedCode(needed) => {
-                            needed.all().for_each(|address| tables.resolve(address, unwinder.code_mut()));
+                            needed
+                                .all()
+                                .for_each(|address| tables.resolve(address, unwinder.code_mut()));
                         }
                         outcome => {
                             outcomes.push(outcome);
@@ -66,13 +85,16 @@ fn sample(runtime: Runtime, modes: &str, il_stubs: bool, seconds: u64) -> (Vec<O
     (outcomes, tables.names, unwinder)
 }
 
-/// Names of the managed methods in a stack that are the program's own, without types and parameters.
+/// Names of the managed methods in a stack that are the program's own, without types and
+/// parameters.
 fn chain<'a>(stack: &Stack, names: &'a [String]) -> Vec<&'a str> {
     let managed = stack.frames.iter().filter_map(|frame| match frame.code {
         FrameCode::Managed { method, .. } => names.get(method as usize),
         _ => None,
     });
-    managed.filter_map(|name| name.split_once("Clrscope.Samples.Mixed")?.1.split('(').next()).collect()
+    managed
+        .filter_map(|name| name.split_once("Clrscope.Samples.Mixed")?.1.split('(').next())
+        .collect()
 }
 
 /// Checks that nearly all stacks are whole, and hands them out.
@@ -85,8 +107,16 @@ fn whole(runtime: Runtime, outcomes: &[Outcome], least: f64) -> Vec<&Stack> {
         })
         .collect();
     let share = stacks.len() as f64 / outcomes.len() as f64;
-    let others: Vec<_> = outcomes.iter().filter(|outcome| !matches!(outcome, Outcome::Complete(_))).take(3).collect();
-    assert!(share >= least, "{runtime}: {share} of {} stacks are whole; others: {others:x?}", outcomes.len());
+    let others: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| !matches!(outcome, Outcome::Complete(_)))
+        .take(3)
+        .collect();
+    assert!(
+        share >= least,
+        "{runtime}: {share} of {} stacks are whole; others: {others:x?}",
+        outcomes.len()
+    );
     stacks
 }
 
@@ -99,14 +129,18 @@ fn known_chains_come_out_whole_by_tables_alone() {
         for stack in stacks {
             let chain = chain(stack, &names);
             if chain.first() == Some(&"::Spin") && chain.contains(&"::Cpu") {
-                // It calls two methods, one of them virtual, which .NET 9 inlines after it has seen who is called. The
-                // thread's own delegate is a closure of `Main`.
-                let chain: Vec<&str> = chain.into_iter().filter(|name| *name != "+Square::Area").collect();
+                // It calls two methods, one of them virtual, which .NET 9 inlines after it has seen
+                // who is called. The thread's own delegate is a closure of `Main`.
+                let chain: Vec<&str> =
+                    chain.into_iter().filter(|name| *name != "+Square::Area").collect();
                 middle += usize::from(chain[1] == "::Middle");
                 let rest = if chain[1] == "::Middle" { &chain[2..] } else { &chain[1..] };
                 assert_eq!(rest[..2], ["::Cpu", "::Work"], "{runtime}: {chain:?}");
                 assert!(rest[2].starts_with("+<Main>") && rest.len() == 3, "{runtime}: {chain:?}");
-                assert!(stack.frames[1..].iter().all(|frame| frame.trust == Trust::Tables), "{runtime}: {stack:x?}");
+                assert!(
+                    stack.frames[1..].iter().all(|frame| frame.trust == Trust::Tables),
+                    "{runtime}: {stack:x?}"
+                );
                 seen += 1;
             }
         }
@@ -115,7 +149,10 @@ fn known_chains_come_out_whole_by_tables_alone() {
         assert_eq!(unwinder.code().malformed(), 0, "{runtime}");
         let counters = unwinder.counters();
         let exact = counters.frames_by_tables as f64;
-        assert!(exact / (exact + (counters.frames_learned + counters.frames_scanned) as f64) > 0.99, "{counters:?}");
+        assert!(
+            exact / (exact + (counters.frames_learned + counters.frames_scanned) as f64) > 0.99,
+            "{counters:?}"
+        );
     }
 }
 
@@ -138,10 +175,15 @@ fn unknown_stubs_in_mid_stack_are_passed_by_what_is_plausible() {
     // 3.1 does not tell what its marshalling stubs are: to the agent they are no code.
     let (outcomes, names, _) = sample(Runtime::V3_1, "pinvoke", false, 2);
     let stacks = whole(Runtime::V3_1, &outcomes, 0.985);
-    let through_stub = |stack: &&&Stack| stack.frames.iter().skip(1).any(|frame| frame.code == FrameCode::Stub);
+    let through_stub =
+        |stack: &&&Stack| stack.frames.iter().skip(1).any(|frame| frame.code == FrameCode::Stub);
     let found: Vec<_> = stacks.iter().filter(through_stub).collect();
     assert!(found.len() > 20, "{} of {}", found.len(), stacks.len());
     for stack in found {
-        assert_eq!(chain(stack, &names).iter().rev().take(3).nth(2), Some(&"::PInvoke"), "{stack:x?}");
+        assert_eq!(
+            chain(stack, &names).iter().rev().take(3).nth(2),
+            Some(&"::PInvoke"),
+            "{stack:x?}"
+        );
     }
 }

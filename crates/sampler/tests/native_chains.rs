@@ -1,4 +1,5 @@
-//! Native frames of every shape, sampled in a running process and compared with the chain that must be there.
+//! Native frames of every shape, sampled in a running process and compared with the chain that must
+//! be there.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::collections::HashMap;
@@ -23,7 +24,13 @@ impl Chains {
         let program = directory.path().join("chains");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chains.c");
         let built = Command::new("cc")
-            .args(["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-ipa-ra", "-o"])
+            .args([
+                "-O2",
+                "-fomit-frame-pointer",
+                "-fno-optimize-sibling-calls",
+                "-fno-ipa-ra",
+                "-o",
+            ])
             .arg(&program)
             .arg(source)
             .status()
@@ -34,7 +41,10 @@ impl Chains {
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
             let Some((name, address)) = line.split_once(' ') else { break };
-            functions.insert(name.to_owned(), u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap());
+            functions.insert(
+                name.to_owned(),
+                u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap(),
+            );
         }
         assert_eq!(functions.len(), 8);
         Self { child, functions, _directory: directory }
@@ -42,7 +52,10 @@ impl Chains {
 
     /// The function that an address is in, by the nearest start before it.
     fn name(&self, address: u64) -> &str {
-        let nearest = self.functions.iter().filter(|(_, start)| **start <= address && address < **start + 0x400);
+        let nearest = self
+            .functions
+            .iter()
+            .filter(|(_, start)| **start <= address && address < **start + 0x400);
         nearest.max_by_key(|(_, start)| **start).map_or("?", |(name, _)| name)
     }
 
@@ -69,8 +82,15 @@ impl Chains {
 
     /// Names of the frames of a stack, as far as they are in the program.
     fn names(&self, outcome: &Outcome) -> Vec<&str> {
-        let (Outcome::Complete(stack) | Outcome::Truncated(stack)) = outcome else { panic!("{outcome:x?}") };
-        stack.frames.iter().map(|frame| self.name(frame.lookup)).filter(|name| *name != "?").collect()
+        let (Outcome::Complete(stack) | Outcome::Truncated(stack)) = outcome else {
+            panic!("{outcome:x?}")
+        };
+        stack
+            .frames
+            .iter()
+            .map(|frame| self.name(frame.lookup))
+            .filter(|name| *name != "?")
+            .collect()
     }
 }
 
@@ -87,7 +107,10 @@ fn fixed_variable_and_realigned_frames_lead_to_main() {
     let (outcomes, unwinder) = chains.sample(16 * 1024, 300);
     for outcome in &outcomes {
         let Outcome::Complete(stack) = outcome else { panic!("{outcome:x?}") };
-        assert_eq!(chains.names(outcome), ["spin", "fixed", "variable", "realigned", "main", "_start"]);
+        assert_eq!(
+            chains.names(outcome),
+            ["spin", "fixed", "variable", "realigned", "main", "_start"]
+        );
         assert!(stack.frames[1..].iter().all(|frame| frame.trust == Trust::Tables), "{stack:x?}");
     }
     let counters = unwinder.counters();
@@ -101,7 +124,20 @@ fn signal_handlers_show_what_they_interrupted() {
     let (outcomes, _) = chains.sample(16 * 1024, 300);
     for outcome in &outcomes {
         let names = chains.names(outcome);
-        assert_eq!(names, ["spin", "fixed", "handler", "spin", "fixed", "variable", "realigned", "main", "_start"]);
+        assert_eq!(
+            names,
+            [
+                "spin",
+                "fixed",
+                "handler",
+                "spin",
+                "fixed",
+                "variable",
+                "realigned",
+                "main",
+                "_start"
+            ]
+        );
         assert!(matches!(outcome, Outcome::Complete(_)));
     }
 }

@@ -11,7 +11,8 @@ use wire::ring::{Layout, Register, slot_state};
 const PERIOD: u64 = 1_000_000;
 
 fn memory_file(size: u64) -> File {
-    let file = File::from(memfd_create("ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap());
+    let file =
+        File::from(memfd_create("ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap());
     file.set_len(size).unwrap();
     file
 }
@@ -21,7 +22,15 @@ fn slot_at(layout: &Layout, slot: u32) -> u64 {
 }
 
 /// Writes a slot as a handler does, the state last.
-fn write_slot(file: &File, layout: &Layout, slot: u32, tid: u32, stack: &[u8], claimed: u32, overruns: u32) {
+fn write_slot(
+    file: &File,
+    layout: &Layout,
+    slot: u32,
+    tid: u32,
+    stack: &[u8],
+    claimed: u32,
+    overruns: u32,
+) {
     let at = slot_at(layout, slot);
     file.write_all_at(&tid.to_le_bytes(), at + 4).unwrap();
     file.write_all_at(&(5000 + u64::from(slot)).to_le_bytes(), at + 8).unwrap();
@@ -55,7 +64,11 @@ fn hands_out_what_handlers_wrote_and_frees_the_slots() {
             assert_eq!(sample.registers.sp(), Register::Rsp as u64 + 1);
             seen.push((sample.tid, sample.time, sample.cpu, sample.stack.to_vec()));
         });
-        assert_eq!(seen, [(77, 5001, PERIOD, vec![9; 64]), (78, 5003, 5 * PERIOD, vec![8; 256])], "round {round}");
+        assert_eq!(
+            seen,
+            [(77, 5001, PERIOD, vec![9; 64]), (78, 5003, 5 * PERIOD, vec![8; 256])],
+            "round {round}"
+        );
         assert_eq!(
             [1, 2, 3].map(|slot| state(&file, &layout, slot)),
             [slot_state::FREE, slot_state::WRITING, slot_state::FREE]
@@ -64,7 +77,10 @@ fn hands_out_what_handlers_wrote_and_frees_the_slots() {
     file.write_all_at(&7u64.to_le_bytes(), 8).unwrap();
     file.write_all_at(&3u64.to_le_bytes(), 16).unwrap();
     let counters = ring.counters();
-    assert_eq!((counters.samples, counters.dropped_full, counters.dropped_stack, counters.malformed), (6, 7, 3, 0));
+    assert_eq!(
+        (counters.samples, counters.dropped_full, counters.dropped_stack, counters.malformed),
+        (6, 7, 3, 0)
+    );
 }
 
 #[test]
@@ -94,7 +110,15 @@ fn a_writer_that_never_stops_gives_whole_samples_only() {
             while written < 20_000 {
                 let slot = written % 8;
                 if state(&writer, &layout, slot) == slot_state::FREE {
-                    write_slot(&writer, &layout, slot, written + 1, &[written as u8; 1024], 1024, 0);
+                    write_slot(
+                        &writer,
+                        &layout,
+                        slot,
+                        written + 1,
+                        &[written as u8; 1024],
+                        1024,
+                        0,
+                    );
                     written += 1;
                 }
             }
@@ -120,7 +144,10 @@ fn a_writer_that_never_stops_gives_whole_samples_only() {
 fn refuses_rings_that_could_hurt_us() {
     let layout = Layout::new(4, 256);
     let small = memory_file(layout.size() as u64 - 1);
-    assert!(matches!(SharedRing::open(&small, layout, PERIOD), Err(SharedRingError::TooSmall { .. })));
+    assert!(matches!(
+        SharedRing::open(&small, layout, PERIOD),
+        Err(SharedRingError::TooSmall { .. })
+    ));
     for (slots, slot_size) in [(0, 256), (4, 64), (4, 129), (u32::MAX, 4096)] {
         let refused = SharedRing::open(&small, Layout { slots, slot_size }, PERIOD).err().unwrap();
         assert!(matches!(refused, SharedRingError::BadLayout { .. }), "{refused}");
@@ -128,11 +155,17 @@ fn refuses_rings_that_could_hurt_us() {
     // Sealed against seals: it could shrink under us.
     let unsealable = memory_file(layout.size() as u64);
     fcntl_add_seals(&unsealable, SealFlags::SEAL).unwrap();
-    assert!(matches!(SharedRing::open(&unsealable, layout, PERIOD), Err(SharedRingError::NotSealed(_))));
+    assert!(matches!(
+        SharedRing::open(&unsealable, layout, PERIOD),
+        Err(SharedRingError::NotSealed(_))
+    ));
     // An ordinary file.
     let ordinary = tempfile::tempfile().unwrap();
     ordinary.set_len(layout.size() as u64).unwrap();
-    assert!(matches!(SharedRing::open(&ordinary, layout, PERIOD), Err(SharedRingError::NotSealed(_))));
+    assert!(matches!(
+        SharedRing::open(&ordinary, layout, PERIOD),
+        Err(SharedRingError::NotSealed(_))
+    ));
     // Once open it cannot be shrunk.
     let file = memory_file(layout.size() as u64);
     let _ring = SharedRing::open(&file, layout, PERIOD).unwrap();

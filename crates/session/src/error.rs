@@ -10,10 +10,15 @@ pub enum SessionError {
     #[error("this is not a clrscope session: it does not begin with the mark of one")]
     NotASession,
     /// The file ends within its header.
-    #[error("the session is empty: it ends within its header, so nothing was recorded; record again")]
+    #[error(
+        "the session is empty: it ends within its header, so nothing was recorded; record again"
+    )]
     Empty,
     /// The format is newer than this program.
-    #[error("recorded by a newer clrscope (format {format}; this one reads up to {known}), update clrscope to read it")]
+    #[error(
+        "recorded by a newer clrscope (format {format}; this one reads up to {known}), update \
+            clrscope to read it"
+    )]
     NewerFormat {
         /// Format of the file.
         format: u32,
@@ -21,7 +26,10 @@ pub enum SessionError {
         known: u32,
     },
     /// Some bytes are not what was written. What came before them has been read and is right.
-    #[error("the session is damaged at byte {offset}: {cause}; what was recorded before that place can still be used")]
+    #[error(
+        "the session is damaged at byte {offset}: {cause}; what was recorded before that place can \
+            still be used"
+    )]
     Corrupt {
         /// Where the damaged block, or the damaged header, begins.
         offset: u64,

@@ -1,8 +1,9 @@
 //! The session file: what a recording leaves behind, and its live twin.
 //!
-//! A recording is one stream of [`SessionRecord`]s in an order that [`Validator`] checks. It goes into [`Sink`]s: a
-//! [`SessionWriter`] keeps it in a file, [`live`] hands it to a view in the same process, [`Tee`] does both. A
-//! [`SessionReader`] gives the same records back, also from a file whose writer was killed.
+//! A recording is one stream of [`SessionRecord`]s in an order that [`Validator`] checks. It goes
+//! into [`Sink`]s: a [`SessionWriter`] keeps it in a file, [`live`] hands it to a view in the same
+//! process, [`Tee`] does both. A [`SessionReader`] gives the same records back, also from a file
+//! whose writer was killed.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -11,7 +11,8 @@ macro_rules! ids {
         pub struct $name(pub u32);
 
         impl $name {
-            /// As an index into the table that [`crate::SessionRecord`]s of this kind make in order.
+            /// As an index into the table that [`crate::SessionRecord`]s of this kind make in
+            /// order.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -36,8 +37,9 @@ ids! {
     CounterId;
 }
 
-/// One entry of a session. Ids count up from 0 without gaps, each kind for itself, and an id is defined before
-/// its first use; a [`ThreadDef`] may come again with the same id when more is known.
+/// One entry of a session. Ids count up from 0 without gaps, each kind for itself, and an id is
+/// defined before its first use; a [`ThreadDef`] may come again with the same id when more is
+/// known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SessionRecord {
     /// First of all.
@@ -117,8 +119,8 @@ pub enum SessionRecord {
         /// When it was asked for.
         time: Nanos,
     },
-    /// Part of the look that has begun: objects, references, roots, strings in the format of clrscope's crate
-    /// `wire::heap`.
+    /// Part of the look that has begun: objects, references, roots, strings in the format of
+    /// clrscope's crate `wire::heap`.
     HeapChunk {
         /// Number of the look.
         look: u32,
@@ -130,8 +132,8 @@ pub enum SessionRecord {
     HeapClasses {
         /// Number of the look.
         look: u32,
-        /// The runtime's number of the class (`ClassID`), full name, and name of the assembly, empty where that is not
-        /// known.
+        /// The runtime's number of the class (`ClassID`), full name, and name of the assembly,
+        /// empty where that is not known.
         classes: Vec<(u64, String, String)>,
     },
     /// Methods whose variables are roots of the look that has begun.
@@ -147,7 +149,8 @@ pub enum SessionRecord {
     Calls(CallBatch),
     /// Compiled methods.
     Compilations(CompilationBatch),
-    /// How often precompiled (ready-to-run) code of methods was looked for since the last such record.
+    /// How often precompiled (ready-to-run) code of methods was looked for since the last such
+    /// record.
     Precompiled(PrecompiledCount),
     /// An assembly was loaded, or asked for.
     AssemblyLoad(AssemblyLoad),
@@ -189,7 +192,8 @@ pub enum SessionRecord {
     Parameters(MethodParameters),
     /// Single calls of instrumented methods with their arguments.
     CallsWithArguments(Vec<CallArguments>),
-    /// What the agent held in the target, resource by resource. A later one replaces an earlier one.
+    /// What the agent held in the target, resource by resource. A later one replaces an earlier
+    /// one.
     Resources(Vec<ResourceUse>),
     /// A collection, also one for a heap snapshot, from the first heap snapshot on.
     Collection {
@@ -218,7 +222,8 @@ pub struct SurvivorLook {
     pub paused: Nanos,
     /// How much of it the look added.
     pub telling: Nanos,
-    /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were not collected.
+    /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were
+    /// not collected.
     pub before: [u64; 5],
     /// Bytes that the collection moved.
     pub moved: u64,
@@ -265,8 +270,8 @@ pub struct HeldSurvivors {
 /// Where a chain of references to a survivor begins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SurvivorHolder {
-    /// An object of a generation that was not collected, or that was in generation 2 before; with its generation, 255 where
-    /// that is not known. The first type of the path is its own.
+    /// An object of a generation that was not collected, or that was in generation 2 before; with
+    /// its generation, 255 where that is not known. The first type of the path is its own.
     Older(u8),
     /// A handle: of `GCHandle`, or one of the runtime's own, by which statics are held.
     Handle,
@@ -285,7 +290,8 @@ pub enum SurvivorHolder {
 /// The state machine of an asynchronous method.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapMachine {
-    /// The runtime's number of the class of the box around it (`ClassID`), as in [`SessionRecord::HeapClasses`].
+    /// The runtime's number of the class of the box around it (`ClassID`), as in
+    /// [`SessionRecord::HeapClasses`].
     pub class: u64,
     /// Where it waits.
     pub points: Vec<AwaitPoint>,
@@ -437,8 +443,9 @@ pub struct FunctionDef {
     pub kind: FunctionKind,
     /// Where it is from.
     pub module: Option<ModuleId>,
-    /// Full type name with namespace, nesting and generic arguments; empty where there is none. For an async
-    /// or iterator method this is the type that the user wrote, not the compiler's state machine.
+    /// Full type name with namespace, nesting and generic arguments; empty where there is none. For
+    /// an async or iterator method this is the type that the user wrote, not the compiler's state
+    /// machine.
     pub type_name: String,
     /// Name as the user wrote it, with generic arguments.
     pub name: String,
@@ -507,10 +514,12 @@ pub struct StackDef {
     pub frame: FrameId,
 }
 
-/// What a thread was doing when it was sampled. Files hold the number of the variant, so new ones come last.
+/// What a thread was doing when it was sampled. Files hold the number of the variant, so new ones
+/// come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ThreadState {
-    /// On a processor. Where the kernel does not report how long a thread waits for one, that wait is in here too.
+    /// On a processor. Where the kernel does not report how long a thread waits for one, that wait
+    /// is in here too.
     Running,
     /// For a lock that another thread holds.
     Lock,
@@ -541,7 +550,8 @@ pub enum ThreadState {
 pub struct SampleBatch {
     /// Time of the first sample.
     pub start: Nanos,
-    /// Nanoseconds since the sample before (since `start` for the first). Ascending times: never negative.
+    /// Nanoseconds since the sample before (since `start` for the first). Ascending times: never
+    /// negative.
     pub time_delta: Vec<u64>,
     /// Thread.
     pub thread: Vec<ThreadId>,
@@ -579,11 +589,12 @@ pub struct ExceptionSample {
 /// How the runtime picks the allocations that it reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AllocationSampling {
-    /// Every byte has the same chance, independent of all others: `AllocationSampled`, .NET 10 and newer.
+    /// Every byte has the same chance, independent of all others: `AllocationSampled`, .NET 10 and
+    /// newer.
     #[default]
     Random,
-    /// The object that fills up each 100 KB of a heap: `GCAllocationTick`. Regular, so a pattern of the program can
-    /// favour some types.
+    /// The object that fills up each 100 KB of a heap: `GCAllocationTick`. Regular, so a pattern of
+    /// the program can favour some types.
     Tick,
 }
 
@@ -623,8 +634,9 @@ pub struct AllocationBatch {
     pub truncated: Vec<bool>,
 }
 
-/// A time of which only a part was followed, because there were too many allocations. The rows of an [`AllocationBatch`]
-/// that fall into it stand for all of it: their `bytes` are multiplied already.
+/// A time of which only a part was followed, because there were too many allocations. The rows of
+/// an [`AllocationBatch`] that fall into it stand for all of it: their `bytes` are multiplied
+/// already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationWindow {
     /// When it began.
@@ -678,7 +690,8 @@ pub enum CallKind {
     Transitions,
 }
 
-/// Calls that a thread has made since the batch before, in columns of equal length. Exact: nothing of it is sampled.
+/// Calls that a thread has made since the batch before, in columns of equal length. Exact: nothing
+/// of it is sampled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallBatch {
     /// Which calls.
@@ -687,7 +700,8 @@ pub struct CallBatch {
     pub time: Nanos,
     /// Thread that made them.
     pub thread: ThreadId,
-    /// Which calls: the path from the leaf, which is the method that was called. Only what is counted is on it.
+    /// Which calls: the path from the leaf, which is the method that was called. Only what is
+    /// counted is on it.
     pub stack: Vec<StackId>,
     /// How many; 0 where a call from before has gone on.
     pub count: Vec<u64>,
@@ -695,7 +709,8 @@ pub struct CallBatch {
     pub own: Vec<u64>,
 }
 
-/// A method that a rule takes, and what has become of it. What comes later replaces what came before.
+/// A method that a rule takes, and what has become of it. What comes later replaces what came
+/// before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstrumentedMethod {
     /// When it was told.
@@ -723,8 +738,8 @@ pub enum InstrumentState {
     Refused(String),
 }
 
-/// A new body for a method: one for each that a rule takes, and one more for the state machine of an asynchronous one. Only
-/// where IL was asked for.
+/// A new body for a method: one for each that a rule takes, and one more for the state machine of
+/// an asynchronous one. Only where IL was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RewrittenMethod {
     /// When it was made.
@@ -745,12 +760,13 @@ pub struct IlBody {
     /// Header, code and clauses, as the runtime takes them.
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
-    /// The same in the syntax of ILAsm, with names in place of tokens and of the addresses of probes.
+    /// The same in the syntax of ILAsm, with names in place of tokens and of the addresses of
+    /// probes.
     pub text: String,
 }
 
-/// The runtime has compiled a new body of a method, which it does when the method is called, and perhaps again for a later tier.
-/// Only where IL was asked for.
+/// The runtime has compiled a new body of a method, which it does when the method is called, and
+/// perhaps again for a later tier. Only where IL was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecompiledMethod {
     /// When.
@@ -787,7 +803,8 @@ pub struct TracedMethod {
     pub ticks: u64,
     /// Ticks that the longest took.
     pub longest: u64,
-    /// How many of them fell into which bucket of ticks: one each below 16, then 16 for each doubling.
+    /// How many of them fell into which bucket of ticks: one each below 16, then 16 for each
+    /// doubling.
     pub buckets: Vec<(u16, u64)>,
 }
 
@@ -846,14 +863,16 @@ pub enum ParameterShown {
 pub struct CallArguments {
     /// The call.
     pub call: SingleCall,
-    /// Arguments, each with the place of its parameter in [`MethodParameters::parameters`]. One that is missing has found no room.
+    /// Arguments, each with the place of its parameter in [`MethodParameters::parameters`]. One
+    /// that is missing has found no room.
     pub arguments: Vec<(u16, Argument)>,
 }
 
 /// An argument of a call, as it was when that began; of an object the class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Argument {
-    /// A number, a character, a truth value, or one of an enumeration; a number of 64 bits without a sign as the same bits.
+    /// A number, a character, a truth value, or one of an enumeration; a number of 64 bits without
+    /// a sign as the same bits.
     Number(i64),
     /// A number with a fraction.
     Float(f64),
@@ -925,7 +944,8 @@ pub struct ThreadSeen {
     pub os_state: u8,
     /// Time on a processor since it began, nanoseconds.
     pub cpu: u64,
-    /// When it began, on the recording's clock; below zero if the clock began later. Exact to 10 ms.
+    /// When it began, on the recording's clock; below zero if the clock began later. Exact to 10
+    /// ms.
     pub born: i64,
     /// Number of the system call in which it waits, where that may be seen.
     pub call: Option<u32>,
@@ -976,7 +996,8 @@ pub enum PoolChange {
         workers: u32,
         /// Finished items per second that it has measured.
         throughput: f64,
-        /// Why, in the words of the runtime's events: `Starvation`, `CooperativeBlocking`, `ClimbingMove` …
+        /// Why, in the words of the runtime's events: `Starvation`, `CooperativeBlocking`,
+        /// `ClimbingMove` …
         reason: String,
     },
     /// The limits of the number of workers were set.
@@ -1033,7 +1054,8 @@ pub struct CompilationBatch {
     pub thread: Vec<ThreadId>,
     /// The call that made it necessary, with the compiled method as the leaf.
     pub stack: Vec<StackId>,
-    /// How long, nanoseconds, without other compilations within it; `None` where its beginning was not seen.
+    /// How long, nanoseconds, without other compilations within it; `None` where its beginning was
+    /// not seen.
     pub duration: Vec<Option<u64>>,
     /// The runtime's number of the method: each instantiation of a generic one has its own.
     pub method: Vec<u64>,
@@ -1088,8 +1110,8 @@ pub struct AssemblyLoad {
     pub stack: StackId,
     /// Whether the stack is cut: it was deeper than the runtime reports.
     pub truncated: bool,
-    /// From the request until it was there or was refused, nanoseconds; `None` without a request: before .NET 5, from bytes,
-    /// made at run time.
+    /// From the request until it was there or was refused, nanoseconds; `None` without a request:
+    /// before .NET 5, from bytes, made at run time.
     pub duration: Option<u64>,
     /// The same without other loads within it.
     pub own: Option<u64>,
@@ -1194,7 +1216,8 @@ pub struct GcEvent {
 /// The world stood still.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseEvent {
-    /// Why, in the words of the runtime's events: `SuspendForGC`, `SuspendForGCPrep`, `SuspendForDebugger` …
+    /// Why, in the words of the runtime's events: `SuspendForGC`, `SuspendForGCPrep`,
+    /// `SuspendForDebugger` …
     pub reason: String,
     /// The collection it was for, by number.
     pub gc: Option<u32>,
@@ -1215,8 +1238,9 @@ pub struct ObserverStatus {
     pub time: Nanos,
     /// Bytes our library holds in the target.
     pub target_memory: u64,
-    /// CPU time of our threads in the target, and an estimate of what the samples cost its own threads: signal handlers, and
-    /// what the kernel does at each sample and at each switch from thread to thread.
+    /// CPU time of our threads in the target, and an estimate of what the samples cost its own
+    /// threads: signal handlers, and what the kernel does at each sample and at each switch from
+    /// thread to thread.
     pub target_cpu: Nanos,
     /// How long the world stood still for us.
     pub target_stopped: Nanos,
@@ -1245,7 +1269,8 @@ pub struct ResourceUse {
     pub left: Option<u64>,
 }
 
-/// How much of the processors the process had and lacked since the record before, or since the recording began.
+/// How much of the processors the process had and lacked since the record before, or since the
+/// recording began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorUse {
     /// When it was counted.
@@ -1258,9 +1283,11 @@ pub struct ProcessorUse {
     pub ran: u64,
     /// Time in which its threads were ready to run and had no processor, nanoseconds.
     pub waited: u64,
-    /// Time in which these processors were busy with whatever runs on the machine, the sum over all, nanoseconds.
+    /// Time in which these processors were busy with whatever runs on the machine, the sum over
+    /// all, nanoseconds.
     pub busy: u64,
-    /// The smallest CPU quota of its control groups: CPU time in each period, and the period, nanoseconds.
+    /// The smallest CPU quota of its control groups: CPU time in each period, and the period,
+    /// nanoseconds.
     pub quota: Option<(u64, u64)>,
     /// Periods of the quota in which there was something to run.
     pub periods: u64,
@@ -1311,7 +1338,8 @@ impl SamplingRate {
     pub fn differs(&self) -> bool {
         let expected = self.expected();
         let distance = (self.samples as f64 - expected).abs();
-        expected >= Self::ENOUGH && distance > (Self::NOTICEABLE * expected).max(Self::SPREAD * expected.sqrt())
+        expected >= Self::ENOUGH
+            && distance > (Self::NOTICEABLE * expected).max(Self::SPREAD * expected.sqrt())
     }
 
     fn expected(&self) -> f64 {
@@ -1331,8 +1359,14 @@ impl fmt::Display for SamplingRate {
         }
         if self.threads_without_timer > 0 {
             let between = if achieved.is_some() { "; " } else { "" };
-            let (count, s) = (self.threads_without_timer, if self.threads_without_timer == 1 { "" } else { "s" });
-            write!(out, "{between}no samples of {count} thread{s} without a timer (see what was dropped)")?;
+            let (count, s) = (
+                self.threads_without_timer,
+                if self.threads_without_timer == 1 { "" } else { "s" },
+            );
+            write!(
+                out,
+                "{between}no samples of {count} thread{s} without a timer (see what was dropped)"
+            )?;
         }
         Ok(())
     }
@@ -1371,7 +1405,9 @@ mod tests {
     #[test]
     fn a_rate_differs_by_more_than_chance_and_five_percent() {
         // The ring of processors has a period that is longer by one part in 61.
-        for (samples, differs) in [(984, false), (1049, false), (920, false), (900, true), (1100, true), (0, true)] {
+        for (samples, differs) in
+            [(984, false), (1049, false), (920, false), (900, true), (1100, true), (0, true)]
+        {
             assert_eq!(rate(100, samples, 10).differs(), differs, "{samples}");
         }
         assert_eq!(rate(100, 0, 0).achieved_hz(), None);
@@ -1383,11 +1419,21 @@ mod tests {
     fn a_rate_is_said_with_its_cause() {
         let limit = Some("the kernel ticks at 250 Hz".to_owned());
         let slow = SamplingRate { limit, ..rate(999, 2500, 10) };
-        assert_eq!(slow.to_string(), "achieved 250 Hz instead of 999 Hz: the kernel ticks at 250 Hz");
+        assert_eq!(
+            slow.to_string(),
+            "achieved 250 Hz instead of 999 Hz: the kernel ticks at 250 Hz"
+        );
         assert_eq!(SamplingRate { samples: 9990, ..slow.clone() }.to_string(), "");
         let one = SamplingRate { threads_without_timer: 1, ..rate(100, 1000, 10) };
-        assert_eq!(one.to_string(), "no samples of 1 thread without a timer (see what was dropped)");
+        assert_eq!(
+            one.to_string(),
+            "no samples of 1 thread without a timer (see what was dropped)"
+        );
         let both = SamplingRate { threads_without_timer: 3, limit: None, ..slow };
-        assert!(both.to_string().ends_with("999 Hz; no samples of 3 threads without a timer (see what was dropped)"));
+        assert!(
+            both.to_string().ends_with(
+                "999 Hz; no samples of 3 threads without a timer (see what was dropped)"
+            )
+        );
     }
 }

@@ -4,9 +4,9 @@ use std::{
     path::Path,
 };
 
-/// Creates a file to write, or empties the one that is there. It has to be a regular file: a FIFO may have no reader or lose it, a
-/// device keeps nothing, and what is written to standard output's file would be overwritten by what is printed there. Never waits
-/// for a reader.
+/// Creates a file to write, or empties the one that is there. It has to be a regular file: a FIFO
+/// may have no reader or lose it, a device keeps nothing, and what is written to standard output's
+/// file would be overwritten by what is printed there. Never waits for a reader.
 ///
 /// # Errors
 /// When it cannot be opened, or is something else; the message says what.
@@ -30,8 +30,8 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses what [`create_file`] would refuse because of what is there already: for files that are written at the end of something
-/// that should not be begun in vain.
+/// Refuses what [`create_file`] would refuse because of what is there already: for files that are
+/// written at the end of something that should not be begun in vain.
 ///
 /// # Errors
 /// As [`create_file`], as far as that can be told without creating it.
@@ -44,7 +44,9 @@ pub fn check_file(path: &Path) -> io::Result<()> {
 }
 
 fn check(found: &Metadata) -> io::Result<()> {
-    let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, not a regular file")));
+    let refuse = |what: &str| {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, not a regular file")))
+    };
     let kind = found.file_type();
     #[cfg(unix)]
     {
@@ -61,11 +63,14 @@ fn check(found: &Metadata) -> io::Result<()> {
         }
         // Through a duplicate, because types of a raw `stat` differ from system to system.
         let is_same = |stream: BorrowedFd<'_>| {
-            let stream = stream.try_clone_to_owned().and_then(|stream| File::from(stream).metadata());
+            let stream =
+                stream.try_clone_to_owned().and_then(|stream| File::from(stream).metadata());
             stream.is_ok_and(|stream| stream.dev() == found.dev() && stream.ino() == found.ino())
         };
         if is_same(io::stdout().as_fd()) || is_same(io::stderr().as_fd()) {
-            return refuse("it is where standard output or error goes; it has to be a file of its own");
+            return refuse(
+                "it is where standard output or error goes; it has to be a file of its own",
+            );
         }
     }
     if kind.is_dir() {

@@ -5,11 +5,11 @@ use crate::{
     format::{BLOCK_HEAD, FILE_HEAD, FORMAT, MAGIC, MAX_BLOCK, MAX_HEADER, OPTIONAL, RECORDS},
 };
 
-/// Reads a session, record by record, and checks all of it: checksums, sizes, and that the records fit each other.
-/// Memory is bounded by the size of one block, whatever the file says.
+/// Reads a session, record by record, and checks all of it: checksums, sizes, and that the records
+/// fit each other. Memory is bounded by the size of one block, whatever the file says.
 ///
-/// A file that ends within a block, as a killed recorder leaves it, gives all blocks before and is then
-/// [`Self::cut_short`]. A damaged block gives one error and ends the iteration.
+/// A file that ends within a block, as a killed recorder leaves it, gives all blocks before and is
+/// then [`Self::cut_short`]. A damaged block gives one error and ends the iteration.
 #[derive(Debug)]
 pub struct SessionReader<R: Read> {
     input: R,
@@ -31,8 +31,8 @@ impl<R: Read> SessionReader<R> {
     /// Reads the file's header.
     ///
     /// # Errors
-    /// [`SessionError::NotASession`], [`SessionError::Empty`], [`SessionError::NewerFormat`], a damaged header, or that the
-    /// file cannot be read.
+    /// [`SessionError::NotASession`], [`SessionError::Empty`], [`SessionError::NewerFormat`], a
+    /// damaged header, or that the file cannot be read.
     pub fn new(mut input: R) -> Result<Self, SessionError> {
         let mut head = [0; FILE_HEAD];
         let length = read_full(&mut input, &mut head)?;
@@ -50,7 +50,10 @@ impl<R: Read> SessionReader<R> {
         let corrupt = |cause| SessionError::Corrupt { offset: 0, cause };
         let header_length = u32_at(&head, 12) as usize;
         if header_length > MAX_HEADER {
-            return Err(corrupt(Corruption::TooLong { length: header_length as u64, limit: MAX_HEADER as u64 }));
+            return Err(corrupt(Corruption::TooLong {
+                length: header_length as u64,
+                limit: MAX_HEADER as u64,
+            }));
         }
         let mut header = vec![0; header_length];
         if read_full(&mut input, &mut header)? < header_length {
@@ -63,7 +66,8 @@ impl<R: Read> SessionReader<R> {
         if stated != actual {
             return Err(corrupt(Corruption::Checksum { stated, actual }));
         }
-        let header = postcard::from_bytes(&header).map_err(|error| corrupt(Corruption::Header(error)))?;
+        let header =
+            postcard::from_bytes(&header).map_err(|error| corrupt(Corruption::Header(error)))?;
         Ok(Self {
             input,
             header,
@@ -84,8 +88,8 @@ impl<R: Read> SessionReader<R> {
         &self.header
     }
 
-    /// Whether the recording did not end in order: the file ends within a block, or without an `End` record. Known when
-    /// the iteration is over, false before.
+    /// Whether the recording did not end in order: the file ends within a block, or without an
+    /// `End` record. Known when the iteration is over, false before.
     pub fn cut_short(&self) -> bool {
         self.done && (self.torn || !self.validator.ended())
     }
@@ -110,10 +114,16 @@ impl<R: Read> SessionReader<R> {
                 return Err(corrupt(Corruption::UnknownKind(kind)));
             }
             if length > limit {
-                return Err(corrupt(Corruption::TooLong { length: length as u64, limit: limit as u64 }));
+                return Err(corrupt(Corruption::TooLong {
+                    length: length as u64,
+                    limit: limit as u64,
+                }));
             }
             if raw_length > MAX_BLOCK {
-                return Err(corrupt(Corruption::TooLong { length: raw_length as u64, limit: MAX_BLOCK as u64 }));
+                return Err(corrupt(Corruption::TooLong {
+                    length: raw_length as u64,
+                    limit: MAX_BLOCK as u64,
+                }));
             }
             self.packed.resize(length, 0);
             let read = read_full(&mut self.input, &mut self.packed)?;
@@ -152,13 +162,16 @@ impl<R: Read> SessionReader<R> {
         }
         let rest = self.raw.get(self.position..).unwrap_or_default();
         let (offset, index) = (self.block_offset, self.index);
-        let (record, rest) = postcard::take_from_bytes::<SessionRecord>(rest)
-            .map_err(|source| SessionError::Corrupt { offset, cause: Corruption::Record { index, source } })?;
+        let (record, rest) =
+            postcard::take_from_bytes::<SessionRecord>(rest).map_err(|source| {
+                SessionError::Corrupt { offset, cause: Corruption::Record { index, source } }
+            })?;
         self.position = self.raw.len() - rest.len();
         self.index += 1;
-        self.validator
-            .check(&record)
-            .map_err(|source| SessionError::Corrupt { offset, cause: Corruption::Model { index, source } })?;
+        self.validator.check(&record).map_err(|source| SessionError::Corrupt {
+            offset,
+            cause: Corruption::Model { index, source },
+        })?;
         Ok(Some(record))
     }
 }

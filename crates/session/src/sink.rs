@@ -50,7 +50,8 @@ impl<S: Sink> Sink for Option<S> {
     }
 }
 
-/// The same records to two sinks. The second gets its record also when the first fails; the first error is told.
+/// The same records to two sinks. The second gets its record also when the first fails; the first
+/// error is told.
 #[derive(Clone, Debug)]
 pub struct Tee<A, B>(pub A, pub B);
 
@@ -66,15 +67,17 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     }
 }
 
-/// Definitions may fill the queue of a live view this many times as far as samples and events: without them, later records
-/// cannot be understood.
+/// Definitions may fill the queue of a live view this many times as far as samples and events:
+/// without them, later records cannot be understood.
 const DEFINITIONS: usize = 64;
 
-/// The live twin of a session file: what goes into the sink comes out of the stream, in another thread of this process.
+/// The live twin of a session file: what goes into the sink comes out of the stream, in another
+/// thread of this process.
 ///
-/// The sink never waits. When a slow consumer lets `capacity` records wait, samples and events are dropped; when it lets 64
-/// times as many wait, definitions are dropped, too. Both ends tell how many ([`LiveSink::left_out`], [`LiveStream::left_out`]).
-/// A stream that is dropped never hinders the recording.
+/// The sink never waits. When a slow consumer lets `capacity` records wait, samples and events are
+/// dropped; when it lets 64 times as many wait, definitions are dropped, too. Both ends tell how
+/// many ([`LiveSink::left_out`], [`LiveStream::left_out`]). A stream that is dropped never hinders
+/// the recording.
 pub fn live(capacity: usize) -> (LiveSink, LiveStream) {
     let shared = Arc::new(Shared::default());
     (LiveSink { shared: Arc::clone(&shared), capacity: capacity.max(1) }, LiveStream { shared })
@@ -196,11 +199,17 @@ impl LiveStream {
             if queue.sink_gone {
                 return Err(LiveEnded);
             }
-            let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            let left =
+                end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(None);
             }
-            queue = self.shared.news.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+            queue = self
+                .shared
+                .news
+                .wait_timeout(queue, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 

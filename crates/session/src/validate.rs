@@ -1,6 +1,7 @@
 use crate::{
-    AllocatedObjects, AllocationBatch, Argument, CallBatch, CompilationBatch, ContentionBatch, FrameId, FunctionId,
-    MAX_HEAP_CHUNK, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId, TypeId, TypeLoadBatch,
+    AllocatedObjects, AllocationBatch, Argument, CallBatch, CompilationBatch, ContentionBatch,
+    FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId,
+    TypeId, TypeLoadBatch,
 };
 
 /// How a record breaks the rules of the stream.
@@ -66,8 +67,9 @@ pub enum ModelError {
     },
 }
 
-/// Checks that records come as the model says: `Info` first, ids without gaps, definitions before use, nothing after
-/// `End`. The writer, the reader and every live consumer use it, so that tables may be indexed without fear.
+/// Checks that records come as the model says: `Info` first, ids without gaps, definitions before
+/// use, nothing after `End`. The writer, the reader and every live consumer use it, so that tables
+/// may be indexed without fear.
 #[derive(Clone, Debug, Default)]
 pub struct Validator {
     info: bool,
@@ -160,7 +162,9 @@ impl Validator {
                 defined("stack", self.stacks, exception.stack.0)?;
                 exception.caught_by.map_or(Ok(()), |function| self.function(function))
             }
-            SessionRecord::ExceptionCounts { counts, .. } => counts.iter().try_for_each(|(ty, _)| self.ty(*ty)),
+            SessionRecord::ExceptionCounts { counts, .. } => {
+                counts.iter().try_for_each(|(ty, _)| self.ty(*ty))
+            }
             SessionRecord::Allocations(batch) => self.allocations(batch),
             SessionRecord::AllocatedObjects(AllocatedObjects { thread, counts, .. }) => {
                 self.thread(*thread)?;
@@ -169,9 +173,9 @@ impl Validator {
             SessionRecord::Contentions(batch) => self.contentions(batch),
             SessionRecord::Calls(batch) => self.calls(batch),
             SessionRecord::Counter(counter) => define("counter", &mut self.counters, counter.id.0),
-            SessionRecord::CounterValues { values, .. } => {
-                values.iter().try_for_each(|(counter, _)| defined("counter", self.counters, counter.0))
-            }
+            SessionRecord::CounterValues { values, .. } => values
+                .iter()
+                .try_for_each(|(counter, _)| defined("counter", self.counters, counter.0)),
             SessionRecord::Compilations(batch) => self.compilations(batch),
             SessionRecord::AssemblyLoad(load) => {
                 self.thread(load.thread)?;
@@ -196,7 +200,9 @@ impl Validator {
             SessionRecord::Instrumented(method) => self.function(method.function),
             SessionRecord::Rewritten(method) => self.function(method.function),
             SessionRecord::Recompiled(method) => self.function(method.function),
-            SessionRecord::SingleCalls(calls) => calls.iter().try_for_each(|call| self.thread(call.thread)),
+            SessionRecord::SingleCalls(calls) => {
+                calls.iter().try_for_each(|call| self.thread(call.thread))
+            }
             SessionRecord::Parameters(method) => self.function(method.function),
             SessionRecord::CallsWithArguments(calls) => calls.iter().try_for_each(|call| {
                 self.thread(call.call.thread)?;
@@ -253,13 +259,20 @@ impl Validator {
     }
 
     fn allocations(&self, batch: &AllocationBatch) -> Result<(), ModelError> {
-        let others = [batch.ty.len(), batch.heap.len(), batch.size.len(), batch.bytes.len(), batch.truncated.len()];
+        let others = [
+            batch.ty.len(),
+            batch.heap.len(),
+            batch.size.len(),
+            batch.bytes.len(),
+            batch.truncated.len(),
+        ];
         self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)?;
         batch.ty.iter().max().map_or(Ok(()), |ty| self.ty(*ty))
     }
 
     fn contentions(&self, batch: &ContentionBatch) -> Result<(), ModelError> {
-        let others = [batch.duration.len(), batch.lock.len(), batch.owner.len(), batch.truncated.len()];
+        let others =
+            [batch.duration.len(), batch.lock.len(), batch.owner.len(), batch.truncated.len()];
         self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)?;
         batch.owner.iter().flatten().max().map_or(Ok(()), |owner| self.thread(*owner))
     }
@@ -301,7 +314,10 @@ impl Validator {
         others: &[usize],
     ) -> Result<(), ModelError> {
         let length = times.len();
-        if threads.len() != length || stacks.len() != length || others.iter().any(|other| *other != length) {
+        if threads.len() != length
+            || stacks.len() != length
+            || others.iter().any(|other| *other != length)
+        {
             return Err(ModelError::RaggedBatch);
         }
         if let Some(thread) = threads.iter().max() {
@@ -371,16 +387,29 @@ mod tests {
         let begin = |look| SessionRecord::HeapBegin { look, time: 0 };
         let chunk = |look, size| SessionRecord::HeapChunk { look, bytes: vec![0; size] };
         let end = |look| {
-            SessionRecord::HeapEnd(HeapEnd { look, time: 0, paused: 0, objects: 0, complete: true, reason: None })
+            SessionRecord::HeapEnd(HeapEnd {
+                look,
+                time: 0,
+                paused: 0,
+                objects: 0,
+                complete: true,
+                reason: None,
+            })
         };
         let mut validator = begun();
         assert_eq!(validator.check(&chunk(0, 1)), Err(ModelError::NoLook { look: 0 }));
         let refused = validator.check(&begin(1));
-        assert!(matches!(refused, Err(ModelError::OutOfOrder { kind: "heap snapshot", id: 1, expected: 0 })));
+        assert!(matches!(
+            refused,
+            Err(ModelError::OutOfOrder { kind: "heap snapshot", id: 1, expected: 0 })
+        ));
         validator.check(&begin(0)).unwrap();
         assert_eq!(validator.check(&begin(1)), Err(ModelError::LookUnderWay { look: 0 }));
         validator.check(&chunk(0, MAX_HEAP_CHUNK)).unwrap();
-        assert!(matches!(validator.check(&chunk(0, MAX_HEAP_CHUNK + 1)), Err(ModelError::LargeChunk { .. })));
+        assert!(matches!(
+            validator.check(&chunk(0, MAX_HEAP_CHUNK + 1)),
+            Err(ModelError::LargeChunk { .. })
+        ));
         assert_eq!(validator.check(&chunk(1, 1)), Err(ModelError::NoLook { look: 1 }));
         validator.check(&SessionRecord::HeapClasses { look: 0, classes: vec![] }).unwrap();
         assert_eq!(validator.check(&end(1)), Err(ModelError::NoLook { look: 1 }));

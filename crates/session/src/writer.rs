@@ -11,9 +11,9 @@ use crate::{
 /// How old a record may get before it is written: what a killed recorder loses at most.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
 
-/// Writes a session. Records are checked, gathered to blocks of about 256 KiB, compressed and written, and at
-/// the latest with the first record or [`Self::flush_if_due`] after one second. Nothing is buffered beyond a block, so `W`
-/// may be a bare file.
+/// Writes a session. Records are checked, gathered to blocks of about 256 KiB, compressed and
+/// written, and at the latest with the first record or [`Self::flush_if_due`] after one second.
+/// Nothing is buffered beyond a block, so `W` may be a bare file.
 #[derive(Debug)]
 pub struct SessionWriter<W: Write> {
     /// `None` once finished.
@@ -62,8 +62,8 @@ impl<W: Write> SessionWriter<W> {
     /// Takes a record.
     ///
     /// # Errors
-    /// When it breaks the order of the model or is too large (then it is left out and the session goes on), or when the
-    /// file cannot be written.
+    /// When it breaks the order of the model or is too large (then it is left out and the session
+    /// goes on), or when the file cannot be written.
     pub fn write(&mut self, record: &SessionRecord) -> Result<(), SessionError> {
         match record {
             SessionRecord::CpuSamples(batch) if batch.time_delta.len() > MAX_BATCH => {
@@ -87,7 +87,10 @@ impl<W: Write> SessionWriter<W> {
         self.scratch = postcard::to_extend(record, scratch).map_err(SessionError::Encode)?;
         if self.scratch.len() > MAX_BLOCK {
             self.validator = before;
-            return Err(SessionError::RecordTooLarge { size: self.scratch.len(), limit: MAX_BLOCK });
+            return Err(SessionError::RecordTooLarge {
+                size: self.scratch.len(),
+                limit: MAX_BLOCK,
+            });
         }
         if self.raw.len() + self.scratch.len() > MAX_BLOCK {
             self.flush()?;
@@ -125,7 +128,8 @@ impl<W: Write> SessionWriter<W> {
         Ok(())
     }
 
-    /// Writes what is gathered if the oldest of it is a second old. To be called now and then while nothing comes.
+    /// Writes what is gathered if the oldest of it is a second old. To be called now and then while
+    /// nothing comes.
     ///
     /// # Errors
     /// When the file cannot be written.

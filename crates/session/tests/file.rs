@@ -30,7 +30,11 @@ fn info() -> SessionRecord {
 }
 
 fn end() -> SessionRecord {
-    SessionRecord::End(SessionEnd { time: 99, reason: EndReason::ProcessExited, exit_code: Some(-1) })
+    SessionRecord::End(SessionEnd {
+        time: 99,
+        reason: EndReason::ProcessExited,
+        exit_code: Some(-1),
+    })
 }
 
 /// What a random record is made of; ids are made to fit by [`build`].
@@ -79,23 +83,30 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<u32>(), any::<Option<u32>>()).prop_map(|(f, l)| Seed::Frame(f, l)),
         (any::<u32>(), any::<u32>()).prop_map(|(p, f)| Seed::Stack(p, f)),
         "\\PC{0,20}".prop_map(Seed::Type),
-        (any::<bool>(), any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(c, s, r)| Seed::Samples(c, s, r)),
-        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Allocations(s, r)),
-        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Contentions(s, r)),
+        (any::<bool>(), any::<u64>(), prop::collection::vec(row, 0..40))
+            .prop_map(|(c, s, r)| Seed::Samples(c, s, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40))
+            .prop_map(|(s, r)| Seed::Allocations(s, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40))
+            .prop_map(|(s, r)| Seed::Contentions(s, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Look(t, r)),
-        (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, n, r)| Seed::Pool(t, n, r)),
+        (any::<u64>(), any::<u32>(), any::<Option<String>>())
+            .prop_map(|(t, n, r)| Seed::Pool(t, n, r)),
         ("\\PC{0,20}", any::<bool>()).prop_map(|(n, r)| Seed::Counter(n, r)),
         any::<[u64; 4]>().prop_map(Seed::AllocationWindow),
         prop::collection::vec(any::<(u32, u64, u64, bool)>(), 0..5).prop_map(Seed::SingleCalls),
         any::<(String, u8)>().prop_map(|(name, shown)| Seed::Parameters(name, shown)),
-        prop::collection::vec(any::<(u32, u64, Option<String>, i64)>(), 0..5).prop_map(Seed::CallsWithArguments),
-        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Compilations(s, r)),
+        prop::collection::vec(any::<(u32, u64, Option<String>, i64)>(), 0..5)
+            .prop_map(Seed::CallsWithArguments),
+        (any::<u64>(), prop::collection::vec(row, 0..40))
+            .prop_map(|(s, r)| Seed::Compilations(s, r)),
         (any::<u64>(), any::<u64>()).prop_map(|(f, m)| Seed::Precompiled(f, m)),
         ("\\PC{0,20}", any::<u32>(), any::<Option<u64>>(), any::<bool>())
             .prop_map(|(n, i, d, f)| Seed::AssemblyLoad(n, i, d, f)),
         (any::<u64>(), "\\PC{0,20}").prop_map(|(a, n)| Seed::AssemblyUnload(a, n)),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::TypeLoads(s, r)),
-        (any::<u64>(), prop::collection::vec(-1e300..1e300, 0..6)).prop_map(|(t, v)| Seed::Values(t, v)),
+        (any::<u64>(), prop::collection::vec(-1e300..1e300, 0..6))
+            .prop_map(|(t, v)| Seed::Values(t, v)),
         (
             prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..4),
             prop::collection::vec((any::<u64>(), "\\PC{0,20}", "\\PC{0,20}"), 0..4),
@@ -105,9 +116,11 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Calls(t, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40), any::<Option<String>>())
             .prop_map(|(t, r, m)| Seed::Survivors(t, r, m)),
-        (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
+        (any::<u64>(), any::<u32>(), any::<Option<String>>())
+            .prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
         prop::collection::vec(any::<u64>(), 0..4).prop_map(Seed::Counts),
-        (any::<u64>(), prop::collection::vec(any::<(u64, u64)>(), 0..4)).prop_map(|(t, c)| Seed::Objects(t, c)),
+        (any::<u64>(), prop::collection::vec(any::<(u64, u64)>(), 0..4))
+            .prop_map(|(t, c)| Seed::Objects(t, c)),
         (any::<u32>(), 0..3u8, any::<[u64; 5]>()).prop_map(|(n, g, s)| Seed::Gc(n, g, s)),
         (any::<u64>(), any::<u64>()).prop_map(|(a, b)| Seed::Pause(a, b)),
         (any::<u64>(), prop::collection::vec(("[a-z]{1,5}", any::<u64>()), 0..3))
@@ -131,7 +144,8 @@ const STATES: [ThreadState; 12] = [
     ThreadState::Throttled,
 ];
 
-const HEAPS: [AllocationHeap; 3] = [AllocationHeap::Small, AllocationHeap::Large, AllocationHeap::Pinned];
+const HEAPS: [AllocationHeap; 3] =
+    [AllocationHeap::Small, AllocationHeap::Large, AllocationHeap::Pinned];
 
 const KINDS: [FunctionKind; 9] = [
     FunctionKind::Managed,
@@ -145,9 +159,11 @@ const KINDS: [FunctionKind; 9] = [
     FunctionKind::Unknown,
 ];
 
-/// Makes valid records of seeds: references are taken modulo what is defined, and left out where nothing is.
+/// Makes valid records of seeds: references are taken modulo what is defined, and left out where
+/// nothing is.
 fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
-    let (mut threads, mut modules, mut functions, mut frames, mut stacks, mut types) = (0, 0, 0, 0, 0, 0);
+    let (mut threads, mut modules, mut functions, mut frames, mut stacks, mut types) =
+        (0, 0, 0, 0, 0, 0);
     let (mut counters, mut looks) = (0, 0);
     let next = |count: &mut u32| {
         *count += 1;
@@ -202,10 +218,18 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     batch.state.push(STATES[state as usize % STATES.len()]);
                     batch.truncated.push(truncated);
                 }
-                if cpu { SessionRecord::CpuSamples(batch) } else { SessionRecord::WallSamples(batch) }
+                if cpu {
+                    SessionRecord::CpuSamples(batch)
+                } else {
+                    SessionRecord::WallSamples(batch)
+                }
             }
             Seed::Allocations(start, rows) if threads > 0 && stacks > 0 && types > 0 => {
-                let sampling = if start % 2 == 0 { AllocationSampling::Random } else { AllocationSampling::Tick };
+                let sampling = if start % 2 == 0 {
+                    AllocationSampling::Random
+                } else {
+                    AllocationSampling::Tick
+                };
                 let mut batch = AllocationBatch { sampling, start, ..AllocationBatch::default() };
                 for (delta, id, ty, bytes, heap, truncated) in rows {
                     batch.time_delta.push(delta);
@@ -233,17 +257,23 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 SessionRecord::Contentions(batch)
             }
             Seed::Look(time, rows) if threads > 0 && stacks > 0 => {
-                let seen = |(cpu, id, call, born, os_state, limited): (u64, u32, u32, u64, u8, bool)| ThreadSeen {
-                    thread: ThreadId(id % threads),
-                    stack: StackId(id % stacks),
-                    state: ThreadState::Idle,
-                    os_state,
-                    cpu,
-                    born: born as i64,
-                    call: limited.then_some(call),
-                    limited: Some(limited),
-                };
-                SessionRecord::ThreadLook(ThreadLook { time, threads: rows.into_iter().map(seen).collect() })
+                let seen =
+                    |(cpu, id, call, born, os_state, limited): (u64, u32, u32, u64, u8, bool)| {
+                        ThreadSeen {
+                            thread: ThreadId(id % threads),
+                            stack: StackId(id % stacks),
+                            state: ThreadState::Idle,
+                            os_state,
+                            cpu,
+                            born: born as i64,
+                            call: limited.then_some(call),
+                            limited: Some(limited),
+                        }
+                    };
+                SessionRecord::ThreadLook(ThreadLook {
+                    time,
+                    threads: rows.into_iter().map(seen).collect(),
+                })
             }
             Seed::Pool(time, workers, reason) => {
                 let change = match reason {
@@ -260,20 +290,27 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     batch.stack.push(StackId(id % stacks));
                     batch.duration.push(background.then_some(duration));
                     batch.method.push(duration);
-                    batch.tier.push([JitTier::Quick, JitTier::Tier1Instrumented][usize::from(tier % 2)]);
+                    batch
+                        .tier
+                        .push([JitTier::Quick, JitTier::Tier1Instrumented][usize::from(tier % 2)]);
                     batch.il_size.push(size);
                     batch.native_size.push(size);
                     batch.background.push(background);
-                    batch
-                        .precompiled
-                        .push([PrecompiledCode::NotSought, PrecompiledCode::Rejected][usize::from(tier % 2)]);
+                    batch.precompiled.push(
+                        [PrecompiledCode::NotSought, PrecompiledCode::Rejected]
+                            [usize::from(tier % 2)],
+                    );
                     batch.truncated.push(background);
                 }
                 SessionRecord::Compilations(batch)
             }
-            Seed::Precompiled(found, missing) => {
-                SessionRecord::Precompiled(PrecompiledCount { time: 1, found, missing, duration: 2, freed: 3 })
-            }
+            Seed::Precompiled(found, missing) => SessionRecord::Precompiled(PrecompiledCount {
+                time: 1,
+                found,
+                missing,
+                duration: 2,
+                freed: 3,
+            }),
             Seed::AssemblyLoad(name, id, duration, failed) if threads > 0 && stacks > 0 => {
                 SessionRecord::AssemblyLoad(AssemblyLoad {
                     time: 1,
@@ -289,14 +326,21 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     requested: name.clone(),
                     requested_by: String::new(),
                     context: "Default".to_owned(),
-                    steps: vec![LoadStep { what: name.clone(), found: failed, result: String::new(), took: 7 }],
+                    steps: vec![LoadStep {
+                        what: name.clone(),
+                        found: failed,
+                        result: String::new(),
+                        took: 7,
+                    }],
                     name,
                     dynamic: failed,
                     collectible: false,
                     precompiled: failed,
                 })
             }
-            Seed::AssemblyUnload(assembly, name) => SessionRecord::AssemblyUnload { time: 5, assembly, name },
+            Seed::AssemblyUnload(assembly, name) => {
+                SessionRecord::AssemblyUnload { time: 5, assembly, name }
+            }
             Seed::TypeLoads(start, rows) if threads > 0 && stacks > 0 && types > 0 => {
                 let mut batch = TypeLoadBatch { start, ..TypeLoadBatch::default() };
                 for (delta, id, ty, duration, _, truncated) in rows {
@@ -320,19 +364,25 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 kind: if rate { CounterKind::Rate } else { CounterKind::Level },
             }),
             Seed::Values(time, values) if counters > 0 => {
-                let values = (0..counters).cycle().zip(values).map(|(id, value)| (CounterId(id), value));
+                let values =
+                    (0..counters).cycle().zip(values).map(|(id, value)| (CounterId(id), value));
                 SessionRecord::CounterValues { time, values: values.collect() }
             }
             Seed::HeapLook(chunks, classes, reason) => {
                 let look = next(&mut looks);
                 records.push(SessionRecord::HeapBegin { look, time: 1 });
-                records.extend(chunks.into_iter().map(|bytes| SessionRecord::HeapChunk { look, bytes }));
+                records.extend(
+                    chunks.into_iter().map(|bytes| SessionRecord::HeapChunk { look, bytes }),
+                );
                 let methods = classes.iter().map(|(id, name, _)| (*id, name.clone())).collect();
                 let machine = |(id, name, _): &(u64, String, String)| HeapMachine {
                     class: *id,
                     points: vec![
                         AwaitPoint { state: *id as i32, line: None },
-                        AwaitPoint { state: 1, line: Some(SourceLine { file: name.clone(), line: 7 }) },
+                        AwaitPoint {
+                            state: 1,
+                            line: Some(SourceLine { file: name.clone(), line: 7 }),
+                        },
                     ],
                 };
                 let machines = classes.iter().map(machine).collect();
@@ -348,48 +398,52 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     reason,
                 })
             }
-            Seed::Calls(time, rows) if threads > 0 && stacks > 0 => SessionRecord::Calls(CallBatch {
-                kind: if time % 2 == 0 { CallKind::Methods } else { CallKind::Transitions },
-                time,
-                thread: ThreadId(time as u32 % threads),
-                stack: rows.iter().map(|row| StackId(row.1 % stacks)).collect(),
-                count: rows.iter().map(|row| row.0).collect(),
-                own: rows.iter().map(|row| row.3).collect(),
-            }),
-            Seed::Survivors(time, rows, text) if types > 0 => SessionRecord::Survivors(SurvivorLook {
-                time,
-                generation: 1,
-                induced: false,
-                paused: 2,
-                telling: 1,
-                before: [time; 5],
-                moved: 3,
-                objects: rows.len() as u64,
-                complete: text.is_none(),
-                reason: text.clone(),
-                counts: rows
-                    .iter()
-                    .map(|row| SurvivorCount {
-                        ty: TypeId(row.1 % types),
-                        before: row.4,
-                        after: row.4,
-                        objects: row.0,
-                        bytes: row.3,
-                    })
-                    .collect(),
-                held: rows
-                    .iter()
-                    .map(|row| HeldSurvivors {
-                        holder: match &text {
-                            Some(text) => SurvivorHolder::Stack(text.clone()),
-                            None => SurvivorHolder::Older(row.4),
-                        },
-                        path: vec![TypeId(row.1 % types), TypeId(row.2 % types)],
-                        objects: row.0,
-                        bytes: row.3,
-                    })
-                    .collect(),
-            }),
+            Seed::Calls(time, rows) if threads > 0 && stacks > 0 => {
+                SessionRecord::Calls(CallBatch {
+                    kind: if time % 2 == 0 { CallKind::Methods } else { CallKind::Transitions },
+                    time,
+                    thread: ThreadId(time as u32 % threads),
+                    stack: rows.iter().map(|row| StackId(row.1 % stacks)).collect(),
+                    count: rows.iter().map(|row| row.0).collect(),
+                    own: rows.iter().map(|row| row.3).collect(),
+                })
+            }
+            Seed::Survivors(time, rows, text) if types > 0 => {
+                SessionRecord::Survivors(SurvivorLook {
+                    time,
+                    generation: 1,
+                    induced: false,
+                    paused: 2,
+                    telling: 1,
+                    before: [time; 5],
+                    moved: 3,
+                    objects: rows.len() as u64,
+                    complete: text.is_none(),
+                    reason: text.clone(),
+                    counts: rows
+                        .iter()
+                        .map(|row| SurvivorCount {
+                            ty: TypeId(row.1 % types),
+                            before: row.4,
+                            after: row.4,
+                            objects: row.0,
+                            bytes: row.3,
+                        })
+                        .collect(),
+                    held: rows
+                        .iter()
+                        .map(|row| HeldSurvivors {
+                            holder: match &text {
+                                Some(text) => SurvivorHolder::Stack(text.clone()),
+                                None => SurvivorHolder::Older(row.4),
+                            },
+                            path: vec![TypeId(row.1 % types), TypeId(row.2 % types)],
+                            objects: row.0,
+                            bytes: row.3,
+                        })
+                        .collect(),
+                })
+            }
             Seed::Exception(time, id, message) if threads > 0 && stacks > 0 && types > 0 => {
                 SessionRecord::Exception(ExceptionSample {
                     time,
@@ -410,7 +464,10 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 SessionRecord::AllocatedObjects(AllocatedObjects {
                     time,
                     thread: ThreadId(time as u32 % threads),
-                    counts: counts.into_iter().map(|(objects, bytes)| (TypeId(types - 1), objects, bytes)).collect(),
+                    counts: counts
+                        .into_iter()
+                        .map(|(objects, bytes)| (TypeId(types - 1), objects, bytes))
+                        .collect(),
                 })
             }
             Seed::SingleCalls(calls) if threads > 0 => SessionRecord::SingleCalls(
@@ -426,19 +483,21 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     })
                     .collect(),
             ),
-            Seed::Parameters(name, shown) if functions > 0 => SessionRecord::Parameters(MethodParameters {
-                function: FunctionId(u32::from(shown) % functions),
-                refused: (shown == 0).then(|| name.clone()),
-                parameters: vec![Parameter {
-                    type_name: name.clone(),
-                    name,
-                    shown: match shown % 3 {
-                        0 => ParameterShown::ByValue,
-                        1 => ParameterShown::Redacted,
-                        _ => ParameterShown::ByType,
-                    },
-                }],
-            }),
+            Seed::Parameters(name, shown) if functions > 0 => {
+                SessionRecord::Parameters(MethodParameters {
+                    function: FunctionId(u32::from(shown) % functions),
+                    refused: (shown == 0).then(|| name.clone()),
+                    parameters: vec![Parameter {
+                        type_name: name.clone(),
+                        name,
+                        shown: match shown % 3 {
+                            0 => ParameterShown::ByValue,
+                            1 => ParameterShown::Redacted,
+                            _ => ParameterShown::ByType,
+                        },
+                    }],
+                })
+            }
             Seed::CallsWithArguments(calls) if threads > 0 => SessionRecord::CallsWithArguments(
                 calls
                     .into_iter()
@@ -452,16 +511,33 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                             asynchronous: false,
                         },
                         arguments: vec![
-                            (0, text.map_or(Argument::Null, |text| Argument::Text { length: text.len() as u32, text })),
+                            (
+                                0,
+                                text.map_or(Argument::Null, |text| Argument::Text {
+                                    length: text.len() as u32,
+                                    text,
+                                }),
+                            ),
                             (1, Argument::Number(number)),
                             (2, Argument::Float(number as f64 / 3.0)),
-                            (7, Argument::Object { ty: types.checked_sub(1).map(TypeId), elements: Some(slot) }),
+                            (
+                                7,
+                                Argument::Object {
+                                    ty: types.checked_sub(1).map(TypeId),
+                                    elements: Some(slot),
+                                },
+                            ),
                         ],
                     })
                     .collect(),
             ),
             Seed::AllocationWindow([start, end, followed_from, followed_to]) => {
-                SessionRecord::AllocationWindow(AllocationWindow { start, end, followed_from, followed_to })
+                SessionRecord::AllocationWindow(AllocationWindow {
+                    start,
+                    end,
+                    followed_from,
+                    followed_to,
+                })
             }
             Seed::Gc(number, generation, sizes) => SessionRecord::Gc(GcEvent {
                 number,
@@ -484,9 +560,11 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 resume_start: start,
                 resume_end: end,
             }),
-            Seed::Observer(time, dropped) => {
-                SessionRecord::Observer(ObserverStatus { time, dropped, ..ObserverStatus::default() })
-            }
+            Seed::Observer(time, dropped) => SessionRecord::Observer(ObserverStatus {
+                time,
+                dropped,
+                ..ObserverStatus::default()
+            }),
             Seed::Note(message) => SessionRecord::Note { time: 1, message },
             _ => continue,
         };
@@ -545,7 +623,9 @@ fn mixed() -> Vec<SessionRecord> {
         Seed::Stack(0, 1),
         Seed::Type("System.InvalidOperationException".into()),
     ];
-    seeds.extend((0..6).map(|i| Seed::Samples(i % 2 == 0, u64::from(i) * 10, (0..i * 3).map(row).collect())));
+    seeds.extend(
+        (0..6).map(|i| Seed::Samples(i % 2 == 0, u64::from(i) * 10, (0..i * 3).map(row).collect())),
+    );
     seeds.extend([
         Seed::Allocations(90, (0..9).map(row).collect()),
         Seed::AllocationWindow([91, 99, 92, 95]),
@@ -588,7 +668,8 @@ proptest! {
             bytes[index] ^= 1 << bit;
         }
         let outcome = read(&bytes);
-        prop_assert_eq!(&outcome.records[..], &records[..outcome.records.len()], "what is given is what was written");
+        prop_assert_eq!(&outcome.records[..], &records[..outcome.records.len()], "what is given is \
+            what was written");
         if bytes != good {
             prop_assert!(outcome.error.is_some() || outcome.cut_short);
         }
@@ -637,7 +718,11 @@ fn every_flipped_bit_is_noticed() {
             bytes[index] ^= 1 << bit;
             let outcome = read(&bytes);
             assert!(outcome.error.is_some() || outcome.cut_short, "byte {index}, bit {bit}");
-            assert_eq!(outcome.records, records[..outcome.records.len()], "byte {index}, bit {bit}");
+            assert_eq!(
+                outcome.records,
+                records[..outcome.records.len()],
+                "byte {index}, bit {bit}"
+            );
         }
     }
 }
@@ -651,7 +736,8 @@ fn damage_is_named_with_its_place_and_cause() {
     bytes[first + 20] ^= 0x40;
     let outcome = read(&bytes);
     assert_eq!(outcome.records, records[..5]);
-    let Some(SessionError::Corrupt { offset, cause: Corruption::Checksum { .. } }) = outcome.error else {
+    let Some(SessionError::Corrupt { offset, cause: Corruption::Checksum { .. } }) = outcome.error
+    else {
         panic!("{:?}", outcome.error)
     };
     assert_eq!(offset, first as u64);
@@ -672,7 +758,12 @@ fn a_newer_format_is_told_apart_from_damage() {
 
 #[test]
 fn other_files_are_no_sessions() {
-    for other in [&b""[..], b"\x7fELF\x02\x01\x01", b"{\"json\": true}", b"Nettrace\x14\0\0\0!FastSerialization.1"] {
+    for other in [
+        &b""[..],
+        b"\x7fELF\x02\x01\x01",
+        b"{\"json\": true}",
+        b"Nettrace\x14\0\0\0!FastSerialization.1",
+    ] {
         assert!(matches!(read(other).error, Some(SessionError::NotASession)), "{other:?}");
     }
 }
@@ -705,13 +796,19 @@ fn hostile_lengths_allocate_nothing_and_are_named() {
     assert!(error(block(7, 0, 0, b"")).contains("its kind 7 does not exist"));
     // A note whose text says to be 2^60 bytes long.
     let info = postcard::to_stdvec(&info()).unwrap();
-    let note = [info.clone(), vec![14, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]].concat();
+    let note =
+        [info.clone(), vec![14, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]].concat();
     assert!(error(packed(&note)).contains("its record 1 cannot be decoded"));
     // A batch whose columns say to have 2^32 rows.
     let batch = [info, vec![7, 0, 0x80, 0x80, 0x80, 0x80, 0x10, 1, 1]].concat();
     assert!(error(packed(&batch)).contains("its record 1 cannot be decoded"));
     // Blocks that a later version may add are passed over; an empty block of records is no end.
-    let rest = [block(200, 3, 0, b"new"), packed(b""), packed(&postcard::to_stdvec(&self::info()).unwrap())].concat();
+    let rest = [
+        block(200, 3, 0, b"new"),
+        packed(b""),
+        packed(&postcard::to_stdvec(&self::info()).unwrap()),
+    ]
+    .concat();
     let outcome = read(&[head.clone(), rest].concat());
     assert_eq!(outcome.records, [self::info()]);
     assert!(outcome.error.is_none() && outcome.cut_short);
@@ -725,14 +822,25 @@ fn hostile_lengths_allocate_nothing_and_are_named() {
 fn records_that_do_not_fit_are_refused_by_writer_and_reader() {
     let thread = |id| {
         let (name, started, ended) = (None, None, None);
-        SessionRecord::Thread(ThreadDef { id: ThreadId(id), os_tid: 1, name, managed: true, started, ended })
+        SessionRecord::Thread(ThreadDef {
+            id: ThreadId(id),
+            os_tid: 1,
+            name,
+            managed: true,
+            started,
+            ended,
+        })
     };
     let frame = |id, function| {
         let (function, trust) = (FunctionId(function), FrameTrust::Context);
         SessionRecord::Frame(FrameDef { id: FrameId(id), function, line: None, trust })
     };
     let stack = |id, parent: Option<u32>, frame| {
-        SessionRecord::Stack(StackDef { id: StackId(id), parent: parent.map(StackId), frame: FrameId(frame) })
+        SessionRecord::Stack(StackDef {
+            id: StackId(id),
+            parent: parent.map(StackId),
+            frame: FrameId(frame),
+        })
     };
     let ragged = SampleBatch { time_delta: vec![1], ..SampleBatch::default() };
     let unknown = SampleBatch {
@@ -808,7 +916,9 @@ fn records_that_do_not_fit_are_refused_by_writer_and_reader() {
     for (bad, expected) in cases {
         let mut writer = SessionWriter::new(Vec::new(), "0.1.0").unwrap();
         base.iter().for_each(|record| writer.write(record).unwrap());
-        let Err(SessionError::Model(cause)) = writer.write(&bad) else { panic!("{bad:?} was taken") };
+        let Err(SessionError::Model(cause)) = writer.write(&bad) else {
+            panic!("{bad:?} was taken")
+        };
         assert_eq!(cause, expected);
         // The session goes on after it.
         writer.write(&end()).unwrap();
@@ -816,10 +926,16 @@ fn records_that_do_not_fit_are_refused_by_writer_and_reader() {
         assert_eq!(read(&bytes).records.len(), base.len() + 1);
 
         // The same from a file that another program wrote.
-        let raw: Vec<u8> = base.iter().chain([&bad]).flat_map(|record| postcard::to_stdvec(record).unwrap()).collect();
+        let raw: Vec<u8> = base
+            .iter()
+            .chain([&bad])
+            .flat_map(|record| postcard::to_stdvec(record).unwrap())
+            .collect();
         let outcome = read(&[write(&[], 1), packed(&raw)].concat());
         assert_eq!(outcome.records, base);
-        let Some(SessionError::Corrupt { cause: Corruption::Model { index, source }, .. }) = outcome.error else {
+        let Some(SessionError::Corrupt { cause: Corruption::Model { index, source }, .. }) =
+            outcome.error
+        else {
             panic!("{:?}", outcome.error)
         };
         assert_eq!((index, source), (base.len(), expected));
@@ -867,11 +983,16 @@ fn large_batches_are_split_and_large_records_refused() {
     };
     let parts: Vec<SampleBatch> = outcome.records[base.len() - 1..]
         .iter()
-        .filter_map(|record| if let SessionRecord::WallSamples(batch) = record { Some(batch.clone()) } else { None })
+        .filter_map(|record| {
+            if let SessionRecord::WallSamples(batch) = record { Some(batch.clone()) } else { None }
+        })
         .collect();
     assert!(parts.len() > 1);
     assert_eq!(times(&parts), times(std::slice::from_ref(&batch)));
-    assert_eq!(parts.iter().flat_map(|part| part.truncated.clone()).collect::<Vec<_>>(), batch.truncated);
+    assert_eq!(
+        parts.iter().flat_map(|part| part.truncated.clone()).collect::<Vec<_>>(),
+        batch.truncated
+    );
     assert_eq!(parts.iter().flat_map(|part| part.stack.clone()).collect::<Vec<_>>(), batch.stack);
 }
 
@@ -899,7 +1020,11 @@ fn a_killed_writer_loses_no_more_than_a_second() {
     assert_eq!(read(&file.0.lock().unwrap()).records, [], "a block is gathered first");
     std::thread::sleep(Duration::from_millis(1010));
     writer.idle().unwrap();
-    assert_eq!(read(&file.0.lock().unwrap()).records, records[..10], "an idle recorder writes what is a second old");
+    assert_eq!(
+        read(&file.0.lock().unwrap()).records,
+        records[..10],
+        "an idle recorder writes what is a second old"
+    );
     writer.write(&records[10]).unwrap();
     std::thread::sleep(Duration::from_millis(1010));
     writer.write(&records[11]).unwrap();
@@ -949,13 +1074,17 @@ fn a_slow_view_never_holds_the_recording_back() {
     const CAPACITY: usize = 10;
     let records = mixed();
     let (mut sink, stream) = live(CAPACITY);
-    let samples = records.iter().filter(|record| matches!(record, SessionRecord::CpuSamples(_))).count();
+    let samples =
+        records.iter().filter(|record| matches!(record, SessionRecord::CpuSamples(_))).count();
     records[..CAPACITY].iter().for_each(|record| sink.record(record).unwrap());
-    let rest = || records[CAPACITY..].iter().filter(|record| matches!(record, SessionRecord::CpuSamples(_)));
+    let rest = || {
+        records[CAPACITY..].iter().filter(|record| matches!(record, SessionRecord::CpuSamples(_)))
+    };
     rest().for_each(|record| sink.record(record).unwrap());
     assert_eq!(sink.left_out(), samples as u64, "samples have the room that was given");
     assert_eq!(stream.try_next(), Ok(Some(records[0].clone())));
-    // Definitions have more, but not all there is. Nobody reads here: whoever waits, waits for ever.
+    // Definitions have more, but not all there is. Nobody reads here: whoever waits, waits for
+    // ever.
     let note = SessionRecord::Note { time: 0, message: "kept".into() };
     let most = CAPACITY * 64;
     for _ in 0..most {
@@ -964,7 +1093,9 @@ fn a_slow_view_never_holds_the_recording_back() {
     let dropped = samples as u64 + CAPACITY as u64 - 1;
     assert_eq!((sink.left_out(), stream.left_out()), (dropped, dropped));
     drop(sink);
-    let rest: Vec<_> = std::iter::from_fn(|| stream.next_timeout(Duration::from_secs(10)).ok().flatten()).collect();
+    let rest: Vec<_> =
+        std::iter::from_fn(|| stream.next_timeout(Duration::from_secs(10)).ok().flatten())
+            .collect();
     assert_eq!(rest.len(), most);
     assert_eq!(rest[CAPACITY - 1..], vec![note; most - CAPACITY + 1]);
     assert_eq!(stream.try_next(), Err(LiveEnded));

@@ -1,5 +1,5 @@
-//! The layout of the file, read by hand as docs/formats.md describes it and not by the reader: what both get wrong together would
-//! not show otherwise.
+//! The layout of the file, read by hand as docs/formats.md describes it and not by the reader: what
+//! both get wrong together would not show otherwise.
 
 use session::*;
 
@@ -39,7 +39,11 @@ fn a_session_has_the_documented_layout() {
         .unwrap();
     writer.write(&SessionRecord::Note { time: 5, message: "ok".into() }).unwrap();
     writer
-        .write(&SessionRecord::End(SessionEnd { time: 6, reason: EndReason::AgentLost, exit_code: Some(-1) }))
+        .write(&SessionRecord::End(SessionEnd {
+            time: 6,
+            reason: EndReason::AgentLost,
+            exit_code: Some(-1),
+        }))
         .unwrap();
     let file = writer.finish().unwrap();
 
@@ -68,7 +72,8 @@ fn a_session_has_the_documented_layout() {
 fn the_document_has_all_records_with_their_numbers() {
     let document = include_str!("../../../docs/formats.md");
     let model = include_str!("../src/model.rs");
-    let variants = model.split("pub enum SessionRecord {").nth(1).unwrap().split("\n}\n").next().unwrap();
+    let variants =
+        model.split("pub enum SessionRecord {").nth(1).unwrap().split("\n}\n").next().unwrap();
     let names = variants.lines().filter_map(|line| {
         let name = line.strip_prefix("    ")?;
         name.starts_with(char::is_uppercase).then(|| name.split(['(', ' ', '{']).next().unwrap())
@@ -98,7 +103,14 @@ fn with_states(states: &[ThreadState]) -> (Vec<u8>, usize) {
         profilers: Vec::new(),
     };
     writer.write(&SessionRecord::Info(info)).unwrap();
-    let thread = ThreadDef { id: ThreadId(0), os_tid: 1, name: None, managed: true, started: None, ended: None };
+    let thread = ThreadDef {
+        id: ThreadId(0),
+        os_tid: 1,
+        name: None,
+        managed: true,
+        started: None,
+        ended: None,
+    };
     writer.write(&SessionRecord::Thread(thread)).unwrap();
     let function = FunctionDef {
         id: FunctionId(0),
@@ -112,7 +124,9 @@ fn with_states(states: &[ThreadState]) -> (Vec<u8>, usize) {
     writer.write(&SessionRecord::Function(function)).unwrap();
     let (id, function, line, trust) = (FrameId(0), FunctionId(0), None, FrameTrust::Runtime);
     writer.write(&SessionRecord::Frame(FrameDef { id, function, line, trust })).unwrap();
-    writer.write(&SessionRecord::Stack(StackDef { id: StackId(0), parent: None, frame: FrameId(0) })).unwrap();
+    writer
+        .write(&SessionRecord::Stack(StackDef { id: StackId(0), parent: None, frame: FrameId(0) }))
+        .unwrap();
     let rows = states.len();
     let batch = SampleBatch {
         start: 5,
@@ -144,7 +158,8 @@ fn read_states(file: &[u8]) -> (Vec<ThreadState>, bool) {
 fn states_keep_their_numbers() {
     use ThreadState::*;
     // The first eight are those of files from before there were more.
-    let all = [Running, Lock, Sleep, Io, Idle, Gc, Task, Other, Event, Runtime, NoProcessor, Throttled];
+    let all =
+        [Running, Lock, Sleep, Io, Idle, Gc, Task, Other, Event, Runtime, NoProcessor, Throttled];
     let (file, block) = with_states(&all);
     let payload = &file[block + 16..];
     let records = lz4_flex::block::decompress(payload, u32_at(&file[block..], 8) as usize).unwrap();

@@ -17,8 +17,8 @@ pub struct AssemblyCode {
 }
 
 impl AssemblyCode {
-    /// Reads an assembly in the file system of the process that has loaded it. `None` where it cannot be read, or where
-    /// another build stands there now.
+    /// Reads an assembly in the file system of the process that has loaded it. `None` where it
+    /// cannot be read, or where another build stands there now.
     #[must_use]
     pub fn read(root: &Root, assembly: &Path, module_version_id: [u8; 16]) -> Option<Self> {
         Self::new(root.read(assembly, MAX_ASSEMBLY).ok()?, module_version_id)
@@ -54,12 +54,18 @@ impl Callee {
             row => row,
         };
         let (owner, name, flags) = match called.table {
-            table::MEMBER_REF => {
-                (metadata.reference(called.table, called.row, column::MEMBER_REF_PARENT)?, column::MEMBER_REF_NAME, 0)
-            }
+            table::MEMBER_REF => (
+                metadata.reference(called.table, called.row, column::MEMBER_REF_PARENT)?,
+                column::MEMBER_REF_NAME,
+                0,
+            ),
             table::METHOD_DEF => {
                 let owner = Row { table: table::TYPE_DEF, row: owner(metadata, called.row)? };
-                (owner, column::METHOD_NAME, metadata.get(called.table, called.row, column::METHOD_FLAGS)?)
+                (
+                    owner,
+                    column::METHOD_NAME,
+                    metadata.get(called.table, called.row, column::METHOD_FLAGS)?,
+                )
             }
             _ => return None,
         };

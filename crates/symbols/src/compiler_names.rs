@@ -1,7 +1,7 @@
 //! Names that compilers make, and what the programmer wrote.
 //!
-//! The patterns are those of Roslyn (`GeneratedNames` in its sources) and of Mono's mcs. A name in angle brackets
-//! cannot be written in C#, so a match is never a programmer's own name.
+//! The patterns are those of Roslyn (`GeneratedNames` in its sources) and of Mono's mcs. A name in
+//! angle brackets cannot be written in C#, so a match is never a programmer's own name.
 
 /// What kind of state machine a method is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,7 +10,8 @@ pub enum StateMachine {
     Async,
     /// `yield`.
     Iterator,
-    /// One of the two. Roslyn names both alike; `MoveNext` returns `void` in the first and `bool` in the second.
+    /// One of the two. Roslyn names both alike; `MoveNext` returns `void` in the first and `bool`
+    /// in the second.
     AsyncOrIterator,
 }
 
@@ -19,17 +20,19 @@ pub enum StateMachine {
 pub struct UserMethod {
     /// Full name of the type that it stands in.
     pub type_name: String,
-    /// Its name. Lambdas are `Method.lambda#3`, local functions `Method.Local#3`: the compiler numbers both within the
-    /// method, from 0.
+    /// Its name. Lambdas are `Method.lambda#3`, local functions `Method.Local#3`: the compiler
+    /// numbers both within the method, from 0.
     pub name: String,
     /// Whether the compiler made a state machine of it, and which.
     pub state_machine: Option<StateMachine>,
-    /// For lambdas and local functions: the compiler's number of the method around them, which tells overloads apart.
+    /// For lambdas and local functions: the compiler's number of the method around them, which
+    /// tells overloads apart.
     pub around: Option<u32>,
 }
 
 impl UserMethod {
-    /// Whether it is a lambda or a local function, whose name alone does not say where it stands in the source.
+    /// Whether it is a lambda or a local function, whose name alone does not say where it stands in
+    /// the source.
     #[must_use]
     pub fn is_numbered(&self) -> bool {
         self.number().is_some()
@@ -41,7 +44,8 @@ impl UserMethod {
         self.with_number(|number| format!("{number}:{line}"))
     }
 
-    /// The name with the number of the method around it: `Load.lambda#5_3` and `Load.lambda#6_3` are of two overloads.
+    /// The name with the number of the method around it: `Load.lambda#5_3` and `Load.lambda#6_3`
+    /// are of two overloads.
     #[must_use]
     pub fn name_of_overload(&self) -> String {
         self.with_number(|number| match self.around {
@@ -60,9 +64,9 @@ impl UserMethod {
     }
 
     fn with_number(&self, change: impl FnOnce(&str) -> String) -> String {
-        let parts = self
-            .number()
-            .and_then(|at| Some((self.name.get(..at.start)?, self.name.get(at.clone())?, self.name.get(at.end..)?)));
+        let parts = self.number().and_then(|at| {
+            Some((self.name.get(..at.start)?, self.name.get(at.clone())?, self.name.get(at.end..)?))
+        });
         match parts {
             Some((before, number, after)) => format!("{before}{}{after}", change(number)),
             None => self.name.clone(),
@@ -78,8 +82,8 @@ struct Number {
 }
 
 impl Number {
-    /// Roslyn: `<number of the method>_<number within>`, within a closure type only the latter. What was added while the
-    /// program was debugged has `#<generation>` behind it.
+    /// Roslyn: `<number of the method>_<number within>`, within a closure type only the latter.
+    /// What was added while the program was debugged has `#<generation>` behind it.
     fn of_roslyn(tail: &str) -> Self {
         let tail = tail.split('#').next().unwrap_or(tail);
         match tail.split_once('_') {
@@ -98,7 +102,8 @@ impl Number {
 enum Made<'a> {
     /// Type of a state machine of the method.
     StateMachine(&'a str, StateMachine),
-    /// Type that holds captured variables, or lambdas without any; with the number of the method that it is of.
+    /// Type that holds captured variables, or lambdas without any; with the number of the method
+    /// that it is of.
     Closure(Option<u32>),
     /// Lambda in the method.
     Lambda(&'a str, Number),
@@ -112,8 +117,9 @@ enum Made<'a> {
 
 /// The method that the programmer wrote, for one that a compiler made of it; `None` for all others.
 ///
-/// `type_name` has nested types behind `+` and generic arguments in `<…>`, as `Outer<T>+<Name>d__5<U>`. Generic
-/// arguments of a made type go to the method: `Outer<T>`, `Name<U>`.
+/// `type_name` has nested types behind `+` and generic arguments in `<…>`, as
+/// `Outer<T>+<Name>d__5<U>`. Generic arguments of a made type go to the method: `Outer<T>`,
+/// `Name<U>`.
 pub fn demangle_compiler_names(type_name: &str, method_name: &str) -> Option<UserMethod> {
     let mut segments = split_nested(type_name);
     let (mut name, mut state_machine);
@@ -131,8 +137,8 @@ pub fn demangle_compiler_names(type_name: &str, method_name: &str) -> Option<Use
             name = format!("{method}{arguments}");
             state_machine = None;
         }
-        // mcs gives lambdas in closures no method name: `<>m__0` in `<Main>c__AnonStorey0`. Roslyn's
-        // `<>m__Finally1` stands in the iterator's state machine.
+        // mcs gives lambdas in closures no method name: `<>m__0` in `<Main>c__AnonStorey0`.
+        // Roslyn's `<>m__Finally1` stands in the iterator's state machine.
         Some((Made::Finally, _)) => {
             (name, state_machine, around) = state_machine_of(segments.pop()?)?;
             if state_machine == Some(StateMachine::AsyncOrIterator) {
@@ -140,7 +146,9 @@ pub fn demangle_compiler_names(type_name: &str, method_name: &str) -> Option<Use
             }
         }
         Some((Made::StateMachine(..) | Made::Closure(_), _)) => return None,
-        None if method_name == "MoveNext" => (name, state_machine, around) = state_machine_of(segments.pop()?)?,
+        None if method_name == "MoveNext" => {
+            (name, state_machine, around) = state_machine_of(segments.pop()?)?
+        }
         None => match mcs_lambda(method_name, segments.last()?) {
             Some(lambda) => {
                 name = lambda;
@@ -149,8 +157,8 @@ pub fn demangle_compiler_names(type_name: &str, method_name: &str) -> Option<Use
             None => return None,
         },
     }
-    // The types that hold captured variables are none of the programmer's; a state machine in which something else
-    // was made gives its method's name.
+    // The types that hold captured variables are none of the programmer's; a state machine in which
+    // something else was made gives its method's name.
     while let Some(segment) = segments.last() {
         match made(segment) {
             Some((Made::Closure(of), _)) => {
@@ -158,7 +166,8 @@ pub fn demangle_compiler_names(type_name: &str, method_name: &str) -> Option<Use
                 segments.pop();
             }
             Some((Made::StateMachine(method, _), arguments)) if !method.is_empty() => {
-                // What stands in it carries its method's name already, unless that is a lambda of its own.
+                // What stands in it carries its method's name already, unless that is a lambda of
+                // its own.
                 if !name.starts_with(user_name(method).as_str()) {
                     name = format!("{}{arguments}.{name}", user_name(method));
                 }
@@ -173,7 +182,8 @@ pub fn demangle_compiler_names(type_name: &str, method_name: &str) -> Option<Use
     Some(UserMethod { type_name: segments.join("+"), name, state_machine, around })
 }
 
-/// Name and kind of the method whose state machine a type is, and the number of the method around it.
+/// Name and kind of the method whose state machine a type is, and the number of the method around
+/// it.
 fn state_machine_of(segment: &str) -> Option<(String, Option<StateMachine>, Option<u32>)> {
     if let Some(method) = segment.strip_prefix("VB$StateMachine_") {
         // Visual Basic: `VB$StateMachine_<number>_<method>`.
@@ -192,8 +202,8 @@ fn state_machine_of(segment: &str) -> Option<(String, Option<StateMachine>, Opti
     }
 }
 
-/// mcs: the lambda `<>m__0` in the closure type `<Main>c__AnonStorey0`. It counts within each closure type anew, so both
-/// numbers are needed.
+/// mcs: the lambda `<>m__0` in the closure type `<Main>c__AnonStorey0`. It counts within each
+/// closure type anew, so both numbers are needed.
 fn mcs_lambda(method: &str, segment: &str) -> Option<String> {
     let number = hexadecimal(method.strip_prefix("<>m__")?)?;
     let (outer, rest) = bracketed(segment)?;
@@ -208,12 +218,16 @@ fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 16).ok()
 }
 
-/// The method's name inside the brackets: it may be a made one itself, and Roslyn writes the dots of an explicit
-/// implementation as dashes.
+/// The method's name inside the brackets: it may be a made one itself, and Roslyn writes the dots
+/// of an explicit implementation as dashes.
 fn user_name(inner: &str) -> String {
     match made(inner) {
-        Some((Made::Lambda(method, number), _)) => format!("{}.lambda{}", user_name(method), number.suffix()),
-        Some((Made::Local(method, local, number), _)) => format!("{}.{local}{}", user_name(method), number.suffix()),
+        Some((Made::Lambda(method, number), _)) => {
+            format!("{}.lambda{}", user_name(method), number.suffix())
+        }
+        Some((Made::Local(method, local, number), _)) => {
+            format!("{}.{local}{}", user_name(method), number.suffix())
+        }
         Some((Made::Renamed(method), _)) => method.to_owned(),
         _ => inner.replace('-', "."),
     }
@@ -227,7 +241,8 @@ fn made(name: &str) -> Option<(Made<'_>, &str)> {
         match suffix {
             "c" => Made::Closure(None),
             _ if suffix.starts_with("c__") => {
-                let number = suffix.strip_prefix("c__DisplayClass").and_then(|tail| tail.split_once('_'));
+                let number =
+                    suffix.strip_prefix("c__DisplayClass").and_then(|tail| tail.split_once('_'));
                 Made::Closure(number.and_then(|(around, _)| around.parse().ok()))
             }
             _ if suffix.strip_prefix("m__Finally").is_some_and(is_number) => Made::Finally,
@@ -236,19 +251,24 @@ fn made(name: &str) -> Option<(Made<'_>, &str)> {
     } else if suffix == "$" {
         Made::Renamed(inner)
     } else if suffix == "d" {
-        // The state machine of a lambda or a local function stands in its closure and needs no number.
+        // The state machine of a lambda or a local function stands in its closure and needs no
+        // number.
         Made::StateMachine(inner, StateMachine::AsyncOrIterator)
     } else {
         let (kind, tail) = suffix.split_once("__")?;
         match kind {
             "d" if is_number(tail) => Made::StateMachine(inner, StateMachine::AsyncOrIterator),
-            "c" if tail.strip_prefix("async").is_some_and(is_number) => Made::StateMachine(inner, StateMachine::Async),
+            "c" if tail.strip_prefix("async").is_some_and(is_number) => {
+                Made::StateMachine(inner, StateMachine::Async)
+            }
             "c" if tail.strip_prefix("Iterator").is_some_and(is_number) => {
                 Made::StateMachine(inner, StateMachine::Iterator)
             }
             "c" => Made::Closure(None),
             "b" => Made::Lambda(inner, Number::of_roslyn(tail)),
-            "m" if is_number(tail) => Made::Lambda(inner, Number { around: None, own: hexadecimal(tail) }),
+            "m" if is_number(tail) => {
+                Made::Lambda(inner, Number { around: None, own: hexadecimal(tail) })
+            }
             "g" => {
                 let (local, number) = tail.split_once('|').unwrap_or((tail, ""));
                 Made::Local(inner, local, Number::of_roslyn(number))
@@ -314,9 +334,21 @@ mod tests {
         let cases: &[(&str, &str, &str, &str, Option<StateMachine>)] = &[
             // Roslyn: async methods and iterators.
             ("Shop+<LoadAsync>d__5", "MoveNext", "Shop", "LoadAsync", Some(AsyncOrIterator)),
-            ("A.B.Shop+Cart+<Load>d__12", "MoveNext", "A.B.Shop+Cart", "Load", Some(AsyncOrIterator)),
+            (
+                "A.B.Shop+Cart+<Load>d__12",
+                "MoveNext",
+                "A.B.Shop+Cart",
+                "Load",
+                Some(AsyncOrIterator),
+            ),
             ("Shop<T>+<Load>d__5<U>", "MoveNext", "Shop<T>", "Load<U>", Some(AsyncOrIterator)),
-            ("Shop+<Load>d__5<A<B+C>,D>", "MoveNext", "Shop", "Load<A<B+C>,D>", Some(AsyncOrIterator)),
+            (
+                "Shop+<Load>d__5<A<B+C>,D>",
+                "MoveNext",
+                "Shop",
+                "Load<A<B+C>,D>",
+                Some(AsyncOrIterator),
+            ),
             (
                 "Shop+<System-IDisposable-Dispose>d__1",
                 "MoveNext",
@@ -334,19 +366,49 @@ mod tests {
             ("Shop+<>c", "<Main>b__0_3#1", "Shop", "Main.lambda#3", None),
             ("Shop+<>c", "<.ctor>b__0_0", "Shop", ".ctor.lambda#0", None),
             ("Shop+<>c", "<get_Total>b__3_0", "Shop", "get_Total.lambda#0", None),
-            ("Shop+<>c+<<Main>b__0_0>d", "MoveNext", "Shop", "Main.lambda#0", Some(AsyncOrIterator)),
-            ("Shop+<>c__DisplayClass1_0+<<Main>b__0>d", "MoveNext", "Shop", "Main.lambda#0", Some(AsyncOrIterator)),
-            ("Shop+<>c+<<Main>b__0_7>d__2", "MoveNext", "Shop", "Main.lambda#7", Some(AsyncOrIterator)),
+            (
+                "Shop+<>c+<<Main>b__0_0>d",
+                "MoveNext",
+                "Shop",
+                "Main.lambda#0",
+                Some(AsyncOrIterator),
+            ),
+            (
+                "Shop+<>c__DisplayClass1_0+<<Main>b__0>d",
+                "MoveNext",
+                "Shop",
+                "Main.lambda#0",
+                Some(AsyncOrIterator),
+            ),
+            (
+                "Shop+<>c+<<Main>b__0_7>d__2",
+                "MoveNext",
+                "Shop",
+                "Main.lambda#7",
+                Some(AsyncOrIterator),
+            ),
             // Roslyn: local functions.
             ("Shop", "<Main>g__Local|0_0", "Shop", "Main.Local#0", None),
             ("Shop", "<Main>g__Local|0_0<T>", "Shop", "Main.Local#0<T>", None),
             ("Shop+<>c__DisplayClass0_0", "<Main>g__Local|1", "Shop", "Main.Local#1", None),
-            ("Shop+<<Main>g__Local|0_0>d", "MoveNext", "Shop", "Main.Local#0", Some(AsyncOrIterator)),
+            (
+                "Shop+<<Main>g__Local|0_0>d",
+                "MoveNext",
+                "Shop",
+                "Main.Local#0",
+                Some(AsyncOrIterator),
+            ),
             // Roslyn: top-level statements.
             ("Program", "<Main>$", "Program", "Main", None),
             ("Program+<<Main>$>d__0", "MoveNext", "Program", "Main", Some(AsyncOrIterator)),
             ("Program+<>c", "<<Main>$>b__0_3", "Program", "Main.lambda#3", None),
-            ("Program+<>c+<<<Main>$>b__0_3>d", "MoveNext", "Program", "Main.lambda#3", Some(AsyncOrIterator)),
+            (
+                "Program+<>c+<<<Main>$>b__0_3>d",
+                "MoveNext",
+                "Program",
+                "Main.lambda#3",
+                Some(AsyncOrIterator),
+            ),
             ("Program", "<<Main>$>g__Work|0_1", "Program", "Main.Work#1", None),
             // mcs.
             ("Shop+<Load>c__async0", "MoveNext", "Shop", "Load", Some(Async)),
@@ -354,12 +416,19 @@ mod tests {
             ("Shop", "<Main>m__1F", "Shop", "Main.lambda#31", None),
             ("Shop+<Main>c__AnonStorey0", "<>m__2", "Shop", "Main.lambda#0.2", None),
             ("Shop+<Main>c__AnonStorey0+<Main>c__async1", "MoveNext", "Shop", "Main", Some(Async)),
-            ("Shop+<Load>c__async0+<Load>c__AnonStorey1", "<>m__0", "Shop", "Load.lambda#1.0", None),
+            (
+                "Shop+<Load>c__async0+<Load>c__AnonStorey1",
+                "<>m__0",
+                "Shop",
+                "Load.lambda#1.0",
+                None,
+            ),
             // Visual Basic.
             ("Shop+VB$StateMachine_5_Load", "MoveNext", "Shop", "Load", Some(AsyncOrIterator)),
         ];
         for (ty, method, user_type, user_name, state_machine) in cases {
-            let found = demangle_compiler_names(ty, method).unwrap_or_else(|| panic!("{ty}.{method}"));
+            let found =
+                demangle_compiler_names(ty, method).unwrap_or_else(|| panic!("{ty}.{method}"));
             let found = (found.type_name.as_str(), found.name.as_str(), found.state_machine);
             assert_eq!(found, (*user_type, *user_name, *state_machine), "{ty}.{method}");
         }
@@ -373,14 +442,26 @@ mod tests {
         };
         let of = |line: &str, overload: &str| (true, line.to_owned(), overload.to_owned());
         assert_eq!(names("Shop+<>c", "<Load>b__5_3"), of("Load.lambda#3:42", "Load.lambda#5_3"));
-        assert_eq!(names("Shop+<>c__DisplayClass6_1", "<Load>b__3"), of("Load.lambda#3:42", "Load.lambda#6_3"));
+        assert_eq!(
+            names("Shop+<>c__DisplayClass6_1", "<Load>b__3"),
+            of("Load.lambda#3:42", "Load.lambda#6_3")
+        );
         let machine = "Shop+<>c__DisplayClass6_1+<<Load>b__3>d";
         assert_eq!(names(machine, "MoveNext"), of("Load.lambda#3:42", "Load.lambda#6_3"));
-        assert_eq!(names("Shop+<>c+<<Load>b__5_3>d", "MoveNext"), of("Load.lambda#3:42", "Load.lambda#5_3"));
+        assert_eq!(
+            names("Shop+<>c+<<Load>b__5_3>d", "MoveNext"),
+            of("Load.lambda#3:42", "Load.lambda#5_3")
+        );
         let local = of("Load.Add#1:42<A<B>,C>", "Load.Add#5_1<A<B>,C>");
         assert_eq!(names("Shop", "<Load>g__Add|5_1<A<B>,C>"), local);
-        assert_eq!(names("Shop+<Main>c__AnonStorey0", "<>m__2"), of("Main.lambda#0.2:42", "Main.lambda#0.2"));
-        assert_eq!(names("Shop+<Load>d__5", "MoveNext"), (false, "Load".to_owned(), "Load".to_owned()));
+        assert_eq!(
+            names("Shop+<Main>c__AnonStorey0", "<>m__2"),
+            of("Main.lambda#0.2:42", "Main.lambda#0.2")
+        );
+        assert_eq!(
+            names("Shop+<Load>d__5", "MoveNext"),
+            (false, "Load".to_owned(), "Load".to_owned())
+        );
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::ops::Range;
 /// Of the flags of a method (ECMA-335 II.23.1.11): it holds a lock while it runs.
 const SYNCHRONIZED: u32 = 0x0020;
 
-/// Types whose methods wait in native code of the runtime without a frame of their own, as far as the compiler has
-/// inlined what is managed of them. Up to .NET 9 nothing is of `Monitor.Enter`.
+/// Types whose methods wait in native code of the runtime without a frame of their own, as far as
+/// the compiler has inlined what is managed of them. Up to .NET 9 nothing is of `Monitor.Enter`.
 const MONITOR: &str = "System.Threading.Monitor";
 const THREAD: &str = "System.Threading.Thread";
 
-/// What a method can wait for while it is the innermost managed frame: the calls in its IL that run as native code and
-/// show no frame.
+/// What a method can wait for while it is the innermost managed frame: the calls in its IL that run
+/// as native code and show no frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeafWaits {
     /// `lock`: it calls `Monitor.Enter` or `TryEnter`, or is synchronized.
@@ -39,7 +39,8 @@ impl LeafWaits {
 }
 
 impl AssemblyCode {
-    /// What a method can wait for, by its token, in a part of its IL or in all of it; `None` where that cannot be read.
+    /// What a method can wait for, by its token, in a part of its IL or in all of it; `None` where
+    /// that cannot be read.
     #[must_use]
     pub fn leaf_waits(&self, token: u32, il: Option<Range<u32>>) -> Option<LeafWaits> {
         let metadata = self.metadata()?;
@@ -82,10 +83,14 @@ fn waits_of(metadata: &Metadata<'_>, called: Token) -> Option<LeafWaits> {
     let starts = |known: &[&str]| known.iter().any(|known| name.starts_with(known));
     let nothing = LeafWaits::default();
     Some(match type_name.as_str() {
-        MONITOR if starts(&["Enter", "TryEnter", "ReliableEnter"]) => LeafWaits { lock: true, ..nothing },
+        MONITOR if starts(&["Enter", "TryEnter", "ReliableEnter"]) => {
+            LeafWaits { lock: true, ..nothing }
+        }
         MONITOR if name == "Wait" || starts(&["ObjWait"]) => LeafWaits { signal: true, ..nothing },
         THREAD if starts(&["Join"]) => LeafWaits { signal: true, ..nothing },
-        THREAD if starts(&["Sleep", "UninterruptibleSleep"]) => LeafWaits { sleep: true, ..nothing },
+        THREAD if starts(&["Sleep", "UninterruptibleSleep"]) => {
+            LeafWaits { sleep: true, ..nothing }
+        }
         _ => nothing,
     })
 }

@@ -9,7 +9,8 @@ pub enum ModuleKind {
     Jit,
     /// What finds and starts the runtime: `dotnet`, `libhostfxr`, `libhostpolicy`.
     Host,
-    /// The native half of the base class library: `libSystem.Native`, `libSystem.IO.Compression.Native` …
+    /// The native half of the base class library: `libSystem.Native`,
+    /// `libSystem.IO.Compression.Native` …
     SystemNative,
     /// The C library, its loader, and its threads.
     LibC,
@@ -26,7 +27,8 @@ impl ModuleKind {
         let name = file_name.rsplit(['/', '\\']).next().unwrap_or(file_name);
         let stem = name.strip_prefix("lib").unwrap_or(name);
         let is = |word: &str| {
-            stem.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '_', '-']))
+            stem.strip_prefix(word)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '_', '-']))
         };
         if is("coreclr") || is("mscordaccore") || is("mscordbi") || is("coreclrtraceptprovider") {
             ModuleKind::Runtime
@@ -58,15 +60,18 @@ impl ModuleKind {
     /// Whether the module belongs to the .NET runtime in the wider sense.
     pub fn is_dotnet(self) -> bool {
         match self {
-            ModuleKind::Runtime | ModuleKind::Gc | ModuleKind::Jit | ModuleKind::Host | ModuleKind::SystemNative => {
-                true
-            }
+            ModuleKind::Runtime
+            | ModuleKind::Gc
+            | ModuleKind::Jit
+            | ModuleKind::Host
+            | ModuleKind::SystemNative => true,
             ModuleKind::LibC | ModuleKind::Vdso | ModuleKind::Other => false,
         }
     }
 
-    /// The part that a function is of, where its name tells: the collector and the compiler are linked into the
-    /// runtime or into a single-file application, and keep their class and namespace names there.
+    /// The part that a function is of, where its name tells: the collector and the compiler are
+    /// linked into the runtime or into a single-file application, and keep their class and
+    /// namespace names there.
     pub fn of_function(self, demangled_name: &str) -> Self {
         if !matches!(self, ModuleKind::Runtime | ModuleKind::Other) {
             return self;
@@ -74,7 +79,9 @@ impl ModuleKind {
         let starts = |words: &[&str]| words.iter().any(|word| demangled_name.starts_with(word));
         if starts(&["WKS::", "SVR::", "gc_heap::", "GCHeap::"]) {
             ModuleKind::Gc
-        } else if self == ModuleKind::Runtime && starts(&["Compiler::", "CILJit::", "CodeGen::", "LinearScan::"]) {
+        } else if self == ModuleKind::Runtime
+            && starts(&["Compiler::", "CILJit::", "CodeGen::", "LinearScan::"])
+        {
             ModuleKind::Jit
         } else {
             self
@@ -89,7 +96,10 @@ mod tests {
     #[test]
     fn files() {
         for (name, kind) in [
-            ("/usr/share/dotnet/shared/Microsoft.NETCore.App/9.0.5/libcoreclr.so", ModuleKind::Runtime),
+            (
+                "/usr/share/dotnet/shared/Microsoft.NETCore.App/9.0.5/libcoreclr.so",
+                ModuleKind::Runtime,
+            ),
             ("libclrgc.so", ModuleKind::Gc),
             ("libclrgcexp.so", ModuleKind::Gc),
             ("libclrjit.so", ModuleKind::Jit),

@@ -5,7 +5,8 @@ use rootfs::Root;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-/// Largest table that is read. That of a browser takes some hundred megabytes; runtimes take far less.
+/// Largest table that is read. That of a browser takes some hundred megabytes; runtimes take far
+/// less.
 const MAX_TABLE: u64 = 1 << 30;
 
 /// Largest file that is looked at, debug information included.
@@ -16,8 +17,8 @@ const MAX_NAME: usize = 16 << 10;
 
 /// Functions of an ELF file, by address.
 ///
-/// A relative address counts from the start of the module's image as it lies in memory: it is an absolute address
-/// minus the address where the module's first segment was loaded.
+/// A relative address counts from the start of the module's image as it lies in memory: it is an
+/// absolute address minus the address where the module's first segment was loaded.
 #[derive(Clone, Debug, Default)]
 pub struct NativeSymbols {
     /// By address, ascending and without doubles.
@@ -73,8 +74,8 @@ struct Segment {
 }
 
 impl NativeSymbols {
-    /// Reads the symbols of the module at `path`: from a debug file beside it or under `/usr/lib/debug` if one
-    /// belongs to it, else its own.
+    /// Reads the symbols of the module at `path`: from a debug file beside it or under
+    /// `/usr/lib/debug` if one belongs to it, else its own.
     ///
     /// All paths are those of the process whose root this is.
     pub fn open(root: &Root, path: &Path) -> Result<Self, Error> {
@@ -85,7 +86,9 @@ impl NativeSymbols {
             }
             let debug = read(root, &candidate).ok()?;
             // A file without an id may be of any build.
-            (own.build_id.is_some() && debug.build_id == own.build_id && debug.source == SymbolSource::Own)
+            (own.build_id.is_some()
+                && debug.build_id == own.build_id
+                && debug.source == SymbolSource::Own)
                 .then_some(debug)
         });
         let mut symbols = Self {
@@ -126,14 +129,16 @@ impl NativeSymbols {
         })
     }
 
-    /// The relative address of a byte of the file, where it is loaded. A mapping's address is turned into an offset
-    /// by its start and its own offset, whichever segment it is of.
+    /// The relative address of a byte of the file, where it is loaded. A mapping's address is
+    /// turned into an offset by its start and its own offset, whichever segment it is of.
     pub fn relative_of_offset(&self, offset: u64) -> Option<u64> {
-        let segment = self
-            .segments
-            .iter()
-            .find(|segment| offset.checked_sub(segment.offset).is_some_and(|within| within < segment.file_size))?;
-        segment.address.checked_add(offset.checked_sub(segment.offset)?)?.checked_sub(self.image_base)
+        let segment = self.segments.iter().find(|segment| {
+            offset.checked_sub(segment.offset).is_some_and(|within| within < segment.file_size)
+        })?;
+        segment
+            .address
+            .checked_add(offset.checked_sub(segment.offset)?)?
+            .checked_sub(self.image_base)
     }
 
     /// The function that a byte of the file is of; see [`Self::relative_of_offset`].
@@ -182,18 +187,25 @@ struct Loaded {
 
 /// Opens an ELF file of either class, and reads only what is asked for.
 fn read(root: &Root, path: &Path) -> Result<Loaded, Error> {
-    let damaged =
-        |error: object::Error| Error::Damaged { path: path.to_owned(), expected: "ELF file", what: error.to_string() };
-    let file = root.open(path, MAX_FILE).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let cache = ReadCache::new(file);
-    let loaded = match FileKind::parse(&cache).map_err(damaged)? {
-        FileKind::Elf64 => ElfFile::<elf::FileHeader64<Endianness>, _>::parse(&cache).and_then(|elf| load(&elf)),
-        FileKind::Elf32 => ElfFile::<elf::FileHeader32<Endianness>, _>::parse(&cache).and_then(|elf| load(&elf)),
-        other => {
-            let what = format!("it is of the kind {other:?}");
-            return Err(Error::Damaged { path: path.to_owned(), expected: "ELF file", what });
-        }
+    let damaged = |error: object::Error| Error::Damaged {
+        path: path.to_owned(),
+        expected: "ELF file",
+        what: error.to_string(),
     };
+    let file =
+        root.open(path, MAX_FILE).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let cache = ReadCache::new(file);
+    let loaded =
+        match FileKind::parse(&cache).map_err(damaged)? {
+            FileKind::Elf64 => ElfFile::<elf::FileHeader64<Endianness>, _>::parse(&cache)
+                .and_then(|elf| load(&elf)),
+            FileKind::Elf32 => ElfFile::<elf::FileHeader32<Endianness>, _>::parse(&cache)
+                .and_then(|elf| load(&elf)),
+            other => {
+                let what = format!("it is of the kind {other:?}");
+                return Err(Error::Damaged { path: path.to_owned(), expected: "ELF file", what });
+            }
+        };
     loaded.map_err(damaged)
 }
 
@@ -206,12 +218,17 @@ impl Loaded {
             let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
             candidates.push(global.join(format!(".build-id/{first:02x}/{rest}.debug")));
         }
-        let (Some(directory), Some(file)) = (path.parent(), path.file_name()) else { return candidates };
+        let (Some(directory), Some(file)) = (path.parent(), path.file_name()) else {
+            return candidates;
+        };
         // A link is a plain file name; anything else could lead anywhere.
-        if let Some(link) = self.debug_link.as_deref().filter(|link| !link.contains('/') && *link != "..") {
+        if let Some(link) =
+            self.debug_link.as_deref().filter(|link| !link.contains('/') && *link != "..")
+        {
             candidates.push(directory.join(link));
             candidates.push(directory.join(".debug").join(link));
-            candidates.push(global.join(directory.strip_prefix("/").unwrap_or(directory)).join(link));
+            candidates
+                .push(global.join(directory.strip_prefix("/").unwrap_or(directory)).join(link));
         }
         // Microsoft's symbol packages.
         let mut name = file.to_owned();
@@ -249,7 +266,9 @@ where
 
     let sections = file.elf_section_table();
     let mut found = Vec::new();
-    for (kind, source) in [(elf::SHT_SYMTAB, SymbolSource::Own), (elf::SHT_DYNSYM, SymbolSource::Exports)] {
+    for (kind, source) in
+        [(elf::SHT_SYMTAB, SymbolSource::Own), (elf::SHT_DYNSYM, SymbolSource::Exports)]
+    {
         let too_large = |section: &Elf::SectionHeader| {
             section.sh_type(endian) == kind && section.sh_size(endian).into() > MAX_TABLE
         };
@@ -266,7 +285,8 @@ where
         }
         let strings = section.data(endian, data)?;
         if source == SymbolSource::Exports {
-            loaded.single_file_host = has_name(strings, b"DotNetRuntimeInfo") || has_name(strings, b"g_dacTable");
+            loaded.single_file_host =
+                has_name(strings, b"DotNetRuntimeInfo") || has_name(strings, b"g_dacTable");
         }
         // The full table has the exports as well.
         if loaded.source != SymbolSource::None {
@@ -338,7 +358,9 @@ impl Candidate {
 fn functions(mut found: Vec<(Candidate, u32, u32)>) -> Vec<Function> {
     /// Most bytes that a symbol without a size is thought to cover.
     const MAX_UNSIZED: u64 = 64 << 10;
-    found.sort_by_key(|(candidate, ..)| (candidate.start, std::cmp::Reverse((candidate.rank, candidate.size))));
+    found.sort_by_key(|(candidate, ..)| {
+        (candidate.start, std::cmp::Reverse((candidate.rank, candidate.size)))
+    });
     found.dedup_by_key(|(candidate, ..)| candidate.start);
     // A label within a function must not hide the function.
     let mut covered = 0;
@@ -402,7 +424,8 @@ mod tests {
             // A label within the last.
             (candidate(42, 0, 0), 4, 5),
         ]);
-        let facts: Vec<_> = all.iter().map(|function| (function.start, function.end, function.name.0)).collect();
+        let facts: Vec<_> =
+            all.iter().map(|function| (function.start, function.end, function.name.0)).collect();
         assert_eq!(facts, [(16, 24, 1), (32, 40, 2), (40, 44, 3)]);
     }
 
@@ -447,6 +470,9 @@ mod tests {
     fn other_files_are_refused() {
         let root = Root::own().unwrap();
         assert!(matches!(NativeSymbols::open(&root, Path::new("/nowhere")), Err(Error::Io { .. })));
-        assert!(matches!(NativeSymbols::open(&root, Path::new("/etc/passwd")), Err(Error::Damaged { .. })));
+        assert!(matches!(
+            NativeSymbols::open(&root, Path::new("/etc/passwd")),
+            Err(Error::Damaged { .. })
+        ));
     }
 }

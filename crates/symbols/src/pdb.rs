@@ -51,16 +51,20 @@ impl PdbFacts {
         const TABLE: usize = table::STATE_MACHINE_METHOD;
         let metadata = Metadata::parse(pdb).ok()?;
         let pair = |row| Some((metadata.get(TABLE, row, 0)?, metadata.get(TABLE, row, 1)?));
-        let mut state_machines = (1..=metadata.rows(TABLE)).map(pair).collect::<Option<Vec<_>>>()?;
+        let mut state_machines =
+            (1..=metadata.rows(TABLE)).map(pair).collect::<Option<Vec<_>>>()?;
         state_machines.sort_unstable();
         const LINES: usize = table::METHOD_DEBUG_INFORMATION;
-        let first = |row| first_line(metadata.get(LINES, row, 0)?, metadata.blob_of(LINES, row, 1)?);
-        let mut first_lines: Vec<u32> = (1..=metadata.rows(LINES)).map(|row| first(row).unwrap_or(0)).collect();
+        let first =
+            |row| first_line(metadata.get(LINES, row, 0)?, metadata.blob_of(LINES, row, 1)?);
+        let mut first_lines: Vec<u32> =
+            (1..=metadata.rows(LINES)).map(|row| first(row).unwrap_or(0)).collect();
         // What a programmer wrote as one method begins where its state machine does.
         for &(move_next, kickoff) in &state_machines {
             let line = |row: u32| first_lines.get(row.checked_sub(1)? as usize).copied();
             if let (Some(line), Some(0)) = (line(move_next), line(kickoff))
-                && let Some(first) = kickoff.checked_sub(1).and_then(|at| first_lines.get_mut(at as usize))
+                && let Some(first) =
+                    kickoff.checked_sub(1).and_then(|at| first_lines.get_mut(at as usize))
             {
                 *first = line;
             }
@@ -109,18 +113,28 @@ fn compressed(rest: &mut &[u8]) -> Option<u32> {
 }
 
 impl PortablePdb {
-    /// The PDB that belongs to an assembly, in the file system of the process that has loaded it: embedded in it, or beside
-    /// it. `Ok(None)` when there is none, or only one of another build; also when there is no file at all, as for assemblies
-    /// within a single-file application: see [`SingleFileApp`].
+    /// The PDB that belongs to an assembly, in the file system of the process that has loaded it:
+    /// embedded in it, or beside it. `Ok(None)` when there is none, or only one of another build;
+    /// also when there is no file at all, as for assemblies within a single-file application: see
+    /// [`SingleFileApp`].
     ///
-    /// With `module_version_id` the assembly itself is checked as well: the file may have been replaced since it was
-    /// loaded.
+    /// With `module_version_id` the assembly itself is checked as well: the file may have been
+    /// replaced since it was loaded.
     ///
     /// Fails when a PDB is there but damaged, or cannot be read.
-    pub fn find(root: &Root, assembly: &Path, module_version_id: Option<[u8; 16]>) -> Result<Option<Self>, Error> {
+    pub fn find(
+        root: &Root,
+        assembly: &Path,
+        module_version_id: Option<[u8; 16]>,
+    ) -> Result<Option<Self>, Error> {
         let file = match root.open(assembly, MAX_ASSEMBLY) {
             Ok(file) => file,
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
                 return Ok(None);
             }
             Err(source) => return Err(Error::Io { path: assembly.to_owned(), source }),
@@ -135,14 +149,17 @@ impl PortablePdb {
         data: R,
         module_version_id: Option<[u8; 16]>,
     ) -> Result<Option<Self>, Error> {
-        let damaged = |what: String| Error::Damaged { path: assembly.to_owned(), expected: "assembly", what };
+        let damaged =
+            |what: String| Error::Damaged { path: assembly.to_owned(), expected: "assembly", what };
         let (debug, version): (_, fn(R) -> _) = match FileKind::parse(data) {
-            Ok(FileKind::Pe64) => {
-                (DebugData::read::<pe::ImageNtHeaders64, _>(data), version_of::<pe::ImageNtHeaders64, _>)
-            }
-            Ok(FileKind::Pe32) => {
-                (DebugData::read::<pe::ImageNtHeaders32, _>(data), version_of::<pe::ImageNtHeaders32, _>)
-            }
+            Ok(FileKind::Pe64) => (
+                DebugData::read::<pe::ImageNtHeaders64, _>(data),
+                version_of::<pe::ImageNtHeaders64, _>,
+            ),
+            Ok(FileKind::Pe32) => (
+                DebugData::read::<pe::ImageNtHeaders32, _>(data),
+                version_of::<pe::ImageNtHeaders32, _>,
+            ),
             Ok(_) | Err(_) => return Ok(None),
         };
         let debug = debug.map_err(|error| damaged(error.to_string()))?;
@@ -169,7 +186,11 @@ impl PortablePdb {
                 continue;
             }
             let pdb = Self::parse(&bytes);
-            return pdb.map(Some).map_err(|what| Error::Damaged { path: candidate, expected: "portable PDB", what });
+            return pdb.map(Some).map_err(|what| Error::Damaged {
+                path: candidate,
+                expected: "portable PDB",
+                what,
+            });
         }
         Ok(None)
     }
@@ -181,7 +202,11 @@ impl PortablePdb {
             rootfs::open_at(path, MAX_PDB)?.read_to_end(&mut bytes).map(|_| bytes)
         };
         let bytes = read().map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        Self::parse(&bytes).map_err(|what| Error::Damaged { path: path.to_owned(), expected: "portable PDB", what })
+        Self::parse(&bytes).map_err(|what| Error::Damaged {
+            path: path.to_owned(),
+            expected: "portable PDB",
+            what,
+        })
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -205,8 +230,8 @@ impl PortablePdb {
         (found.line > 0).then(|| SourceLine { file: found.file_name.to_owned(), line: found.line })
     }
 
-    /// The line at which a method begins, also of one of which the compiler made a state machine; `None` for methods
-    /// without lines.
+    /// The line at which a method begins, also of one of which the compiler made a state machine;
+    /// `None` for methods without lines.
     pub fn first_line(&self, method: u32) -> Option<u32> {
         let at = row(method)?.checked_sub(1)? as usize;
         self.facts.first_lines.get(at).copied().filter(|line| *line > 0)
@@ -237,15 +262,16 @@ pub struct SingleFileApp {
 }
 
 impl SingleFileApp {
-    /// The executable of a process, by its link `/proc/<pid>/exe`; `None` if it is no such application, or cannot be read.
-    /// It stays open: lines may be asked for when the process has ended.
+    /// The executable of a process, by its link `/proc/<pid>/exe`; `None` if it is no such
+    /// application, or cannot be read. It stays open: lines may be asked for when the process has
+    /// ended.
     pub fn open(link: &Path) -> Option<Self> {
         let bundle = Bundle::open(rootfs::open_at(link, MAX_EXECUTABLE).ok()?).ok()??;
         Some(Self { bundle, executable: std::fs::read_link(link).ok()? })
     }
 
-    /// The PDB that belongs to an assembly within it, as [`PortablePdb::find`]: embedded in the assembly, or beside the
-    /// executable. `assembly` is its path in the application.
+    /// The PDB that belongs to an assembly within it, as [`PortablePdb::find`]: embedded in the
+    /// assembly, or beside the executable. `assembly` is its path in the application.
     ///
     /// Fails when a PDB is there but damaged, or it or the application cannot be read.
     pub fn find_pdb(
@@ -254,9 +280,17 @@ impl SingleFileApp {
         assembly: &str,
         module_version_id: Option<[u8; 16]>,
     ) -> Result<Option<PortablePdb>, Error> {
-        let read = self.bundle.read(assembly).map_err(|source| Error::Io { path: self.executable.clone(), source })?;
+        let read = self
+            .bundle
+            .read(assembly)
+            .map_err(|source| Error::Io { path: self.executable.clone(), source })?;
         let Some(bytes) = read else { return Ok(None) };
-        PortablePdb::of_image(root, &self.executable.with_file_name(assembly), &*bytes, module_version_id)
+        PortablePdb::of_image(
+            root,
+            &self.executable.with_file_name(assembly),
+            &*bytes,
+            module_version_id,
+        )
     }
 }
 
@@ -282,8 +316,9 @@ fn row(method: u32) -> Option<u32> {
 fn beside(assembly: &Path, compiled_to: Option<&str>) -> Vec<PathBuf> {
     let mut candidates = vec![assembly.with_extension("pdb")];
     // Only the last part counts: the rest is a path on the machine that compiled.
-    let name =
-        compiled_to.and_then(|path| path.rsplit(['/', '\\']).next()).filter(|name| !matches!(*name, "" | "." | ".."));
+    let name = compiled_to
+        .and_then(|path| path.rsplit(['/', '\\']).next())
+        .filter(|name| !matches!(*name, "" | "." | ".."));
     if let Some(name) = name {
         let named = assembly.with_file_name(name);
         if !candidates.contains(&named) {
@@ -308,7 +343,9 @@ impl DebugData {
         let file = PeFile::<Pe, R>::parse(data)?;
         let sections = file.section_table();
         let mut debug = Self::default();
-        let Some(directory) = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(debug) };
+        let Some(directory) = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else {
+            return Ok(debug);
+        };
         // Characteristics, stamp, versions, type, size, address, position in the file.
         for entry in directory.data(data, &sections)?.chunks_exact(28) {
             let field = |at: usize| {
@@ -320,7 +357,9 @@ impl DebugData {
             match kind {
                 CODE_VIEW => {
                     // Signature, GUID, age, path.
-                    let Some((b"RSDS", rest)) = contents().and_then(|bytes| bytes.split_first_chunk::<4>()) else {
+                    let Some((b"RSDS", rest)) =
+                        contents().and_then(|bytes| bytes.split_first_chunk::<4>())
+                    else {
                         continue;
                     };
                     let Some((guid, rest)) = rest.split_first_chunk::<16>() else { continue };
@@ -330,7 +369,8 @@ impl DebugData {
                     }
                     debug.pdb_id = Some(id);
                     let path = rest.get(4..).and_then(|path| path.split(|&byte| byte == 0).next());
-                    debug.pdb_path = path.and_then(|path| Some(std::str::from_utf8(path).ok()?.to_owned()));
+                    debug.pdb_path =
+                        path.and_then(|path| Some(std::str::from_utf8(path).ok()?.to_owned()));
                 }
                 EMBEDDED => debug.embedded = contents().and_then(inflate),
                 _ => {}
@@ -344,7 +384,10 @@ impl DebugData {
 fn version_of<'data, Pe: ImageNtHeaders, R: ReadRef<'data>>(data: R) -> Option<[u8; 16]> {
     let file = PeFile::<Pe, R>::parse(data).ok()?;
     let sections = file.section_table();
-    let header = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR)?.data(data, &sections).ok()?;
+    let header = file
+        .data_directory(pe::IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR)?
+        .data(data, &sections)
+        .ok()?;
     let (address, size) = PeHeaders::metadata_of(header)?;
     let (position, most) = sections.pe_file_range_at(address)?;
     let bytes = data.read_bytes_at(position.into(), u64::from(size).min(most.into())).ok()?;
@@ -378,7 +421,8 @@ mod tests {
 
     #[test]
     fn the_first_line_is_that_of_the_first_point_that_is_not_hidden() {
-        // Local signature 0; offset 2, hidden; offset 5, one line of 10 columns, line 300, column 9.
+        // Local signature 0; offset 2, hidden; offset 5, one line of 10 columns, line 300,
+        // column 9.
         assert_eq!(first_line(1, &[0, 2, 0, 0, 5, 0, 10, 0x81, 0x2c, 9]), Some(300));
         // The document stands in the blob, and changes.
         assert_eq!(first_line(0, &[0, 1, 2, 0, 0, 0, 2, 5, 1, 0x7e, 7, 9]), Some(7));
@@ -400,7 +444,9 @@ mod tests {
     fn what_is_not_there_is_none() {
         let root = Root::own().unwrap();
         assert!(PortablePdb::find(&root, Path::new("/nowhere/App.dll"), None).unwrap().is_none());
-        assert!(PortablePdb::find(&root, Path::new("/etc/passwd/App.dll"), None).unwrap().is_none());
+        assert!(
+            PortablePdb::find(&root, Path::new("/etc/passwd/App.dll"), None).unwrap().is_none()
+        );
         assert!(PortablePdb::find(&root, Path::new("/etc/passwd"), None).unwrap().is_none());
         assert!(PortablePdb::read(Path::new("/etc/passwd")).is_err());
         assert!(inflate(b"MPDB\x01\0\0\0garbage").is_none());

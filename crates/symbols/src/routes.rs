@@ -3,11 +3,13 @@ use cil::{MethodBody, Opcode, Operand, Token, TokenKind};
 use metadata::{Assembly, Metadata, column, table};
 use std::collections::HashMap;
 
-/// The type whose methods map the routes of a minimal API to its handlers, and its name without the namespace.
+/// The type whose methods map the routes of a minimal API to its handlers, and its name without the
+/// namespace.
 const MAPS: &str = "Microsoft.AspNetCore.Builder.EndpointRouteBuilderExtensions";
 const MAPS_NAME: &str = "EndpointRouteBuilderExtensions";
 
-/// Its methods, with the HTTP method that each stands for; `Map` and `MapMethods` take others or any.
+/// Its methods, with the HTTP method that each stands for; `Map` and `MapMethods` take others or
+/// any.
 const HTTP_METHODS: [(&str, &str); 8] = [
     ("Map", ""),
     ("MapMethods", ""),
@@ -22,7 +24,8 @@ const HTTP_METHODS: [(&str, &str); 8] = [
 /// The one that puts a prefix in front of several routes.
 const MAP_GROUP: &str = "MapGroup";
 
-/// Longest pattern and prefix, in bytes, and most routes of an assembly: files may come from anywhere.
+/// Longest pattern and prefix, in bytes, and most routes of an assembly: files may come from
+/// anywhere.
 const MOST_TEXT: usize = 256;
 const MOST_ROUTES: usize = 4096;
 
@@ -33,9 +36,10 @@ const MOST_INSTRUCTIONS: usize = 10_000_000;
 const SOME_PREFIX: &str = "…";
 
 impl AssemblyCode {
-    /// The routes of a minimal API (`app.MapGet("/price", …)`), by the token of the lambda, local function or method that
-    /// handles each: `GET /price`. Of an async handler the method that runs, `MoveNext`, has it as well. Only those whose
-    /// pattern stands literally in the code; empty where there are none.
+    /// The routes of a minimal API (`app.MapGet("/price", …)`), by the token of the lambda, local
+    /// function or method that handles each: `GET /price`. Of an async handler the method that
+    /// runs, `MoveNext`, has it as well. Only those whose pattern stands literally in the code;
+    /// empty where there are none.
     #[must_use]
     pub fn routes(&self) -> HashMap<u32, String> {
         self.find_routes().unwrap_or_default()
@@ -44,7 +48,9 @@ impl AssemblyCode {
     fn find_routes(&self) -> Option<HashMap<u32, String>> {
         let metadata = self.metadata()?;
         let named = |row| metadata.name(table::TYPE_REF, row, column::TYPE_NAME);
-        if !(1..=metadata.rows(table::TYPE_REF)).any(|row| named(row).is_some_and(|name| name == MAPS_NAME)) {
+        if !(1..=metadata.rows(table::TYPE_REF))
+            .any(|row| named(row).is_some_and(|name| name == MAPS_NAME))
+        {
             return None;
         }
         let assembly = Assembly::parse(&self.bytes).ok()?;
@@ -58,8 +64,10 @@ impl AssemblyCode {
             return None;
         }
         let named = |method: &metadata::Method<'_, '_>| Some((method.type_name()?, method.name()));
-        let by_name: HashMap<(String, String), &String> =
-            assembly.methods().filter_map(|method| Some((named(&method)?, routes.get(&method.token().0)?))).collect();
+        let by_name: HashMap<(String, String), &String> = assembly
+            .methods()
+            .filter_map(|method| Some((named(&method)?, routes.get(&method.token().0)?)))
+            .collect();
         let mut of_machines = Vec::new();
         for method in assembly.methods().filter(|method| method.name() == "MoveNext") {
             let route = method.type_name().and_then(|name| {
@@ -75,8 +83,8 @@ impl AssemblyCode {
     }
 }
 
-/// What is known in the middle of a method. Compilers write the arguments of one call after each other: the routes, the
-/// pattern, and the handler.
+/// What is known in the middle of a method. Compilers write the arguments of one call after each
+/// other: the routes, the pattern, and the handler.
 #[derive(Default)]
 struct State {
     /// The local variable that was loaded before the literal.
@@ -104,7 +112,9 @@ impl State {
         let handler = self.handler.take();
         match callee {
             Some(Callee { type_name, name, .. }) if type_name == MAPS => {
-                let pattern = literal.map(|literal| self.prefix() + &literal).filter(|text| text.len() <= MOST_TEXT);
+                let pattern = literal
+                    .map(|literal| self.prefix() + &literal)
+                    .filter(|text| text.len() <= MOST_TEXT);
                 if name == MAP_GROUP {
                     (self.group, self.any_group) = (pattern, true);
                 } else if let (Some(pattern), Some(handler)) = (pattern, handler)
@@ -122,7 +132,12 @@ impl State {
     }
 }
 
-fn add_routes(body: &MethodBody<'_>, metadata: &Metadata<'_>, left: &mut usize, routes: &mut HashMap<u32, String>) {
+fn add_routes(
+    body: &MethodBody<'_>,
+    metadata: &Metadata<'_>,
+    left: &mut usize,
+    routes: &mut HashMap<u32, String>,
+) {
     let mut state = State::default();
     for instruction in body.instructions() {
         let (Ok(instruction), Some(less)) = (instruction, left.checked_sub(1)) else { return };
@@ -136,20 +151,36 @@ fn add_routes(body: &MethodBody<'_>, metadata: &Metadata<'_>, left: &mut usize, 
                 let literal = metadata.literal(token).filter(|literal| literal.len() <= MOST_TEXT);
                 state.literal = literal.map(|literal| String::from_utf16_lossy(&literal));
             }
-            (Opcode::Ldftn, Operand::Token(token)) if token.kind() == Some(TokenKind::MethodDef) => {
+            (Opcode::Ldftn, Operand::Token(token))
+                if token.kind() == Some(TokenKind::MethodDef) =>
+            {
                 state.handler = Some(token);
             }
             (Opcode::Call | Opcode::Callvirt, Operand::Token(token)) => {
                 state.called(Callee::of(metadata, token), routes);
             }
-            (Opcode::Stloc | Opcode::StlocS | Opcode::Stloc0 | Opcode::Stloc1 | Opcode::Stloc2 | Opcode::Stloc3, _) => {
+            (
+                Opcode::Stloc
+                | Opcode::StlocS
+                | Opcode::Stloc0
+                | Opcode::Stloc1
+                | Opcode::Stloc2
+                | Opcode::Stloc3,
+                _,
+            ) => {
                 if let (Some(local), Some(group)) = (local, state.group.take()) {
                     state.groups.insert(local, group);
                 }
             }
-            (Opcode::Ldloc | Opcode::LdlocS | Opcode::Ldloc0 | Opcode::Ldloc1 | Opcode::Ldloc2 | Opcode::Ldloc3, _)
-                if state.literal.is_none() =>
-            {
+            (
+                Opcode::Ldloc
+                | Opcode::LdlocS
+                | Opcode::Ldloc0
+                | Opcode::Ldloc1
+                | Opcode::Ldloc2
+                | Opcode::Ldloc3,
+                _,
+            ) if state.literal.is_none() => {
                 state.receiver = local;
             }
             _ => {}
@@ -162,11 +193,21 @@ mod tests {
     use super::*;
 
     fn called(state: &mut State, type_name: &str, name: &str, routes: &mut HashMap<u32, String>) {
-        state.called(Some(Callee { type_name: type_name.into(), name: name.into(), is_native: false }), routes);
+        state.called(
+            Some(Callee { type_name: type_name.into(), name: name.into(), is_native: false }),
+            routes,
+        );
     }
 
-    /// Maps a route: the local that it is called on, if any, the pattern if it is literal, and the handler.
-    fn map(state: &mut State, on: Option<u16>, name: &str, pattern: Option<&str>, routes: &mut HashMap<u32, String>) {
+    /// Maps a route: the local that it is called on, if any, the pattern if it is literal, and the
+    /// handler.
+    fn map(
+        state: &mut State,
+        on: Option<u16>,
+        name: &str,
+        pattern: Option<&str>,
+        routes: &mut HashMap<u32, String>,
+    ) {
         state.receiver = on;
         state.literal = pattern.map(str::to_owned);
         state.handler = Some(Token::new(TokenKind::MethodDef, routes.len() as u32 + 1));

@@ -15,7 +15,8 @@ fn waits(assembly: &Path, names: &[&str]) -> Vec<LeafWaits> {
     let mvid = parsed.metadata().module_version_id().unwrap();
     let code = AssemblyCode::read(&Root::own().unwrap(), assembly, mvid).unwrap();
     let found = parsed.methods().filter(|method| names.contains(&method.full_name().as_str()));
-    let found: Vec<LeafWaits> = found.map(|method| code.leaf_waits(method.token().0, None).unwrap()).collect();
+    let found: Vec<LeafWaits> =
+        found.map(|method| code.leaf_waits(method.token().0, None).unwrap()).collect();
     assert!(!found.is_empty(), "{names:?} in {}", assembly.display());
     found
 }
@@ -40,7 +41,9 @@ fn locks_signals_and_native_calls_of_a_program_are_told_apart() {
 #[test]
 fn locks_of_the_base_library_are_found_on_every_runtime() {
     for runtime in [Runtime::V3_1, Runtime::V9] {
-        let Host::Muxer { framework, .. } = runtime.require().host() else { panic!("{runtime} is multi-file") };
+        let Host::Muxer { framework, .. } = runtime.require().host() else {
+            panic!("{runtime} is multi-file")
+        };
         let concurrent = framework.join("System.Collections.Concurrent.dll");
         let take = "System.Collections.Concurrent.ConcurrentDictionary`2::TryAddInternal";
         let core = framework.join("System.Private.CoreLib.dll");
@@ -49,7 +52,10 @@ fn locks_of_the_base_library_are_found_on_every_runtime() {
             Runtime::V3_1 => waits(&concurrent, &[take]),
             _ => [concurrent, core.clone()].iter().flat_map(|file| find(file, take)).collect(),
         };
-        assert!(!adding.is_empty() && adding.iter().all(|waits| waits.lock && !waits.native), "{runtime}: {adding:?}");
+        assert!(
+            !adding.is_empty() && adding.iter().all(|waits| waits.lock && !waits.native),
+            "{runtime}: {adding:?}"
+        );
         // Methods of the base library call `Monitor` as one of their own assembly.
         let slim = waits(&core, &["System.Threading.SemaphoreSlim::Release"]);
         assert!(slim.iter().any(|waits| waits.lock && !waits.signal), "{runtime}: {slim:?}");
@@ -71,7 +77,9 @@ fn find(assembly: &Path, name: &str) -> Vec<LeafWaits> {
 fn an_assembly_of_another_build_says_nothing() {
     let assembly = Sample::named("states").compile(Runtime::V9).unwrap();
     assert!(AssemblyCode::read(&Root::own().unwrap(), &assembly, [7; 16]).is_none());
-    assert!(AssemblyCode::read(&Root::own().unwrap(), Path::new("/no/such.dll"), [7; 16]).is_none());
+    assert!(
+        AssemblyCode::read(&Root::own().unwrap(), Path::new("/no/such.dll"), [7; 16]).is_none()
+    );
     let bytes = fs::read(&assembly).unwrap();
     let mvid = Assembly::parse(&bytes).unwrap().metadata().module_version_id().unwrap();
     let code = AssemblyCode::read(&Root::own().unwrap(), &assembly, mvid).unwrap();

@@ -11,9 +11,12 @@ use testkit::{Compiler, Host, Kiosk, Runtime};
 
 /// Runs the oracle: the runtime's own reader of portable PDBs.
 fn oracle(arguments: &[&Path]) -> Vec<String> {
-    let Host::Muxer { dotnet, .. } = Runtime::V9.require().host() else { panic!("9.0.5 is multi-file") };
+    let Host::Muxer { dotnet, .. } = Runtime::V9.require().host() else {
+        panic!("9.0.5 is multi-file")
+    };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/PdbOracle.cs");
-    let program = Compiler::find().unwrap().compile("pdboracle", &source, Runtime::V3_1, false).unwrap();
+    let program =
+        Compiler::find().unwrap().compile("pdboracle", &source, Runtime::V3_1, false).unwrap();
     let done = Command::new(dotnet)
         .arg(program)
         .args(arguments)
@@ -37,7 +40,11 @@ fn compare(pdb: &PortablePdb, truth: &[String]) -> (usize, usize) {
         match kind {
             "kickoff" => {
                 let (move_next, kickoff) = (number(), number());
-                assert_eq!(pdb.kickoff_method(0x0600_0000 | move_next), Some(0x0600_0000 | kickoff), "{line}");
+                assert_eq!(
+                    pdb.kickoff_method(0x0600_0000 | move_next),
+                    Some(0x0600_0000 | kickoff),
+                    "{line}"
+                );
                 kickoffs.push((move_next, kickoff));
                 state_machines += 1;
             }
@@ -53,7 +60,8 @@ fn compare(pdb: &PortablePdb, truth: &[String]) -> (usize, usize) {
                 if source_line > 0 {
                     last.1 = Some((words.next().unwrap().to_owned(), source_line));
                 }
-                let found = pdb.line(0x0600_0000 | row, offset).map(|found| (found.file, found.line));
+                let found =
+                    pdb.line(0x0600_0000 | row, offset).map(|found| (found.file, found.line));
                 assert_eq!(found, last.1, "{line}");
                 points += 1;
             }
@@ -62,7 +70,10 @@ fn compare(pdb: &PortablePdb, truth: &[String]) -> (usize, usize) {
     }
     for (move_next, kickoff) in kickoffs {
         let line = first_lines.get(&move_next).copied().unwrap_or(0);
-        first_lines.entry(kickoff).and_modify(|first| *first = if *first == 0 { line } else { *first }).or_insert(line);
+        first_lines
+            .entry(kickoff)
+            .and_modify(|first| *first = if *first == 0 { line } else { *first })
+            .or_insert(line);
     }
     for (row, line) in first_lines {
         assert_eq!(pdb.first_line(0x0600_0000 | row), (line > 0).then_some(line), "row {row}");
@@ -97,8 +108,9 @@ fn files_that_are_none_are_left_alone() {
     let fifo = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
     let huge = |path: &Path| fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
     let zero = |path: &Path| std::os::unix::fs::symlink("/dev/zero", path).unwrap();
-    let device =
-        |path: &Path| assert!(Command::new("mknod").arg(path).args(["c", "1", "5"]).status().unwrap().success());
+    let device = |path: &Path| {
+        assert!(Command::new("mknod").arg(path).args(["c", "1", "5"]).status().unwrap().success())
+    };
     let outside = |path: &Path| std::os::unix::fs::symlink(&pdb, path).unwrap();
     let began = std::time::Instant::now();
     place(assembly, &|path| assert!(fs::copy(&original, path).is_ok()));
@@ -163,8 +175,10 @@ fn lines_of_a_single_file_application() {
     std::os::unix::fs::symlink(&executable, &link).unwrap();
     let mut app = SingleFileApp::open(&link).expect("a single-file application");
     for name in ["Sarif.Driver", "Sarif.Multitool.Library"] {
-        let pdb = app.find_pdb(&root(), &format!("{name}.dll"), None).unwrap().expect("a PDB beside");
-        let (points, _) = compare(&pdb, &oracle(&[&executable.with_file_name(format!("{name}.pdb"))]));
+        let pdb =
+            app.find_pdb(&root(), &format!("{name}.dll"), None).unwrap().expect("a PDB beside");
+        let (points, _) =
+            compare(&pdb, &oracle(&[&executable.with_file_name(format!("{name}.pdb"))]));
         assert!(points > 100, "{name}: {points}");
         // Of another build than the one that runs.
         assert!(app.find_pdb(&root(), &format!("{name}.dll"), Some([7; 16])).unwrap().is_none());
@@ -189,7 +203,8 @@ fn plain_pdbs_are_read_as_the_runtime_reads_them() {
     }
 }
 
-/// An assembly whose PDB is beside it, with what is true of it: `azmcp.dll` with the mark of its embedded PDB wiped out.
+/// An assembly whose PDB is beside it, with what is true of it: `azmcp.dll` with the mark of its
+/// embedded PDB wiped out.
 fn with_pdb_beside(folder: &Path) -> (PathBuf, PathBuf, Vec<String>) {
     let (assembly, beside) = (folder.join("renamed.dll"), folder.join("azmcp.pdb"));
     let truth = oracle(&[&azmcp(), &beside]);
@@ -198,7 +213,9 @@ fn with_pdb_beside(folder: &Path) -> (PathBuf, PathBuf, Vec<String>) {
     // An entry of the debug directory: … type, size, address, position in the file.
     let entry = bytes
         .windows(16)
-        .position(|window| window[..4] == 17u32.to_le_bytes() && window[12..] == embedded.to_le_bytes())
+        .position(|window| {
+            window[..4] == 17u32.to_le_bytes() && window[12..] == embedded.to_le_bytes()
+        })
         .unwrap();
     bytes[entry] = 0;
     fs::write(&assembly, &bytes).unwrap();
@@ -211,7 +228,10 @@ fn a_pdb_beside_counts_only_when_it_belongs_to_the_assembly() {
     let (assembly, beside, truth) = with_pdb_beside(folder.path());
 
     // By the name that the compiler gave it, then by the assembly's own.
-    let (points, _) = compare(&PortablePdb::find(&root(), &assembly, None).unwrap().expect("a PDB beside"), &truth);
+    let (points, _) = compare(
+        &PortablePdb::find(&root(), &assembly, None).unwrap().expect("a PDB beside"),
+        &truth,
+    );
     assert!(points > 10_000);
     fs::rename(&beside, folder.path().join("renamed.pdb")).unwrap();
     let pdb = PortablePdb::find(&root(), &assembly, None).unwrap().expect("a PDB beside");
@@ -239,7 +259,8 @@ fn a_pdb_beside_counts_only_when_it_belongs_to_the_assembly() {
 #[test]
 fn a_damaged_pdb_never_panics() {
     let folder = tempfile::tempdir().unwrap();
-    let whole = fs::read(Runtime::V8.require().executable().with_file_name("WorkItems.pdb")).unwrap();
+    let whole =
+        fs::read(Runtime::V8.require().executable().with_file_name("WorkItems.pdb")).unwrap();
     let path = folder.path().join("damaged.pdb");
     let read = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
@@ -264,7 +285,9 @@ fn a_damaged_pdb_never_panics() {
 
 #[test]
 fn the_runtimes_exports() {
-    let Host::Muxer { framework, .. } = Runtime::V9.require().host() else { panic!("9.0.5 is multi-file") };
+    let Host::Muxer { framework, .. } = Runtime::V9.require().host() else {
+        panic!("9.0.5 is multi-file")
+    };
     let runtime = NativeSymbols::open(&root(), &framework.join("libcoreclr.so")).unwrap();
     assert_eq!(runtime.source(), SymbolSource::Exports);
     assert!(!runtime.is_empty() && runtime.build_id().is_some());
@@ -280,19 +303,25 @@ fn the_runtimes_exports() {
 fn debug_files() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("code.c");
-    fs::write(&source, "static int hidden(int a) { return a * 7; }\nint shown(int a) { return hidden(a) + 1; }\n")
-        .unwrap();
+    fs::write(
+        &source,
+        "static int hidden(int a) { return a * 7; }\nint shown(int a) { return hidden(a) + 1; }\n",
+    )
+    .unwrap();
     let run = |program: &str, arguments: &[&str]| {
-        let done = Command::new(program).args(arguments).current_dir(folder.path()).output().unwrap();
+        let done =
+            Command::new(program).args(arguments).current_dir(folder.path()).output().unwrap();
         assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
     };
-    let build = ["-shared", "-fPIC", "-O0", "-g", "-Wl,--build-id=sha1", "-o", "libcode.so", "code.c"];
+    let build =
+        ["-shared", "-fPIC", "-O0", "-g", "-Wl,--build-id=sha1", "-o", "libcode.so", "code.c"];
     run("cc", &build);
     run("objcopy", &["--only-keep-debug", "libcode.so", "libcode.so.debug"]);
     run("objcopy", &["--strip-all", "--add-gnu-debuglink=libcode.so.debug", "libcode.so"]);
     let module = folder.path().join("libcode.so");
     let names = |symbols: &NativeSymbols| -> Vec<String> {
-        let found = (0..0x4000).filter_map(|address| Some(symbols.lookup(address)?.name.into_owned()));
+        let found =
+            (0..0x4000).filter_map(|address| Some(symbols.lookup(address)?.name.into_owned()));
         let mut names: Vec<String> = found.collect();
         names.dedup();
         names
@@ -306,7 +335,8 @@ fn debug_files() {
     let elsewhere = folder.path().join("root");
     let by_id = elsewhere.join("usr/lib/debug/.build-id").join(&id[..2]);
     fs::create_dir_all(&by_id).unwrap();
-    fs::rename(folder.path().join("libcode.so.debug"), by_id.join(format!("{}.debug", &id[2..]))).unwrap();
+    fs::rename(folder.path().join("libcode.so.debug"), by_id.join(format!("{}.debug", &id[2..])))
+        .unwrap();
     fs::copy(&module, elsewhere.join("libcode.so")).unwrap();
     let there = Root::at(&elsewhere).unwrap();
     let inside = NativeSymbols::open(&there, Path::new("/libcode.so")).unwrap();
@@ -315,7 +345,10 @@ fn debug_files() {
 
     // One of another build.
     fs::write(&source, "int other(void) { return 1; }\n").unwrap();
-    run("cc", &["-shared", "-fPIC", "-g", "-Wl,--build-id=sha1", "-o", "libcode.so.debug", "code.c"]);
+    run(
+        "cc",
+        &["-shared", "-fPIC", "-g", "-Wl,--build-id=sha1", "-o", "libcode.so.debug", "code.c"],
+    );
     let symbols = NativeSymbols::open(&root(), &module).unwrap();
     assert_eq!(symbols.source(), SymbolSource::Exports);
     assert!(names(&symbols).contains(&"shown".to_owned()));

@@ -15,7 +15,8 @@ fn handlers_of_a_minimal_api_have_their_routes() {
     let mvid = parsed.metadata().module_version_id().unwrap();
     let routes = AssemblyCode::read(&Root::own().unwrap(), &path, mvid).unwrap().routes();
     let all: BTreeSet<&str> = routes.values().map(String::as_str).collect();
-    let expected = ["bad", "hash", "json", "ok", "price", "rows", "sell", "sum"].map(|name| format!("GET /{name}"));
+    let expected = ["bad", "hash", "json", "ok", "price", "rows", "sell", "sum"]
+        .map(|name| format!("GET /{name}"));
     assert_eq!(all, expected.iter().map(String::as_str).collect());
     // The async one has two methods: the lambda, and the method of its state machine that runs.
     let of_price: Vec<String> = parsed

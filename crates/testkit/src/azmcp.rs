@@ -10,8 +10,9 @@ use std::time::Duration;
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
 impl TargetProcess {
-    /// `azmcp server start` on .NET 10 ([`Runtime::V10`]) or .NET 9 ([`Runtime::Azmcp9`]): a server of the Model Context
-    /// Protocol that talks JSON-RPC over its standard streams. Call [`TargetProcess::feed`] to make it work.
+    /// `azmcp server start` on .NET 10 ([`Runtime::V10`]) or .NET 9 ([`Runtime::Azmcp9`]): a server
+    /// of the Model Context Protocol that talks JSON-RPC over its standard streams. Call
+    /// [`TargetProcess::feed`] to make it work.
     ///
     /// # Panics
     /// When the runtime is missing or is another one, or the application cannot be started.
@@ -32,8 +33,8 @@ impl TargetProcess {
         Launch::new(app).args(["server", "start"]).env("AZURE_MCP_COLLECT_TELEMETRY", "false")
     }
 
-    /// Asks `azmcp` for something, after a handshake when there was none. Gives the result, and the time from when the request was there
-    /// until the whole answer was.
+    /// Asks `azmcp` for something, after a handshake when there was none. Gives the result, and the
+    /// time from when the request was there until the whole answer was.
     ///
     /// # Errors
     /// When the application ends, does not answer within a minute, or answers with an error.
@@ -46,12 +47,15 @@ impl TargetProcess {
             });
             let (answer, _) = self.request("initialize", &parameters, REQUEST_LIMIT)?;
             ensure!(answer["serverInfo"].is_object(), "unexpected answer to initialize: {answer}");
-            self.send_line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string())?;
+            self.send_line(
+                &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string(),
+            )?;
         }
         self.request(method, parameters, REQUEST_LIMIT)
     }
 
-    /// Makes `azmcp` work: asks `rounds` times for the list of its tools, and gives the number of bytes of the last answer.
+    /// Makes `azmcp` work: asks `rounds` times for the list of its tools, and gives the number of
+    /// bytes of the last answer.
     ///
     /// # Errors
     /// As [`TargetProcess::ask`].

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 
 /// The cache folder and the layout inside it.
 ///
-/// `packages/` holds the files as fetched, `roots/` one dotnet root per framework version, `apps/` unpacked
-/// self-contained applications, `samples/` compiled sample programs (one folder per hash of source and references).
+/// `packages/` holds the files as fetched, `roots/` one dotnet root per framework version, `apps/`
+/// unpacked self-contained applications, `samples/` compiled sample programs (one folder per hash
+/// of source and references).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     folder: PathBuf,
 }
 
 impl Cache {
-    /// The cache of this user: `$CLRSCOPE_CACHE`, else `$XDG_CACHE_HOME/clrscope`, else `~/.cache/clrscope`
-    /// (`%LOCALAPPDATA%\clrscope` on Windows).
+    /// The cache of this user: `$CLRSCOPE_CACHE`, else `$XDG_CACHE_HOME/clrscope`, else
+    /// `~/.cache/clrscope` (`%LOCALAPPDATA%\clrscope` on Windows).
     ///
     /// # Panics
     /// When no variable says where the user's home is.
@@ -27,7 +28,10 @@ impl Cache {
             .or_else(|| non_empty("HOME").map(|home| home.join(".cache")));
         match base {
             Some(base) => Cache { folder: base.join("clrscope") },
-            None => panic!("no cache folder: set CLRSCOPE_CACHE (or HOME) to say where fetched runtimes may be kept"),
+            None => panic!(
+                "no cache folder: set CLRSCOPE_CACHE (or HOME) to say where fetched runtimes may \
+                    be kept"
+            ),
         }
     }
 
@@ -46,7 +50,8 @@ impl Cache {
         self.folder.join("packages")
     }
 
-    /// A dotnet root (the folder that holds `dotnet`, `host/` and `shared/`) for the given framework version.
+    /// A dotnet root (the folder that holds `dotnet`, `host/` and `shared/`) for the given
+    /// framework version.
     pub fn root(&self, version: &str) -> PathBuf {
         self.folder.join("roots").join(version)
     }
@@ -89,7 +94,13 @@ mod tests {
     #[test]
     fn layout_stays_inside_the_folder() {
         let cache = Cache::at("/somewhere");
-        for path in [cache.packages(), cache.root("9.0.5"), cache.app("x-1"), cache.samples(), cache.extracted()] {
+        for path in [
+            cache.packages(),
+            cache.root("9.0.5"),
+            cache.app("x-1"),
+            cache.samples(),
+            cache.extracted(),
+        ] {
             assert!(path.starts_with("/somewhere"), "{}", path.display());
         }
     }

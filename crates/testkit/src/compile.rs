@@ -1,7 +1,8 @@
 //! Compiles sample programs with Mono's `mcs` against the reference assemblies of a runtime.
 //!
-//! `mcs` writes debug information in a form of its own; a small program (`tools/PortablePdb.cs`) makes a portable PDB out
-//! of it, as an SDK would have. The result goes into the cache under a hash of everything that it depends on, so that a program is compiled once.
+//! `mcs` writes debug information in a form of its own; a small program (`tools/PortablePdb.cs`)
+//! makes a portable PDB out of it, as an SDK would have. The result goes into the cache under a
+//! hash of everything that it depends on, so that a program is compiled once.
 
 use crate::cache::{Cache, source_root};
 use crate::runtime::{Host, Runtime};
@@ -56,16 +57,24 @@ impl std::fmt::Display for CompileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             CompileError::NoCompiler => f.write_str(
-                "the C# compiler `mcs` is not on PATH: run `cargo xtask setup` (Debian's package is mono-mcs)",
+                "the C# compiler `mcs` is not on PATH: run `cargo xtask setup` (Debian's package \
+                    is mono-mcs)",
             ),
             CompileError::NoPart { part } => write!(
                 f,
-                "{} is missing: run `cargo xtask setup` (Debian's packages are mono-mcs and libmono-cecil-private-cil)",
+                "{} is missing: run `cargo xtask setup` (Debian's packages are mono-mcs and \
+                    libmono-cecil-private-cil)",
                 part.display()
             ),
             CompileError::Io { path, source } => write!(f, "{}: {source}", path.display()),
-            CompileError::Refused { program, messages } => write!(f, "mcs refused {program}:\n{messages}"),
-            CompileError::NoPdb { program, messages } => write!(f, "no portable PDB for {program}:\n{messages}"),
+            CompileError::Refused { program, messages } => write!(
+                f,
+                "mcs refused {program}:\n\
+                {messages}"
+            ),
+            CompileError::NoPdb { program, messages } => {
+                write!(f, "no portable PDB for {program}:\n{messages}")
+            }
         }
     }
 }
@@ -92,16 +101,22 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// The compiler on `PATH`, or the one that `CLRSCOPE_MCS` names, with the parts of Mono beside it.
+    /// The compiler on `PATH`, or the one that `CLRSCOPE_MCS` names, with the parts of Mono beside
+    /// it.
     ///
     /// # Errors
     /// [`CompileError::NoCompiler`] and [`CompileError::NoPart`].
     pub fn find() -> Result<Compiler, CompileError> {
         let named = env::var_os("CLRSCOPE_MCS").map(PathBuf::from);
-        let on_path =
-            || env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join("mcs")).find(|file| file.is_file());
-        let mcs = named.filter(|file| file.is_file()).or_else(on_path).ok_or(CompileError::NoCompiler)?;
-        let mono = mcs.parent().and_then(Path::parent).unwrap_or(Path::new("/usr")).join("lib/mono");
+        let on_path = || {
+            env::split_paths(&env::var_os("PATH")?)
+                .map(|folder| folder.join("mcs"))
+                .find(|file| file.is_file())
+        };
+        let mcs =
+            named.filter(|file| file.is_file()).or_else(on_path).ok_or(CompileError::NoCompiler)?;
+        let mono =
+            mcs.parent().and_then(Path::parent).unwrap_or(Path::new("/usr")).join("lib/mono");
         let assembly = mono.join("4.5/mcs.exe");
         if !assembly.is_file() {
             return Err(CompileError::NoPart { part: assembly });
@@ -113,7 +128,9 @@ impl Compiler {
             .flatten()
             .flatten()
             .map(|entry| entry.path())
-            .filter(|folder| folder.file_name().is_some_and(|name| !name.to_string_lossy().starts_with("0.9.")))
+            .filter(|folder| {
+                folder.file_name().is_some_and(|name| !name.to_string_lossy().starts_with("0.9."))
+            })
             .map(|folder| folder.join("Mono.Cecil.dll"))
             .filter(|file| file.is_file())
             .max()
@@ -126,19 +143,27 @@ impl Compiler {
         &self.mcs
     }
 
-    /// Compiles one C# file into `<cache>/samples/<name>-<hash>/<name>.dll`, with `<name>.pdb` (portable) and
-    /// `<name>.runtimeconfig.json` beside it, and gives the assembly's path. A program that is already there is not compiled again.
+    /// Compiles one C# file into `<cache>/samples/<name>-<hash>/<name>.dll`, with `<name>.pdb`
+    /// (portable) and `<name>.runtimeconfig.json` beside it, and gives the assembly's path. A
+    /// program that is already there is not compiled again.
     ///
-    /// `runtime` decides the reference assemblies: those of 3.1 serve every supported runtime, 2.1 needs its own.
+    /// `runtime` decides the reference assemblies: those of 3.1 serve every supported runtime, 2.1
+    /// needs its own.
     ///
     /// # Errors
     /// When a file cannot be read or written, or the compiler refuses the source.
-    pub fn compile(&self, name: &str, source: &Path, runtime: Runtime, library: bool) -> Result<PathBuf, CompileError> {
+    pub fn compile(
+        &self,
+        name: &str,
+        source: &Path,
+        runtime: Runtime,
+        library: bool,
+    ) -> Result<PathBuf, CompileError> {
         self.compile_with(name, source, runtime, library, Extras::default())
     }
 
-    /// As [`Compiler::compile`], with what the program needs beside the framework. Libraries are copied beside the
-    /// assembly.
+    /// As [`Compiler::compile`], with what the program needs beside the framework. Libraries are
+    /// copied beside the assembly.
     ///
     /// # Errors
     /// As [`Compiler::compile`].
@@ -161,16 +186,19 @@ impl Compiler {
         let file = format!("{name}.dll");
         in_place(&folder, &file, |temporary| {
             let plain = temporary.join("plain");
-            fs::create_dir(&plain).map_err(|source| CompileError::Io { path: plain.clone(), source })?;
+            fs::create_dir(&plain)
+                .map_err(|source| CompileError::Io { path: plain.clone(), source })?;
             let plain = plain.join(&file);
             self.compile_plain(name, source, references, library, extras, &plain)?;
             for library in extras.libraries {
                 let copy = temporary.join(library.file_name().unwrap_or_default());
-                fs::copy(library, &copy).map_err(|source| CompileError::Io { path: copy, source })?;
+                fs::copy(library, &copy)
+                    .map_err(|source| CompileError::Io { path: copy, source })?;
             }
             self.make_pdb(name, &plain, &temporary.join(&file))?;
             let config = temporary.join(format!("{name}.runtimeconfig.json"));
-            fs::write(&config, runtime_config(references)).map_err(|source| CompileError::Io { path: config, source })
+            fs::write(&config, runtime_config(references))
+                .map_err(|source| CompileError::Io { path: config, source })
         })
     }
 
@@ -187,43 +215,63 @@ impl Compiler {
             unreachable!("reference assemblies come from a multi-file runtime")
         };
         let mut command = Command::new(&self.mcs);
-        command.args(["-langversion:latest", "-optimize+", "-debug+", "-unsafe+", "-nostdlib", "-noconfig", "-nologo"]);
+        command.args([
+            "-langversion:latest",
+            "-optimize+",
+            "-debug+",
+            "-unsafe+",
+            "-nostdlib",
+            "-noconfig",
+            "-nologo",
+        ]);
         command.arg(if library { "-target:library" } else { "-target:exe" });
         let framework = managed_assemblies(&framework)?;
-        for reference in framework.iter().map(PathBuf::as_path).chain(extras.libraries.iter().copied()) {
+        for reference in
+            framework.iter().map(PathBuf::as_path).chain(extras.libraries.iter().copied())
+        {
             command.arg(format!("-r:{}", reference.display()));
         }
         command.args(extras.symbols.iter().map(|symbol| format!("-define:{symbol}")));
         command.arg(format!("-out:{}", out.display())).arg(source);
-        said(&mut command)?.map_err(|messages| CompileError::Refused { program: name.into(), messages })
+        said(&mut command)?
+            .map_err(|messages| CompileError::Refused { program: name.into(), messages })
     }
 
     /// Rewrites an assembly so that it names a portable PDB, which is put beside it.
     fn make_pdb(&self, name: &str, plain: &Path, out: &Path) -> Result<(), CompileError> {
         let mut hasher = DefaultHasher::new();
         (RECIPE, PORTABLE_PDB, &self.assembly, &self.cecil).hash(&mut hasher);
-        let folder = Cache::of_user().samples().join(format!("portablepdb-{:016x}", hasher.finish()));
+        let folder =
+            Cache::of_user().samples().join(format!("portablepdb-{:016x}", hasher.finish()));
         let tool = in_place(&folder, "PortablePdb.exe", |temporary| {
             let source = temporary.join("PortablePdb.cs");
             fs::write(&source, PORTABLE_PDB)
                 .map_err(|error| CompileError::Io { path: source.clone(), source: error })?;
             let mut command = Command::new(&self.mcs);
             command.args(["-nologo", "-optimize+", "-r:System.Core.dll"]);
-            command.arg(format!("-r:{}", self.cecil.display())).arg(format!("-r:{}", self.assembly.display()));
-            command.arg(format!("-out:{}", temporary.join("PortablePdb.exe").display())).arg(&source);
-            said(&mut command)?.map_err(|messages| CompileError::Refused { program: "PortablePdb".into(), messages })
+            command
+                .arg(format!("-r:{}", self.cecil.display()))
+                .arg(format!("-r:{}", self.assembly.display()));
+            command
+                .arg(format!("-out:{}", temporary.join("PortablePdb.exe").display()))
+                .arg(&source);
+            said(&mut command)?.map_err(|messages| CompileError::Refused {
+                program: "PortablePdb".into(),
+                messages,
+            })
         })?;
         let mut command = Command::new(self.mcs.with_file_name("mono"));
         command.env("MONO_PATH", self.assembly.parent().unwrap_or(Path::new("/")));
         let mut debug = plain.as_os_str().to_owned();
         debug.push(".mdb");
         command.arg(tool).arg(plain).arg(debug).arg(out);
-        said(&mut command)?.map_err(|messages| CompileError::NoPdb { program: name.into(), messages })
+        said(&mut command)?
+            .map_err(|messages| CompileError::NoPdb { program: name.into(), messages })
     }
 }
 
-/// Makes a folder in one step: fills a temporary one and renames it. Gives the named file in it; when that is there
-/// already nothing is done.
+/// Makes a folder in one step: fills a temporary one and renames it. Gives the named file in it;
+/// when that is there already nothing is done.
 fn in_place(
     folder: &Path,
     file: &str,
@@ -236,7 +284,8 @@ fn in_place(
     let parent = folder.parent().unwrap_or(folder);
     let problem = |source| CompileError::Io { path: parent.to_path_buf(), source };
     fs::create_dir_all(parent).map_err(problem)?;
-    let temporary = tempfile::Builder::new().prefix(".compiling-").tempdir_in(parent).map_err(problem)?;
+    let temporary =
+        tempfile::Builder::new().prefix(".compiling-").tempdir_in(parent).map_err(problem)?;
     let filled = temporary.path().join("filled");
     fs::create_dir(&filled).map_err(problem)?;
     fill(&filled)?;
@@ -251,7 +300,10 @@ fn in_place(
 /// Runs a command; what it said is the inner error when it failed.
 fn said(command: &mut Command) -> Result<Result<(), String>, CompileError> {
     let program = PathBuf::from(command.get_program());
-    let output = command.stdin(Stdio::null()).output().map_err(|source| CompileError::Io { path: program, source })?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| CompileError::Io { path: program, source })?;
     if output.status.success() {
         return Ok(Ok(()));
     }
@@ -260,7 +312,8 @@ fn said(command: &mut Command) -> Result<Result<(), String>, CompileError> {
     Ok(Err(messages))
 }
 
-/// The framework's own assemblies; native libraries start with `lib` and do not end in `.dll` on Linux.
+/// The framework's own assemblies; native libraries start with `lib` and do not end in `.dll` on
+/// Linux.
 fn managed_assemblies(framework: &Path) -> Result<Vec<PathBuf>, CompileError> {
     let problem = |source| CompileError::Io { path: framework.to_path_buf(), source };
     let mut found = Vec::new();
@@ -279,7 +332,8 @@ fn managed_assemblies(framework: &Path) -> Result<Vec<PathBuf>, CompileError> {
 
 /// Any newer runtime will do, so that one assembly serves them all. 2.1 knows no `rollForward`.
 fn runtime_config(references: Runtime) -> String {
-    let (version, roll) = if references == Runtime::V2_1 { ("2.1.0", "Minor") } else { ("3.1.0", "LatestMajor") };
+    let (version, roll) =
+        if references == Runtime::V2_1 { ("2.1.0", "Minor") } else { ("3.1.0", "LatestMajor") };
     let config = serde_json::json!({
         "runtimeOptions": {
             "framework": { "name": "Microsoft.NETCore.App", "version": version },
@@ -294,7 +348,8 @@ fn read(path: &Path) -> Result<String, CompileError> {
     fs::read_to_string(path).map_err(|source| CompileError::Io { path: path.to_path_buf(), source })
 }
 
-/// The source file of a sample: `samples/<name>/<name>.cs`, with the folder in snake case and the file as C# spells it.
+/// The source file of a sample: `samples/<name>/<name>.cs`, with the folder in snake case and the
+/// file as C# spells it.
 pub(crate) fn source_of(name: &str) -> Result<PathBuf, CompileError> {
     let folder = source_root().join("samples").join(name);
     let problem = |source| CompileError::Io { path: folder.clone(), source };
@@ -322,24 +377,33 @@ mod tests {
         assert_eq!(first, second);
         fs::write(&source, "static class P { static int Main() { return nothing; } }").unwrap();
         match compiler.compile("probe", &source, Runtime::V3_1, false) {
-            Err(CompileError::Refused { messages, .. }) => assert!(messages.contains("nothing"), "{messages}"),
+            Err(CompileError::Refused { messages, .. }) => {
+                assert!(messages.contains("nothing"), "{messages}")
+            }
             other => panic!("{other:?}"),
         }
         fs::remove_dir_all(first.parent().unwrap()).unwrap();
     }
 
-    /// The runtime itself reads the portable PDB when it prints the stack of an exception that nobody caught.
+    /// The runtime itself reads the portable PDB when it prints the stack of an exception that
+    /// nobody caught.
     #[test]
     fn the_runtime_finds_lines_in_the_pdb() {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("Thrower.cs");
-        let program = "static class P {\n static int Main() {\n  throw new System.Exception(\"x\");\n }\n}\n";
+        let program =
+            "static class P {\n static int Main() {\n  throw new System.Exception(\"x\");\n }\n}\n";
         fs::write(&source, program).unwrap();
-        let assembly = Compiler::find().unwrap().compile("pdbprobe", &source, Runtime::V3_1, false).unwrap();
+        let assembly =
+            Compiler::find().unwrap().compile("pdbprobe", &source, Runtime::V3_1, false).unwrap();
         for runtime in [Runtime::V3_1, Runtime::V9] {
             let mut process = crate::Launch::new(runtime.executable()).arg(&assembly).start();
             process.wait(std::time::Duration::from_secs(60)).unwrap();
-            assert!(process.transcript().contains("Thrower.cs:line 3"), "{runtime}: {}", process.transcript());
+            assert!(
+                process.transcript().contains("Thrower.cs:line 3"),
+                "{runtime}: {}",
+                process.transcript()
+            );
         }
         fs::remove_dir_all(assembly.parent().unwrap()).unwrap();
     }

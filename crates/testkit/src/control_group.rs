@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A control group of one controller; it is removed when this is dropped, after the processes in it have ended.
+/// A control group of one controller; it is removed when this is dropped, after the processes in it
+/// have ended.
 #[derive(Debug)]
 pub struct ControlGroup {
     folder: PathBuf,
@@ -15,7 +16,8 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Makes a group with a name that nobody else uses; `None` where this machine has no such controller that we may use.
+    /// Makes a group with a name that nobody else uses; `None` where this machine has no such
+    /// controller that we may use.
     pub fn new(controller: &str, name: &str) -> Option<Self> {
         let root = Path::new("/sys/fs/cgroup");
         let v1 = root.join(controller);
@@ -24,7 +26,8 @@ impl ControlGroup {
         if !is_v1 && !enabled.split_whitespace().any(|name| name == controller) {
             return None;
         }
-        let folder = if is_v1 { v1 } else { root.to_owned() }.join(format!("clrscope-{}-{name}", std::process::id()));
+        let folder = if is_v1 { v1 } else { root.to_owned() }
+            .join(format!("clrscope-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).ok()?;
         Some(Self { folder, is_v1 })
     }

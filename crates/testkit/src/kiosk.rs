@@ -59,14 +59,20 @@ impl Kiosk {
         let libraries = Runtime::Azmcp9.require().executable().with_file_name("");
         let folder = tempfile::Builder::new().prefix("kiosk-").tempdir()?;
         for name in ["Kiosk.dll", "Kiosk.pdb"] {
-            fs::copy(Self::sources().join(name), folder.path().join(name)).with_context(|| name.to_owned())?;
+            fs::copy(Self::sources().join(name), folder.path().join(name))
+                .with_context(|| name.to_owned())?;
         }
-        // ASP.NET Core lies beside an application that brings its own. Without a list of dependencies the host takes all
-        // assemblies in the program's folder.
+        // ASP.NET Core lies beside an application that brings its own. Without a list of
+        // dependencies the host takes all assemblies in the program's folder.
         for entry in fs::read_dir(&libraries).with_context(|| libraries.display().to_string())? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let wanted = ["Microsoft.AspNetCore.", "Microsoft.Extensions.", "Microsoft.Net.Http.", "System."];
+            let wanted = [
+                "Microsoft.AspNetCore.",
+                "Microsoft.Extensions.",
+                "Microsoft.Net.Http.",
+                "System.",
+            ];
             if name.ends_with(".dll")
                 && wanted.iter().any(|prefix| name.starts_with(prefix))
                 && !framework.join(&name).exists()
@@ -80,11 +86,13 @@ impl Kiosk {
         } });
         fs::write(folder.path().join("Kiosk.runtimeconfig.json"), config.to_string())?;
         let launch = Launch::new(dotnet).arg(folder.path().join("Kiosk.dll"));
-        // What appsettings.json of a new project says: without it, each request writes two lines to the console.
+        // What appsettings.json of a new project says: without it, each request writes two lines to
+        // the console.
         let launch = launch.env("Logging__LogLevel__Microsoft.AspNetCore", "Warning");
         let launch = launch.env("ASPNETCORE_URLS", "http://127.0.0.1:0").private_tmp();
         let mut process = with(launch).try_start()?;
-        let line = process.wait_for_line(REQUEST_LIMIT, |line| line.contains("Now listening on:"))?;
+        let line =
+            process.wait_for_line(REQUEST_LIMIT, |line| line.contains("Now listening on:"))?;
         let port = line.rsplit(':').next().and_then(|port| port.trim().parse().ok());
         let port = port.with_context(|| format!("no port in {line}"))?;
         Ok(Kiosk { process, port, _folder: folder })
@@ -102,8 +110,11 @@ impl Kiosk {
     #[track_caller]
     pub fn line_of(text: &str) -> u32 {
         let source = fs::read_to_string(Self::sources().join("Program.cs")).unwrap_or_default();
-        let lines: Vec<u32> =
-            (1..).zip(source.lines()).filter(|(_, line)| line.contains(text)).map(|(number, _)| number).collect();
+        let lines: Vec<u32> = (1..)
+            .zip(source.lines())
+            .filter(|(_, line)| line.contains(text))
+            .map(|(number, _)| number)
+            .collect();
         match lines[..] {
             [line] => line,
             _ => panic!("`{text}` is on {} lines of Program.cs", lines.len()),
@@ -167,7 +178,8 @@ fn get(port: u16, route: &str) -> Result<String> {
     write!(stream, "GET {route} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("the answer has no end of its head")?;
+    let (head, body) =
+        answer.split_once("\r\n\r\n").context("the answer has no end of its head")?;
     ensure!(head.contains(" 200 "), "{route}: {head}");
     Ok(body.to_owned())
 }

@@ -1,8 +1,8 @@
 //! Real .NET runtimes and real programs for end-to-end tests.
 //!
-//! No test of clrscope that claims to work end to end runs against a mock. This crate knows where `cargo xtask setup`
-//! put the runtimes ([`Runtime`]), compiles the programs under `samples/` ([`Sample`]), and starts them as processes
-//! that die with the test ([`TargetProcess`]).
+//! No test of clrscope that claims to work end to end runs against a mock. This crate knows where
+//! `cargo xtask setup` put the runtimes ([`Runtime`]), compiles the programs under `samples/`
+//! ([`Sample`]), and starts them as processes that die with the test ([`TargetProcess`]).
 //!
 //! ```no_run
 //! use std::time::Duration;

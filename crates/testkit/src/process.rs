@@ -1,4 +1,5 @@
-//! Programs started for a test: their output line by line, every wait limited, and dead when the test is over.
+//! Programs started for a test: their output line by line, every wait limited, and dead when the
+//! test is over.
 
 use anyhow::{Context, Result, bail};
 #[cfg(unix)]
@@ -29,7 +30,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Any program. Settings of a profiler or a startup hook in this process's environment are not passed on.
+    /// Any program. Settings of a profiler or a startup hook in this process's environment are not
+    /// passed on.
     pub fn new(program: impl Into<OsString>) -> Launch {
         let mut launch = Launch {
             program: program.into(),
@@ -87,16 +89,17 @@ impl Launch {
         self
     }
 
-    /// Gives the program a `TMPDIR` of its own, so that the test sees exactly what is left in it. The runtime puts its
-    /// diagnostic socket there.
+    /// Gives the program a `TMPDIR` of its own, so that the test sees exactly what is left in it.
+    /// The runtime puts its diagnostic socket there.
     #[must_use]
     pub fn private_tmp(mut self) -> Launch {
         self.private_tmp = true;
         self
     }
 
-    /// Starts the program through another one: `under(["clrscope", "launch", "--"])` runs
-    /// `clrscope launch -- program arguments…`. The process id is then that of the other one. What is given last comes first.
+    /// Starts the program through another one: `under(["clrscope", "launch", "--"])` runs `clrscope
+    /// launch -- program arguments…`. The process id is then that of the other one. What is given
+    /// last comes first.
     #[must_use]
     pub fn under<A: Into<OsString>>(mut self, prefix: impl IntoIterator<Item = A>) -> Launch {
         self.under.splice(..0, prefix.into_iter().map(A::into));
@@ -137,7 +140,11 @@ impl Launch {
     /// # Errors
     /// When it cannot be started.
     pub fn try_start(self) -> Result<TargetProcess> {
-        let tmp = if self.private_tmp { Some(tempfile::Builder::new().prefix("cs-").tempdir()?) } else { None };
+        let tmp = if self.private_tmp {
+            Some(tempfile::Builder::new().prefix("cs-").tempdir()?)
+        } else {
+            None
+        };
         let mut command = self.command();
         if let Some(tmp) = &tmp {
             command.env("TMPDIR", tmp.path());
@@ -160,12 +167,14 @@ struct Written {
     out: Vec<String>,
     err: Vec<String>,
     open: u8,
-    /// Bytes of the lines that are kept, and how many lines at the beginning of each stream are empty because theirs are not.
+    /// Bytes of the lines that are kept, and how many lines at the beginning of each stream are
+    /// empty because theirs are not.
     bytes: usize,
     emptied: [usize; 2],
 }
 
-/// Bytes of each program's lines that are kept. Some programs run for hours and answer with long lines.
+/// Bytes of each program's lines that are kept. Some programs run for hours and answer with long
+/// lines.
 const MOST_BYTES: usize = 64 << 20;
 
 impl Written {
@@ -176,7 +185,8 @@ impl Written {
         }
     }
 
-    /// Adds a line. Where there are too many bytes, the oldest lines of the stream become empty: they keep their places.
+    /// Adds a line. Where there are too many bytes, the oldest lines of the stream become empty:
+    /// they keep their places.
     fn push(&mut self, stream: Stream, line: String) {
         self.bytes += line.len();
         self.lines(stream).push(line);
@@ -214,7 +224,8 @@ impl TargetProcess {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start `{shown}`"))?;
-        let written: Shared = Arc::new((Mutex::new(Written { open: 2, ..Written::default() }), Condvar::new()));
+        let written: Shared =
+            Arc::new((Mutex::new(Written { open: 2, ..Written::default() }), Condvar::new()));
         let stdin = child.stdin.take();
         if let Some(stdout) = child.stdout.take() {
             collect(stdout, Stream::Out, &written);
@@ -244,12 +255,17 @@ impl TargetProcess {
         self.written().lines(stream).clone()
     }
 
-    /// Waits for the next line of standard output that `wanted` accepts. Lines before it are passed over; the next call
-    /// starts after it.
+    /// Waits for the next line of standard output that `wanted` accepts. Lines before it are passed
+    /// over; the next call starts after it.
     ///
     /// # Errors
-    /// When the time is over or the program closed its output first; the error holds what the program wrote.
-    pub fn wait_for_line(&mut self, limit: Duration, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
+    /// When the time is over or the program closed its output first; the error holds what the
+    /// program wrote.
+    pub fn wait_for_line(
+        &mut self,
+        limit: Duration,
+        mut wanted: impl FnMut(&str) -> bool,
+    ) -> Result<String> {
         let until = Instant::now() + limit;
         let written = Arc::clone(&self.written);
         let mut guard = written.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,10 +282,16 @@ impl TargetProcess {
             } else if left.is_zero() {
                 "was still silent"
             } else {
-                guard = written.1.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+                guard =
+                    written.1.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             };
-            bail!("`{}` {why} before the awaited line ({} s)\n{}", self.shown, limit.as_secs_f64(), transcript(&guard));
+            bail!(
+                "`{}` {why} before the awaited line ({} s)\n{}",
+                self.shown,
+                limit.as_secs_f64(),
+                transcript(&guard)
+            );
         }
     }
 
@@ -291,7 +313,9 @@ impl TargetProcess {
     #[track_caller]
     pub fn truth(&mut self, limit: Duration) -> Value {
         let line = self.wait_for_line(limit, |line| line.starts_with('{'));
-        match line.and_then(|line| serde_json::from_str(&line).with_context(|| format!("not JSON: {line}"))) {
+        match line.and_then(|line| {
+            serde_json::from_str(&line).with_context(|| format!("not JSON: {line}"))
+        }) {
             Ok(truth) => truth,
             Err(error) => panic!("{error:#}"),
         }
@@ -313,11 +337,17 @@ impl TargetProcess {
         self.stdin = None;
     }
 
-    /// Sends one JSON-RPC request and gives its result, and the time from when the request was there until the whole answer was.
+    /// Sends one JSON-RPC request and gives its result, and the time from when the request was
+    /// there until the whole answer was.
     ///
     /// # Errors
     /// As [`TargetProcess::wait_for_line`], and when the answer is an error.
-    pub(crate) fn request(&mut self, method: &str, parameters: &Value, limit: Duration) -> Result<(Value, Duration)> {
+    pub(crate) fn request(
+        &mut self,
+        method: &str,
+        parameters: &Value,
+        limit: Duration,
+    ) -> Result<(Value, Duration)> {
         let id = self.next_request;
         self.next_request += 1;
         let message = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": parameters });
@@ -357,7 +387,12 @@ impl TargetProcess {
                 return Ok(status);
             }
             if Instant::now() > until {
-                bail!("`{}` did not end within {} s\n{}", self.shown, limit.as_secs_f64(), transcript(&self.written()));
+                bail!(
+                    "`{}` did not end within {} s\n{}",
+                    self.shown,
+                    limit.as_secs_f64(),
+                    transcript(&self.written())
+                );
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -417,11 +452,15 @@ impl Drop for TargetProcess {
 
 impl std::fmt::Debug for TargetProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TargetProcess").field("pid", &self.pid()).field("command", &self.shown).finish_non_exhaustive()
+        f.debug_struct("TargetProcess")
+            .field("pid", &self.pid())
+            .field("command", &self.shown)
+            .finish_non_exhaustive()
     }
 }
 
-/// Reads a stream to its end on a thread of its own, so that the program never waits for a full pipe.
+/// Reads a stream to its end on a thread of its own, so that the program never waits for a full
+/// pipe.
 fn collect(stream: impl Read + Send + 'static, which: Stream, written: &Shared) {
     let written = Arc::clone(written);
     thread::spawn(move || {
@@ -464,9 +503,13 @@ mod tests {
         let limit = Duration::from_secs(10);
         assert_eq!(process.wait_for_line(limit, |line| line.starts_with('t')).unwrap(), "two");
         let started = Instant::now();
-        let error = process.wait_for_line(Duration::from_millis(200), |line| line == "one").unwrap_err();
+        let error =
+            process.wait_for_line(Duration::from_millis(200), |line| line == "one").unwrap_err();
         assert!(started.elapsed() < limit);
-        assert!(error.to_string().contains("still silent") && error.to_string().contains("bad"), "{error}");
+        assert!(
+            error.to_string().contains("still silent") && error.to_string().contains("bad"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -480,7 +523,8 @@ mod tests {
 
     #[test]
     fn a_dropped_process_is_dead_and_its_tmp_is_gone() {
-        let process = Launch::new("sh").args(["-c", "echo $TMPDIR; exec sleep 60"]).private_tmp().start();
+        let process =
+            Launch::new("sh").args(["-c", "echo $TMPDIR; exec sleep 60"]).private_tmp().start();
         let (pid, tmp) = (process.pid(), process.tmp().unwrap().to_path_buf());
         assert!(tmp.is_dir() && Path::new(&format!("/proc/{pid}")).exists());
         drop(process);
@@ -489,10 +533,15 @@ mod tests {
 
     #[test]
     fn a_prefix_goes_before_the_program() {
-        let command = Launch::new("program").arg("x").env("A", "b").under(["clrscope", "launch", "--"]).command();
+        let command = Launch::new("program")
+            .arg("x")
+            .env("A", "b")
+            .under(["clrscope", "launch", "--"])
+            .command();
         assert_eq!(command.get_program(), "clrscope");
         assert_eq!(command.get_args().collect::<Vec<_>>(), ["launch", "--", "program", "x"]);
-        let variable = command.get_envs().find(|(name, _)| *name == "A").and_then(|(_, value)| value);
+        let variable =
+            command.get_envs().find(|(name, _)| *name == "A").and_then(|(_, value)| value);
         assert_eq!(variable.unwrap(), "b");
     }
 

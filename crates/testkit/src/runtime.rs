@@ -10,19 +10,21 @@ use std::sync::OnceLock;
 
 /// A real CLR on this machine.
 ///
-/// The first four supported versions are always there after `cargo xtask setup`. A `dotnet` on `PATH` adds its newest
-/// runtime as [`Runtime::OnPath`].
+/// The first four supported versions are always there after `cargo xtask setup`. A `dotnet` on
+/// `PATH` adds its newest runtime as [`Runtime::OnPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Runtime {
     /// .NET Core 2.1.30, multi-file. Below the support floor: only for tests of the refusal.
     V2_1,
     /// .NET Core 3.1.23, multi-file: the oldest supported runtime.
     V3_1,
-    /// .NET 8.0.30 inside an untrimmed single-file application; programs of ours enter by the startup hook.
+    /// .NET 8.0.30 inside an untrimmed single-file application; programs of ours enter by the
+    /// startup hook.
     V8,
     /// .NET 9.0.5 with ASP.NET Core, as a dotnet root.
     V9,
-    /// .NET 10 inside a trimmed single-file application (`azmcp` 2.0.5). No program of ours can run on it.
+    /// .NET 10 inside a trimmed single-file application (`azmcp` 2.0.5). No program of ours can run
+    /// on it.
     V10,
     /// The `azmcp` 0.5.0 application on its own copy of .NET 9.0.5 with ASP.NET Core.
     Azmcp9,
@@ -110,11 +112,15 @@ impl Runtime {
                     framework: root.join("shared/Microsoft.NETCore.App").join(version),
                 }
             }
-            Runtime::V8 => Host::StartupHook { app: cache.app("sarif-multitool-5.7.0").join("Sarif.Multitool") },
+            Runtime::V8 => Host::StartupHook {
+                app: cache.app("sarif-multitool-5.7.0").join("Sarif.Multitool"),
+            },
             Runtime::V10 => Host::App { app: cache.app("azmcp-2.0.5").join("dist/azmcp") },
             Runtime::Azmcp9 => Host::App { app: cache.app("azmcp-0.5.0").join("dist/azmcp") },
             Runtime::OnPath { .. } => match on_path() {
-                Some(found) => Host::Muxer { dotnet: found.dotnet.clone(), framework: found.framework.clone() },
+                Some(found) => {
+                    Host::Muxer { dotnet: found.dotnet.clone(), framework: found.framework.clone() }
+                }
                 None => panic!("{self} is no longer on PATH"),
             },
         }
@@ -132,7 +138,11 @@ impl Runtime {
     pub fn missing(self) -> Option<PathBuf> {
         let needed = match self.host() {
             Host::Muxer { dotnet, framework } => {
-                vec![dotnet, framework.join("System.Private.CoreLib.dll"), framework.join(core_library())]
+                vec![
+                    dotnet,
+                    framework.join("System.Private.CoreLib.dll"),
+                    framework.join(core_library()),
+                ]
             }
             Host::StartupHook { app } | Host::App { app } => vec![app],
         };
@@ -146,7 +156,10 @@ impl Runtime {
     #[track_caller]
     pub fn require(self) -> Runtime {
         if let Some(file) = self.missing() {
-            panic!("{self} is not on this machine ({} is missing): run `cargo xtask setup`", file.display());
+            panic!(
+                "{self} is not on this machine ({} is missing): run `cargo xtask setup`",
+                file.display()
+            );
         }
         self
     }
@@ -175,13 +188,19 @@ fn core_library() -> &'static str {
     }
 }
 
-/// The supported runtimes: 3.1, 8, 9, 10, and the one on `PATH` if there is one of a supported version.
+/// The supported runtimes: 3.1, 8, 9, 10, and the one on `PATH` if there is one of a supported
+/// version.
 ///
 /// # Panics
 /// When one of the fetched ones is missing, with the command that fetches it.
 #[track_caller]
 pub fn runtimes() -> Vec<Runtime> {
-    let mut all = vec![Runtime::V3_1.require(), Runtime::V8.require(), Runtime::V9.require(), Runtime::V10.require()];
+    let mut all = vec![
+        Runtime::V3_1.require(),
+        Runtime::V8.require(),
+        Runtime::V9.require(),
+        Runtime::V10.require(),
+    ];
     all.extend(on_path().map(|found| found.runtime).filter(|runtime| runtime.major() >= 3));
     all
 }
@@ -195,8 +214,8 @@ pub fn sample_runtimes() -> Vec<Runtime> {
     runtimes().into_iter().filter(|runtime| runtime.runs_samples()).collect()
 }
 
-/// Does something with each of [`sample_runtimes`] at the same time, for what waits for most of its time. Gives what came
-/// out, in their order.
+/// Does something with each of [`sample_runtimes`] at the same time, for what waits for most of its
+/// time. Gives what came out, in their order.
 ///
 /// # Panics
 /// As [`runtimes`], and as what is done does.
@@ -205,8 +224,11 @@ pub fn on_sample_runtimes_at_once<T: Send>(act: impl Fn(Runtime) -> T + Sync) ->
     let runtimes = sample_runtimes();
     std::thread::scope(|scope| {
         let act = &act;
-        let acts: Vec<_> = runtimes.into_iter().map(|runtime| scope.spawn(move || act(runtime))).collect();
-        acts.into_iter().map(|act| act.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        let acts: Vec<_> =
+            runtimes.into_iter().map(|runtime| scope.spawn(move || act(runtime))).collect();
+        acts.into_iter()
+            .map(|act| act.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     })
 }
 
@@ -225,7 +247,8 @@ fn on_path() -> Option<&'static FoundOnPath> {
 fn find_on_path() -> Option<FoundOnPath> {
     let name = format!("dotnet{}", env::consts::EXE_SUFFIX);
     let paths = env::var_os("PATH")?;
-    let dotnet = env::split_paths(&paths).map(|folder| folder.join(&name)).find(|file| file.is_file())?;
+    let dotnet =
+        env::split_paths(&paths).map(|folder| folder.join(&name)).find(|file| file.is_file())?;
     let output = Command::new(&dotnet)
         .arg("--list-runtimes")
         .env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
@@ -238,8 +261,9 @@ fn find_on_path() -> Option<FoundOnPath> {
     Some(FoundOnPath { runtime: Runtime::OnPath { major, minor, patch }, dotnet, framework })
 }
 
-/// Reads the output of `dotnet --list-runtimes`, lines such as `Microsoft.NETCore.App 9.0.5 [/usr/share/…]`. Preview
-/// versions (`10.0.0-rc.1`) are left out: they cannot be told apart by three numbers.
+/// Reads the output of `dotnet --list-runtimes`, lines such as `Microsoft.NETCore.App 9.0.5
+/// [/usr/share/…]`. Preview versions (`10.0.0-rc.1`) are left out: they cannot be told apart by
+/// three numbers.
 fn newest_framework(listed: &str) -> Option<((u16, u16, u16), PathBuf)> {
     let mut found = BTreeSet::new();
     for line in listed.lines() {
@@ -247,7 +271,9 @@ fn newest_framework(listed: &str) -> Option<((u16, u16, u16), PathBuf)> {
         let Some((version, folder)) = rest.split_once(" [") else { continue };
         let folder = folder.trim_end().trim_end_matches(']');
         let mut parts = version.splitn(3, '.').map(|part| part.parse::<u16>().ok());
-        if let (Some(Some(major)), Some(Some(minor)), Some(Some(patch))) = (parts.next(), parts.next(), parts.next()) {
+        if let (Some(Some(major)), Some(Some(minor)), Some(Some(patch))) =
+            (parts.next(), parts.next(), parts.next())
+        {
             found.insert(((major, minor, patch), Path::new(folder).join(version)));
         }
     }

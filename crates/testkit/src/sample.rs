@@ -20,7 +20,11 @@ impl Launch {
     /// # Panics
     /// When the runtime is missing or cannot run programs of ours.
     #[track_caller]
-    pub fn assembly<A: Into<OsString> + Clone>(assembly: &Path, runtime: Runtime, arguments: &[A]) -> Launch {
+    pub fn assembly<A: Into<OsString> + Clone>(
+        assembly: &Path,
+        runtime: Runtime,
+        arguments: &[A],
+    ) -> Launch {
         let arguments: Vec<OsString> = arguments.iter().cloned().map(A::into).collect();
         match runtime.require().host() {
             Host::Muxer { dotnet, .. } => Launch::new(dotnet).arg(assembly).args(arguments),
@@ -34,7 +38,9 @@ impl Launch {
                     .env("CLRSCOPE_SAMPLE", assembly)
                     .env("CLRSCOPE_SAMPLE_ARGUMENTS", arguments.join(SEPARATOR.as_ref()))
             }
-            Host::App { .. } => panic!("no program of ours runs on {runtime}: use TargetProcess::azmcp"),
+            Host::App { .. } => {
+                panic!("no program of ours runs on {runtime}: use TargetProcess::azmcp")
+            }
         }
     }
 }
@@ -86,7 +92,11 @@ impl Sample {
     /// # Panics
     /// As [`Sample::launch`], and when it cannot be started.
     #[track_caller]
-    pub fn start<A: Into<OsString> + Clone>(&self, runtime: Runtime, arguments: &[A]) -> TargetProcess {
+    pub fn start<A: Into<OsString> + Clone>(
+        &self,
+        runtime: Runtime,
+        arguments: &[A],
+    ) -> TargetProcess {
         self.launch(runtime, arguments).start()
     }
 }

@@ -40,14 +40,19 @@ fn hello_writes_one_line_and_ends() {
     for runtime in sample_runtimes() {
         let mut process = Sample::named("hello").start(runtime, &[""; 0]);
         process.wait_for_ready();
-        assert!(process.wait(Duration::from_secs(30)).unwrap().success(), "{}", process.transcript());
+        assert!(
+            process.wait(Duration::from_secs(30)).unwrap().success(),
+            "{}",
+            process.transcript()
+        );
     }
 }
 
 #[test]
 fn thrower_throws_what_it_was_told() {
     for runtime in sample_runtimes() {
-        let truth = truth_of("thrower", runtime, &["--count", "500", "--rate", "5000", "--rare", "50"]);
+        let truth =
+            truth_of("thrower", runtime, &["--count", "500", "--rate", "5000", "--rare", "50"]);
         let exceptions = truth["exceptions"].as_object().unwrap();
         assert_eq!(exceptions.len(), 9, "{runtime}: {truth}");
         let sum: u64 = exceptions.values().map(|known| known["count"].as_u64().unwrap()).sum();
@@ -62,7 +67,10 @@ fn thrower_throws_what_it_was_told() {
 fn a_gated_sample_waits_before_and_after() {
     let mut process = Sample::named("thrower").start(Runtime::V9, &["--count", "20", "--gate"]);
     process.wait_for_ready();
-    assert!(process.wait_for_line(Duration::from_millis(300), |_| true).is_err(), "it did not wait for `go`");
+    assert!(
+        process.wait_for_line(Duration::from_millis(300), |_| true).is_err(),
+        "it did not wait for `go`"
+    );
     process.send_line("go").unwrap();
     process.truth(LIMIT);
     assert!(process.wait(Duration::from_millis(300)).is_err(), "it did not wait before leaving");
@@ -74,16 +82,27 @@ fn a_gated_sample_waits_before_and_after() {
 fn collectible_throws_one_of_each_type() {
     for runtime in sample_runtimes() {
         let truth = truth_of("collectible", runtime, &["--count", "50"]);
-        assert_eq!((&truth["total"], &truth["caught_by_themselves"]), (&50.into(), &25.into()), "{runtime}");
+        assert_eq!(
+            (&truth["total"], &truth["caught_by_themselves"]),
+            (&50.into(), &25.into()),
+            "{runtime}"
+        );
     }
 }
 
 #[test]
 fn gcforce_collects_at_least_what_it_induces() {
     for runtime in sample_runtimes() {
-        let launch = Sample::named("gcforce").launch(runtime, &["--rounds", "5"]).env("COMPlus_GCgen0size", "2000000");
+        let launch = Sample::named("gcforce")
+            .launch(runtime, &["--rounds", "5"])
+            .env("COMPlus_GCgen0size", "2000000");
         let truth = launch.start().truth(LIMIT);
-        let counts: Vec<u64> = truth["by_generation"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+        let counts: Vec<u64> = truth["by_generation"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|n| n.as_u64().unwrap())
+            .collect();
         assert!(counts.iter().all(|count| *count >= 5), "{runtime}: {truth}");
         assert!(counts[0] > 5, "{runtime}: the runtime never collected by itself: {truth}");
         assert_eq!(truth["paused_ms"].is_null(), runtime.major() < 7, "{runtime}: {truth}");
@@ -95,8 +114,11 @@ fn allocator_allocates_as_promised() {
     for runtime in sample_runtimes() {
         let truth = truth_of("allocator", runtime, &["--mb", "100", "--large", "50"]);
         let bytes = |ty: &str| truth["types"][ty]["bytes"].as_f64().unwrap();
-        let small =
-            [bytes("Clrscope.Samples.Heavy"), bytes("Clrscope.Samples.Middle"), bytes("Clrscope.Samples.Light")];
+        let small = [
+            bytes("Clrscope.Samples.Heavy"),
+            bytes("Clrscope.Samples.Middle"),
+            bytes("Clrscope.Samples.Light"),
+        ];
         let sum: f64 = small.iter().sum();
         for (bytes, share) in small.into_iter().zip([0.7, 0.2, 0.1]) {
             assert!((bytes / sum - share).abs() < 0.01, "{runtime}: {truth}");
@@ -116,7 +138,10 @@ fn locker_waits_as_promised() {
         let share = waited("hot") / (waited("hot") + waited("cold"));
         // Sleeping for two milliseconds takes a little more.
         assert!((0.65..0.85).contains(&share), "{runtime}: {truth}");
-        assert_eq!((&truth["locks"]["hot"]["waits"], &truth["locks"]["cold"]["waits"]), (&30.into(), &30.into()));
+        assert_eq!(
+            (&truth["locks"]["hot"]["waits"], &truth["locks"]["cold"]["waits"]),
+            (&30.into(), &30.into())
+        );
     }
 }
 
@@ -126,7 +151,10 @@ fn caller_gets_the_right_results_and_counts_its_calls() {
         // A wrong result makes another exit code.
         let truth = truth_of("caller", runtime, &["--rounds", "200", "--fib", "20"]);
         assert_eq!(truth["methods"]["Caller.Fib"], 21_891, "{runtime}: {truth}");
-        assert_eq!(truth["paths"]["Caller.RunOuter;Caller.Outer;Caller.Leaf"], 400, "{runtime}: {truth}");
+        assert_eq!(
+            truth["paths"]["Caller.RunOuter;Caller.Outer;Caller.Leaf"], 400,
+            "{runtime}: {truth}"
+        );
         let compared = truth["native"]["compare"].as_u64().unwrap();
         // What sorting 50 numbers takes.
         assert!((49..50 * 50).contains(&compared), "{runtime}: {truth}");
@@ -155,7 +183,8 @@ fn jitter_compiles_and_loads_as_promised() {
 #[test]
 fn waiter_names_threads_that_the_kernel_knows() {
     for runtime in sample_runtimes() {
-        let mut process = Sample::named("waiter").start(runtime, &["--seconds", "2", "--threads", "3"]);
+        let mut process =
+            Sample::named("waiter").start(runtime, &["--seconds", "2", "--threads", "3"]);
         process.wait_for_ready();
         let tasks: Vec<String> = std::fs::read_dir(format!("/proc/{}/task", process.pid()))
             .unwrap()
@@ -165,7 +194,10 @@ fn waiter_names_threads_that_the_kernel_knows() {
         let threads = truth["threads"].as_object().unwrap();
         assert_eq!(threads.len(), 12, "{runtime}: {truth}");
         for (name, thread) in threads {
-            assert!(tasks.contains(&thread["tid"].to_string()), "{runtime}: {name} has no thread {thread}");
+            assert!(
+                tasks.contains(&thread["tid"].to_string()),
+                "{runtime}: {name} has no thread {thread}"
+            );
         }
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
     }
@@ -198,9 +230,11 @@ fn sickservice_serves_every_endpoint_under_load() {
 fn throughput_measures_on_request() {
     for runtime in sample_runtimes() {
         for work in ["cpu", "alloc", "exceptions", "paced"] {
-            let mut process = Sample::named("throughput").start(runtime, &["--work", work, "--rate", "2000"]);
+            let mut process =
+                Sample::named("throughput").start(runtime, &["--work", work, "--rate", "2000"]);
             process.wait_for_ready();
-            // On a busy machine one window may hold hardly any CPU time: as many as it takes to say something.
+            // On a busy machine one window may hold hardly any CPU time: as many as it takes to say
+            // something.
             let (mut operations, mut exceptions, mut cpu, mut windows) = (0, 0, 0, 0);
             while cpu < 50_000_000 && windows < 100 {
                 process.send_line("window 300").unwrap();
@@ -208,10 +242,16 @@ fn throughput_measures_on_request() {
                 operations += window["operations"].as_u64().unwrap();
                 cpu += window["cpu_ns"].as_u64().unwrap();
                 windows += 1;
-                assert!(window["wall_ns"].as_u64().unwrap() >= 299_000_000, "{runtime}: {work}: {window}");
+                assert!(
+                    window["wall_ns"].as_u64().unwrap() >= 299_000_000,
+                    "{runtime}: {work}: {window}"
+                );
                 exceptions += window["exceptions"].as_u64().unwrap();
             }
-            assert!(cpu >= 50_000_000 && operations > 100, "{runtime}: {work}: {operations} operations in {cpu} ns");
+            assert!(
+                cpu >= 50_000_000 && operations > 100,
+                "{runtime}: {work}: {operations} operations in {cpu} ns"
+            );
             let throws = work == "exceptions" || work == "paced";
             assert_eq!(exceptions > 0, throws, "{runtime}: {work}: {exceptions} exceptions");
             process.send_line("quit").unwrap();
@@ -255,16 +295,22 @@ fn azmcp_answers_on_9_and_10() {
 #[test]
 fn heapster_tells_what_it_holds() {
     for runtime in sample_runtimes() {
-        let mut process =
-            Sample::named("heapster").start(runtime, &["--count", "2000", "--chain", "300", "--churn", "1"]);
+        let mut process = Sample::named("heapster")
+            .start(runtime, &["--count", "2000", "--chain", "300", "--churn", "1"]);
         process.wait_for_ready();
         process.send_line("grow 70").unwrap();
         process.wait_for_line(LIMIT, |line| line == "grown").unwrap();
         process.close_stdin();
         let truth = process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}\n{}", process.transcript());
-        let objects = |name: &str| truth["types"][format!("Clrscope.Samples.{name}")]["objects"].as_u64().unwrap();
-        assert_eq!((objects("Held"), objects("Link"), objects("Leaked")), (2000, 300, 70), "{runtime}: {truth}");
+        let objects = |name: &str| {
+            truth["types"][format!("Clrscope.Samples.{name}")]["objects"].as_u64().unwrap()
+        };
+        assert_eq!(
+            (objects("Held"), objects("Link"), objects("Leaked")),
+            (2000, 300, 70),
+            "{runtime}: {truth}"
+        );
         assert_eq!(truth["finalized"], 0, "{runtime}: nothing that is held is finalized");
     }
 }
@@ -272,24 +318,35 @@ fn heapster_tells_what_it_holds() {
 #[test]
 fn threader_starts_and_ends_what_it_says() {
     for runtime in sample_runtimes() {
-        let truth = truth_of("threader", runtime, &["--zombie", "2", "--asleep", "1", "--leak", "5", "--seconds", "1"]);
+        let truth = truth_of(
+            "threader",
+            runtime,
+            &["--zombie", "2", "--asleep", "1", "--leak", "5", "--seconds", "1"],
+        );
         assert_eq!(truth["zombies"].as_object().unwrap().len(), 3, "{runtime}: {truth}");
         assert!((4..=5).contains(&truth["leaked"].as_u64().unwrap()), "{runtime}: {truth}");
         let truth = truth_of("threader", runtime, &["--healthy", "--seconds", "1"]);
         assert_eq!(truth["healthy"].as_object().unwrap().len(), 6, "{runtime}: {truth}");
-        assert!(truth["ended"].as_u64() > Some(3) && truth["worked"].as_u64() > Some(9), "{runtime}: {truth}");
+        assert!(
+            truth["ended"].as_u64() > Some(3) && truth["worked"].as_u64() > Some(9),
+            "{runtime}: {truth}"
+        );
     }
 }
 
 #[test]
 fn deadlock_stands_still_until_its_input_ends() {
     for runtime in sample_runtimes() {
-        let mut process = Sample::named("deadlock").start(runtime, &["--monitor", "3", "--semaphore"]);
+        let mut process =
+            Sample::named("deadlock").start(runtime, &["--monitor", "3", "--semaphore"]);
         process.wait_for_ready();
         let truth = process.truth(LIMIT);
         assert_eq!(truth["threads"].as_object().unwrap().len(), 4, "{runtime}: {truth}");
         assert_eq!(truth["threads"]["ring-2"]["wants"], 0, "{runtime}: {truth}");
-        assert!(process.wait(Duration::from_millis(300)).is_err(), "{runtime}: it did not stand still");
+        assert!(
+            process.wait(Duration::from_millis(300)).is_err(),
+            "{runtime}: it did not stand still"
+        );
         process.close_stdin();
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
     }
@@ -311,8 +368,10 @@ fn starver_starves_its_pool_or_does_not() {
 #[test]
 fn extreme_has_of_everything_what_it_says() {
     for runtime in sample_runtimes() {
-        let arguments =
-            words("--threads 20 --tasks 30 --chain 40 --levels 9 --surrogates 2 --hold 50 --collectible --churn 1");
+        let arguments = words(
+            "--threads 20 --tasks 30 --chain 40 --levels 9 --surrogates 2 --hold 50 --collectible \
+                --churn 1",
+        );
         let mut process = Sample::named("extreme").start(runtime, &arguments);
         process.wait_for_ready();
         std::thread::sleep(Duration::from_millis(500));
@@ -343,7 +402,11 @@ fn asyncer_knows_what_waits_in_it() {
         let stacks = truth["stacks"].as_array().unwrap();
         assert_eq!((stacks.len(), &stacks[0]["count"]), (5, &8.into()), "{runtime}: {truth}");
         // An order is two methods.
-        assert_eq!(truth["pending"].as_u64(), Some(2 * 8 + 30 + 20 + 20 + 3 * 10 + 15 + 1), "{runtime}");
+        assert_eq!(
+            truth["pending"].as_u64(),
+            Some(2 * 8 + 30 + 20 + 20 + 3 * 10 + 15 + 1),
+            "{runtime}"
+        );
     }
 }
 

@@ -1,12 +1,13 @@
 //! Native frames by their call frame information (DWARF 5, section 6.4; LSB core, `.eh_frame`).
 //!
-//! The rules of an address are evaluated in full, so that signal trampolines (whose frame is found by an
-//! expression over the signal context) and realigned frames are left exactly. What nearly all code has, a frame
-//! at a fixed distance from one register, is kept in a small cache in a form that is quick to apply.
+//! The rules of an address are evaluated in full, so that signal trampolines (whose frame is found
+//! by an expression over the signal context) and realigned frames are left exactly. What nearly all
+//! code has, a frame at a fixed distance from one register, is kept in a small cache in a form that
+//! is quick to apply.
 
 use gimli::{
-    CfaRule, Encoding, EndianSlice, EvaluationResult, Expression, LittleEndian, Location, Register, RegisterRule,
-    UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, Value,
+    CfaRule, Encoding, EndianSlice, EvaluationResult, Expression, LittleEndian, Location, Register,
+    RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, Value,
 };
 
 use crate::StackBytes;
@@ -21,8 +22,8 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 pub(crate) enum NativeStep {
     /// The context is the caller's.
     Caller {
-        /// The frame left was that of a signal handler's trampoline: the new instruction pointer is where the
-        /// signal hit, no return address, and the stack may be another one.
+        /// The frame left was that of a signal handler's trampoline: the new instruction pointer is
+        /// where the signal hit, no return address, and the stack may be another one.
         interrupted: bool,
     },
     /// The code says that it has no caller.
@@ -72,7 +73,11 @@ const LOST: i32 = i32::MIN;
 impl Default for CallFrames {
     fn default() -> Self {
         let empty = CacheEntry { address: 0, generation: 0, rule: Rule::NotDescribed };
-        Self { context: UnwindContext::new(), cache: vec![empty; CACHE].into_boxed_slice(), generation: 1 }
+        Self {
+            context: UnwindContext::new(),
+            cache: vec![empty; CACHE].into_boxed_slice(),
+            generation: 1,
+        }
     }
 }
 
@@ -85,9 +90,9 @@ impl CallFrames {
         }
     }
 
-    /// Goes from the context to its caller, or says why not. `address` is what to look up: the instruction
-    /// pointer, or for a return address the byte before; `bias` is what to take from it for the address in the
-    /// file.
+    /// Goes from the context to its caller, or says why not. `address` is what to look up: the
+    /// instruction pointer, or for a return address the byte before; `bias` is what to take from it
+    /// for the address in the file.
     pub(crate) fn step(
         &mut self,
         elf: &Elf,
@@ -120,7 +125,11 @@ impl CallFrames {
                     }
                     _ => {
                         let encoding = description.cie().encoding();
-                        return Full { section: &section, encoding, stack }.apply(row, interrupted, context);
+                        return Full { section: &section, encoding, stack }.apply(
+                            row,
+                            interrupted,
+                            context,
+                        );
                     }
                 }
             }
@@ -148,7 +157,9 @@ impl Rule {
             Some(RegisterRule::Undefined) => return Some(Self::Root),
             rule => offset(rule)?,
         };
-        let &CfaRule::RegisterAndOffset { register, offset: frame_offset } = row.cfa() else { return None };
+        let &CfaRule::RegisterAndOffset { register, offset: frame_offset } = row.cfa() else {
+            return None;
+        };
         let mut saved = [SAME; arch::SAVED.len()];
         for (place, number) in saved.iter_mut().zip(arch::SAVED) {
             *place = offset(row.register(Register(number)))?;
@@ -161,9 +172,10 @@ impl Rule {
         }))
     }
 
-    /// The rule as it should be for code that has come to be by a return, not by a call (see [`arch::is_hijack`]):
-    /// its first push makes the room that a call would have made, and the return address is written there later. Its
-    /// description counts that push too, and forgets to say what the others save.
+    /// The rule as it should be for code that has come to be by a return, not by a call (see
+    /// [`arch::is_hijack`]): its first push makes the room that a call would have made, and the
+    /// return address is written there later. Its description counts that push too, and forgets to
+    /// say what the others save.
     fn hijacked(self) -> Self {
         let Self::Simple(rule) = self else { return self };
         let pushed = i64::from(rule.frame_offset);
@@ -175,14 +187,19 @@ impl Rule {
         Self::Simple(SimpleRule { frame_offset: rule.frame_offset - 8, saved, ..rule })
     }
 
-    fn apply(&self, context: &mut Context, stack: &StackBytes<'_>) -> Result<NativeStep, StepError> {
+    fn apply(
+        &self,
+        context: &mut Context,
+        stack: &StackBytes<'_>,
+    ) -> Result<NativeStep, StepError> {
         let rule = match self {
             Self::Simple(rule) => rule,
             Self::Root => return Ok(NativeStep::Root),
             Self::NotDescribed => return Ok(NativeStep::NotDescribed),
         };
         let frame = context.get(rule.frame_register).ok_or(StepError::UnknownRegister)?;
-        let frame = frame.checked_add_signed(rule.frame_offset.into()).ok_or(StepError::Overflow)?;
+        let frame =
+            frame.checked_add_signed(rule.frame_offset.into()).ok_or(StepError::Overflow)?;
         let at = |offset: i32| frame.checked_add_signed(offset.into()).ok_or(StepError::Overflow);
         let return_address = match rule.return_address {
             // On x86-64 no register holds it, so this is only met where one does.
@@ -194,8 +211,8 @@ impl Rule {
                 SAME => {}
                 LOST => context.set(number, None),
                 offset => {
-                    // Epilogs often still state where a register was after it was popped. Below the stack
-                    // pointer nothing was copied, and the register has its value again.
+                    // Epilogs often still state where a register was after it was popped. Below the
+                    // stack pointer nothing was copied, and the register has its value again.
                     match stack.word(at(offset)?) {
                         Ok(value) => context.set(number, Some(value)),
                         Err(_) if at(offset)? < context.sp() => {}
@@ -240,7 +257,8 @@ impl<'i, S: UnwindSection<Slice<'i>>> Full<'_, S> {
         let mut return_address = None;
         for (register, rule) in row.registers() {
             let value = match self.register(rule, register.0, frame, &old) {
-                // Where a register was saved may depend on one that is unknown; only it is lost then.
+                // Where a register was saved may depend on one that is unknown; only it is lost
+                // then.
                 Err(StepError::UnknownRegister) if *register != arch::RETURN_ADDRESS => None,
                 value => value?,
             };
@@ -252,8 +270,13 @@ impl<'i, S: UnwindSection<Slice<'i>>> Full<'_, S> {
             }
             context.set(register.0, value);
         }
-        let return_address = return_address.or_else(|| old.get(arch::RETURN_ADDRESS.0)).ok_or(StepError::BadRule)?;
-        context.set_ip(if interrupted { return_address } else { arch::plain_address(return_address) });
+        let return_address =
+            return_address.or_else(|| old.get(arch::RETURN_ADDRESS.0)).ok_or(StepError::BadRule)?;
+        context.set_ip(if interrupted {
+            return_address
+        } else {
+            arch::plain_address(return_address)
+        });
         Ok(NativeStep::Caller { interrupted })
     }
 
@@ -274,20 +297,23 @@ impl<'i, S: UnwindSection<Slice<'i>>> Full<'_, S> {
             RegisterRule::Expression(expression) => {
                 Some(self.stack.word(self.evaluate(expression, old, Some(frame))?)?)
             }
-            RegisterRule::ValExpression(expression) => Some(self.evaluate(expression, old, Some(frame))?),
+            RegisterRule::ValExpression(expression) => {
+                Some(self.evaluate(expression, old, Some(frame))?)
+            }
             _ => return Err(StepError::BadRule),
         })
     }
 
-    /// Evaluates an expression over registers and stack. Expressions for registers start with the frame address
-    /// on their stack (DWARF 5, 6.4.2.3).
+    /// Evaluates an expression over registers and stack. Expressions for registers start with the
+    /// frame address on their stack (DWARF 5, 6.4.2.3).
     fn evaluate(
         &self,
         expression: &UnwindExpression<usize>,
         old: &Context,
         initial: Option<u64>,
     ) -> Result<u64, StepError> {
-        let expression: Expression<Slice<'i>> = expression.get(self.section).map_err(|_| StepError::BadRule)?;
+        let expression: Expression<Slice<'i>> =
+            expression.get(self.section).map_err(|_| StepError::BadRule)?;
         let mut evaluation = expression.evaluation(self.encoding);
         if let Some(initial) = initial {
             evaluation.set_initial_value(initial);
@@ -299,7 +325,9 @@ impl<'i, S: UnwindSection<Slice<'i>>> Full<'_, S> {
             result = match result {
                 EvaluationResult::Complete => break,
                 EvaluationResult::RequiresRegister { register, .. } => {
-                    let value = if register == arch::RETURN_ADDRESS && usize::from(register.0) >= arch::REGISTERS {
+                    let value = if register == arch::RETURN_ADDRESS
+                        && usize::from(register.0) >= arch::REGISTERS
+                    {
                         Some(old.ip())
                     } else {
                         old.get(register.0)

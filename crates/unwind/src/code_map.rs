@@ -9,7 +9,8 @@ use wire::{
 
 use crate::arch::ManagedRule;
 
-/// More "not code" addresses than a process can reasonably have; over that they are forgotten and asked again.
+/// More "not code" addresses than a process can reasonably have; over that they are forgotten and
+/// asked again.
 const MOST_NOT_CODE: usize = 1 << 20;
 /// Entries of the look-up cache, a power of two.
 const CACHE: usize = 4096;
@@ -125,9 +126,9 @@ impl<'a> Place<'a> {
 }
 
 impl CodeMap {
-    /// Adds code that the agent has described and returns its number. Numbers count up from 0 in the order of
-    /// insertion. Whatever was known about these addresses before is replaced. `None` if the description has
-    /// no usable range.
+    /// Adds code that the agent has described and returns its number. Numbers count up from 0 in
+    /// the order of insertion. Whatever was known about these addresses before is replaced. `None`
+    /// if the description has no usable range.
     pub fn insert(&mut self, code: &Code) -> Option<u32> {
         let mut ranges = Vec::with_capacity(code.ranges.len());
         for &(start, length) in &code.ranges {
@@ -151,8 +152,10 @@ impl CodeMap {
         let mut before = 0u32;
         for range in &ranges {
             self.clear(range.clone());
-            self.ranges.insert(range.start, MappedRange { end: range.end, version: number, before });
-            before = before.saturating_add(u32::try_from(range.end - range.start).unwrap_or(u32::MAX));
+            self.ranges
+                .insert(range.start, MappedRange { end: range.end, version: number, before });
+            before =
+                before.saturating_add(u32::try_from(range.end - range.start).unwrap_or(u32::MAX));
         }
         let mut bytes = code.bytes.clone();
         bytes.truncate(usize::try_from(first.end - first.start).unwrap_or(usize::MAX));
@@ -169,13 +172,15 @@ impl CodeMap {
         self.not_code.insert(address);
     }
 
-    /// Forgets what [`Self::insert_not_code`] has noted. An address without code may get some later: the runtime
-    /// tells what it frees, but we do not hear of what it compiles. So do this every few seconds.
+    /// Forgets what [`Self::insert_not_code`] has noted. An address without code may get some
+    /// later: the runtime tells what it frees, but we do not hear of what it compiles. So do this
+    /// every few seconds.
     pub fn forget_not_code(&mut self) {
         self.not_code.clear();
     }
 
-    /// Forgets the code that starts here, because it was freed. Returns its number, if it was known.
+    /// Forgets the code that starts here, because it was freed. Returns its number, if it was
+    /// known.
     pub fn remove(&mut self, start: u64) -> Option<u32> {
         let number = self.ranges.get(&start)?.version;
         self.drop_version(number);
@@ -222,14 +227,18 @@ impl CodeMap {
         };
         let version = self.versions.get(entry.version as usize)?.as_ref()?;
         Some(Place {
-            location: CodeLocation { method: version.method, version: entry.version, offset: entry.offset },
+            location: CodeLocation {
+                method: version.method,
+                version: entry.version,
+                offset: entry.offset,
+            },
             rule: version.rules.get(entry.rule as usize),
             version,
         })
     }
 
-    /// Whether a call can return to this address of known managed code. `None` if no code is known there, not
-    /// even right before.
+    /// Whether a call can return to this address of known managed code. `None` if no code is known
+    /// there, not even right before.
     pub(crate) fn is_return_address(&self, address: u64) -> Option<bool> {
         let place = self.place(address.checked_sub(1)?)?;
         let from = address.saturating_sub(LONGEST_CALL as u64);
@@ -247,8 +256,9 @@ impl CodeMap {
         (address < range.end).then_some(())?;
         let version = self.versions.get(range.version as usize)?.as_ref()?;
         let behind = version.rules.partition_point(|rule| rule.begin <= address);
-        let rule =
-            behind.checked_sub(1).filter(|&index| version.rules.get(index).is_some_and(|rule| address < rule.end));
+        let rule = behind
+            .checked_sub(1)
+            .filter(|&index| version.rules.get(index).is_some_and(|rule| address < rule.end));
         Some(CacheEntry {
             address,
             generation: self.cache.generation,
@@ -276,7 +286,9 @@ impl CodeMap {
     }
 
     fn drop_version(&mut self, number: u32) {
-        let Some(version) = self.versions.get_mut(number as usize).and_then(Option::take) else { return };
+        let Some(version) = self.versions.get_mut(number as usize).and_then(Option::take) else {
+            return;
+        };
         for range in &version.ranges {
             if self.ranges.get(&range.start).is_some_and(|mapped| mapped.version == number) {
                 self.ranges.remove(&range.start);
@@ -293,7 +305,14 @@ mod tests {
     use super::*;
 
     fn code(method: u32, ranges: &[(u64, u32)]) -> Code {
-        Code { method, rejit: 0, ranges: ranges.to_vec(), unwind: None, bytes: vec![0x90; 16], il_map: Vec::new() }
+        Code {
+            method,
+            rejit: 0,
+            ranges: ranges.to_vec(),
+            unwind: None,
+            bytes: vec![0x90; 16],
+            il_map: Vec::new(),
+        }
     }
 
     fn method_at(map: &CodeMap, address: u64) -> Option<(u32, u32)> {
@@ -344,7 +363,8 @@ mod tests {
         assert_eq!(map.insert(&code(1, &[])), None);
         assert_eq!(map.insert(&code(1, &[(0x1000, 0)])), None);
         assert_eq!(map.insert(&code(1, &[(u64::MAX, 10)])), None);
-        let entry = |info: &[u8]| UnwindEntry { begin: 0x1000, end: 0x1040, info: vec![info.to_vec()] };
+        let entry =
+            |info: &[u8]| UnwindEntry { begin: 0x1000, end: 0x1040, info: vec![info.to_vec()] };
         let table = UnwindTable { entries: vec![entry(&[7, 0, 0, 0]), entry(&[1, 0, 9, 0])] };
         map.insert(&Code { unwind: Some(table), ..code(1, &[(0x1000, 0x40)]) });
         assert_eq!(map.malformed(), if cfg!(target_arch = "x86_64") { 2 } else { 0 });

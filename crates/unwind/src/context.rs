@@ -37,7 +37,11 @@ impl Context {
 
     /// The register with a DWARF number, if its value is known.
     pub(crate) fn get(&self, register: u16) -> Option<u64> {
-        if register < 64 && self.known & (1 << register) != 0 { self.registers.get(register) } else { None }
+        if register < 64 && self.known & (1 << register) != 0 {
+            self.registers.get(register)
+        } else {
+            None
+        }
     }
 
     /// Sets a register by DWARF number, or makes it unknown.

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use gimli::{
-    BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian, UnwindSection,
+    BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    UnwindSection,
 };
 use object::elf::{FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD};
 use object::read::ReadCache;
@@ -33,7 +34,8 @@ pub(crate) struct Elf {
     eh_frame: Vec<u8>,
     /// The binary search table that linkers make; empty where there is none.
     eh_frame_hdr: Vec<u8>,
-    /// Our own table, where there is none: first and last address of each description, and where it is.
+    /// Our own table, where there is none: first and last address of each description, and where it
+    /// is.
     index: Vec<(Range<u64>, usize)>,
     code: Mutex<HashMap<u64, Box<[u8]>>>,
 }
@@ -47,7 +49,8 @@ struct Segment {
 }
 
 impl Elf {
-    /// Reads the headers and the call frame information. `None` if the file is no 64-bit little-endian ELF.
+    /// Reads the headers and the call frame information. `None` if the file is no 64-bit
+    /// little-endian ELF.
     pub(crate) fn load(source: impl Source + 'static) -> Option<Self> {
         let cache = ReadCache::new(source);
         let data = &cache;
@@ -75,7 +78,9 @@ impl Elf {
                 let address = section.sh_addr(endian);
                 match sections.section_name(endian, section) {
                     Ok(b".eh_frame") if section.file_range(endian).is_some() => {
-                        eh_frame = section.file_range(endian).map(|(offset, size)| (address, offset, size));
+                        eh_frame = section
+                            .file_range(endian)
+                            .map(|(offset, size)| (address, offset, size));
                     }
                     Ok(b".text") => bases = bases.set_text(address),
                     Ok(b".got") => bases = bases.set_got(address),
@@ -99,7 +104,9 @@ impl Elf {
             match parsed {
                 Ok(parsed) => {
                     if let (None, Ok(address)) = (eh_frame, parsed.eh_frame_ptr().direct()) {
-                        eh_frame = elf.rest_of_segment(address).map(|(offset, size)| (address, offset, size));
+                        eh_frame = elf
+                            .rest_of_segment(address)
+                            .map(|(offset, size)| (address, offset, size));
                     }
                     if parsed.table().is_none() {
                         elf.eh_frame_hdr.clear();
@@ -118,15 +125,17 @@ impl Elf {
         Some(elf)
     }
 
-    /// The address in the file of what is mapped from an offset of it, and whether it is code. `None` where no
-    /// segment covers the offset: such a mapping is not the loader's, but one of an appended bundle.
+    /// The address in the file of what is mapped from an offset of it, and whether it is code.
+    /// `None` where no segment covers the offset: such a mapping is not the loader's, but one of an
+    /// appended bundle.
     pub(crate) fn address_of_offset(&self, offset: u64) -> Option<u64> {
         // Mappings begin at page boundaries, segments need not.
         const PAGE: u64 = 0xfff;
-        let segment = self.segments.iter().filter(|segment| segment.executable).find(|segment| {
-            let end = segment.offset.saturating_add(segment.file_size);
-            (segment.offset & !PAGE..end).contains(&offset)
-        })?;
+        let segment =
+            self.segments.iter().filter(|segment| segment.executable).find(|segment| {
+                let end = segment.offset.saturating_add(segment.file_size);
+                (segment.offset & !PAGE..end).contains(&offset)
+            })?;
         Some(segment.address.wrapping_add(offset).wrapping_sub(segment.offset))
     }
 
@@ -148,7 +157,8 @@ impl Elf {
             let (range, offset) = self.index.get(behind.checked_sub(1)?)?;
             return range.contains(&address).then_some(*offset);
         }
-        let parsed = EhFrameHdr::new(&self.eh_frame_hdr, LittleEndian).parse(&self.bases, 8).ok()?;
+        let parsed =
+            EhFrameHdr::new(&self.eh_frame_hdr, LittleEndian).parse(&self.bases, 8).ok()?;
         let table = parsed.table()?;
         let pointer = table.lookup(address, &self.bases).ok()?;
         Some(table.pointer_to_offset(pointer).ok()?.0)
@@ -156,7 +166,8 @@ impl Elf {
 
     /// Whether a description begins at this address.
     pub(crate) fn starts_function(&self, address: u64) -> bool {
-        self.description(address).is_some_and(|description| description.initial_address() == address)
+        self.description(address)
+            .is_some_and(|description| description.initial_address() == address)
     }
 
     /// Whether an address is in the code that signal handlers return to.
@@ -167,13 +178,17 @@ impl Elf {
     /// The description that covers an address.
     pub(crate) fn description(&self, address: u64) -> Option<FrameDescriptionEntry<Slice<'_>>> {
         let offset = self.description_of(address)?;
-        let description = self.eh_frame().fde_from_offset(&self.bases, offset.into(), EhFrame::cie_from_offset).ok()?;
+        let description = self
+            .eh_frame()
+            .fde_from_offset(&self.bases, offset.into(), EhFrame::cie_from_offset)
+            .ok()?;
         description.contains(address).then_some(description)
     }
 
     /// Whether a call can return to this address. `None` if the address makes no sense.
     pub(crate) fn is_return_address(&self, address: u64) -> Option<bool> {
-        self.code(address.checked_sub(LONGEST_CALL as u64)?).map(|code: [u8; LONGEST_CALL]| ends_in_call(&code))
+        self.code(address.checked_sub(LONGEST_CALL as u64)?)
+            .map(|code: [u8; LONGEST_CALL]| ends_in_call(&code))
     }
 
     /// The bytes of code from an address on; 0 what no executable segment covers.
@@ -196,7 +211,8 @@ impl Elf {
         let mut bytes = vec![0; BLOCK as usize];
         for segment in self.segments.iter().filter(|segment| segment.executable) {
             let from = block.max(segment.address);
-            let to = block.saturating_add(BLOCK).min(segment.address.saturating_add(segment.file_size));
+            let to =
+                block.saturating_add(BLOCK).min(segment.address.saturating_add(segment.file_size));
             if from >= to {
                 continue;
             }
@@ -211,7 +227,8 @@ impl Elf {
 
     fn rest_of_segment(&self, address: u64) -> Option<(u64, u64)> {
         self.segments.iter().find_map(|segment| {
-            let into = address.checked_sub(segment.address).filter(|&into| into < segment.file_size)?;
+            let into =
+                address.checked_sub(segment.address).filter(|&into| into < segment.file_size)?;
             Some((segment.offset.checked_add(into)?, segment.file_size - into))
         })
     }
@@ -276,13 +293,15 @@ mod tests {
         let image = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         for cut in [1, 63, 64, 100, 1000, 5000] {
             // Whatever can be read of a cut file, nothing panics.
-            let _ = Elf::load(Cursor::new(image[..cut].to_vec())).map(|elf| elf.description_of(0x1000));
+            let _ =
+                Elf::load(Cursor::new(image[..cut].to_vec())).map(|elf| elf.description_of(0x1000));
         }
     }
 
     #[test]
     fn offsets_outside_of_code_segments_have_no_address() {
-        let elf = Elf::load(std::fs::File::open(std::env::current_exe().unwrap()).unwrap()).unwrap();
+        let elf =
+            Elf::load(std::fs::File::open(std::env::current_exe().unwrap()).unwrap()).unwrap();
         let code = elf.segments.iter().find(|segment| segment.executable).unwrap();
         assert_eq!(elf.address_of_offset(code.offset), Some(code.address));
         assert_eq!(elf.address_of_offset(1 << 40), None);

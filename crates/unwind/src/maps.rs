@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A mapping of the target's address space, as a line of `/proc/<pid>/maps` tells it (`proc_pid_maps(5)`).
+/// A mapping of the target's address space, as a line of `/proc/<pid>/maps` tells it
+/// (`proc_pid_maps(5)`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// First address.
@@ -45,8 +46,8 @@ impl Mapping {
         maps.lines().filter_map(Self::parse).collect()
     }
 
-    /// Whether a file on some file system stands behind it. Memory files (`memfd_create`), through which .NET 7
-    /// and newer map their code heaps twice, and shared memory do not count.
+    /// Whether a file on some file system stands behind it. Memory files (`memfd_create`), through
+    /// which .NET 7 and newer map their code heaps twice, and shared memory do not count.
     pub fn is_file(&self) -> bool {
         self.inode != 0
             && self.path.starts_with('/')
@@ -70,18 +71,27 @@ impl Mappings {
         mappings
     }
 
-    /// Adds a mapping; what it covers of older ones is cut off, as `mmap` does. Returns whether that changed
-    /// which code of files is where.
+    /// Adds a mapping; what it covers of older ones is cut off, as `mmap` does. Returns whether
+    /// that changed which code of files is where.
     pub(crate) fn insert(&mut self, mapping: Mapping) -> bool {
         let Range { start, end } = mapping.start..mapping.end;
-        let covered: Vec<u64> =
-            self.by_start.range(..end).rev().take_while(|(_, old)| old.end > start).map(|(&at, _)| at).collect();
+        let covered: Vec<u64> = self
+            .by_start
+            .range(..end)
+            .rev()
+            .take_while(|(_, old)| old.end > start)
+            .map(|(&at, _)| at)
+            .collect();
         let mut files = mapping.executable && mapping.is_file();
         for at in covered {
             let Some(old) = self.by_start.remove(&at) else { continue };
             files |= old.is_file();
             if old.end > end {
-                let rest = Mapping { start: end, offset: old.offset.wrapping_add(end - old.start), ..old.clone() };
+                let rest = Mapping {
+                    start: end,
+                    offset: old.offset.wrapping_add(end - old.start),
+                    ..old.clone()
+                };
                 self.by_start.insert(end, rest);
             }
             if old.start < start {
@@ -96,7 +106,9 @@ impl Mappings {
 
     /// Whether the same code of files is at the same places.
     pub(crate) fn same_files(&self, other: &Self) -> bool {
-        let files = |mappings: &Self| mappings.iter().filter(|mapping| mapping.is_file()).cloned().collect::<Vec<_>>();
+        let files = |mappings: &Self| {
+            mappings.iter().filter(|mapping| mapping.is_file()).cloned().collect::<Vec<_>>()
+        };
         files(self) == files(other)
     }
 
@@ -115,7 +127,14 @@ mod tests {
     use super::*;
 
     fn exec(start: u64, end: u64, offset: u64, path: &str) -> Mapping {
-        Mapping { start, end, executable: true, offset, inode: u64::from(!path.is_empty()), path: path.into() }
+        Mapping {
+            start,
+            end,
+            executable: true,
+            offset,
+            inode: u64::from(!path.is_empty()),
+            path: path.into(),
+        }
     }
 
     #[test]
@@ -148,7 +167,8 @@ nonsense
 
     #[test]
     fn a_new_mapping_cuts_what_it_covers() {
-        let mut mappings = Mappings::new(vec![exec(0x1000, 0x5000, 0, "/a"), exec(0x6000, 0x7000, 0, "/b")]);
+        let mut mappings =
+            Mappings::new(vec![exec(0x1000, 0x5000, 0, "/a"), exec(0x6000, 0x7000, 0, "/b")]);
         mappings.insert(exec(0x2000, 0x3000, 0x40, "/c"));
         assert_eq!(mappings.find(0x1fff).unwrap().path, "/a");
         assert_eq!(mappings.find(0x2000).unwrap().path, "/c");

@@ -46,7 +46,8 @@ pub(crate) struct Modules {
     images: HashMap<(u64, String), Option<Arc<Image>>>,
     /// By start of the mapping.
     regions: HashMap<u64, Region>,
-    /// Start and end of the mappings without a native image, ascending; `None` when to be made anew.
+    /// Start and end of the mappings without a native image, ascending; `None` when to be made
+    /// anew.
     managed: Option<Vec<(u64, u64)>>,
     refreshed: Option<Instant>,
     changed: bool,
@@ -65,8 +66,8 @@ impl Modules {
         }
     }
 
-    /// Reads the map of the target again. Where it cannot be read, such as at the end of the process, what was
-    /// known stays.
+    /// Reads the map of the target again. Where it cannot be read, such as at the end of the
+    /// process, what was known stays.
     pub(crate) fn refresh(&mut self) {
         self.refreshed = Some(Instant::now());
         match self.target.mappings() {
@@ -122,9 +123,12 @@ impl Modules {
     /// Start and end of all mappings that may hold managed code, ascending.
     pub(crate) fn managed(&mut self) -> &[(u64, u64)] {
         if self.managed.is_none() {
-            let starts: Vec<(u64, u64)> = self.mappings.iter().map(|mapping| (mapping.start, mapping.end)).collect();
-            let managed =
-                starts.into_iter().filter(|&(start, _)| matches!(self.known(start), Region::Managed)).collect();
+            let starts: Vec<(u64, u64)> =
+                self.mappings.iter().map(|mapping| (mapping.start, mapping.end)).collect();
+            let managed = starts
+                .into_iter()
+                .filter(|&(start, _)| matches!(self.known(start), Region::Managed))
+                .collect();
             self.managed = Some(managed);
         }
         self.managed.as_deref().unwrap_or_default()
@@ -132,9 +136,11 @@ impl Modules {
 
     pub(crate) fn locate(&mut self, address: u64) -> Option<NativeLocation> {
         match self.known(address) {
-            Region::Native(image, bias) => {
-                Some(NativeLocation { path: image.path.clone(), address: address.wrapping_sub(bias), bias })
-            }
+            Region::Native(image, bias) => Some(NativeLocation {
+                path: image.path.clone(),
+                address: address.wrapping_sub(bias),
+                bias,
+            }),
             Region::Managed | Region::None => None,
         }
     }

@@ -34,7 +34,10 @@ impl<'a> StackBytes<'a> {
     pub(crate) fn word(&self, address: u64) -> Result<u64, ReadError> {
         let offset = address.checked_sub(self.base).ok_or(ReadError::BelowCopy)?;
         let offset = usize::try_from(offset).map_err(|_| ReadError::BehindCopy)?;
-        let bytes = offset.checked_add(8).and_then(|end| self.bytes.get(offset..end)).ok_or(ReadError::BehindCopy)?;
+        let bytes = offset
+            .checked_add(8)
+            .and_then(|end| self.bytes.get(offset..end))
+            .ok_or(ReadError::BehindCopy)?;
         bytes.try_into().map(u64::from_le_bytes).map_err(|_| ReadError::BehindCopy)
     }
 

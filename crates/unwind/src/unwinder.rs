@@ -11,7 +11,8 @@ use crate::target::Target;
 
 /// How many words of the stack a search for a return address looks at.
 const SCANNED_WORDS: usize = 512;
-/// How many words of it a search for what the runtime notes of a call looks at: frames of native code can be large.
+/// How many words of it a search for what the runtime notes of a call looks at: frames of native
+/// code can be large.
 const NOTE_WORDS: usize = 2048;
 /// How many addresses one [`Outcome::NeedCode`] asks for at most.
 const MOST_ADDRESSES: usize = 1024;
@@ -49,15 +50,16 @@ pub enum Unknown {
     Guess,
 }
 
-/// How a frame was found, best first. The same scale as a session's `FrameTrust`, without the runtime's own
-/// stack walk.
+/// How a frame was found, best first. The same scale as a session's `FrameTrust`, without the
+/// runtime's own stack walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trust {
     /// The registers of the thread: the leaf.
     Context,
     /// Exact unwind information of the frame it called.
     Tables,
-    /// A rule learned from the code, a return address where a leaf must have it, or the frame pointer.
+    /// A rule learned from the code, a return address where a leaf must have it, or the frame
+    /// pointer.
     Learned,
     /// Found by looking for return addresses: a guess.
     Scan,
@@ -88,8 +90,8 @@ pub enum FrameCode {
 pub struct Frame {
     /// The instruction that is executed next in this frame.
     pub ip: u64,
-    /// The address to look up for names and lines: the instruction pointer, or for a return address one less,
-    /// so that it lies in the call.
+    /// The address to look up for names and lines: the instruction pointer, or for a return address
+    /// one less, so that it lies in the call.
     pub lookup: u64,
     /// How it was found.
     pub trust: Trust,
@@ -109,13 +111,13 @@ pub struct Stack {
 pub enum Outcome {
     /// The root of the thread was reached.
     Complete(Stack),
-    /// The copied bytes ended before the root: the stack is deeper than the copy, or the thread was on another
-    /// stack, such as that of a signal handler.
+    /// The copied bytes ended before the root: the stack is deeper than the copy, or the thread was
+    /// on another stack, such as that of a signal handler.
     Truncated(Stack),
     /// A frame could not be left, for another reason.
     Broken(Stack, Failure),
-    /// These addresses must be resolved before the stack can be unwound. Feed [`CodeMap::insert`] or
-    /// [`CodeMap::insert_not_code`] for each of them.
+    /// These addresses must be resolved before the stack can be unwound. Feed [`CodeMap::insert`]
+    /// or [`CodeMap::insert_not_code`] for each of them.
     NeedCode(Needed),
 }
 
@@ -124,8 +126,9 @@ pub enum Outcome {
 pub struct Needed {
     /// The one that was met, if it is of an instruction that was being executed.
     pub executed: Option<u64>,
-    /// What may be a return address to managed code, ascending: the one that was met, if it is none that was being
-    /// executed, and all of the copied stack. Of each it is the address before, which lies in the call.
+    /// What may be a return address to managed code, ascending: the one that was met, if it is none
+    /// that was being executed, and all of the copied stack. Of each it is the address before,
+    /// which lies in the call.
     pub guessed: Vec<u64>,
 }
 
@@ -178,10 +181,12 @@ pub struct Counters {
     pub frames_learned: u64,
     /// Frames found by search.
     pub frames_scanned: u64,
-    /// Exact rules that failed on the stack they were applied to, so that the frame was left by what was plausible.
+    /// Exact rules that failed on the stack they were applied to, so that the frame was left by
+    /// what was plausible.
     pub failed_rules: u64,
-    /// Frames whose rule needs a register that is unknown, and that were left all the same, by what holds for all of them:
-    /// the size of the frame, what the runtime notes of a call of native code.
+    /// Frames whose rule needs a register that is unknown, and that were left all the same, by what
+    /// holds for all of them: the size of the frame, what the runtime notes of a call of native
+    /// code.
     pub frames_without_register: u64,
 }
 
@@ -239,13 +244,14 @@ impl Unwinder {
         &mut self.code
     }
 
-    /// Tells of a mapping that the target has just made, so that its map need not be read again for it.
+    /// Tells of a mapping that the target has just made, so that its map need not be read again for
+    /// it.
     pub fn add_mapping(&mut self, mapping: Mapping) {
         self.modules.insert(mapping);
     }
 
-    /// Reads the map of the target now. Otherwise it is read when an address is met that is in no known mapping;
-    /// read it after the target has replaced its program.
+    /// Reads the map of the target now. Otherwise it is read when an address is met that is in no
+    /// known mapping; read it after the target has replaced its program.
     pub fn refresh(&mut self) {
         self.modules.refresh();
     }
@@ -259,7 +265,11 @@ impl Unwinder {
     pub fn classify(&mut self, address: u64) -> FrameCode {
         if let Some(place) = self.code.place(address) {
             let at = place.location;
-            return FrameCode::Managed { method: at.method, version: at.version, offset: at.offset };
+            return FrameCode::Managed {
+                method: at.method,
+                version: at.version,
+                offset: at.offset,
+            };
         }
         match self.modules.known(address) {
             Region::Native(..) => FrameCode::Native,
@@ -281,12 +291,14 @@ impl Unwinder {
 
     /// Finds the callers of a blocked thread.
     ///
-    /// System calls are made by native code, whose call frame information mostly needs the stack pointer alone, and says
-    /// where the other registers were saved. A frame pointer that nobody has saved yet is unknown.
+    /// System calls are made by native code, whose call frame information mostly needs the stack
+    /// pointer alone, and says where the other registers were saved. A frame pointer that nobody
+    /// has saved yet is unknown.
     pub fn unwind_blocked(&mut self, sample: &BlockedSample<'_>, unknown: Unknown) -> Outcome {
         let stack = StackBytes::new(sample.sp, sample.stack);
         if unknown == Unknown::Ask {
-            // Where a register is missing, the stack is searched for return addresses: all of them must be known for that.
+            // Where a register is missing, the stack is searched for return addresses: all of them
+            // must be known for that.
             self.modules.find(sample.ip);
             let needed = self.needed(sample.ip, true, &stack, sample.sp);
             if !needed.guessed.is_empty() {
@@ -297,14 +309,20 @@ impl Unwinder {
         self.unwind_from(Context::of_pointers(sample.ip, sample.sp), stack, unknown)
     }
 
-    fn unwind_from(&mut self, mut context: Context, stack: StackBytes<'_>, unknown: Unknown) -> Outcome {
+    fn unwind_from(
+        &mut self,
+        mut context: Context,
+        stack: StackBytes<'_>,
+        unknown: Unknown,
+    ) -> Outcome {
         let mut frames = Vec::with_capacity(48);
         let mut trust = Trust::Context;
         // Whether the instruction pointer is exact: not a return address.
         let mut exact = true;
         let mut signal_frames = 0;
-        // Where the last frame was left by its tables: from which context, and whether its instruction pointer was
-        // exact. If that led nowhere, the frame is left once more by what is plausible.
+        // Where the last frame was left by its tables: from which context, and whether its
+        // instruction pointer was exact. If that led nowhere, the frame is left once more by what
+        // is plausible.
         let mut by_tables: Option<(Context, bool)> = None;
         let end = loop {
             let ip = context.ip();
@@ -317,8 +335,8 @@ impl Unwinder {
             if matches!(code, FrameCode::Unknown | FrameCode::Stub) {
                 let region = self.modules.find(lookup);
                 code = self.classify(lookup);
-                // A fault at the first instruction of a method is reported to its handler with the address of
-                // that instruction, which then looks like a return address of nothing.
+                // A fault at the first instruction of a method is reported to its handler with the
+                // address of that instruction, which then looks like a return address of nothing.
                 if matches!(code, FrameCode::Unknown | FrameCode::Stub) && !exact {
                     let there = self.classify(ip);
                     if matches!(there, FrameCode::Managed { offset: 0, .. }) {
@@ -338,16 +356,19 @@ impl Unwinder {
             let mut ruled = true;
             if code == FrameCode::Native && !exact && !self.is_known_return_address(ip) {
                 if self.starts_function(ip) {
-                    // The runtime makes methods return into its own code, to stop their threads ("hijacking"):
-                    // `OnHijackTripThread` stands in place of the real return address, which only the runtime knows.
-                    // That one caller is lost, but not its frame.
+                    // The runtime makes methods return into its own code, to stop their threads
+                    // ("hijacking"): `OnHijackTripThread` stands in place of the real return
+                    // address, which only the runtime knows. That one caller is lost, but not its
+                    // frame.
                     (lookup, ruled) = (ip, false);
                 } else {
                     lost = true;
                 }
             }
             if lost {
-                let Some((callee, callee_exact)) = by_tables.take() else { break Left::Failed(Failure::NotExecutable) };
+                let Some((callee, callee_exact)) = by_tables.take() else {
+                    break Left::Failed(Failure::NotExecutable);
+                };
                 // Some hand-written code of the runtime has wrong tables behind its first epilog.
                 self.counters.failed_rules += 1;
                 context = callee;
@@ -433,7 +454,8 @@ impl Unwinder {
                 // It has a frame, so that no return address is expected on top of the stack.
                 left.unwrap_or_else(|| self.step_plausibly(context, false, stack))
             }
-            // Such as the frame pointer of code that does not keep one: the tables are not to be trusted here.
+            // Such as the frame pointer of code that does not keep one: the tables are not to be
+            // trusted here.
             Some(Err(_)) => {
                 self.counters.failed_rules += 1;
                 self.step_plausibly(context, exact, stack)
@@ -453,7 +475,8 @@ impl Unwinder {
         let rule = place.rule?;
         let mut caller = *context;
         let code = place.code_from(context.ip());
-        let stepped = rule.step(&mut caller, exact, code, |address| place.same_method(address), stack);
+        let stepped =
+            rule.step(&mut caller, exact, code, |address| place.same_method(address), stack);
         Some(stepped.map(|()| {
             *context = caller;
             Left::Caller(if rule.exact { Trust::Tables } else { Trust::Learned }, false)
@@ -483,8 +506,8 @@ impl Unwinder {
         }
     }
 
-    /// Leaves a frame whose rule needs the frame pointer, which is unknown. Each way is checked: it must lead to a return
-    /// address. `None` if none does.
+    /// Leaves a frame whose rule needs the frame pointer, which is unknown. Each way is checked: it
+    /// must lead to a return address. `None` if none does.
     fn step_without_register(
         &mut self,
         context: &mut Context,
@@ -494,7 +517,8 @@ impl Unwinder {
         stack: &StackBytes<'_>,
     ) -> Option<Left> {
         let sp = context.sp();
-        // The runtime's note of the call that this frame is in, or how far the prolog has put the frame pointer.
+        // The runtime's note of the call that this frame is in, or how far the prolog has put the
+        // frame pointer.
         let fp = match code {
             FrameCode::Managed { .. } => {
                 self.native_call_note(stack, sp).filter(|note| note.sp == sp).map(|note| note.fp)
@@ -534,12 +558,12 @@ impl Unwinder {
         None
     }
 
-    /// Leaves code whose frame pointer is unknown for a frame of which all that matters can be found on the stack. `None` if
-    /// there is none.
+    /// Leaves code whose frame pointer is unknown for a frame of which all that matters can be
+    /// found on the stack. `None` if there is none.
     fn step_to_record(&mut self, context: &mut Context, stack: &StackBytes<'_>) -> Option<Left> {
         let sp = context.sp();
-        // Native code below a managed method that has called it: the note has all registers that matter. Other managed
-        // methods in between would be lost.
+        // Native code below a managed method that has called it: the note has all registers that
+        // matter. Other managed methods in between would be lost.
         if let Some(note) = self.native_call_note(stack, sp)
             && note.sp > sp
             && !self.has_managed_return(stack, sp, note.sp.wrapping_sub(8))
@@ -551,8 +575,11 @@ impl Unwinder {
         let (return_at, caller_at) = arch::FRAME_RECORD;
         let mut records = stack.words(sp).take(SCANNED_WORDS);
         let (at, saved, address) = records.find_map(|(at, saved)| {
-            let looks_right = saved.is_multiple_of(8) && saved > at.saturating_add(return_at) && stack.contains(saved);
-            let address = looks_right.then(|| stack.word(at.checked_add(return_at)?).ok()).flatten()?;
+            let looks_right = saved.is_multiple_of(8)
+                && saved > at.saturating_add(return_at)
+                && stack.contains(saved);
+            let address =
+                looks_right.then(|| stack.word(at.checked_add(return_at)?).ok()).flatten()?;
             let address = arch::plain_address(address);
             self.is_return_address(address).then_some((at, saved, address))
         })?;
@@ -560,8 +587,14 @@ impl Unwinder {
         Some(Left::Caller(Trust::Scan, false))
     }
 
-    /// Where the frame pointer of a native function points by its prolog, if a frame record stands there.
-    fn frame_pointer_by_prolog(&mut self, lookup: u64, sp: u64, stack: &StackBytes<'_>) -> Option<u64> {
+    /// Where the frame pointer of a native function points by its prolog, if a frame record stands
+    /// there.
+    fn frame_pointer_by_prolog(
+        &mut self,
+        lookup: u64,
+        sp: u64,
+        stack: &StackBytes<'_>,
+    ) -> Option<u64> {
         let Region::Native(image, bias) = self.modules.known(lookup) else { return None };
         let begin = image.elf.description(lookup.wrapping_sub(bias))?.initial_address();
         let code: [u8; arch::PROLOG_BYTES] = image.elf.code(begin)?;
@@ -570,9 +603,9 @@ impl Unwinder {
         self.is_return_address(arch::plain_address(address)).then_some(fp)
     }
 
-    /// The innermost call of native code that the runtime has noted on the stack from `from` on. The stack pointer in it
-    /// lies below the note, and right below that lies the return address, which the note has once more: so nothing else
-    /// is taken for one.
+    /// The innermost call of native code that the runtime has noted on the stack from `from` on.
+    /// The stack pointer in it lies below the note, and right below that lies the return address,
+    /// which the note has once more: so nothing else is taken for one.
     fn native_call_note(&mut self, stack: &StackBytes<'_>, from: u64) -> Option<NativeCall> {
         if !arch::NATIVE_CALL_NOTE {
             return None;
@@ -584,7 +617,8 @@ impl Unwinder {
             let next = |words: u64| stack.word(at.checked_add(words * 8)?).ok();
             let (Some(ip), Some(fp)) = (next(1), next(2)) else { return None };
             let returns = sp.checked_sub(8).and_then(|at| stack.word(at).ok());
-            // It may lie below `from`, where the callee has been left already: it is in the copy still.
+            // It may lie below `from`, where the callee has been left already: it is in the copy
+            // still.
             if returns == Some(ip) && self.code.is_return_address(ip) == Some(true) {
                 return Some(NativeCall { ip, sp, fp });
             }
@@ -599,13 +633,22 @@ impl Unwinder {
     }
 
     /// Leaves a frame for which there is no exact rule.
-    fn step_plausibly(&mut self, context: &mut Context, exact: bool, stack: &StackBytes<'_>) -> Left {
+    fn step_plausibly(
+        &mut self,
+        context: &mut Context,
+        exact: bool,
+        stack: &StackBytes<'_>,
+    ) -> Left {
         let sp = context.sp();
         // A leaf that has not touched the stack, such as nearly all stubs.
         if exact {
             let leaf = match arch::LEAF_RETURN {
-                LeafReturn::OnStack => stack.word(sp).ok().map(|address| (address, sp.saturating_add(8))),
-                LeafReturn::Register(register) => context.get(register).map(|address| (address, sp)),
+                LeafReturn::OnStack => {
+                    stack.word(sp).ok().map(|address| (address, sp.saturating_add(8)))
+                }
+                LeafReturn::Register(register) => {
+                    context.get(register).map(|address| (address, sp))
+                }
             };
             if let Some((address, caller_sp)) = leaf
                 && self.is_return_address(arch::plain_address(address))
@@ -618,12 +661,17 @@ impl Unwinder {
         }
         let (return_at, caller_at) = arch::FRAME_RECORD;
         match context.fp() {
-            // Where a thread starts, the frame pointer is 0 by convention (System V ABI, AMD64 supplement, 3.4.1).
+            // Where a thread starts, the frame pointer is 0 by convention (System V ABI, AMD64
+            // supplement, 3.4.1).
             Some(0) if !exact => return Left::Root,
             Some(fp) if fp >= sp && fp.is_multiple_of(8) => {
                 let saved = stack.word(fp);
-                let address = fp.checked_add(return_at).and_then(|at| stack.word(at).ok()).map(arch::plain_address);
-                if let (Ok(saved), Some(address), Some(caller_sp)) = (saved, address, fp.checked_add(caller_at))
+                let address = fp
+                    .checked_add(return_at)
+                    .and_then(|at| stack.word(at).ok())
+                    .map(arch::plain_address);
+                if let (Ok(saved), Some(address), Some(caller_sp)) =
+                    (saved, address, fp.checked_add(caller_at))
                     && self.is_return_address(address)
                 {
                     context.set_sp(caller_sp);
@@ -640,8 +688,10 @@ impl Unwinder {
             }
             _ => {}
         }
-        let found =
-            stack.words(sp).take(SCANNED_WORDS).find(|&(_, word)| self.is_return_address(arch::plain_address(word)));
+        let found = stack
+            .words(sp)
+            .take(SCANNED_WORDS)
+            .find(|&(_, word)| self.is_return_address(arch::plain_address(word)));
         match found {
             Some((at, address)) => {
                 let caller_sp = at.saturating_add(8);
@@ -698,17 +748,23 @@ impl Unwinder {
             return known;
         }
         match self.modules.known(address.wrapping_sub(1)) {
-            Region::Native(image, bias) => image.elf.is_return_address(address.wrapping_sub(bias)).unwrap_or(false),
+            Region::Native(image, bias) => {
+                image.elf.is_return_address(address.wrapping_sub(bias)).unwrap_or(false)
+            }
             Region::Managed | Region::None => false,
         }
     }
 
-    /// The address that was met, and all that the copied stack may return to and of which nothing is known.
+    /// The address that was met, and all that the copied stack may return to and of which nothing
+    /// is known.
     fn needed(&mut self, met: u64, executed: bool, stack: &StackBytes<'_>, sp: u64) -> Needed {
         let managed = self.modules.managed();
         let inside = |address: u64| {
             let behind = managed.partition_point(|&(start, _)| start <= address);
-            behind.checked_sub(1).and_then(|index| managed.get(index)).is_some_and(|&(_, end)| address < end)
+            behind
+                .checked_sub(1)
+                .and_then(|index| managed.get(index))
+                .is_some_and(|&(_, end)| address < end)
         };
         let mut seen = HashSet::from([met]);
         for (_, word) in stack.words(sp) {

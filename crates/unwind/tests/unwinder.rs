@@ -1,5 +1,5 @@
-//! The whole unwinder on made-up processes: what it asks for, what it takes for plausible, and that nothing makes
-//! it fail badly.
+//! The whole unwinder on made-up processes: what it asks for, what it takes for plausible, and that
+//! nothing makes it fail badly.
 #![cfg(target_arch = "x86_64")]
 
 use std::fs::File;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use unwind::{
-    BlockedSample, Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Registers, Sample, Target, Trust, Unknown,
-    Unwinder,
+    BlockedSample, Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Registers, Sample, Target,
+    Trust, Unknown, Unwinder,
 };
 use wire::{Code, UnwindEntry, UnwindTable};
 
@@ -97,7 +97,11 @@ fn asks_for_all_code_of_a_stack_at_once_and_then_unwinds_it() {
     unwinder.code_mut().insert(&method(3, root, FRAMED));
     unwinder.code_mut().insert_not_code(HEAP + 0x776);
     let Outcome::Complete(found) = unwinder.unwind(&sample, Unknown::Ask) else { panic!() };
-    let frames: Vec<_> = found.frames.iter().map(|frame| (frame.ip, frame.lookup, frame.trust, frame.code)).collect();
+    let frames: Vec<_> = found
+        .frames
+        .iter()
+        .map(|frame| (frame.ip, frame.lookup, frame.trust, frame.code))
+        .collect();
     let managed = |method, version, offset| FrameCode::Managed { method, version, offset };
     assert_eq!(
         frames,
@@ -119,7 +123,10 @@ fn a_stack_deeper_than_the_copy_is_truncated() {
     let registers = registers(HEAP + 40, STACK, STACK + 64);
     let stack = bytes(&[0; 4]);
     let outcome = unwinder.unwind(&Sample { registers: &registers, stack: &stack }, Unknown::Ask);
-    assert!(matches!(&outcome, Outcome::Truncated(stack) if stack.frames.len() == 1), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::Truncated(stack) if stack.frames.len() == 1),
+        "{outcome:?}"
+    );
 }
 
 #[test]
@@ -130,14 +137,20 @@ fn stubs_are_passed_by_what_is_plausible_and_say_so() {
     unwinder.code_mut().insert_not_code(stub);
     let mut leave = |words: &[u64], fp| {
         let registers = registers(stub, STACK, fp);
-        match unwinder.unwind(&Sample { registers: &registers, stack: &bytes(words) }, Unknown::Ask) {
-            Outcome::Complete(stack) => stack.frames.iter().map(|frame| (frame.ip, frame.trust)).collect::<Vec<_>>(),
+        match unwinder.unwind(&Sample { registers: &registers, stack: &bytes(words) }, Unknown::Ask)
+        {
+            Outcome::Complete(stack) => {
+                stack.frames.iter().map(|frame| (frame.ip, frame.trust)).collect::<Vec<_>>()
+            }
             other => panic!("{other:?}"),
         }
     };
     let leaf = (stub, Trust::Context);
     // The return address on top of the stack.
-    assert_eq!(leave(&[HEAP + 16, STACK + 16, 0, 0], STACK + 16), [leaf, (HEAP + 16, Trust::Learned)]);
+    assert_eq!(
+        leave(&[HEAP + 16, STACK + 16, 0, 0], STACK + 16),
+        [leaf, (HEAP + 16, Trust::Learned)]
+    );
     // The frame pointer; what lies on top stands behind no call.
     let words = [HEAP + 17, STACK + 32, STACK + 40, HEAP + 16, 0, 0, 0];
     assert_eq!(leave(&words, STACK + 16), [leaf, (HEAP + 16, Trust::Learned)]);
@@ -154,7 +167,9 @@ fn blocked(words: &[u64]) -> Vec<(u64, Trust)> {
     unwinder.code_mut().insert_not_code(HEAP + 0x5000);
     let sample = BlockedSample { ip: HEAP + 0x5000, sp: STACK, stack: &bytes(words) };
     match unwinder.unwind_blocked(&sample, Unknown::Ask) {
-        Outcome::Complete(stack) => stack.frames.iter().map(|frame| (frame.ip, frame.trust)).collect(),
+        Outcome::Complete(stack) => {
+            stack.frames.iter().map(|frame| (frame.ip, frame.trust)).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -163,11 +178,14 @@ fn blocked(words: &[u64]) -> Vec<(u64, Trust)> {
 fn blocked_threads_are_unwound_without_their_registers() {
     let leaf = (HEAP + 0x5000, Trust::Context);
     let (frameless, caller, root) = (HEAP + 16, HEAP + 0x100 + 16, ASSEMBLY + 16);
-    // By the stack pointer alone, then by the size of a frame, which gives the frame pointer of the next.
+    // By the stack pointer alone, then by the size of a frame, which gives the frame pointer of the
+    // next.
     let words = [frameless, caller, STACK + 40, root, 7, 0, 0, 0];
-    let expected = [leaf, (frameless, Trust::Learned), (caller, Trust::Tables), (root, Trust::Learned)];
+    let expected =
+        [leaf, (frameless, Trust::Learned), (caller, Trust::Tables), (root, Trust::Learned)];
     assert_eq!(blocked(&words), expected);
-    // A frame that has grown: its size leads nowhere, but the runtime has noted the call that it is in.
+    // A frame that has grown: its size leads nowhere, but the runtime has noted the call that it is
+    // in.
     let words = [caller, 1, 2, STACK + 8, caller, STACK + 56, 0, STACK + 80, root, 0, 0, 0, 0];
     assert_eq!(blocked(&words), [leaf, (caller, Trust::Learned), (root, Trust::Learned)]);
     // In code of which nothing is known: the same note, and a frame record where there is none.
@@ -208,7 +226,8 @@ fn nowhere_to_go_is_told_apart_from_the_end_of_the_copy() {
     let nothing = bytes(&[0; 2000]);
     let outcome = unwinder.unwind(&Sample { registers: &lost, stack: &nothing }, Unknown::Ask);
     assert!(matches!(&outcome, Outcome::Broken(_, Failure::NoCallerFound)), "{outcome:?}");
-    let outcome = unwinder.unwind(&Sample { registers: &lost, stack: &nothing[..80] }, Unknown::Ask);
+    let outcome =
+        unwinder.unwind(&Sample { registers: &lost, stack: &nothing[..80] }, Unknown::Ask);
     assert!(matches!(&outcome, Outcome::Truncated(_)), "{outcome:?}");
     assert_eq!(unwinder.counters().broken.get(&Failure::NoCallerFound), Some(&1));
 
@@ -228,11 +247,13 @@ fn a_fault_at_the_first_instruction_belongs_to_its_method() {
     let mut unwinder = Unwinder::new(Heaps);
     unwinder.code_mut().insert(&method(1, HEAP + 0x100, FRAMELESS));
     unwinder.code_mut().insert(&method(2, HEAP + 0x200, FRAMED));
-    // As seen from a fault handler: the faulting instruction looks like a return address, one byte into nothing.
+    // As seen from a fault handler: the faulting instruction looks like a return address, one byte
+    // into nothing.
     let registers = registers(HEAP + 0x100 + 30, STACK, 1);
     let stack = bytes(&[HEAP + 0x200, 0, 0]);
     unwinder.code_mut().insert_not_code(HEAP + 0x1ff);
-    let Outcome::Complete(found) = unwinder.unwind(&Sample { registers: &registers, stack: &stack }, Unknown::Ask)
+    let Outcome::Complete(found) =
+        unwinder.unwind(&Sample { registers: &registers, stack: &stack }, Unknown::Ask)
     else {
         panic!()
     };

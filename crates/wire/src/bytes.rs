@@ -1,5 +1,5 @@
-//! Bytes as one piece. serde takes a `Vec<u8>` for a list of numbers and goes through it one by one; the encoding is
-//! the same.
+//! Bytes as one piece. serde takes a `Vec<u8>` for a list of numbers and goes through it one by
+//! one; the encoding is the same.
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserializer, Serializer};

@@ -8,11 +8,13 @@ pub struct SessionConfig {
     pub protocol: u16,
     /// Path of the Unix socket to connect to, as the target sees the file system.
     pub socket: String,
-    /// Random bytes that the agent echoes in its [`crate::Hello`], so that only the right agent is served.
+    /// Random bytes that the agent echoes in its [`crate::Hello`], so that only the right agent is
+    /// served.
     pub token: [u8; 16],
     /// The profilers to run, by id.
     pub profilers: Vec<ProfilerConfig>,
-    /// How CPU samples are taken, where the `cpu` profiler is on, or another one needs the stacks of running threads.
+    /// How CPU samples are taken, where the `cpu` profiler is on, or another one needs the stacks
+    /// of running threads.
     pub cpu: CpuEngine,
     /// CPU samples per second and thread, 1 to 1000.
     pub rate_hz: u32,
@@ -21,17 +23,20 @@ pub struct SessionConfig {
     /// Whether the agent was launched with the process. Then it holds the process back at its first
     /// instruction until [`crate::Control::Go`], for two seconds at most.
     pub launched: bool,
-    /// Which tools of the .NET SDK a launch records; the agent cancels its activation in all others.
+    /// Which tools of the .NET SDK a launch records; the agent cancels its activation in all
+    /// others.
     pub sdk_tools: SdkTools,
-    /// Whether there is no session at all: the agent does nothing, and is never let go. .NET 6 and newer take a main
-    /// profiler that detaches for a notification-only one; one that stays makes their count right again.
+    /// Whether there is no session at all: the agent does nothing, and is never let go. .NET 6 and
+    /// newer take a main profiler that detaches for a notification-only one; one that stays makes
+    /// their count right again.
     pub makes_up: bool,
     /// Whether the agent stays in the process when the session ends, and serves the next ones.
     pub stays: bool,
-    /// CPU time that the quota of the process's control groups allows, in thousandths of a processor; `None` without one.
+    /// CPU time that the quota of the process's control groups allows, in thousandths of a
+    /// processor; `None` without one.
     pub quota: Option<u32>,
-    /// Bytes that are free in the process's memory cgroup as the recording begins; `None` where nothing
-    /// limits it.
+    /// Bytes that are free in the process's memory cgroup as the recording begins; `None` where
+    /// nothing limits it.
     pub free_memory: Option<u64>,
 }
 
@@ -51,16 +56,18 @@ pub enum CpuEngine {
     Off,
     /// The kernel, into a ring that clrscope reads from outside; the agent only resolves addresses.
     KernelRing,
-    /// Timer signals: the agent copies registers and stack into a shared ring (see [`crate::ring`]).
+    /// Timer signals: the agent copies registers and stack into a shared ring (see
+    /// [`crate::ring`]).
     Signals,
-    /// The agent suspends the runtime and walks the stacks of the threads that ran since the last tick.
+    /// The agent suspends the runtime and walks the stacks of the threads that ran since the last
+    /// tick.
     SuspendWalk,
-    /// No profiler, but a check of ours: under suspension each thread copies its registers and stack into the
-    /// shared ring and is walked by the runtime too, so that both stacks can be compared outside
-    /// ([`crate::Record::Comparison`]).
+    /// No profiler, but a check of ours: under suspension each thread copies its registers and
+    /// stack into the shared ring and is walked by the runtime too, so that both stacks can be
+    /// compared outside ([`crate::Record::Comparison`]).
     Compare,
-    /// The same check for stacks of blocked threads: each is read as `wall` does, and walked by the runtime while it is
-    /// suspended. Those that did not run in between are compared.
+    /// The same check for stacks of blocked threads: each is read as `wall` does, and walked by the
+    /// runtime while it is suspended. Those that did not run in between are compared.
     CompareBlocked,
 }
 
@@ -82,8 +89,8 @@ pub enum ConfigError {
 }
 
 impl SessionConfig {
-    /// As many thousandths of a processor (`share`) where the process may use a whole one, else as large a part of what it
-    /// may use, and at least one thousandth.
+    /// As many thousandths of a processor (`share`) where the process may use a whole one, else as
+    /// large a part of what it may use, and at least one thousandth.
     #[must_use]
     pub fn share_of_processor(&self, share: u64) -> u64 {
         let part = u64::from(self.quota.unwrap_or(1000).min(1000));
@@ -92,7 +99,8 @@ impl SessionConfig {
 
     /// As bytes, for the client data of an attach request.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Encoding into a growing vector fails only for types whose length is unknown, and there are none here.
+        // Encoding into a growing vector fails only for types whose length is unknown, and there
+        // are none here.
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
@@ -134,7 +142,10 @@ mod tests {
             protocol: crate::PROTOCOL_VERSION,
             socket: "/tmp/x/agent.sock".into(),
             token: [7; 16],
-            profilers: vec![ProfilerConfig { id: "cpu".into(), params: vec![("a".into(), "b".into())] }],
+            profilers: vec![ProfilerConfig {
+                id: "cpu".into(),
+                params: vec![("a".into(), "b".into())],
+            }],
             cpu: CpuEngine::KernelRing,
             rate_hz: 100,
             max_frames: 512,
@@ -158,7 +169,10 @@ mod tests {
     fn another_version_is_named() {
         let mut config = config();
         config.protocol = 99;
-        assert_eq!(SessionConfig::from_bytes(&config.to_bytes()), Err(ConfigError::Version { found: 99 }));
+        assert_eq!(
+            SessionConfig::from_bytes(&config.to_bytes()),
+            Err(ConfigError::Version { found: 99 })
+        );
     }
 
     #[test]

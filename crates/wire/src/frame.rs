@@ -1,4 +1,5 @@
-//! Frames on the socket: a little-endian `u32` length, then that many bytes of one or more postcard messages.
+//! Frames on the socket: a little-endian `u32` length, then that many bytes of one or more postcard
+//! messages.
 
 pub use postcard::Error as DecodeError;
 use serde::{Serialize, de::DeserializeOwned};
@@ -42,8 +43,8 @@ impl FrameBuilder {
     /// Size from which a frame should be sent rather than grown, in bytes.
     pub const FULL: usize = 64 << 10;
 
-    /// Adds a message. A message that would make the frame larger than [`MAX_FRAME`] is refused with
-    /// [`FrameError::TooLarge`] and leaves the frame as it was.
+    /// Adds a message. A message that would make the frame larger than [`MAX_FRAME`] is refused
+    /// with [`FrameError::TooLarge`] and leaves the frame as it was.
     pub fn push<M: Serialize>(&mut self, message: &M) -> Result<(), FrameError> {
         let before = self.bytes.len();
         let bytes = std::mem::take(&mut self.bytes);
@@ -91,11 +92,12 @@ pub fn write<M: Serialize>(out: &mut impl Write, message: &M) -> Result<(), Fram
     frame.write_to(out)
 }
 
-/// What stands before the bytes of a [`crate::Record::HeapChunk`] that is a frame of its own: so these can be written from
-/// where they are. `length` is at most [`crate::heap::MAX_CHUNK`].
+/// What stands before the bytes of a [`crate::Record::HeapChunk`] that is a frame of its own: so
+/// these can be written from where they are. `length` is at most [`crate::heap::MAX_CHUNK`].
 pub fn head_of_chunk(look: u32, objects: u64, length: usize) -> Vec<u8> {
     let empty = crate::Record::HeapChunk { look, objects, bytes: Vec::new() };
-    // Encoding into a growing vector fails only for types whose length is unknown, and there are none here.
+    // Encoding into a growing vector fails only for types whose length is unknown, and there are
+    // none here.
     let mut record = postcard::to_stdvec(&empty).unwrap_or_default();
     // The length of no bytes is the last one.
     record.pop();
@@ -127,10 +129,8 @@ pub fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<M>, FrameError> {
     let mut messages = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {
-        let (message, after) = postcard::take_from_bytes(rest).map_err(|source| FrameError::Decode {
-            length: bytes.len(),
-            index: messages.len(),
-            source,
+        let (message, after) = postcard::take_from_bytes(rest).map_err(|source| {
+            FrameError::Decode { length: bytes.len(), index: messages.len(), source }
         })?;
         if after.len() == rest.len() {
             // A message without bytes would never end.
@@ -153,7 +153,11 @@ mod tests {
     fn messages_come_back_in_order() {
         let mut bytes = Vec::new();
         let mut frame = FrameBuilder::default();
-        let messages = [Control::Go, Control::Resolve { executed: vec![1, u64::MAX], guessed: vec![2] }, Control::Stop];
+        let messages = [
+            Control::Go,
+            Control::Resolve { executed: vec![1, u64::MAX], guessed: vec![2] },
+            Control::Stop,
+        ];
         for message in &messages {
             frame.push(message).unwrap();
         }
@@ -169,7 +173,10 @@ mod tests {
         let mut bytes = Vec::new();
         write(&mut bytes, &Control::Resolve { executed: vec![5; 100], guessed: vec![] }).unwrap();
         for length in 1..bytes.len() {
-            assert!(matches!(read::<Control>(&mut &bytes[..length]), Err(FrameError::Io(_))), "cut at {length}");
+            assert!(
+                matches!(read::<Control>(&mut &bytes[..length]), Err(FrameError::Io(_))),
+                "cut at {length}"
+            );
         }
     }
 
@@ -180,7 +187,11 @@ mod tests {
             let mut bytes = head_of_chunk(7, u64::MAX, length);
             bytes.extend(&chunk);
             let record = Record::HeapChunk { look: 7, objects: u64::MAX, bytes: chunk };
-            assert_eq!(read::<Record>(&mut bytes.as_slice()).unwrap(), std::slice::from_ref(&record), "{length} bytes");
+            assert_eq!(
+                read::<Record>(&mut bytes.as_slice()).unwrap(),
+                std::slice::from_ref(&record),
+                "{length} bytes"
+            );
             let mut whole = Vec::new();
             write(&mut whole, &record).unwrap();
             assert_eq!(bytes, whole);

@@ -1,7 +1,9 @@
-//! The bytes of a look at the heap: what [`Encoder`] makes of objects inside the target, [`decode`] gives back outside.
+//! The bytes of a look at the heap: what [`Encoder`] makes of objects inside the target, [`decode`]
+//! gives back outside.
 //!
-//! A look is a stream of items, cut into chunks between two of them. Each chunk can be read without those before it,
-//! except that its first [`HeapItem::Reference`]s may belong to the last object of an earlier one.
+//! A look is a stream of items, cut into chunks between two of them. Each chunk can be read without
+//! those before it, except that its first [`HeapItem::Reference`]s may belong to the last object of
+//! an earlier one.
 //!
 //! ```text
 //! chunk     = item*
@@ -11,8 +13,8 @@
 //! other     = …11   then four bits of kind, and flags
 //! ```
 //!
-//! A string that is the last object itself has no address. Classes are kept in [`SLOTS`] slots on both sides, each with the size that its last object had. Varints are
-//! LEB128, as postcard's.
+//! A string that is the last object itself has no address. Classes are kept in [`SLOTS`] slots on
+//! both sides, each with the size that its last object had. Varints are LEB128, as postcard's.
 
 use std::hash::Hasher;
 
@@ -31,7 +33,8 @@ const SLOTS: usize = 512;
 /// Distances and addresses are multiples of this; others are sent whole.
 const UNIT: u64 = 8;
 
-/// One thing that a look saw. Addresses are those at the time of the look, classes the runtime's `ClassID`s.
+/// One thing that a look saw. Addresses are those at the time of the look, classes the runtime's
+/// `ClassID`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeapItem<'a> {
     /// An object that survived.
@@ -40,7 +43,8 @@ pub enum HeapItem<'a> {
         address: u64,
         /// Its class.
         class: u64,
-        /// Its size in bytes, header included, as the runtime tells it: not rounded up to the next 8.
+        /// Its size in bytes, header included, as the runtime tells it: not rounded up to the
+        /// next 8.
         size: u64,
     },
     /// A reference in a field or an element of the last object. Null ones are left out.
@@ -56,11 +60,12 @@ pub enum HeapItem<'a> {
         kind: RootKind,
         /// [`ROOT_PINNING`], [`ROOT_WEAK`], [`ROOT_INTERIOR`], [`ROOT_REF_COUNTED`].
         flags: u8,
-        /// For a variable the `FunctionID` of its method, 0 if that is none; for a handle its address; otherwise
-        /// without meaning.
+        /// For a variable the `FunctionID` of its method, 0 if that is none; for a handle its
+        /// address; otherwise without meaning.
         id: u64,
     },
-    /// An entry of a `ConditionalWeakTable` (a dependent handle): while the key lives, so does the value.
+    /// An entry of a `ConditionalWeakTable` (a dependent handle): while the key lives, so does the
+    /// value.
     Dependent {
         /// The handle's address.
         handle: u64,
@@ -88,12 +93,14 @@ pub enum HeapItem<'a> {
         hash: u64,
         /// UTF-16 units.
         length: u32,
-        /// Its beginning, up to [`MAX_TEXT`] units. Sent when a hash is met the second time, and perhaps again.
+        /// Its beginning, up to [`MAX_TEXT`] units. Sent when a hash is met the second time, and
+        /// perhaps again.
         text: Option<&'a str>,
     },
     /// Where the objects that follow were before the collection.
     Origin {
-        /// 0 to 4 as in [`Self::Generation`]; [`NOT_COLLECTED`] for objects of generations that were not collected.
+        /// 0 to 4 as in [`Self::Generation`]; [`NOT_COLLECTED`] for objects of generations that
+        /// were not collected.
         generation: u8,
     },
     /// Survivors that are told as a sum instead of one by one.
@@ -118,11 +125,12 @@ pub enum HeapItem<'a> {
     },
 }
 
-/// [`HeapItem::Field`]: where an asynchronous method stands, as its compiler counts. The bits are those of an `i32`.
-/// The object is the box around the state machine, or the state machine where that is an object of its own.
+/// [`HeapItem::Field`]: where an asynchronous method stands, as its compiler counts. The bits are
+/// those of an `i32`. The object is the box around the state machine, or the state machine where
+/// that is an object of its own.
 pub const FIELD_STATE: u16 = 0;
-/// [`HeapItem::Field`]: what goes on when a task has completed (`Task.m_continuationObject`): the address of an object,
-/// 0 for nothing.
+/// [`HeapItem::Field`]: what goes on when a task has completed (`Task.m_continuationObject`): the
+/// address of an object, 0 for nothing.
 pub const FIELD_CONTINUATION: u16 = 1;
 
 /// [`HeapItem::Origin`] of objects that the collection did not touch.
@@ -160,8 +168,8 @@ pub struct HeapError {
     pub what: &'static str,
 }
 
-/// A hash of a string's UTF-16 units, given as their bytes. Equal texts have equal hashes on every machine; it is none
-/// to rely on against those who choose texts on purpose.
+/// A hash of a string's UTF-16 units, given as their bytes. Equal texts have equal hashes on every
+/// machine; it is none to rely on against those who choose texts on purpose.
 pub fn string_hash(bytes: &[u8]) -> u64 {
     let mut hasher = Mix(bytes.len() as u64);
     hasher.write(bytes);
@@ -241,7 +249,8 @@ fn slot_of(class: u64) -> usize {
     (class.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.ilog2())) as usize
 }
 
-/// A distance in units, and its sign in the lowest bit; `None` for what is not a multiple of the unit.
+/// A distance in units, and its sign in the lowest bit; `None` for what is not a multiple of the
+/// unit.
 fn distance(from: u64, to: u64) -> Option<u64> {
     let distance = to.wrapping_sub(from) as i64;
     (distance as u64).is_multiple_of(UNIT).then(|| {
@@ -258,8 +267,9 @@ fn at_distance(from: u64, zigzag: u64) -> u64 {
 
 /// Makes chunks. Nothing is allocated once it is made.
 ///
-/// Before each item the caller sees with [`Self::has_room`] whether the chunk is full; if it is, takes [`Self::bytes`] and
-/// begins the next with [`Self::clear`]. An item for which there is no room is left out.
+/// Before each item the caller sees with [`Self::has_room`] whether the chunk is full; if it is,
+/// takes [`Self::bytes`] and begins the next with [`Self::clear`]. An item for which there is no
+/// room is left out.
 #[derive(Debug)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -295,7 +305,8 @@ impl Encoder {
         self.bytes.capacity() + size_of::<[(u64, u64); SLOTS]>()
     }
 
-    /// Adds an object. Returns whether its class is known to be in this chunk already: if not, it may be new.
+    /// Adds an object. Returns whether its class is known to be in this chunk already: if not, it
+    /// may be new.
     pub fn object(&mut self, address: u64, class: u64, size: u64) -> bool {
         if !self.has_room() {
             return false;
@@ -397,8 +408,10 @@ impl Encoder {
         self.varint(u64::from(length));
         if let Some(text) = text {
             let units = text.iter().copied().take(MAX_TEXT);
-            let characters =
-                || char::decode_utf16(units.clone()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER));
+            let characters = || {
+                char::decode_utf16(units.clone())
+                    .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+            };
             self.varint(characters().map(char::len_utf8).sum::<usize>() as u64);
             for character in characters() {
                 self.bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -511,7 +524,8 @@ impl<'a> Decoder<'a> {
                     2 => RootKind::Finalizer,
                     _ => RootKind::Handle,
                 };
-                let flags = u8::try_from(flags >> 2).map_err(|_| "flags of a root beyond a byte")?;
+                let flags =
+                    u8::try_from(flags >> 2).map_err(|_| "flags of a root beyond a byte")?;
                 Ok(HeapItem::Root { target: self.varint()?, kind, flags, id: self.varint()? })
             }
             DEPENDENT => {
@@ -535,7 +549,8 @@ impl<'a> Decoder<'a> {
                 Ok(HeapItem::StringContent { address, hash, length, text })
             }
             FIELD => {
-                let field = u16::try_from(flags).map_err(|_| "a number of a field beyond 16 bits")?;
+                let field =
+                    u16::try_from(flags).map_err(|_| "a number of a field beyond 16 bits")?;
                 Ok(HeapItem::Field { object: self.varint()?, field, value: self.varint()? })
             }
             ORIGIN => {
@@ -553,8 +568,15 @@ impl<'a> Decoder<'a> {
 
     fn object(&mut self, head: u64) -> Result<HeapItem<'a>, &'static str> {
         let (same, known, contiguous) = (head & 1 != 0, head & 2 != 0, head & 4 != 0);
-        let slot = usize::try_from(head >> 3).ok().filter(|slot| *slot < SLOTS).ok_or("a slot that does not exist")?;
-        let address = if contiguous { self.state.end } else { at_distance(self.state.object, self.varint()?) };
+        let slot = usize::try_from(head >> 3)
+            .ok()
+            .filter(|slot| *slot < SLOTS)
+            .ok_or("a slot that does not exist")?;
+        let address = if contiguous {
+            self.state.end
+        } else {
+            at_distance(self.state.object, self.varint()?)
+        };
         let (last_class, last_size) = self.state.slots.get(slot).copied().unwrap_or_default();
         let class = if known { last_class } else { self.word()? };
         let size = if same { last_size } else { self.varint()? };
@@ -625,8 +647,12 @@ mod tests {
                     encoder.object(*address, *class, *size);
                 }
                 Given::Item(HeapItem::Reference { target }) => encoder.reference(*target),
-                Given::Item(HeapItem::Root { target, kind, flags, id }) => encoder.root(*target, *kind, *flags, *id),
-                Given::Item(HeapItem::Dependent { handle, key, value }) => encoder.dependent(*handle, *key, *value),
+                Given::Item(HeapItem::Root { target, kind, flags, id }) => {
+                    encoder.root(*target, *kind, *flags, *id)
+                }
+                Given::Item(HeapItem::Dependent { handle, key, value }) => {
+                    encoder.dependent(*handle, *key, *value)
+                }
                 Given::Item(HeapItem::Generation { generation, start, length, reserved }) => {
                     encoder.generation(*generation, *start, *length, *reserved);
                 }
@@ -635,8 +661,12 @@ mod tests {
                 Given::Item(HeapItem::Sum { generation, class, objects, bytes }) => {
                     encoder.sum(*generation, *class, *objects, *bytes);
                 }
-                Given::Item(HeapItem::Field { object, field, value }) => encoder.field(*object, *field, *value),
-                Given::String(address, hash, length, text) => encoder.string(*address, *hash, *length, text.as_deref()),
+                Given::Item(HeapItem::Field { object, field, value }) => {
+                    encoder.field(*object, *field, *value)
+                }
+                Given::String(address, hash, length, text) => {
+                    encoder.string(*address, *hash, *length, text.as_deref())
+                }
             }
             let taken = encoder.bytes().len() - before;
             assert!(taken > 0 && taken <= MAX_ITEM, "{taken} bytes for {item:?}");
@@ -651,7 +681,9 @@ mod tests {
         let texts: Vec<Option<String>> = items
             .iter()
             .map(|item| match item {
-                Given::String(_, _, _, Some(text)) => Some(String::from_utf16_lossy(&text[..text.len().min(MAX_TEXT)])),
+                Given::String(_, _, _, Some(text)) => {
+                    Some(String::from_utf16_lossy(&text[..text.len().min(MAX_TEXT)]))
+                }
                 _ => None,
             })
             .collect();
@@ -660,12 +692,16 @@ mod tests {
             .zip(&texts)
             .map(|(item, text)| match item {
                 Given::Item(item) => *item,
-                Given::String(address, hash, length, _) => {
-                    HeapItem::StringContent { address: *address, hash: *hash, length: *length, text: text.as_deref() }
-                }
+                Given::String(address, hash, length, _) => HeapItem::StringContent {
+                    address: *address,
+                    hash: *hash,
+                    length: *length,
+                    text: text.as_deref(),
+                },
             })
             .collect();
-        let decoded: Result<Vec<HeapItem<'_>>, _> = chunks.iter().flat_map(|chunk| decode(chunk)).collect();
+        let decoded: Result<Vec<HeapItem<'_>>, _> =
+            chunks.iter().flat_map(|chunk| decode(chunk)).collect();
         assert_eq!(decoded.unwrap(), expected);
     }
 
@@ -734,7 +770,8 @@ mod tests {
 
     #[test]
     fn a_string_after_its_object_has_no_address() {
-        let object = Given::Item(HeapItem::Object { address: 0x7f12_3456_0000, class: 64, size: 30 });
+        let object =
+            Given::Item(HeapItem::Object { address: 0x7f12_3456_0000, class: 64, size: 30 });
         let here = [object.clone(), Given::String(0x7f12_3456_0000, 5, 4, None)];
         check(&here, 4096);
         let there = [object, Given::String(0x7f12_3456_0008, 5, 4, None)];
@@ -759,8 +796,8 @@ mod tests {
 
     #[test]
     fn a_chunk_can_be_read_by_itself() {
-        let objects =
-            (0..2000u64).map(|n| Given::Item(HeapItem::Object { address: 4096 + n * 40, class: 64, size: 40 }));
+        let objects = (0..2000u64)
+            .map(|n| Given::Item(HeapItem::Object { address: 4096 + n * 40, class: 64, size: 40 }));
         let items: Vec<_> = objects.collect();
         let chunks = encode(&items, MAX_ITEM + 100);
         assert!(chunks.len() > 10);
@@ -794,19 +831,29 @@ mod tests {
             assert_eq!(items[1], Err(HeapError { at: whole, what: CUT }), "cut at {cut}");
         }
         let last = decode(encoder.bytes()).last().unwrap().unwrap();
-        assert_eq!(last, HeapItem::StringContent { address: 0x1000, hash: 7, length: 3, text: Some("A\u{fffd}B") });
+        assert_eq!(
+            last,
+            HeapItem::StringContent {
+                address: 0x1000,
+                hash: 7,
+                length: 3,
+                text: Some("A\u{fffd}B")
+            }
+        );
     }
 
     #[test]
     fn hashes_differ_where_texts_do() {
-        let bytes = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        let bytes =
+            |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
         let texts = (0..10_000).map(|n| format!("text number {n}")).chain([
             "".into(),
             "\0".into(),
             "\0\0".into(),
             "\0\0\0\0".into(),
         ]);
-        let hashes: std::collections::HashSet<u64> = texts.map(|text| string_hash(&bytes(&text))).collect();
+        let hashes: std::collections::HashSet<u64> =
+            texts.map(|text| string_hash(&bytes(&text))).collect();
         assert_eq!(hashes.len(), 10_004);
         assert_eq!(string_hash(&bytes("same")), string_hash(&bytes("same")));
     }

@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 /// Nanoseconds of `CLOCK_MONOTONIC`: the one clock of a recording, inside and outside.
 pub type Nanos = u64;
 
-/// What the agent writes. Ids are small numbers given by the agent, each defined before its first use; a
-/// definition of a known id replaces the earlier one.
+/// What the agent writes. Ids are small numbers given by the agent, each defined before its first
+/// use; a definition of a known id replaces the earlier one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
     /// First of all: who speaks.
@@ -37,8 +37,8 @@ pub enum Record {
         /// When.
         time: Nanos,
     },
-    /// A stack walked inside the target, by instruction pointer. Every managed one is covered by an earlier
-    /// [`Record::Code`].
+    /// A stack walked inside the target, by instruction pointer. Every managed one is covered by an
+    /// earlier [`Record::Code`].
     Stack(Stack),
     /// CPU sample of the suspend-and-walk engine.
     CpuSample(CpuSample),
@@ -57,21 +57,24 @@ pub enum Record {
     },
     /// Time in which a thread worked for the runtime: used to name native frames.
     RuntimeWork(RuntimeWork),
-    /// The shared sample ring of the signal engine; its file descriptor comes with this frame (`SCM_RIGHTS`).
+    /// The shared sample ring of the signal engine; its file descriptor comes with this frame
+    /// (`SCM_RIGHTS`).
     SampleRing(crate::ring::Layout),
     /// What the runtime says of a thread whose registers and stack stand in the shared ring
     /// ([`crate::CpuEngine::Compare`]).
     Comparison(Comparison),
     /// Answer to [`crate::Control::Status`], and now and then unasked.
     Status(Status),
-    /// Answer to [`crate::Control::Flush`]: what came before was collected before `ended`, and what follows after `begun`.
+    /// Answer to [`crate::Control::Flush`]: what came before was collected before `ended`, and what
+    /// follows after `begun`.
     Flushed {
         /// When counters began to be read.
         begun: Nanos,
         /// When all of them had been.
         ended: Nanos,
     },
-    /// CPU samples come by suspend and walk from now on, because the signal engine that was asked for cannot be used.
+    /// CPU samples come by suspend and walk from now on, because the signal engine that was asked
+    /// for cannot be used.
     WalkInstead {
         /// Why.
         reason: String,
@@ -85,7 +88,8 @@ pub enum Record {
     },
     /// Last of all.
     Bye(Bye),
-    /// One look of the profiler `threads` at all managed threads. The CPU time of each is all that it used since it began.
+    /// One look of the profiler `threads` at all managed threads. The CPU time of each is all that
+    /// it used since it began.
     ThreadLook(WallTick),
     /// One tick of the profiler `threadpool`: all managed threads, as in [`Record::WallTick`].
     PoolTick(WallTick),
@@ -106,8 +110,8 @@ pub enum Record {
         #[serde(with = "crate::bytes")]
         bytes: Vec<u8>,
     },
-    /// Classes that a look met. They come after the chunks that name them: names are not asked for while the world
-    /// stands still.
+    /// Classes that a look met. They come after the chunks that name them: names are not asked for
+    /// while the world stands still.
     HeapClasses {
         /// Number of the look.
         look: u32,
@@ -125,16 +129,17 @@ pub enum Record {
     HeapEnd(HeapEnd),
     /// What a thread has called since the last such record of its tree.
     Calls(Calls),
-    /// The next collection will be told: objects that survive it come as [`Record::HeapChunk`], their names as
-    /// [`Record::HeapClasses`] and [`Record::HeapMethods`], each name once in the session. There is one at a time, and never
-    /// beside a look at the heap.
+    /// The next collection will be told: objects that survive it come as [`Record::HeapChunk`],
+    /// their names as [`Record::HeapClasses`] and [`Record::HeapMethods`], each name once in the
+    /// session. There is one at a time, and never beside a look at the heap.
     SurvivorsBegin {
         /// Number of the look, from 0.
         look: u32,
     },
     /// A collection has been told, or none came.
     SurvivorsEnd(SurvivorsEnd),
-    /// Asynchronous methods whose boxes a look met, each in the first look that did. They come before its end.
+    /// Asynchronous methods whose boxes a look met, each in the first look that did. They come
+    /// before its end.
     HeapMachines {
         /// Number of the look.
         look: u32,
@@ -151,8 +156,8 @@ pub enum Record {
     Traced(Traced),
     /// All rules have come to their ends, and original bodies are back.
     RulesEnded,
-    /// The IL of a method before and after it was rewritten. Only where the parameter `il` of `trace` asks for it, and before
-    /// the [`Record::Instrumented`] that says so.
+    /// The IL of a method before and after it was rewritten. Only where the parameter `il` of
+    /// `trace` asks for it, and before the [`Record::Instrumented`] that says so.
     Rewritten(Rewritten),
     /// The runtime has compiled a new body. Only where the parameter `il` of `trace` asks for it.
     Recompiled {
@@ -169,17 +174,19 @@ pub enum Record {
     Parameters(Parameters),
     /// As [`Record::SingleCalls`], of methods whose arguments are told with them.
     CallsWithArguments(Vec<CallArguments>),
-    /// Where a thread is blocked, and a copy of its stack, which is unwound outside. It comes before the records that name it.
+    /// Where a thread is blocked, and a copy of its stack, which is unwound outside. It comes
+    /// before the records that name it.
     BlockedStack(BlockedStack),
-    /// The stacks of `wall`, `threads` and `threadpool` come by suspend and walk from now on, because blocked threads
-    /// cannot be read.
+    /// The stacks of `wall`, `threads` and `threadpool` come by suspend and walk from now on,
+    /// because blocked threads cannot be read.
     WalkBlocked {
         /// Why.
         reason: String,
     },
 }
 
-/// A new body for a method: for each that a rule takes one, and one more for the state machine of an asynchronous one.
+/// A new body for a method: for each that a rule takes one, and one more for the state machine of
+/// an asynchronous one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rewritten {
     /// When it was made.
@@ -200,7 +207,8 @@ pub struct Il {
     /// Header, code and clauses, as the runtime takes them.
     #[serde(with = "crate::bytes")]
     pub bytes: Vec<u8>,
-    /// The same in the syntax of ILAsm, with names in place of tokens and of the addresses of probes.
+    /// The same in the syntax of ILAsm, with names in place of tokens and of the addresses of
+    /// probes.
     pub text: String,
 }
 
@@ -263,7 +271,8 @@ pub struct TracedMethod {
     pub ticks: u64,
     /// Ticks that the longest took.
     pub longest: u64,
-    /// How many of them fell into which bucket of ticks: one each below 16, then 16 for each doubling.
+    /// How many of them fell into which bucket of ticks: one each below 16, then 16 for each
+    /// doubling.
     pub buckets: Vec<(u16, u64)>,
 }
 
@@ -322,14 +331,16 @@ pub enum ParameterShown {
 pub struct CallArguments {
     /// The call.
     pub call: SingleCall,
-    /// Arguments, each with the place of its parameter in [`Parameters::parameters`]. One that is missing has found no room.
+    /// Arguments, each with the place of its parameter in [`Parameters::parameters`]. One that is
+    /// missing has found no room.
     pub arguments: Vec<(u16, Argument)>,
 }
 
 /// An argument of a call, as it was when that began; of an object as it was when that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Argument {
-    /// A number, a character, a truth value, or one of an enumeration; a number of 64 bits without a sign as the same bits.
+    /// A number, a character, a truth value, or one of an enumeration; a number of 64 bits without
+    /// a sign as the same bits.
     Number(i64),
     /// A number with a fraction.
     Float(f64),
@@ -366,7 +377,8 @@ pub struct SurvivorsEnd {
     pub paused: Nanos,
     /// How much of it the telling took: from the first root to the last object.
     pub telling: Nanos,
-    /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were not collected.
+    /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were
+    /// not collected.
     pub before: [u64; 5],
     /// Bytes that the collection moved.
     pub moved: u64,
@@ -389,7 +401,8 @@ pub struct Machine {
     pub mvid: [u8; 16],
     /// Metadata token of the state machine's `MoveNext`.
     pub token: u32,
-    /// States in which it waits, each with the IL offset in `MoveNext` at which the state is entered.
+    /// States in which it waits, each with the IL offset in `MoveNext` at which the state is
+    /// entered.
     pub points: Vec<(i32, u32)>,
 }
 
@@ -479,8 +492,8 @@ pub struct Method {
     pub token: u32,
     /// What it is.
     pub kind: MethodKind,
-    /// Full name of the declaring type with namespace, nesting (`+`) and generic arguments (`<…>`); empty for
-    /// dynamic methods.
+    /// Full name of the declaring type with namespace, nesting (`+`) and generic arguments (`<…>`);
+    /// empty for dynamic methods.
     pub type_name: String,
     /// Name with generic arguments.
     pub name: String,
@@ -499,13 +512,15 @@ pub struct Code {
     pub ranges: Vec<(u64, u32)>,
     /// How its frames are unwound; `None` where the runtime's tables could not be read.
     pub unwind: Option<UnwindTable>,
-    /// The bytes of the first range, for epilogs and prologs to be recognised; empty if over 256 KB.
+    /// The bytes of the first range, for epilogs and prologs to be recognised; empty if over 256
+    /// KB.
     pub bytes: Vec<u8>,
     /// Native offset and IL offset, ascending, special IL offsets left out.
     pub il_map: Vec<(u32, u32)>,
 }
 
-/// The runtime's own unwind information, in the Windows x64 format that CoreCLR uses on every x64 system.
+/// The runtime's own unwind information, in the Windows x64 format that CoreCLR uses on every x64
+/// system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnwindTable {
     /// One entry for each function and funclet, ascending, as addresses.
@@ -519,8 +534,8 @@ pub struct UnwindEntry {
     pub begin: u64,
     /// First address behind.
     pub end: u64,
-    /// The bytes of its `UNWIND_INFO` up to the end of the unwind codes; chained ones follow each other, the
-    /// most inner first.
+    /// The bytes of its `UNWIND_INFO` up to the end of the unwind codes; chained ones follow each
+    /// other, the most inner first.
     pub info: Vec<Vec<u8>>,
 }
 
@@ -561,12 +576,14 @@ pub struct BlockedStack {
     pub ip: u64,
     /// Its stack pointer.
     pub sp: u64,
-    /// The system call that it waits in; `None` where it waits in none, such as for a page of memory.
+    /// The system call that it waits in; `None` where it waits in none, such as for a page of
+    /// memory.
     pub call: Option<BlockedCall>,
     /// Its stack from the stack pointer up, at most [`BlockedStack::MOST_BYTES`].
     #[serde(with = "crate::bytes")]
     pub bytes: Vec<u8>,
-    /// Whether more may have been copied: the copy ends because of its limit, not of the stack's end.
+    /// Whether more may have been copied: the copy ends because of its limit, not of the stack's
+    /// end.
     pub cut: bool,
 }
 
@@ -626,8 +643,8 @@ pub struct WallTick {
 pub struct WallSample {
     /// Thread, in the target's pid namespace.
     pub os_tid: u32,
-    /// Its stack: a [`Stack`] or a [`BlockedStack`]. `None` for a thread without managed frames, and for one that
-    /// runs, whose stack is that of its CPU samples.
+    /// Its stack: a [`Stack`] or a [`BlockedStack`]. `None` for a thread without managed frames,
+    /// and for one that runs, whose stack is that of its CPU samples.
     pub stack: Option<u32>,
     /// CPU time it used since the last tick.
     pub cpu: Nanos,
@@ -788,18 +805,19 @@ pub enum ByeReason {
     Failed,
     /// The process is not to be profiled: a `dotnet` command host, an MSBuild node.
     Skipped,
-    /// It cannot leave, because another profiler has left in a way that the runtime miscounts: it stays loaded, without
-    /// a thread and without events. In the first frame this says that there is no session at all, and that an agent
-    /// that is loaded now may have one.
+    /// It cannot leave, because another profiler has left in a way that the runtime miscounts: it
+    /// stays loaded, without a thread and without events. In the first frame this says that there
+    /// is no session at all, and that an agent that is loaded now may have one.
     Stays,
-    /// It was told to stop, and cannot leave: it has set hooks, or asked for events, that the runtime never takes back.
-    /// They do nothing any more.
+    /// It was told to stop, and cannot leave: it has set hooks, or asked for events, that the
+    /// runtime never takes back. They do nothing any more.
     Hooked,
     /// It was told to stop, and waits for the next session, as its configuration says.
     Resident,
     /// There is no session: the runtime does not allow what it needs. The last log line says why.
     Refused,
-    /// It was told to stop, and cannot leave: a signal handler of it may still be called, or has not returned. The last log line says why.
+    /// It was told to stop, and cannot leave: a signal handler of it may still be called, or has
+    /// not returned. The last log line says why.
     Handler,
 }
 

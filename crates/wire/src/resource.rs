@@ -36,8 +36,9 @@ macro_rules! resources {
                 match self { $(Self::$variant => $budget),+ }
             }
 
-            /// How much of it the agent needs to send its last record: what it holds beyond that is left behind.
-            /// `None` if the record cannot tell, because it is in use until the library is unloaded.
+            /// How much of it the agent needs to send its last record: what it holds beyond that is
+            /// left behind. `None` if the record cannot tell, because it is in use until the
+            /// library is unloaded.
             pub const fn goodbye(self) -> Option<u64> {
                 match self { $(Self::$variant => $goodbye),+ }
             }

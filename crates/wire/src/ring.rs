@@ -1,8 +1,8 @@
 //! The shared-memory ring through which the signal engine hands out samples.
 //!
 //! A ring is a memory file: one [`Layout::HEADER`]-byte header, then [`Layout::slots`] slots of
-//! [`Layout::slot_size`] bytes. Signal handlers fill slots, clrscope empties them from outside; neither waits
-//! for the other. All numbers are little-endian and naturally aligned.
+//! [`Layout::slot_size`] bytes. Signal handlers fill slots, clrscope empties them from outside;
+//! neither waits for the other. All numbers are little-endian and naturally aligned.
 //!
 //! | header offset | type | meaning |
 //! |---|---|---|

@@ -1,4 +1,5 @@
-/// A name as reflection writes it, as C# would: ``N.Outer+Of`1[System.Int32]`` becomes `N.Outer+Of<int>`.
+/// A name as reflection writes it, as C# would: ``N.Outer+Of`1[System.Int32]`` becomes
+/// `N.Outer+Of<int>`.
 pub fn as_csharp(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;
@@ -7,7 +8,9 @@ pub fn as_csharp(name: &str) -> String {
         out.push_str(keyword(before.trim()));
         let mut characters = from.chars();
         match characters.next() {
-            Some('`') => rest = characters.as_str().trim_start_matches(|c: char| c.is_ascii_digit()),
+            Some('`') => {
+                rest = characters.as_str().trim_start_matches(|c: char| c.is_ascii_digit())
+            }
             // Arrays keep their brackets.
             Some('[') if matches!(characters.clone().next(), Some(']' | ',' | '*')) => {
                 let end = from.find(']').map_or(from.len(), |end| end + 1);

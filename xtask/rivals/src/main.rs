@@ -1,6 +1,6 @@
-//! How fast the method bodies of one assembly are checked, read and written, and wrapped, on one processor, beside what
-//! dotscope takes to decode the same code. Prints one line of JSON: for each row the rates of all rounds, in bodies per
-//! second. `cargo xtask bench il` runs it.
+//! How fast the method bodies of one assembly are checked, read and written, and wrapped, on one
+//! processor, beside what dotscope takes to decode the same code. Prints one line of JSON: for each
+//! row the rates of all rounds, in bodies per second. `cargo xtask bench il` runs it.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, ensure};
@@ -46,7 +46,8 @@ fn main() -> Result<()> {
     let mut rates: [Vec<f64>; 5] = Default::default();
     let (mut editor, mut verifier) = (MethodEditor::empty(), Verifier::new());
     let mut code = Vec::new();
-    // In turns, so that what else the machine does meets all of them alike. The first round warms up.
+    // In turns, so that what else the machine does meets all of them alike. The first round warms
+    // up.
     for round in 0..=rounds {
         let found = [
             rate(&mut |method| {

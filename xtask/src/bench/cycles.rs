@@ -13,8 +13,10 @@ use testkit::Runtime;
 /// The runtimes of the goals.
 pub const RUNTIMES: [Runtime; 4] = [Runtime::V3_1, Runtime::V8, Runtime::V9, Runtime::V10];
 
-/// Four threads, each busy for a quarter of the time: about one processor, as in a service under load.
-const LOAD: [&str; 6] = ["--modes", "cpu,alloc,exceptions,churn", "--duty", "25", "--seconds", FOR_EVER];
+/// Four threads, each busy for a quarter of the time: about one processor, as in a service under
+/// load.
+const LOAD: [&str; 6] =
+    ["--modes", "cpu,alloc,exceptions,churn", "--duty", "25", "--seconds", FOR_EVER];
 
 /// How long a cycle takes with everything around it.
 const USUAL_CYCLE: Duration = Duration::from_millis(500);
@@ -67,8 +69,18 @@ fn cycles(runtime: Runtime, count: usize, target: Target<'_>) -> Result<Vec<Row>
         Row::new(what, runtime, value, times.with_tail("ms"), goal)
     };
     let mut rows = vec![
-        timed("attach request → InitializeForAttach, p50", &attach, attach.median(), Goal::new(5.0, 2.0, "ms")),
-        timed("attach request → first CPU sample kept, p95", &first, first.at(0.95), Goal::new(50.0, 30.0, "ms")),
+        timed(
+            "attach request → InitializeForAttach, p50",
+            &attach,
+            attach.median(),
+            Goal::new(5.0, 2.0, "ms"),
+        ),
+        timed(
+            "attach request → first CPU sample kept, p95",
+            &first,
+            first.at(0.95),
+            Goal::new(50.0, 30.0, "ms"),
+        ),
         timed("detach, p95", &detach, detach.at(0.95), Goal::new(350.0, 320.0, "ms")),
         Row::new(
             "attach/record/detach cycles: failures",
@@ -80,12 +92,19 @@ fn cycles(runtime: Runtime, count: usize, target: Target<'_>) -> Result<Vec<Row>
     ];
     if let Some((growth, measured)) = growth(&sizes) {
         let goal = Goal::only(5.0, "MB");
-        rows.push(Row::new("attach/record/detach cycles: RSS growth", runtime, growth, measured, goal));
+        rows.push(Row::new(
+            "attach/record/detach cycles: RSS growth",
+            runtime,
+            growth,
+            measured,
+            goal,
+        ));
     }
     Ok(rows)
 }
 
-/// Memory of the same target over the same time, with nobody attached: what of the growth is its own.
+/// Memory of the same target over the same time, with nobody attached: what of the growth is its
+/// own.
 ///
 /// # Errors
 /// When the target dies.
@@ -101,7 +120,8 @@ pub fn control(runtime: Runtime, options: &Options) -> Result<Vec<Row>> {
     })
 }
 
-/// How much memory grew from after the first cycles to the last, in MB, and in words; `None` with too few.
+/// How much memory grew from after the first cycles to the last, in MB, and in words; `None` with
+/// too few.
 fn growth(sizes: &[f64]) -> Option<(f64, String)> {
     let warm = sizes.get(WARM_UP..).filter(|warm| warm.len() >= 2 * LEVEL)?;
     let level = |part: &[f64]| Distribution::of(part.to_vec()).median();
@@ -117,10 +137,16 @@ fn cycle_once(target: Target<'_>, profilers: &str) -> Result<[Option<f64>; 3]> {
     ensure!(mapped.is_none(), "the agent is still mapped: {}", mapped.unwrap_or_default());
     for entry in fs::read_dir(target.tmp)? {
         let name = entry?.file_name();
-        ensure!(!name.to_string_lossy().starts_with("clrscope-"), "{} was left behind", name.display());
+        ensure!(
+            !name.to_string_lossy().starts_with("clrscope-"),
+            "{} was left behind",
+            name.display()
+        );
     }
     let time = |name: &str| recorded.summary[name].as_f64().map(|seconds| seconds * 1e3);
-    let times = ["attach_to_initialize_seconds", "attach_to_first_sample_seconds", "detach_seconds"].map(time);
+    let times =
+        ["attach_to_initialize_seconds", "attach_to_first_sample_seconds", "detach_seconds"]
+            .map(time);
     ensure!(times[0].is_some() && times[2].is_some(), "no times in {}", recorded.summary);
     Ok(times)
 }

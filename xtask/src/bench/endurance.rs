@@ -33,7 +33,16 @@ pub fn run(name: &str, work: &[&str], runtime: Runtime, options: &Options) -> Re
     let mut target = Sample::named("mixed").start(runtime, &arguments);
     target.wait_for_ready();
     let duration = format!("{}ms", length.as_millis());
-    let record = ["-p", &options.profilers, "--rate", "1000", "--engine", &options.engine, "--duration", &duration];
+    let record = [
+        "-p",
+        &options.profilers,
+        "--rate",
+        "1000",
+        "--engine",
+        &options.engine,
+        "--duration",
+        &duration,
+    ];
     let recording = Recording::start(target.pid(), &record)?;
     let until = Instant::now() + length;
     while target.is_running() && Instant::now() < until {
@@ -56,10 +65,20 @@ pub fn run(name: &str, work: &[&str], runtime: Runtime, options: &Options) -> Re
                 ),
             )
         }
-        (Ok(_), false) => (1, format!("the target died\n{}", target.transcript()).replace('\n', "<br>")),
-        (Err(error), alive) => {
-            (1, format!("{error:#}; the target {}", if alive { "lives" } else { "died" }).replace('\n', "<br>"))
+        (Ok(_), false) => {
+            (1, format!("the target died\n{}", target.transcript()).replace('\n', "<br>"))
         }
+        (Err(error), alive) => (
+            1,
+            format!("{error:#}; the target {}", if alive { "lives" } else { "died" })
+                .replace('\n', "<br>"),
+        ),
     };
-    Ok(vec![Row::new(format!("{name}, deaths"), runtime, f64::from(deaths), measured, Goal::only(0.0, "deaths"))])
+    Ok(vec![Row::new(
+        format!("{name}, deaths"),
+        runtime,
+        f64::from(deaths),
+        measured,
+        Goal::only(0.0, "deaths"),
+    )])
 }

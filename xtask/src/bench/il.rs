@@ -1,5 +1,5 @@
-//! How fast method bodies are checked, read and written, and wrapped: by a program of its own beside dotscope, which
-//! nothing else here depends on.
+//! How fast method bodies are checked, read and written, and wrapped: by a program of its own
+//! beside dotscope, which nothing else here depends on.
 
 use super::BUILD_LIMIT;
 use super::table::{Distribution, Goal, Row};
@@ -34,7 +34,10 @@ pub fn run(runtime: Runtime) -> Result<Vec<Row>> {
     let target = tool::target_folder().join("rivals");
     let mut build = cargo();
     build.args(["build", "--release", "--quiet", "--locked", "--manifest-path"]);
-    tool::run(build.arg(root.join("xtask/rivals/Cargo.toml")).arg("--target-dir").arg(&target), BUILD_LIMIT)?;
+    tool::run(
+        build.arg(root.join("xtask/rivals/Cargo.toml")).arg("--target-dir").arg(&target),
+        BUILD_LIMIT,
+    )?;
     let mut command = Command::new(target.join("release/rivals"));
     let line = tool::output(command.arg(framework.join(ASSEMBLY)).arg(ROUNDS), LIMIT)?;
     rows(runtime, &serde_json::from_str(&line).context("the program's output is no JSON")?)
@@ -44,7 +47,8 @@ fn rows(runtime: Runtime, found: &Value) -> Result<Vec<Row>> {
     // From bodies per second to nanoseconds of one.
     let times = |name: &str| -> Result<Distribution> {
         let rates = found[name].as_array().with_context(|| format!("no rates of {name}"))?;
-        let times: Vec<f64> = rates.iter().filter_map(Value::as_f64).map(|rate| 1e9 / rate).collect();
+        let times: Vec<f64> =
+            rates.iter().filter_map(Value::as_f64).map(|rate| 1e9 / rate).collect();
         ensure!(!times.is_empty(), "no rates of {name}");
         Ok(Distribution::of(times))
     };
@@ -61,15 +65,26 @@ fn rows(runtime: Runtime, found: &Value) -> Result<Vec<Row>> {
     };
     Ok(vec![
         row("verify", &verify, Goal::only(1000.0, "ns")),
-        Row::told(format!("parse → encode, code kept as bytes, {bodies} bodies"), runtime, told(&kept)),
+        Row::told(
+            format!("parse → encode, code kept as bytes, {bodies} bodies"),
+            runtime,
+            told(&kept),
+        ),
         Row::new(
-            format!("parse → encode, each instruction, against dotscope's decoding alone, {bodies} bodies"),
+            format!(
+                "parse → encode, each instruction, against dotscope's decoding alone, {bodies} \
+                    bodies"
+            ),
             runtime,
             ratio,
             format!("{ratio:.2} × the time: {}; dotscope {}", told(&encode), told(&rival)),
             Goal::new(1.0, 0.5, "×"),
         ),
-        row("parse → wrap in try/finally → stack, verify → encode", &wrap, Goal::only(2000.0, "ns")),
+        row(
+            "parse → wrap in try/finally → stack, verify → encode",
+            &wrap,
+            Goal::only(2000.0, "ns"),
+        ),
     ])
 }
 

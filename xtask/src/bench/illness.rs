@@ -1,4 +1,5 @@
-//! What looking for illnesses costs: looks at the heap, at locks, a whole check-up, and exact counts of objects.
+//! What looking for illnesses costs: looks at the heap, at locks, a whole check-up, and exact
+//! counts of objects.
 
 use super::observe::{Recorded, Recording};
 use super::slowdown::{Comparison, Kind, Patience, Watcher, operations_per_cpu_second};
@@ -60,7 +61,8 @@ const VERDICTS: usize = 10;
 /// Objects of one operation of the sample `throughput` that allocates.
 const OBJECTS_OF_OPERATION: f64 = 32.0;
 
-/// The profiler that is told of every object and does nothing: `empty_allocated`, an example of the crate `corprof`.
+/// The profiler that is told of every object and does nothing: `empty_allocated`, an example of the
+/// crate `corprof`.
 const EMPTY: &str = "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F04}";
 
 /// What the processes pay while somebody looks.
@@ -119,12 +121,16 @@ fn json(arguments: &[&str]) -> Result<(Value, f64)> {
     let took = started.elapsed().as_secs_f64();
     let text = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
-    let value = serde_json::from_str(&text).with_context(|| format!("`{}`: {said}", tool::shown(&command)))?;
+    let value = serde_json::from_str(&text)
+        .with_context(|| format!("`{}`: {said}", tool::shown(&command)))?;
     Ok((value, took))
 }
 
 fn number(value: &Value, pointer: &str) -> Result<f64> {
-    value.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("there is no number at {pointer}"))
+    value
+        .pointer(pointer)
+        .and_then(Value::as_f64)
+        .with_context(|| format!("there is no number at {pointer}"))
 }
 
 /// Pause and memory of looks with all references.
@@ -137,16 +143,25 @@ pub fn heap(runtime: Runtime) -> Result<Vec<Row>> {
         let (mut each, mut told) = (Vec::new(), String::new());
         for _ in 0..HEAP_LOOKS {
             let (look, _) = json(&["heap", &pid, "--json", "--no-strings"])?;
-            let (objects, pause) = (number(&look, "/totals/objects")?, number(&look, "/pause_seconds")?);
+            let (objects, pause) =
+                (number(&look, "/totals/objects")?, number(&look, "/pause_seconds")?);
             ensure!(objects >= 1e6, "the snapshot has only {objects} objects");
             each.push(pause / objects * 1e9);
-            told = format!("{objects:.0} objects, {:.0} references", number(&look, "/totals/references")?);
+            told = format!(
+                "{objects:.0} objects, {:.0} references",
+                number(&look, "/totals/references")?
+            );
         }
         let each = Distribution::of(each);
         let rate = 1e3 / each.median();
         let measured = format!("{}, {rate:.2} M objects/s ({told})", each.with_quartiles("ns"));
         let recorded = Recorded::make(target.pid, &["-p", "heap"], Duration::from_secs(60))?;
-        let held = recorded.observer()?.iter().map(|status| status.target_memory).max().context("no status")?;
+        let held = recorded
+            .observer()?
+            .iter()
+            .map(|status| status.target_memory)
+            .max()
+            .context("no status")?;
         let held = held as f64 / f64::from(1 << 20);
         Ok(vec![
             Row::new(
@@ -175,7 +190,8 @@ pub fn less(runtime: Runtime) -> Result<Vec<Row>> {
     working(runtime, "heapster", &["--count", MANY, "--churn", "1"], |target| {
         let pid = target.pid.to_string();
         let (look, _) = json(&["heap", &pid, "--json", "--histogram"])?;
-        let (objects, pause) = (number(&look, "/totals/objects")?, number(&look, "/pause_seconds")?);
+        let (objects, pause) =
+            (number(&look, "/totals/objects")?, number(&look, "/pause_seconds")?);
         ensure!(objects >= 5e6, "the snapshot has only {objects} objects");
         let each = pause / objects * 1e9;
         let measured = format!(
@@ -187,12 +203,22 @@ pub fn less(runtime: Runtime) -> Result<Vec<Row>> {
         let mut pauses = Vec::new();
         for _ in 0..ROOT_LOOKS {
             let (look, _) = json(&["heap", &pid, "--json", "--roots"])?;
-            ensure!(look["complete"] == true, "the snapshot of roots is not complete: {}", look["note"]);
+            ensure!(
+                look["complete"] == true,
+                "the snapshot of roots is not complete: {}",
+                look["note"]
+            );
             pauses.push(number(&look, "/pause_seconds")? * 1e3);
         }
         let pauses = Distribution::of(pauses);
         Ok(vec![
-            Row::new(format!("{LESS}: histogram, pause per object"), runtime, each, measured, Goal::only(200.0, "ns")),
+            Row::new(
+                format!("{LESS}: histogram, pause per object"),
+                runtime,
+                each,
+                measured,
+                Goal::only(200.0, "ns"),
+            ),
             Row::new(
                 format!("{LESS}: roots, pause with the collection"),
                 runtime,
@@ -204,7 +230,8 @@ pub fn less(runtime: Runtime) -> Result<Vec<Row>> {
     })
 }
 
-/// Dominators and retained sizes of a large heap, made up: the example `large` of the crate `heap` says its times itself.
+/// Dominators and retained sizes of a large heap, made up: the example `large` of the crate `heap`
+/// says its times itself.
 ///
 /// # Errors
 /// When it fails.
@@ -214,12 +241,26 @@ pub fn large() -> Result<Vec<Row>> {
     let text = tool::output(&mut run, BUILD_LIMIT)?;
     let last = text.lines().last().unwrap_or_default().to_owned();
     let words: Vec<&str> = last.split_whitespace().collect();
-    let [seconds, "s,", "peak", megabytes, "MB"] = words[..] else { anyhow::bail!("it ended with: {last}") };
+    let [seconds, "s,", "peak", megabytes, "MB"] = words[..] else {
+        anyhow::bail!("it ended with: {last}")
+    };
     let (seconds, megabytes): (f64, f64) = (seconds.parse()?, megabytes.parse()?);
     let all = text.lines().map(str::trim).collect::<Vec<_>>().join("; ");
     Ok(vec![
-        Row::new(format!("{LARGE}: time, with paths and holders"), "·", seconds, all, Goal::only(20.0, "s")),
-        Row::new(format!("{LARGE}: memory"), "·", megabytes, format!("{megabytes:.0} MB"), Goal::only(3000.0, "MB")),
+        Row::new(
+            format!("{LARGE}: time, with paths and holders"),
+            "·",
+            seconds,
+            all,
+            Goal::only(20.0, "s"),
+        ),
+        Row::new(
+            format!("{LARGE}: memory"),
+            "·",
+            megabytes,
+            format!("{megabytes:.0} MB"),
+            Goal::only(3000.0, "MB"),
+        ),
     ])
 }
 
@@ -234,16 +275,25 @@ pub fn locks(runtime: Runtime) -> Result<Vec<Row>> {
     let mut times = Vec::new();
     for _ in 0..VERDICTS {
         let (found, took) = json(&["deadlocks", &pid, "--no-attach", "--json"])?;
-        ensure!(found["cycles"].as_array().is_some_and(|cycles| cycles.len() == 1), "not found: {found}");
+        ensure!(
+            found["cycles"].as_array().is_some_and(|cycles| cycles.len() == 1),
+            "not found: {found}"
+        );
         times.push(took * 1e3);
     }
     let times = Distribution::of(times);
     let must = if runtime.major() >= 9 { 1000.0 } else { 3000.0 };
-    Ok(vec![Row::new(LOCKS, runtime, times.median(), times.with_quartiles("ms"), Goal::only(must, "ms"))])
+    Ok(vec![Row::new(
+        LOCKS,
+        runtime,
+        times.median(),
+        times.with_quartiles("ms"),
+        Goal::only(must, "ms"),
+    )])
 }
 
-/// Logical stacks of many tasks: how long it takes until they are told, with two looks that are a second apart, and how long
-/// the process stands still.
+/// Logical stacks of many tasks: how long it takes until they are told, with two looks that are a
+/// second apart, and how long the process stands still.
 ///
 /// # Errors
 /// When they are not found.
@@ -262,7 +312,10 @@ pub fn tasks(runtime: Runtime) -> Result<Vec<Row>> {
             format!("{TASKS}: stacks, grouped; one second of it lies between two snapshots"),
             runtime,
             took,
-            format!("{took:.2} s ({pending:.0} methods, {:.0} objects)", number(&found, "/snapshots/1/objects")?),
+            format!(
+                "{took:.2} s ({pending:.0} methods, {:.0} objects)",
+                number(&found, "/snapshots/1/objects")?
+            ),
             Goal::only(3.0, "s"),
         ),
         Row::new(
@@ -275,8 +328,8 @@ pub fn tasks(runtime: Runtime) -> Result<Vec<Row>> {
     ])
 }
 
-/// How often the bytes that a type allocated lie outside of the 95 % interval of their estimate: of a burst, which is
-/// followed as a whole, and of a storm, which is not.
+/// How often the bytes that a type allocated lie outside of the 95 % interval of their estimate: of
+/// a burst, which is followed as a whole, and of a storm, which is not.
 ///
 /// # Errors
 /// When a recording fails.
@@ -295,20 +348,27 @@ pub fn estimates(runtime: Runtime, name: &'static str) -> Result<Vec<Row>> {
         std::thread::sleep(Duration::from_millis(300));
         let recorded = recording.stop()?;
         let file = recorded.file();
-        let (report, _) = json(&["report", file.to_str().context("a path that is no text")?, "--format", "json"])?;
+        let (report, _) = json(&[
+            "report",
+            file.to_str().context("a path that is no text")?,
+            "--format",
+            "json",
+        ])?;
         followed.push(number(&report, "/allocations/followed")? * 100.0);
         let rows = report["allocations"]["types"].as_array().context("no types")?;
         for (name, known) in truth["types"].as_object().context("no truth")? {
             let row = rows.iter().find(|row| row["type_name"] == name.as_str());
-            let of = |field: &str| row.map_or(Ok(0.0), |row| number(row, &format!("/bytes/{field}")));
+            let of =
+                |field: &str| row.map_or(Ok(0.0), |row| number(row, &format!("/bytes/{field}")));
             let off = of("value")? - number(known, "/bytes")?;
             let sum = outside.entry(name.clone()).or_default();
             sum.0 += usize::from(off.abs() > of("margin")?);
             sum.1 += off / number(known, "/bytes")? / ESTIMATED as f64;
         }
     }
-    let each =
-        |(name, (count, bias)): (&String, &(usize, f64))| format!("{name} {count} (mean {:+.1} %)", bias * 100.0);
+    let each = |(name, (count, bias)): (&String, &(usize, f64))| {
+        format!("{name} {count} (mean {:+.1} %)", bias * 100.0)
+    };
     let said = format!(
         "of {ESTIMATED}: {}; followed {} of the time",
         outside.iter().map(each).collect::<Vec<_>>().join(", "),
@@ -329,15 +389,22 @@ pub fn checkup(runtime: Runtime) -> Result<Vec<Row>> {
     let (found, took) = json(&["checkup", &target.pid().to_string(), "--json"])?;
     let said = found["notes"].as_array().map_or(0, Vec::len);
     ensure!(said == 0, "not everything was checked: {}", found["notes"]);
-    let ids: Vec<&str> =
-        found["findings"].as_array().into_iter().flatten().filter_map(|one| one["id"].as_str()).collect();
-    let measured =
-        format!("{took:.2} s; found: {}", if ids.is_empty() { "nothing".to_owned() } else { ids.join(", ") });
+    let ids: Vec<&str> = found["findings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["id"].as_str())
+        .collect();
+    let measured = format!(
+        "{took:.2} s; found: {}",
+        if ids.is_empty() { "nothing".to_owned() } else { ids.join(", ") }
+    );
     Ok(vec![Row::new(format!("{CHECKUP}: time"), runtime, took, measured, Goal::only(12.0, "s"))])
 }
 
-/// What it costs to count every object, against what it costs to be told of every object: a program that allocates is
-/// started without a profiler, with an empty one, and by `clrscope launch`, in turns.
+/// What it costs to count every object, against what it costs to be told of every object: a program
+/// that allocates is started without a profiler, with an empty one, and by `clrscope launch`, in
+/// turns.
 ///
 /// # Errors
 /// When one of them fails.
@@ -345,16 +412,20 @@ pub fn exact_allocations(runtime: Runtime, options: &Options) -> Result<Vec<Row>
     let mut build = cargo();
     build.args(["build", "--quiet", "--release", "-p", "corprof", "--example", "empty_allocated"]);
     tool::run(&mut build, BUILD_LIMIT)?;
-    let empty = tool::target_folder().join("release").join("examples").join("libempty_allocated.so");
+    let empty =
+        tool::target_folder().join("release").join("examples").join("libempty_allocated.so");
     let folder = tempfile::tempdir()?;
-    let (clrscope, session) = (tool::clrscope().display().to_string(), folder.path().join("exact.clrscope"));
+    let (clrscope, session) =
+        (tool::clrscope().display().to_string(), folder.path().join("exact.clrscope"));
     let session = session.display().to_string();
     let plain = || Sample::named("throughput").launch(runtime, &["--work", "alloc"]);
     let told = || {
         let launch = plain().env("CORECLR_ENABLE_PROFILING", "1").env("CORECLR_PROFILER", EMPTY);
         launch.env("CORECLR_PROFILER_PATH", empty.as_os_str())
     };
-    let counted = || plain().under([&clrscope, "launch", "-q", "-p", "allocations:exact", "-o", &session, "--"]);
+    let counted = || {
+        plain().under([&clrscope, "launch", "-q", "-p", "allocations:exact", "-o", &session, "--"])
+    };
     let launches: [&dyn Fn() -> Launch; 3] = [&plain, &told, &counted];
     let mut costs = [const { Vec::new() }; 3];
     for turn in 0..options.pairs {
@@ -379,5 +450,11 @@ pub fn exact_allocations(runtime: Runtime, options: &Options) -> Result<Vec<Row>
         told.with_quartiles("ns"),
         counted.with_quartiles("ns")
     );
-    Ok(vec![Row::new(format!("{EXACT}: against an empty callback"), runtime, ratio, measured, Goal::only(1.2, "×"))])
+    Ok(vec![Row::new(
+        format!("{EXACT}: against an empty callback"),
+        runtime,
+        ratio,
+        measured,
+        Goal::only(1.2, "×"),
+    )])
 }

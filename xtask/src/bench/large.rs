@@ -26,14 +26,28 @@ pub fn run() -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let (session, page) = (folder.path().join("large.clrscope"), folder.path().join("large.html"));
     let mut write = cargo();
-    write.args(["run", "--quiet", "--release", "-p", "report", "--example", "large_session", "--", "write"]);
+    write.args([
+        "run",
+        "--quiet",
+        "--release",
+        "-p",
+        "report",
+        "--example",
+        "large_session",
+        "--",
+        "write",
+    ]);
     tool::output(write.arg(&session), BUILD_LIMIT)?;
     let (mut times, mut peaks) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let mut command = Command::new(tool::clrscope());
         command.arg("report").arg(&session).args(["--format", "html", "-o"]).arg(&page);
         let started = Instant::now();
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("cannot start clrscope")?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("cannot start clrscope")?;
         let mut peak = 0;
         let status = loop {
             // The kernel's own high-water mark: only what happens after the last look is missed.
@@ -62,6 +76,12 @@ pub fn run() -> Result<Vec<Row>> {
             format!("{time:.2} s, page {size:.1} MB"),
             Goal::new(3.0, 1.5, "s"),
         ),
-        Row::new(format!("{NAME}: peak memory"), "·", peak, format!("{peak:.0} MB"), Goal::only(500.0, "MB")),
+        Row::new(
+            format!("{NAME}: peak memory"),
+            "·",
+            peak,
+            format!("{peak:.0} MB"),
+            Goal::only(500.0, "MB"),
+        ),
     ])
 }

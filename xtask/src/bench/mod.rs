@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: what observation costs, measured on real runtimes and printed as one table.
 //!
-//! Two things are compared only within one run and in turns: the workload keeps running, and windows with an observer
-//! alternate with windows without one. What is compared is work done per second of the process's own CPU time, so that
-//! neither other programs nor the observer outside of the process disturb the figure.
+//! Two things are compared only within one run and in turns: the workload keeps running, and
+//! windows with an observer alternate with windows without one. What is compared is work done per
+//! second of the process's own CPU time, so that neither other programs nor the observer outside of
+//! the process disturb the figure.
 //!
 //! Everything is measured through the program that users have, as `cargo build --release` makes it.
 
@@ -65,8 +66,8 @@ pub struct Options {
     /// Profilers of the endurance runs
     #[arg(long, default_value = "cpu,wall,exceptions,gc")]
     pub profilers: String,
-    /// Only rows whose runtime and name contain this text, such as `9.0.5 slow-down`; for `service` also
-    /// several with `|` between them
+    /// Only rows whose runtime and name contain this text, such as `9.0.5 slow-down`; for `service`
+    /// also several with `|` between them
     #[arg(long, default_value = "")]
     pub only: String,
     /// Measure target/release as it is, without building it first
@@ -79,8 +80,8 @@ pub struct Options {
 pub enum Suite {
     /// Every goal of docs/performance.md that a benchmark can tell, except for endurance
     Spine,
-    /// The windows of the slow-downs, and the time of the cycles, with nothing switched on: how much of a difference is
-    /// noise
+    /// The windows of the slow-downs, and the time of the cycles, with nothing switched on: how
+    /// much of a difference is noise
     Noise,
     /// Looks at heaps and locks, check-ups, and exact counts of objects
     Illness,
@@ -88,7 +89,8 @@ pub enum Suite {
     Il,
     /// What `launch` adds to the start and to the end of a program
     Launch,
-    /// What each profiler and each engine costs a service under full load, and threads that hand work over, beside EventPipe
+    /// What each profiler and each engine costs a service under full load, and threads that hand
+    /// work over, beside EventPipe
     #[cfg(target_os = "linux")]
     Service,
     /// What the drop-in for the New Relic profiler costs: start-up, calls, size
@@ -130,7 +132,10 @@ struct Job<'a> {
 /// # Errors
 /// When something could not be measured. A goal that is missed is no error: the table says it.
 pub fn run(options: &Options) -> Result<()> {
-    ensure!(options.pairs > 0 && options.window >= 50, "at least one round and windows of at least 50 ms are needed");
+    ensure!(
+        options.pairs > 0 && options.window >= 50,
+        "at least one round and windows of at least 50 ms are needed"
+    );
     ensure!(options.minutes > 0.0, "the endurance runs need some time");
     setup::run()?;
     // That one does not run the program.
@@ -149,7 +154,13 @@ pub fn run(options: &Options) -> Result<()> {
     let (machine, started) = (machine(), Instant::now());
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for (index, job) in jobs.iter().enumerate() {
-        eprintln!("[{} of {}, {:.0} s] {}", index + 1, jobs.len(), started.elapsed().as_secs_f64(), job.shown());
+        eprintln!(
+            "[{} of {}, {:.0} s] {}",
+            index + 1,
+            jobs.len(),
+            started.elapsed().as_secs_f64(),
+            job.shown()
+        );
         match job.measure() {
             Ok(found) => {
                 found.iter().for_each(|row| eprintln!("    {row}"));
@@ -185,7 +196,8 @@ impl Job<'_> {
     }
 }
 
-/// Makes an error of a panic: targets that do not start panic, as tests want it; here the other rows go on.
+/// Makes an error of a panic: targets that do not start panic, as tests want it; here the other
+/// rows go on.
 fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,
@@ -206,13 +218,21 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(cycles::NAME, Some(runtime), Box::new(move || cycles::run(runtime, options)));
             }
             for (comparison, runtime) in each(slowdown::COMPARISONS, &slowdown::RUNTIMES) {
-                add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
+                add(
+                    comparison.name,
+                    Some(runtime),
+                    Box::new(move || comparison.run(runtime, options)),
+                );
             }
             for runtime in costs::SAMPLES {
                 add(costs::WALL, Some(runtime), Box::new(move || costs::wall(runtime)));
                 add(split::NAME, Some(runtime), Box::new(move || split::run(runtime)));
                 add(costs::HANDLER, Some(runtime), Box::new(move || costs::handler(runtime)));
-                add(costs::MEMORY, Some(runtime), Box::new(move || costs::memory_of_agent(runtime)));
+                add(
+                    costs::MEMORY,
+                    Some(runtime),
+                    Box::new(move || costs::memory_of_agent(runtime)),
+                );
             }
             for runtime in costs::ALL {
                 add(costs::NAMING, Some(runtime), Box::new(move || costs::naming(runtime)));
@@ -221,10 +241,18 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
         }
         Suite::Noise => {
             for runtime in cycles::RUNTIMES {
-                add(cycles::CONTROL, Some(runtime), Box::new(move || cycles::control(runtime, options)));
+                add(
+                    cycles::CONTROL,
+                    Some(runtime),
+                    Box::new(move || cycles::control(runtime, options)),
+                );
             }
             for (comparison, runtime) in each(slowdown::NOISE, &slowdown::RUNTIMES) {
-                add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
+                add(
+                    comparison.name,
+                    Some(runtime),
+                    Box::new(move || comparison.run(runtime, options)),
+                );
             }
         }
         Suite::Illness => {
@@ -234,7 +262,11 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(illness::LOCKS, Some(runtime), Box::new(move || illness::locks(runtime)));
                 add(illness::TASKS, Some(runtime), Box::new(move || illness::tasks(runtime)));
                 add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
-                add(illness::EXACT, Some(runtime), Box::new(move || illness::exact_allocations(runtime, options)));
+                add(
+                    illness::EXACT,
+                    Some(runtime),
+                    Box::new(move || illness::exact_allocations(runtime, options)),
+                );
             }
             add(
                 illness::ESTIMATES,
@@ -243,12 +275,22 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
             );
             // The profiler `allocations` is refused on older runtimes.
             for runtime in slowdown::RUNTIMES.into_iter().filter(|runtime| runtime.major() >= 6) {
-                add(illness::STORM, Some(runtime), Box::new(move || illness::estimates(runtime, illness::STORM)));
+                add(
+                    illness::STORM,
+                    Some(runtime),
+                    Box::new(move || illness::estimates(runtime, illness::STORM)),
+                );
             }
             let allocates = |name: &str| name == "slow-down, allocation-heavy";
             let all = each(illness::COMPARISONS, &slowdown::RUNTIMES);
-            for (comparison, runtime) in all.filter(|(one, runtime)| runtime.major() >= 6 || !allocates(one.name)) {
-                add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
+            for (comparison, runtime) in
+                all.filter(|(one, runtime)| runtime.major() >= 6 || !allocates(one.name))
+            {
+                add(
+                    comparison.name,
+                    Some(runtime),
+                    Box::new(move || comparison.run(runtime, options)),
+                );
             }
             add(illness::LARGE, None, Box::new(illness::large));
         }
@@ -271,7 +313,11 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
             for runtime in newrelic::RUNTIMES {
                 add(newrelic::START, Some(runtime), Box::new(move || newrelic::start(runtime)));
                 add(newrelic::CALL, Some(runtime), Box::new(move || newrelic::call(runtime)));
-                add(newrelic::COMPILE, Some(runtime), Box::new(move || newrelic::compile_many(runtime)));
+                add(
+                    newrelic::COMPILE,
+                    Some(runtime),
+                    Box::new(move || newrelic::compile_many(runtime)),
+                );
                 add(newrelic::LOG, Some(runtime), Box::new(move || newrelic::log(runtime)));
                 add(newrelic::TOGGLE, Some(runtime), Box::new(move || newrelic::toggle(runtime)));
             }
@@ -284,7 +330,11 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
         Suite::Service => {}
         Suite::Endurance => {
             for ((name, work), runtime) in each(endurance::KINDS, &endurance::RUNTIMES) {
-                add(name, Some(runtime), Box::new(move || endurance::run(name, work, runtime, options)));
+                add(
+                    name,
+                    Some(runtime),
+                    Box::new(move || endurance::run(name, work, runtime, options)),
+                );
             }
         }
     }
@@ -327,7 +377,10 @@ mod tests {
         assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 2 + 3 * 2 + 1 - 2);
         assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1 + 2 * 2 + 2);
         assert_eq!(jobs(&Options::of(Suite::Launch)).len(), 3);
-        assert_eq!(jobs(&Options::of(Suite::Newrelic)).len(), 2 * 5 + 1 + usize::from(cfg!(target_os = "linux")));
+        assert_eq!(
+            jobs(&Options::of(Suite::Newrelic)).len(),
+            2 * 5 + 1 + usize::from(cfg!(target_os = "linux"))
+        );
     }
 
     #[test]

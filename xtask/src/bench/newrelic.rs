@@ -1,9 +1,10 @@
-//! What the drop-in for the native profiler of the New Relic agent costs: at start-up, for each call of an instrumented
-//! method, for each method that is compiled, in a service under load, and on disk.
+//! What the drop-in for the native profiler of the New Relic agent costs: at start-up, for each
+//! call of an instrumented method, for each method that is compiled, in a service under load, and
+//! on disk.
 //!
-//! The managed agent is one that only makes what each call needs. The figures of the agent's own profiler, which is not built
-//! here, are those of docs/newrelic.md: ratios to a program without a profiler carry over to other machines, single
-//! nanoseconds less so.
+//! The managed agent is one that only makes what each call needs. The figures of the agent's own
+//! profiler, which is not built here, are those of docs/newrelic.md: ratios to a program without a
+//! profiler carry over to other machines, single nanoseconds less so.
 
 #[cfg(target_os = "linux")]
 use super::service;
@@ -56,15 +57,20 @@ const WINDOW: u64 = 4;
 /// Connections to the service.
 const CONNECTIONS: u32 = 16;
 
-/// Points like those that the agent brings for ASP.NET Core and what such services call: two of them are met for each request.
+/// Points like those that the agent brings for ASP.NET Core and what such services call: two of
+/// them are met for each request.
 const SERVICE_POINTS: &str = "<extension><instrumentation><tracerFactory>\
-    <match assemblyName='Microsoft.AspNetCore.Hosting' className='Microsoft.AspNetCore.Hosting.HostingApplication'>\
+    <match assemblyName='Microsoft.AspNetCore.Hosting' \
+    className='Microsoft.AspNetCore.Hosting.HostingApplication'>\
     <exactMethodMatcher methodName='ProcessRequestAsync'/></match>\
-    <match assemblyName='Microsoft.AspNetCore.Routing' className='Microsoft.AspNetCore.Routing.EndpointMiddleware'>\
+    <match assemblyName='Microsoft.AspNetCore.Routing' \
+    className='Microsoft.AspNetCore.Routing.EndpointMiddleware'>\
     <exactMethodMatcher methodName='Invoke'/></match>\
-    <match assemblyName='Microsoft.AspNetCore.Hosting' className='Microsoft.AspNetCore.Hosting.WebHostBuilder'>\
+    <match assemblyName='Microsoft.AspNetCore.Hosting' \
+    className='Microsoft.AspNetCore.Hosting.WebHostBuilder'>\
     <exactMethodMatcher methodName='Build'/></match>\
-    <match assemblyName='Microsoft.AspNetCore.Mvc.Core' className='Microsoft.AspNetCore.Mvc.Infrastructure.ControllerActionInvoker'>\
+    <match assemblyName='Microsoft.AspNetCore.Mvc.Core' \
+    className='Microsoft.AspNetCore.Mvc.Infrastructure.ControllerActionInvoker'>\
     <exactMethodMatcher methodName='InvokeInnerFilterAsync'/></match>\
     <match assemblyName='System.Net.Http' className='System.Net.Http.SocketsHttpHandler'>\
     <exactMethodMatcher methodName='SendAsync'/></match>\
@@ -88,9 +94,17 @@ impl Home {
         let home = Home { folder: tempfile::tempdir()?, library: library()? };
         let folder = home.folder.path();
         fs::create_dir(folder.join("extensions"))?;
-        let agent = compile("NewRelic.Agent.Core", "Agent.cs", true, Extras { symbols, ..Extras::default() })?;
+        let agent = compile(
+            "NewRelic.Agent.Core",
+            "Agent.cs",
+            true,
+            Extras { symbols, ..Extras::default() },
+        )?;
         fs::copy(agent, folder.join("NewRelic.Agent.Core.dll"))?;
-        fs::write(folder.join("newrelic.config"), "<configuration><log level=\"info\"/></configuration>")?;
+        fs::write(
+            folder.join("newrelic.config"),
+            "<configuration><log level=\"info\"/></configuration>",
+        )?;
         fs::write(folder.join("extensions/points.xml"), POINTS)?;
         Ok(home)
     }
@@ -108,7 +122,8 @@ impl Home {
 
 /// Compiles a program with methods that are written here, as there are so many.
 fn compile_with_methods(name: &str, source: &str, methods: &str) -> Result<PathBuf> {
-    let written = fs::read_to_string(source_root().join("crates/newrelic/tests/programs").join(source))?;
+    let written =
+        fs::read_to_string(source_root().join("crates/newrelic/tests/programs").join(source))?;
     let folder = tool::target_folder().join("bench");
     fs::create_dir_all(&folder)?;
     let whole = folder.join(source);
@@ -165,7 +180,11 @@ pub fn start(runtime: Runtime) -> Result<Vec<Row>> {
             }
         }
     }
-    let mut rows = vec![Row::told(format!("{START}, alone"), runtime, Distribution::of(alone).with_quartiles("ms"))];
+    let mut rows = vec![Row::told(
+        format!("{START}, alone"),
+        runtime,
+        Distribution::of(alone).with_quartiles("ms"),
+    )];
     for ((name, _, _, goal), ratios) in variants.iter().zip(ratios) {
         let ratio = Distribution::of(ratios);
         let (what, told) = (format!("{START}: agent {name}"), ratio.with_quartiles("×"));
@@ -177,8 +196,8 @@ pub fn start(runtime: Runtime) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What one call of an instrumented method that does nothing takes, with one thread and with two, and of one that does the same
-/// by hand.
+/// What one call of an instrumented method that does nothing takes, with one thread and with two,
+/// and of one that does the same by hand.
 ///
 /// # Errors
 /// When a program fails.
@@ -202,7 +221,9 @@ pub fn call(runtime: Runtime) -> Result<Vec<Row>> {
         for (mode, goal) in [("default", own), ("fast", fast)] {
             let (mut one, mut two) = (Vec::new(), Vec::new());
             for _ in 0..PROCESSES {
-                for (threads, found, hand) in [("1", &mut one, &mut by_hand), ("2", &mut two, &mut by_hand_two)] {
+                for (threads, found, hand) in
+                    [("1", &mut one, &mut by_hand), ("2", &mut two, &mut by_hand_two)]
+                {
                     let launch = home.under(Launch::assembly(&program, runtime, &[threads]), mode);
                     let [traced, own] = printed(&launch, ["traced", "hand"])?;
                     found.push(traced);
@@ -213,7 +234,13 @@ pub fn call(runtime: Runtime) -> Result<Vec<Row>> {
             }
             let (one, two) = (Distribution::of(one), Distribution::of(two));
             let what = format!("{CALL}: agent {shape}, {mode}");
-            rows.push(Row::new(&what, runtime, one.median(), one.with_quartiles("ns"), Goal::only(goal, "ns")));
+            rows.push(Row::new(
+                &what,
+                runtime,
+                one.median(),
+                one.with_quartiles("ns"),
+                Goal::only(goal, "ns"),
+            ));
             let (what, told) = (format!("{what}, each of 2 threads"), two.with_quartiles("ns"));
             match mode {
                 "fast" => fast_with_two.push((what, one, two)),
@@ -224,9 +251,13 @@ pub fn call(runtime: Runtime) -> Result<Vec<Row>> {
     let (by_hand, by_hand_two) = (Distribution::of(by_hand), Distribution::of(by_hand_two));
     let what = format!("{CALL}, by hand");
     rows.push(Row::told(&what, runtime, by_hand.with_quartiles("ns")));
-    rows.push(Row::told(format!("{what}, each of 2 threads"), runtime, by_hand_two.with_quartiles("ns")));
-    // Two processors that share a core, or memory, make any code slower that makes objects. What the calls share themselves
-    // comes on top of that.
+    rows.push(Row::told(
+        format!("{what}, each of 2 threads"),
+        runtime,
+        by_hand_two.with_quartiles("ns"),
+    ));
+    // Two processors that share a core, or memory, make any code slower that makes objects. What
+    // the calls share themselves comes on top of that.
     let machine = by_hand_two.median() / by_hand.median();
     for (what, one, two) in fast_with_two {
         let goal = Goal::only((1.15 * machine * one.median()).round(), "ns");
@@ -249,7 +280,8 @@ fn printed<const N: usize>(launch: &Launch, words: [&str; N]) -> Result<[f64; N]
     Ok(found)
 }
 
-/// What it takes longer to compile a method that has no point, and what 20,000 of them leave in memory.
+/// What it takes longer to compile a method that has no point, and what 20,000 of them leave in
+/// memory.
 ///
 /// # Errors
 /// When a program fails.
@@ -257,7 +289,8 @@ pub fn compile_many(runtime: Runtime) -> Result<Vec<Row>> {
     let (classes, methods) = COMPILED;
     let mut source = String::new();
     for class in 0..classes {
-        let methods = (0..methods).map(|number| format!("public static int M{number}(int x){{return x+{number};}}\n"));
+        let methods = (0..methods)
+            .map(|number| format!("public static int M{number}(int x){{return x+{number};}}\n"));
         source += &format!("public static class Set{class}{{\n{}}}\n", methods.collect::<String>());
     }
     let program = compile_with_methods("Compiles", "Compiles.cs", &source)?;
@@ -280,8 +313,18 @@ pub fn compile_many(runtime: Runtime) -> Result<Vec<Row>> {
     }
     let (more, memory) = (Distribution::of(more), Distribution::of(memory));
     Ok(vec![
-        Row::new(COMPILE, runtime, more.median(), more.with_quartiles("µs more"), Goal::only(1.0, "µs")),
-        Row::told(format!("{COMPILE}: memory of the process with 20,000"), runtime, memory.with_quartiles("MB more")),
+        Row::new(
+            COMPILE,
+            runtime,
+            more.median(),
+            more.with_quartiles("µs more"),
+            Goal::only(1.0, "µs"),
+        ),
+        Row::told(
+            format!("{COMPILE}: memory of the process with 20,000"),
+            runtime,
+            memory.with_quartiles("MB more"),
+        ),
     ])
 }
 
@@ -292,20 +335,34 @@ pub fn compile_many(runtime: Runtime) -> Result<Vec<Row>> {
 pub fn log(runtime: Runtime) -> Result<Vec<Row>> {
     let program = compile("Hello", "Hello.cs", false, Extras::default())?;
     let (quiet, loud) = (Home::new(SHAPES[1].1)?, Home::new(SHAPES[1].1)?);
-    fs::write(loud.folder.path().join("newrelic.config"), "<configuration><log level=\"all\"/></configuration>")?;
+    fs::write(
+        loud.folder.path().join("newrelic.config"),
+        "<configuration><log level=\"all\"/></configuration>",
+    )?;
     let mut rows = Vec::new();
     for mode in ["default", "fast"] {
         let mut more = Vec::new();
         for round in 0..=STARTS {
-            let start = |home: &Home| once(home.under(Launch::assembly(&program, runtime, &[""; 0]), mode).command());
-            let difference =
-                if round % 2 == 0 { -start(&quiet)? + start(&loud)? } else { start(&loud)? - start(&quiet)? };
+            let start = |home: &Home| {
+                once(home.under(Launch::assembly(&program, runtime, &[""; 0]), mode).command())
+            };
+            let difference = if round % 2 == 0 {
+                -start(&quiet)? + start(&loud)?
+            } else {
+                start(&loud)? - start(&quiet)?
+            };
             if round > 0 {
                 more.push(difference);
             }
         }
         let (what, more) = (format!("{LOG}, {mode}"), Distribution::of(more));
-        rows.push(Row::new(what, runtime, more.median(), more.with_quartiles("ms more"), Goal::only(5.0, "ms")));
+        rows.push(Row::new(
+            what,
+            runtime,
+            more.median(),
+            more.with_quartiles("ms more"),
+            Goal::only(5.0, "ms"),
+        ));
     }
     Ok(rows)
 }
@@ -315,25 +372,41 @@ pub fn log(runtime: Runtime) -> Result<Vec<Row>> {
 /// # Errors
 /// When a program fails, or a call has a wrong result.
 pub fn toggle(runtime: Runtime) -> Result<Vec<Row>> {
-    let method = |number: usize| format!("public static int M{number:03}(int x){{return x+{number};}}\n");
+    let method =
+        |number: usize| format!("public static int M{number:03}(int x){{return x+{number};}}\n");
     let methods = (0..TOGGLED).map(method).collect::<String>();
-    let program = compile_with_methods("Toggle", "Toggle.cs", &format!("public static class Many{{\n{methods}}}\n"))?;
+    let program = compile_with_methods(
+        "Toggle",
+        "Toggle.cs",
+        &format!("public static class Many{{\n{methods}}}\n"),
+    )?;
     let home = Home::new(SHAPES[1].1)?;
     let mut rows = Vec::new();
     for mode in ["default", "fast"] {
-        let launch = home.under(Launch::assembly(&program, runtime, &[TOGGLE_SECONDS.to_string()]), mode);
+        let launch =
+            home.under(Launch::assembly(&program, runtime, &[TOGGLE_SECONDS.to_string()]), mode);
         // Counted, not quiet: at its end the agent says how many tracers were started and finished.
         let launch = launch.env("AGENT_COUNT", "true");
         let [toggles, wrong, methods] = printed(&launch, ["toggles", "wrong", "methods"])?;
-        ensure!(wrong == 0.0 && methods as usize == TOGGLED, "{wrong} results were wrong of {methods} methods");
+        ensure!(
+            wrong == 0.0 && methods as usize == TOGGLED,
+            "{wrong} results were wrong of {methods} methods"
+        );
         let each = TOGGLE_SECONDS * 1e3 / toggles;
         let told = format!("{toggles} in {TOGGLE_SECONDS} s, {each:.1} ms each");
-        rows.push(Row::new(format!("{TOGGLE}, {mode}"), runtime, each, told, Goal::only(15.0, "ms")));
+        rows.push(Row::new(
+            format!("{TOGGLE}, {mode}"),
+            runtime,
+            each,
+            told,
+            Goal::only(15.0, "ms"),
+        ));
     }
     Ok(rows)
 }
 
-/// What a Kestrel service under full load does less, and how much more memory it has, with two traced calls for each request.
+/// What a Kestrel service under full load does less, and how much more memory it has, with two
+/// traced calls for each request.
 ///
 /// # Errors
 /// When the service, or the load generator, fails.
@@ -348,7 +421,9 @@ pub fn service() -> Result<Vec<Row>> {
         let (mut longer, mut memory) = (Vec::new(), Vec::new());
         // The first rounds compile what is called, for good.
         for round in 0..SERVICE_ROUNDS + 3 {
-            let rate = |kiosk: &Kiosk| service::requests_per_second(&kiosk.url("/ok"), CONNECTIONS, WINDOW);
+            let rate = |kiosk: &Kiosk| {
+                service::requests_per_second(&kiosk.url("/ok"), CONNECTIONS, WINDOW)
+            };
             let (plain, observed) = if round % 2 == 0 {
                 (rate(&alone)?, rate(&with)?)
             } else {
@@ -357,15 +432,19 @@ pub fn service() -> Result<Vec<Row>> {
             };
             if round >= 3 {
                 longer.push(plain / observed);
-                let resident =
-                    |kiosk: &Kiosk| super::observe::memory(kiosk.process.pid(), "VmRSS").context("it has ended");
+                let resident = |kiosk: &Kiosk| {
+                    super::observe::memory(kiosk.process.pid(), "VmRSS").context("it has ended")
+                };
                 memory.push((resident(&with)? as f64 - resident(&alone)? as f64) / 1e6);
             }
         }
-        let (what, longer, memory) = (format!("{SERVICE}, {mode}"), Distribution::of(longer), Distribution::of(memory));
+        let (what, longer, memory) =
+            (format!("{SERVICE}, {mode}"), Distribution::of(longer), Distribution::of(memory));
         let told = longer.with_quartiles("× the time for a request");
         rows.push(match goal {
-            Some(goal) => Row::new(&what, Runtime::V9, longer.median(), told, Goal::only(goal, "×")),
+            Some(goal) => {
+                Row::new(&what, Runtime::V9, longer.median(), told, Goal::only(goal, "×"))
+            }
             None => Row::told(&what, Runtime::V9, told),
         });
         let (what, told) = (format!("{what}: memory"), memory.with_quartiles("MB more"));
@@ -405,6 +484,10 @@ fn once(mut command: Command) -> Result<f64> {
     let output = command.stdin(Stdio::null()).output()?;
     let took = begun.elapsed().as_secs_f64() * 1e3;
     let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success() && text.contains("Hello, world"), "{}: {output:?}", tool::shown(&command));
+    ensure!(
+        output.status.success() && text.contains("Hello, world"),
+        "{}: {output:?}",
+        tool::shown(&command)
+    );
     Ok(took)
 }

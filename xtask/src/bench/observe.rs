@@ -12,7 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// From the start of an observer to the moment when its samples surely flow and what it met at first is named.
+/// From the start of an observer to the moment when its samples surely flow and what it met at
+/// first is named.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// What ending a recording may take.
@@ -54,7 +55,8 @@ impl Recording {
         command.arg("record").arg(pid.to_string()).args(arguments).arg("--json");
         command.arg("-o").arg(folder.path().join("bench.clrscope"));
         let shown = tool::shown(&command);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         Ok(Recording { child: child.with_context(|| format!("`{shown}`"))?, shown, folder })
     }
 
@@ -93,8 +95,12 @@ impl Recording {
         }
         let mut text = String::new();
         self.child.stdout.take().context("no pipe")?.read_to_string(&mut text)?;
-        let summary: Value = serde_json::from_str(&text).with_context(|| format!("`{}` wrote {text}", self.shown))?;
-        let summary = summary["sessions"].get(0).with_context(|| format!("`{}` recorded nothing", self.shown))?.clone();
+        let summary: Value = serde_json::from_str(&text)
+            .with_context(|| format!("`{}` wrote {text}", self.shown))?;
+        let summary = summary["sessions"]
+            .get(0)
+            .with_context(|| format!("`{}` recorded nothing", self.shown))?
+            .clone();
         let end = summary["end"].as_str().unwrap_or_default();
         ensure!(end == "stopped", "`{}` ended with \"{end}\"; {}", self.shown, summary["notes"]);
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir()?);
@@ -152,7 +158,8 @@ impl Recorded {
     /// When recording fails.
     pub fn make(pid: u32, arguments: &[&str], duration: Duration) -> Result<Recorded> {
         let length = format!("{}ms", duration.as_millis());
-        let arguments: Vec<&str> = arguments.iter().copied().chain(["--duration", &length]).collect();
+        let arguments: Vec<&str> =
+            arguments.iter().copied().chain(["--duration", &length]).collect();
         Recording::start(pid, &arguments)?.wait(duration + END_LIMIT)
     }
 
@@ -177,7 +184,8 @@ impl Recorded {
     /// What was dropped, of all kinds.
     pub fn dropped(&self) -> f64 {
         let dropped = self.summary["dropped"].as_object();
-        dropped.map_or(0.0, |dropped| dropped.values().filter_map(Value::as_u64).sum::<u64>() as f64)
+        dropped
+            .map_or(0.0, |dropped| dropped.values().filter_map(Value::as_u64).sum::<u64>() as f64)
     }
 
     /// What the observer said of itself, second by second.
@@ -201,12 +209,16 @@ impl Recorded {
     pub fn counter(&self, name: &str) -> Result<f64> {
         let last = self.observer()?.pop().context("the session has no costs")?;
         let found = last.counters.iter().find(|(counter, _)| counter == name);
-        Ok(found.with_context(|| format!("the session has no counter \"{name}\", only {:?}", last.counters))?.1 as f64)
+        Ok(found
+            .with_context(|| {
+                format!("the session has no counter \"{name}\", only {:?}", last.counters)
+            })?
+            .1 as f64)
     }
 }
 
-/// EventPipe's sample profiler at its default rate, with the events that a reader needs to name what it sampled.
-/// What comes is read and dropped.
+/// EventPipe's sample profiler at its default rate, with the events that a reader needs to name
+/// what it sampled. What comes is read and dropped.
 pub struct EventPipe {
     stopper: Stopper,
     reader: JoinHandle<std::io::Result<u64>>,
@@ -234,7 +246,8 @@ impl EventPipe {
     /// # Errors
     /// When the runtime refuses.
     pub fn start_with(pid: u32, providers: Vec<Provider>) -> Result<EventPipe> {
-        let config = EventPipeConfig { buffer_mib: 256, stacks: true, ..EventPipeConfig::new(providers) };
+        let config =
+            EventPipeConfig { buffer_mib: 256, stacks: true, ..EventPipeConfig::new(providers) };
         let mut session = diagnostics::find_pid(pid)?.port()?.collect(&config)?;
         let stopper = session.stopper();
         let reader = thread::spawn(move || {
@@ -243,7 +256,9 @@ impl EventPipe {
                 match session.read(&mut buffer) {
                     Ok(0) => return Ok(bytes),
                     Ok(more) => bytes += more as u64,
-                    Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Interrupted) => {
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -256,14 +271,19 @@ impl EventPipe {
 impl Observer for EventPipe {
     fn end(self: Box<Self>) -> Result<()> {
         self.stopper.stop(END_LIMIT)?;
-        let bytes = self.reader.join().map_err(|_| anyhow::anyhow!("the reader of EventPipe's stream panicked"))??;
-        // A stream without samples holds little more than its head; a sample has some hundred bytes.
+        let bytes = self
+            .reader
+            .join()
+            .map_err(|_| anyhow::anyhow!("the reader of EventPipe's stream panicked"))??;
+        // A stream without samples holds little more than its head; a sample has some hundred
+        // bytes.
         ensure!(bytes > 2_000, "EventPipe's sample profiler wrote only {bytes} bytes");
         Ok(())
     }
 }
 
-/// A size that Linux tells of a process, such as `VmRSS` or `VmHWM`, in bytes. `None` when the process has ended.
+/// A size that Linux tells of a process, such as `VmRSS` or `VmHWM`, in bytes. `None` when the
+/// process has ended.
 pub fn memory(pid: u32, what: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;

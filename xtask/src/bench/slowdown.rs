@@ -1,4 +1,5 @@
-//! What observation costs the observed: work done per second of the process's own CPU time, with and without.
+//! What observation costs the observed: work done per second of the process's own CPU time, with
+//! and without.
 
 use super::Options;
 use super::observe::{EventPipe, Nothing, Observer, Recording};
@@ -19,7 +20,8 @@ pub struct Comparison {
     pub work: &'static [&'static str],
     /// Who observes.
     pub observers: &'static [Watcher],
-    /// What it takes until an observer does what it does most of the time; `None` for nothing beyond the usual.
+    /// What it takes until an observer does what it does most of the time; `None` for nothing
+    /// beyond the usual.
     pub patience: Option<Patience>,
 }
 
@@ -69,8 +71,18 @@ const CPU: &[Watcher] = &[
 /// All comparisons of the goals.
 pub const COMPARISONS: &[Comparison] = &[
     Comparison { name: "slow-down, CPU-bound", work: &["cpu"], observers: CPU, patience: None },
-    Comparison { name: "slow-down, allocation-heavy", work: &["alloc"], observers: CPU, patience: None },
-    Comparison { name: "slow-down, exception-heavy", work: &["exceptions"], observers: CPU, patience: None },
+    Comparison {
+        name: "slow-down, allocation-heavy",
+        work: &["alloc"],
+        observers: CPU,
+        patience: None,
+    },
+    Comparison {
+        name: "slow-down, exception-heavy",
+        work: &["exceptions"],
+        observers: CPU,
+        patience: None,
+    },
     Comparison {
         name: "slow-down, 10,000 exceptions/s",
         work: &["paced", "--rate", "10000"],
@@ -96,8 +108,18 @@ pub const COMPARISONS: &[Comparison] = &[
 /// The same windows with nothing switched on: how much of a difference is noise.
 pub const NOISE: &[Comparison] = &[
     Comparison { name: "noise, CPU-bound", work: &["cpu"], observers: NOBODY, patience: None },
-    Comparison { name: "noise, allocation-heavy", work: &["alloc"], observers: NOBODY, patience: None },
-    Comparison { name: "noise, exception-heavy", work: &["exceptions"], observers: NOBODY, patience: None },
+    Comparison {
+        name: "noise, allocation-heavy",
+        work: &["alloc"],
+        observers: NOBODY,
+        patience: None,
+    },
+    Comparison {
+        name: "noise, exception-heavy",
+        work: &["exceptions"],
+        observers: NOBODY,
+        patience: None,
+    },
 ];
 
 const NOBODY: &[Watcher] = &[Watcher { what: "nothing", kind: Kind::Nobody, goal: None }];
@@ -105,7 +127,8 @@ const NOBODY: &[Watcher] = &[Watcher { what: "nothing", kind: Kind::Nobody, goal
 /// Against EventPipe: ratio of the slow-downs.
 const AGAINST: Goal = Goal::new(0.5, 0.3, "×");
 
-/// A slow-down of theirs that is smaller than this, in percent, is noise: there is nothing to compare with.
+/// A slow-down of theirs that is smaller than this, in percent, is noise: there is nothing to
+/// compare with.
 const NOTICEABLE: f64 = 0.2;
 
 /// Share of a processor that a window needs to tell something.
@@ -147,10 +170,11 @@ impl Comparison {
         let mut cpu = vec![Vec::new(); self.observers.len()];
         let mut wall = cpu.clone();
         let mut exceptions = 0.0;
-        let length = self.patience.map_or(options.window, |patience| options.window.max(patience.window));
+        let length =
+            self.patience.map_or(options.window, |patience| options.window.max(patience.window));
         for round in 0..options.pairs {
-            // One window without an observer before the others and one after them: whatever drifts cancels out. The
-            // order of the others changes from round to round.
+            // One window without an observer before the others and one after them: whatever drifts
+            // cancels out. The order of the others changes from round to round.
             let before = window(length)?;
             let mut on = vec![Speed::default(); self.observers.len()];
             for turn in 0..self.observers.len() {
@@ -162,20 +186,28 @@ impl Comparison {
                 observer.end()?;
             }
             let after = window(length)?;
-            exceptions +=
-                (before.exceptions_per_cpu_second + after.exceptions_per_cpu_second) / (2 * options.pairs) as f64;
+            exceptions += (before.exceptions_per_cpu_second + after.exceptions_per_cpu_second)
+                / (2 * options.pairs) as f64;
             for (index, on) in on.iter().enumerate() {
-                cpu[index]
-                    .push(100.0 * (1.0 - 2.0 * on.per_cpu_second / (before.per_cpu_second + after.per_cpu_second)));
-                wall[index].push(100.0 * (1.0 - 2.0 * on.per_second / (before.per_second + after.per_second)));
+                cpu[index].push(
+                    100.0
+                        * (1.0
+                            - 2.0 * on.per_cpu_second
+                                / (before.per_cpu_second + after.per_cpu_second)),
+                );
+                wall[index].push(
+                    100.0 * (1.0 - 2.0 * on.per_second / (before.per_second + after.per_second)),
+                );
             }
         }
         let cpu: Vec<Distribution> = cpu.into_iter().map(Distribution::of).collect();
-        let wall: Vec<f64> = wall.into_iter().map(|values| Distribution::of(values).median()).collect();
+        let wall: Vec<f64> =
+            wall.into_iter().map(|values| Distribution::of(values).median()).collect();
         let mut rows = Vec::new();
         for ((watcher, slow_down), wall) in self.observers.iter().zip(&cpu).zip(&wall) {
             let what = format!("{}: {}", self.name, watcher.what);
-            let mut measured = format!("{}; by the clock {wall:.1} %", slow_down.with_quartiles("%"));
+            let mut measured =
+                format!("{}; by the clock {wall:.1} %", slow_down.with_quartiles("%"));
             if watcher.what == "exceptions" {
                 measured += &format!("; {exceptions:.0} exceptions per CPU second");
             }
@@ -190,7 +222,13 @@ impl Comparison {
             rows.push(if theirs >= NOTICEABLE {
                 // Ours may come out below zero by noise.
                 let ratio = ours.max(0.0) / theirs;
-                Row::new(what, runtime, ratio, format!("{ratio:.2} × ({ours:.2} % / {theirs:.2} %)"), AGAINST)
+                Row::new(
+                    what,
+                    runtime,
+                    ratio,
+                    format!("{ratio:.2} × ({ours:.2} % / {theirs:.2} %)"),
+                    AGAINST,
+                )
             } else {
                 let measured = format!("theirs is not measurable ({ours:.2} % / {theirs:.2} %)");
                 Row { value: None, ..Row::new(what, runtime, 0.0, measured, AGAINST) }
@@ -218,7 +256,8 @@ pub fn operations_per_cpu_second(target: &mut TargetProcess, milliseconds: u64) 
     window(target, milliseconds).map(|speed| speed.per_cpu_second)
 }
 
-/// One window of the `throughput` sample. A window in which other programs took nearly all processors is measured again.
+/// One window of the `throughput` sample. A window in which other programs took nearly all
+/// processors is measured again.
 fn window(target: &mut TargetProcess, milliseconds: u64) -> Result<Speed> {
     for _ in 0..RETRIES {
         if let Some(speed) = speed(&answer(target, milliseconds)?)? {
@@ -230,14 +269,18 @@ fn window(target: &mut TargetProcess, milliseconds: u64) -> Result<Speed> {
 
 fn answer(target: &mut TargetProcess, milliseconds: u64) -> Result<Value> {
     target.send_line(&format!("window {milliseconds}"))?;
-    let line = target.wait_for_line(Duration::from_millis(milliseconds * 4 + 20_000), |line| line.starts_with('{'))?;
+    let line = target.wait_for_line(Duration::from_millis(milliseconds * 4 + 20_000), |line| {
+        line.starts_with('{')
+    })?;
     Ok(serde_json::from_str(&line)?)
 }
 
 /// What the program says of a window; `None` if it had next to no processor.
 fn speed(answer: &Value) -> Result<Option<Speed>> {
     let number = |name: &str| answer[name].as_f64();
-    let (Some(operations), Some(cpu), Some(wall)) = (number("operations"), number("cpu_ns"), number("wall_ns")) else {
+    let (Some(operations), Some(cpu), Some(wall)) =
+        (number("operations"), number("cpu_ns"), number("wall_ns"))
+    else {
         bail!("the workload answered {answer}");
     };
     if operations <= 0.0 || cpu <= 0.0 || cpu / wall < LEAST_CPU {
@@ -289,7 +332,9 @@ mod tests {
         target.wait_for_ready();
         let answer = answer(&mut target, 20).unwrap();
         assert!(
-            ["operations", "cpu_ns", "wall_ns", "exceptions"].iter().all(|name| answer[name].is_number()),
+            ["operations", "cpu_ns", "wall_ns", "exceptions"]
+                .iter()
+                .all(|name| answer[name].is_number()),
             "{answer}"
         );
         assert!(speed(&answer).is_ok(), "{answer}");

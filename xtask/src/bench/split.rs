@@ -11,7 +11,8 @@ use testkit::{Runtime, Sample};
 /// For `--only`.
 pub const NAME: &str = "known 70/20/10 split";
 
-/// How long is recorded: 10,000 samples at 1000 Hz, and some more for a machine that is busy otherwise.
+/// How long is recorded: 10,000 samples at 1000 Hz, and some more for a machine that is busy
+/// otherwise.
 const LENGTH: Duration = Duration::from_secs(11);
 
 /// Records the sample `burn` and compares.
@@ -40,17 +41,27 @@ pub fn run(runtime: Runtime) -> Result<Vec<Row>> {
         worst = worst.max(100.0 * (weight / all - truth).abs());
         shares.push(format!("{method} {:.2} of {:.2}", 100.0 * weight / all, 100.0 * truth));
     }
-    let measured = format!("{worst:.2} points ({}), {:.0} samples", shares.join(", "), recorded.samples("cpu"));
+    let measured = format!(
+        "{worst:.2} points ({}), {:.0} samples",
+        shares.join(", "),
+        recorded.samples("cpu")
+    );
     Ok(vec![Row::new(NAME, runtime, worst, measured, Goal::new(1.0, 0.5, "points"))])
 }
 
-/// The weight of all collapsed stacks that hold a method, by the end of its name, whatever it is generic over.
+/// The weight of all collapsed stacks that hold a method, by the end of its name, whatever it is
+/// generic over.
 fn weight_below(stacks: &str, method: &str) -> f64 {
     let holds = |stack: &str| {
-        stack.split(';').any(|frame| frame.split(['(', '[']).next().is_some_and(|name| plain(name).ends_with(method)))
+        stack.split(';').any(|frame| {
+            frame.split(['(', '[']).next().is_some_and(|name| plain(name).ends_with(method))
+        })
     };
     let lines = stacks.lines().filter_map(|line| line.rsplit_once(' '));
-    lines.filter(|(stack, _)| holds(stack)).filter_map(|(_, weight)| weight.parse::<f64>().ok()).fold(0.0, |a, b| a + b)
+    lines
+        .filter(|(stack, _)| holds(stack))
+        .filter_map(|(_, weight)| weight.parse::<f64>().ok())
+        .fold(0.0, |a, b| a + b)
 }
 
 /// A name without what stands between angle brackets.
@@ -73,10 +84,13 @@ mod tests {
 
     #[test]
     fn a_method_is_met_once_per_stack_and_by_its_whole_name() {
-        let stacks =
-            "burner-0;A.Burn.Work(int);A.Burn.Slow(int);A.Burn.Slow(int) 5\nburner-0;A.Burn.NotSlow() 7\nx;B.Slow 2\n";
+        let stacks = "burner-0;A.Burn.Work(int);A.Burn.Slow(int);A.Burn.Slow(int) 5\n\
+            burner-0;A.Burn.NotSlow() 7\nx;B.Slow 2\n";
         assert_eq!(weight_below(stacks, ".Slow"), 7.0);
         assert_eq!(weight_below(stacks, ".NotSlow"), 7.0);
-        assert_eq!(weight_below("x;A<System.String, B<int>>.Nested.Medium<T>(A<T>, int) 3", ".Medium"), 3.0);
+        assert_eq!(
+            weight_below("x;A<System.String, B<int>>.Nested.Medium<T>(A<T>, int) 3", ".Medium"),
+            3.0
+        );
     }
 }

@@ -71,13 +71,19 @@ pub fn run(runtime: Runtime) -> Result<Vec<Row>> {
             }
         }
     }
-    let of = |runs: &[Run], value: fn(&Run) -> f64| Distribution::of(runs.iter().map(value).collect());
+    let of =
+        |runs: &[Run], value: fn(&Run) -> f64| Distribution::of(runs.iter().map(value).collect());
     let (line, end) = (of(&alone, |run| run.line), of(&alone, |run| run.end));
-    let told = format!("{} until its line, {} until its end", line.with_quartiles("ms"), end.with_quartiles("ms"));
+    let told = format!(
+        "{} until its line, {} until its end",
+        line.with_quartiles("ms"),
+        end.with_quartiles("ms")
+    );
     let mut rows = vec![Row::told("a program that writes one line, alone", runtime, told)];
     for ((name, _, goal), runs) in SETS.iter().zip(&added) {
         let (line, end) = (of(runs, |run| run.line), of(runs, |run| run.end));
-        let told = format!("{}; {} until the end", line.with_quartiles("ms"), end.with_quartiles("ms"));
+        let told =
+            format!("{}; {} until the end", line.with_quartiles("ms"), end.with_quartiles("ms"));
         let what = format!("{NAME}: {name}");
         rows.push(match goal {
             Some(goal) => Row::new(what, runtime, line.median(), told, Goal::only(*goal, "ms")),
@@ -92,14 +98,18 @@ fn once(mut command: Command) -> Result<Run> {
     let shown = tool::shown(&command);
     let begun = Instant::now();
     let took = |begun: Instant| Duration::as_secs_f64(&begun.elapsed()) * 1e3;
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut first = String::new();
     let read = BufReader::new(child.stdout.take().context("no pipe")?).read_line(&mut first);
     let line = took(begun);
     let status = child.wait()?;
     let end = took(begun);
     read?;
-    ensure!(status.success() && first == "ready\n", "`{shown}` ended with {status} and wrote {first:?}");
+    ensure!(
+        status.success() && first == "ready\n",
+        "`{shown}` ended with {status} and wrote {first:?}"
+    );
     Ok(Run { line, end })
 }
 

@@ -72,7 +72,13 @@ pub struct Row {
 
 impl Row {
     /// A figure that is held against a goal.
-    pub fn new(what: impl Into<String>, runtime: impl fmt::Display, value: f64, measured: String, goal: Goal) -> Row {
+    pub fn new(
+        what: impl Into<String>,
+        runtime: impl fmt::Display,
+        value: f64,
+        measured: String,
+        goal: Goal,
+    ) -> Row {
         let runtime = runtime.to_string();
         Row { what: what.into(), runtime, measured, value: Some(value), goal: Some(goal) }
     }
@@ -94,14 +100,22 @@ impl fmt::Display for Row {
             (None, Some(_)) => Reached::Nothing.to_string(),
             (_, None) => "·".to_owned(),
         };
-        let (must, stretch) = (bound(self.goal.map(|goal| goal.must)), bound(self.goal.and_then(|goal| goal.stretch)));
-        write!(f, "| {} | {} | {} | {must} | {stretch} | {reached} |", self.what, self.runtime, self.measured)
+        let (must, stretch) = (
+            bound(self.goal.map(|goal| goal.must)),
+            bound(self.goal.and_then(|goal| goal.stretch)),
+        );
+        write!(
+            f,
+            "| {} | {} | {} | {must} | {stretch} | {reached} |",
+            self.what, self.runtime, self.measured
+        )
     }
 }
 
 /// All rows as one Markdown table.
 pub fn markdown(rows: &[Row]) -> String {
-    let head = "| row | runtime | measured | must | stretch | reached |\n|---|---|---|---|---|---|\n";
+    let head =
+        "| row | runtime | measured | must | stretch | reached |\n|---|---|---|---|---|---|\n";
     rows.iter().fold(head.to_owned(), |table, row| table + &row.to_string() + "\n")
 }
 
@@ -121,8 +135,8 @@ impl Distribution {
         self.0.len()
     }
 
-    /// The value that this share of all values lies below, between neighbours by distance; not a number where there are
-    /// no values.
+    /// The value that this share of all values lies below, between neighbours by distance; not a
+    /// number where there are no values.
     pub fn at(&self, share: f64) -> f64 {
         let Some(last) = self.0.len().checked_sub(1) else { return f64::NAN };
         let position = share * last as f64;

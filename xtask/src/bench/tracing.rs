@@ -36,14 +36,27 @@ pub fn call(runtime: Runtime) -> Result<Vec<Row>> {
         counted.push(run(runtime, Some(&["--count"]))?);
         timed.push(run(runtime, Some(&[]))?);
     }
-    let (plain, counted, timed) = (Distribution::of(plain), Distribution::of(counted), Distribution::of(timed));
+    let (plain, counted, timed) =
+        (Distribution::of(plain), Distribution::of(counted), Distribution::of(timed));
     let row = |what: &str, with: &Distribution, most| {
         let more = with.median() - plain.median();
-        let told =
-            format!("{more:.1} ns: {} with it, {} without", with.with_quartiles("ns"), plain.with_quartiles("ns"));
-        Row::new(format!("{CALL} of a method that does nothing, {what}"), runtime, more, told, Goal::only(most, "ns"))
+        let told = format!(
+            "{more:.1} ns: {} with it, {} without",
+            with.with_quartiles("ns"),
+            plain.with_quartiles("ns")
+        );
+        Row::new(
+            format!("{CALL} of a method that does nothing, {what}"),
+            runtime,
+            more,
+            told,
+            Goal::only(most, "ns"),
+        )
     };
-    Ok(vec![row("counted", &counted, 10.0), row("with latency histogram and call tree", &timed, 60.0)])
+    Ok(vec![
+        row("counted", &counted, 10.0),
+        row("with latency histogram and call tree", &timed, 60.0),
+    ])
 }
 
 /// Nanoseconds of a call.
@@ -77,7 +90,18 @@ pub fn rewrite(runtime: Runtime) -> Result<Vec<Row>> {
     let trace = |more: &[&str]| -> Result<(f64, Value)> {
         let begun = Instant::now();
         let mut command = Command::new(tool::clrscope());
-        command.args(["trace", &pid, "toggler!*.Toggler.M*", "--exclude", "Main", "--for", "1ms", "--json"]).args(more);
+        command
+            .args([
+                "trace",
+                &pid,
+                "toggler!*.Toggler.M*",
+                "--exclude",
+                "Main",
+                "--for",
+                "1ms",
+                "--json",
+            ])
+            .args(more);
         let text = tool::output(&mut command, LIMIT)?;
         Ok((begun.elapsed().as_secs_f64() * 1e3, serde_json::from_str(&text)?))
     };
@@ -86,14 +110,18 @@ pub fn rewrite(runtime: Runtime) -> Result<Vec<Row>> {
         let (took, report) = trace(&[])?;
         stopped += report["stopped_ns"].as_u64().context("no stopped_ns")?;
         let count = |list: &str| report[list].as_array().map_or(0, Vec::len);
-        ensure!(count("methods") + count("not_called") == 400, "not all methods were rewritten: {report:#}");
+        ensure!(
+            count("methods") + count("not_called") == 400,
+            "not all methods were rewritten: {report:#}"
+        );
         all.push(took);
         none.push(trace(&["--exclude", "toggler!*.M{1,2,3,4,5,6,7,8,9}*"])?.0);
     }
     let (all, none) = (Distribution::of(all), Distribution::of(none));
     let each = (all.median() - none.median()) / 399.0 * 1e3;
     let told = format!(
-        "{each:.0} µs a method, there and back: {} for 400, {} for one; stopped for {:.1} ms in all, in the first of {ROUNDS}",
+        "{each:.0} µs a method, there and back: {} for 400, {} for one; stopped for {:.1} ms in \
+            all, in the first of {ROUNDS}",
         all.with_quartiles("ms"),
         none.with_quartiles("ms"),
         stopped as f64 / 1e6
@@ -101,7 +129,8 @@ pub fn rewrite(runtime: Runtime) -> Result<Vec<Row>> {
     Ok(vec![Row::new(format!("{REWRITE}: 1,000"), runtime, each, told, Goal::only(500.0, "ms"))])
 }
 
-/// How much longer an application takes from its start to its end when all of its methods and those of the runtime are timed.
+/// How much longer an application takes from its start to its end when all of its methods and those
+/// of the runtime are timed.
 ///
 /// # Errors
 /// When a run fails.
@@ -127,6 +156,10 @@ pub fn start(runtime: Runtime) -> Result<Vec<Row>> {
     }
     let (plain, traced) = (Distribution::of(plain), Distribution::of(traced));
     let ratio = traced.median() / plain.median();
-    let told = format!("{ratio:.1} ×: {} with it, {} without", traced.with_quartiles("ms"), plain.with_quartiles("ms"));
+    let told = format!(
+        "{ratio:.1} ×: {} with it, {} without",
+        traced.with_quartiles("ms"),
+        plain.with_quartiles("ms")
+    );
     Ok(vec![Row::new(START, runtime, ratio, told, Goal::only(4.0, "×"))])
 }

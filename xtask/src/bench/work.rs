@@ -9,7 +9,8 @@ use testkit::{Launch, Runtime, Sample, TargetProcess};
 /// Longer than any benchmark takes, for samples that end by themselves.
 pub const FOR_EVER: &str = "86400";
 
-/// A small budget of the youngest generation, in hexadecimal digits: memory of the target then stays level.
+/// A small budget of the youngest generation, in hexadecimal digits: memory of the target then
+/// stays level.
 const YOUNG: &str = "400000";
 
 /// A target that works.
@@ -21,8 +22,8 @@ pub struct Target<'a> {
     pub tmp: &'a Path,
 }
 
-/// Starts a sample with these arguments, or the application where no sample runs, makes it work without end, and runs
-/// `body` meanwhile.
+/// Starts a sample with these arguments, or the application where no sample runs, makes it work
+/// without end, and runs `body` meanwhile.
 ///
 /// # Errors
 /// When the body fails, or when the target did not live to its end.

@@ -1,4 +1,5 @@
-//! What clrscope does. To add something, add an entry to [`all`]; profilers come from the registry by themselves.
+//! What clrscope does. To add something, add an entry to [`all`]; profilers come from the registry
+//! by themselves.
 
 use profilers::{PROFILERS, ProfilerSpec, by_id};
 
@@ -50,7 +51,8 @@ impl Action {
         self.name.contains("trace")
     }
 
-    /// `text` as a command line, with `PID`, `LENGTH`, `OUT` and `PATTERN` in place of what is given.
+    /// `text` as a command line, with `PID`, `LENGTH`, `OUT` and `PATTERN` in place of what is
+    /// given.
     fn of(name: impl Into<String>, text: impl Into<String>) -> Action {
         let text = text.into();
         Action {
@@ -93,7 +95,12 @@ impl Action {
     fn profiler(spec: &ProfilerSpec, name: String, text: String) -> Action {
         let action = Action::of(name, text);
         let stays = spec.needs_main_slot() || action.launches;
-        Action { since: spec.since, stays, needs_main_slot: spec.needs_main_slot() || action.launches, ..action }
+        Action {
+            since: spec.since,
+            stays,
+            needs_main_slot: spec.needs_main_slot() || action.launches,
+            ..action
+        }
     }
 }
 
@@ -106,30 +113,53 @@ pub fn all() -> Vec<Action> {
     for spec in PROFILERS {
         let (id, is_trace) = (spec.id, spec.commands().contains(&"trace"));
         if spec.attach && !is_trace {
-            all.push(Action::profiler(spec, format!("attach-{id}"), format!("record PID -q -p {id} -d LENGTH -o OUT")));
+            all.push(Action::profiler(
+                spec,
+                format!("attach-{id}"),
+                format!("record PID -q -p {id} -d LENGTH -o OUT"),
+            ));
         }
-        let what = if is_trace { "-p trace --trace PATTERN".to_owned() } else { format!("-p {id}") };
-        all.push(Action::profiler(spec, format!("launch-{id}"), format!("launch {what} -d LENGTH -o OUT --")));
+        let what =
+            if is_trace { "-p trace --trace PATTERN".to_owned() } else { format!("-p {id}") };
+        all.push(Action::profiler(
+            spec,
+            format!("launch-{id}"),
+            format!("launch {what} -d LENGTH -o OUT --"),
+        ));
     }
     for engine in ENGINES {
         let text = format!("record PID -q -p cpu --rate 997 --engine {engine} -d LENGTH -o OUT");
         all.push(Action::of(format!("engine-{engine}"), text));
         let text = format!("launch -p cpu --rate 997 --engine {engine} -d LENGTH -o OUT --");
-        all.push(Action { needs_main_slot: true, stays: true, ..Action::of(format!("launch-engine-{engine}"), text) });
+        all.push(Action {
+            needs_main_slot: true,
+            stays: true,
+            ..Action::of(format!("launch-engine-{engine}"), text)
+        });
     }
     // Everything at once that fits beside another profiler.
     let beside = |spec: &&&ProfilerSpec| spec.attach && !spec.needs_main_slot();
     let many = PROFILERS.iter().filter(beside).map(|spec| spec.id).collect::<Vec<_>>().join(",");
     let since = PROFILERS.iter().filter(beside).map(|spec| spec.since).max().unwrap_or_default();
-    all.push(Action { since, ..Action::of("record-many", format!("record PID -q -p {many} -d LENGTH -o OUT")) });
+    all.push(Action {
+        since,
+        ..Action::of("record-many", format!("record PID -q -p {many} -d LENGTH -o OUT"))
+    });
     all.push(Action::of("checkup", "checkup PID -d 1s --json").main_slot());
     all.push(Action::of("checkup-no-heap", "checkup PID -d 1s --no-heap --json"));
     all.push(Action::of("heap", "heap PID --json").main_slot().interrupted(&[8]));
-    all.push(Action::of("heap-histogram", "heap PID --histogram --json").main_slot().interrupted(&[8]));
-    all.push(Action::of("leaks", "leaks PID --snapshots 2 --every 1s --json").main_slot().interrupted(&[8]));
+    all.push(
+        Action::of("heap-histogram", "heap PID --histogram --json").main_slot().interrupted(&[8]),
+    );
+    all.push(
+        Action::of("leaks", "leaks PID --snapshots 2 --every 1s --json")
+            .main_slot()
+            .interrupted(&[8]),
+    );
     all.push(Action::of("async", "async PID -d 1s --json").main_slot().interrupted(&[8]));
     let trace = |name: &str, more: &str| {
-        Action::of(format!("trace{name}"), format!("trace PID PATTERN --for LENGTH{more} --json")).main_slot()
+        Action::of(format!("trace{name}"), format!("trace PID PATTERN --for LENGTH{more} --json"))
+            .main_slot()
     };
     // A build without optimization takes a second for each half a million of calls that it reads.
     let traces = [

@@ -34,7 +34,8 @@ const LAUNCHED: Duration = Duration::from_millis(1500);
 /// What a target may take until it works.
 const READY: Duration = Duration::from_secs(30);
 
-/// What clrscope may take, before it counts as hanging: until its own end, and after it was told to end.
+/// What clrscope may take, before it counts as hanging: until its own end, and after it was told to
+/// end.
 const LIMIT: Duration = Duration::from_secs(25);
 const LIMIT_AFTER_BLOW: Duration = Duration::from_secs(12);
 
@@ -44,16 +45,19 @@ const SETTLE: Duration = Duration::from_secs(6);
 /// When a target ends by itself at the latest, so that none stays behind.
 const SECONDS: u64 = 300;
 
-/// How often the target is looked at before clrscope comes, at most: the runtime makes threads of its own for a second.
+/// How often the target is looked at before clrscope comes, at most: the runtime makes threads of
+/// its own for a second.
 const WARM_UP: usize = 16;
 
-/// Exit code of clrscope when it was interrupted twice, or could not end in order after a polite signal.
+/// Exit code of clrscope when it was interrupted twice, or could not end in order after a polite
+/// signal.
 const INTERRUPTED_TWICE: i32 = 130;
 
 /// How a failure begins that says that the target did not come to its own end.
 const DEAD: &str = "the target died, or went wrong";
 
-/// How often at most a target that died is watched without clrscope: one that dies by itself does not do so each time.
+/// How often at most a target that died is watched without clrscope: one that dies by itself does
+/// not do so each time.
 const CONTROLS: usize = 6;
 
 const POLL: Duration = Duration::from_millis(10);
@@ -67,7 +71,8 @@ pub enum Verdict {
     Refused(i32, String),
     /// What was wrong.
     Failed(Vec<String>),
-    /// The circumstances themselves could not be made, or the target does not live in them without clrscope.
+    /// The circumstances themselves could not be made, or the target does not live in them without
+    /// clrscope.
     Unfit(String),
 }
 
@@ -98,7 +103,9 @@ impl Bench {
         if let Some(unit) = self.truths.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(*unit);
         }
-        let launch = driver::launch(target, runtime, SECONDS).env("LD_LIBRARY_PATH", &self.native).private_tmp();
+        let launch = driver::launch(target, runtime, SECONDS)
+            .env("LD_LIBRARY_PATH", &self.native)
+            .private_tmp();
         let driver = Driver::start(target.work, launch)?;
         let until = Instant::now() + READY;
         while !driver.is_ready() && !driver.is_over() && Instant::now() < until {
@@ -106,7 +113,11 @@ impl Bench {
         }
         let ended = driver.wait()?;
         ensure!(ended.wrong.is_none(), "without clrscope: {:?}", ended.wrong);
-        ensure!(ended.status.is_some_and(|status| status.success()), "without clrscope: {:?}", ended.status);
+        ensure!(
+            ended.status.is_some_and(|status| status.success()),
+            "without clrscope: {:?}",
+            ended.status
+        );
         self.truths.lock().unwrap_or_else(PoisonError::into_inner).insert(key, ended.unit);
         Ok(ended.unit)
     }
@@ -116,17 +127,21 @@ impl Bench {
         self.evidence.join(format!("{}.hang", name.replace([' ', '/'], "_")))
     }
 
-    /// Runs a cell with this seed. What fails is run once more without clrscope: where that fails as well, the cell is unfit.
+    /// Runs a cell with this seed. What fails is run once more without clrscope: where that fails
+    /// as well, the cell is unfit.
     pub fn run(&self, table: &Table, cell: &Cell, seed: u64) -> (Verdict, String) {
         let mut log = String::new();
         // That of an earlier run, as a rule there is none.
         let _ = fs::remove_file(self.hang_file(&table.shown(cell)));
         let (verdict, left) = match self.attempt(table, cell, seed, Part::With, &mut log) {
             Ok(Seen { verdict: Verdict::Failed(reasons), left, lasted, .. }) => {
-                let controls = if reasons.iter().any(|reason| is_death(reason)) { CONTROLS } else { 1 };
+                let controls =
+                    if reasons.iter().any(|reason| is_death(reason)) { CONTROLS } else { 1 };
                 match self.control(table, cell, seed, lasted, controls, &mut log) {
                     Ok(without) => weigh(reasons, left, without),
-                    Err(error) => (Verdict::Unfit(format!("without clrscope: {error:#}")), Vec::new()),
+                    Err(error) => {
+                        (Verdict::Unfit(format!("without clrscope: {error:#}")), Vec::new())
+                    }
                 }
             }
             Ok(seen) => (seen.verdict, Vec::new()),
@@ -152,8 +167,7 @@ impl Bench {
         loop {
             let _ = writeln!(log, "\n== the same without clrscope, {time} of {times}");
             let seen = self.attempt(table, cell, seed, Part::Without(lasted), log)?;
-            let died =
-                matches!(&seen.verdict, Verdict::Failed(reasons) if reasons.iter().any(|reason| is_death(reason)));
+            let died = matches!(&seen.verdict, Verdict::Failed(reasons) if reasons.iter().any(|reason| is_death(reason)));
             if died || time == times {
                 return Ok(seen);
             }
@@ -161,7 +175,14 @@ impl Bench {
         }
     }
 
-    fn attempt(&self, table: &Table, cell: &Cell, seed: u64, part: Part, log: &mut String) -> Result<Seen> {
+    fn attempt(
+        &self,
+        table: &Table,
+        cell: &Cell,
+        seed: u64,
+        part: Part,
+        log: &mut String,
+    ) -> Result<Seen> {
         let runtime = table.runtimes[cell[0]];
         let target = &table.targets[cell[1]];
         let truth = self.truth(target, runtime)?;
@@ -169,12 +190,24 @@ impl Bench {
         let executable = fs::canonicalize(runtime.executable())?;
         let mut random = Random::new(seed);
         let blows = (table.endings[cell[5]].blows)(&mut random);
-        let mut scene = Scene::new(random, target.name, executable, self.native.clone(), self.clrscope.clone())?;
+        let mut scene = Scene::new(
+            random,
+            target.name,
+            executable,
+            self.native.clone(),
+            self.clrscope.clone(),
+        )?;
         for condition in conditions {
-            (condition.apply)(&mut scene).with_context(|| format!("{} cannot be set up", condition.name))?;
+            (condition.apply)(&mut scene)
+                .with_context(|| format!("{} cannot be set up", condition.name))?;
         }
         let action = &table.actions[cell[4]];
-        let patience = conditions.iter().map(|condition| condition.patience).max().unwrap_or(1).max(action.patience);
+        let patience = conditions
+            .iter()
+            .map(|condition| condition.patience)
+            .max()
+            .unwrap_or(1)
+            .max(action.patience);
         let mut attempt = Attempt {
             bench: self,
             runtime,
@@ -230,8 +263,8 @@ struct Seen {
     lasted: Duration,
 }
 
-/// The verdict on what failed, by what the target does without clrscope: that is not clrscope's, the rest is. Of one that
-/// dies by itself all is. Gives also what was left over and is explained.
+/// The verdict on what failed, by what the target does without clrscope: that is not clrscope's,
+/// the rest is. Of one that dies by itself all is. Gives also what was left over and is explained.
 fn weigh(reasons: Vec<String>, left: Vec<Leftover>, without: Seen) -> (Verdict, Vec<Leftover>) {
     let same = match &without.verdict {
         Verdict::Failed(same) => same.as_slice(),
@@ -240,10 +273,12 @@ fn weigh(reasons: Vec<String>, left: Vec<Leftover>, without: Seen) -> (Verdict, 
     let dies = same.iter().any(|reason| is_death(reason));
     // What is no matter of numbers is the same if it is there at all.
     let same_kind = |leftover: &Leftover| {
-        !without.growth.contains_key(&leftover.what) && without.left.iter().any(|other| other.what == leftover.what)
+        !without.growth.contains_key(&leftover.what)
+            && without.left.iter().any(|other| other.what == leftover.what)
     };
-    let (explained, unexplained): (Vec<_>, Vec<_>) =
-        left.into_iter().partition(|leftover| dies || leftover.is_explained(&without.growth) || same_kind(leftover));
+    let (explained, unexplained): (Vec<_>, Vec<_>) = left.into_iter().partition(|leftover| {
+        dies || leftover.is_explained(&without.growth) || same_kind(leftover)
+    });
     let ours = |reason: &String| !dies && !same.iter().any(|other| kind(other) == kind(reason));
     let mut rest: Vec<String> = reasons.into_iter().filter(ours).collect();
     rest.extend(unexplained.iter().map(Leftover::to_string));
@@ -303,7 +338,8 @@ struct Schedule {
 
 impl Schedule {
     fn add(&mut self, steps: Vec<(u64, Step)>, from: Instant) {
-        self.steps.extend(steps.into_iter().map(|(ms, step)| (from + Duration::from_millis(ms), step)));
+        self.steps
+            .extend(steps.into_iter().map(|(ms, step)| (from + Duration::from_millis(ms), step)));
         self.steps.sort_by_key(|(at, _)| *at);
     }
 
@@ -322,7 +358,8 @@ impl Schedule {
 
 impl Attempt<'_> {
     fn command(&self, pid: &str) -> Vec<String> {
-        let length = if self.ending.is_natural() || self.action.launches { LENGTH.0 } else { LENGTH.1 };
+        let length =
+            if self.ending.is_natural() || self.action.launches { LENGTH.0 } else { LENGTH.1 };
         let output = self.scene.output.display().to_string();
         self.action.arguments(&Given { pid, length, output: &output, pattern: self.target.pattern })
     }
@@ -335,7 +372,8 @@ impl Attempt<'_> {
             own.extend(self.command(""));
             prefix.splice(0..0, own);
         }
-        let mut launch = driver::launch(self.target, self.runtime, SECONDS).env("TMPDIR", &self.scene.tmp);
+        let mut launch =
+            driver::launch(self.target, self.runtime, SECONDS).env("TMPDIR", &self.scene.tmp);
         launch = launch.env("LD_LIBRARY_PATH", &self.bench.native);
         for (name, value) in &self.scene.env {
             launch = launch.env(name, value);
@@ -343,7 +381,8 @@ impl Attempt<'_> {
         let launch = if prefix.is_empty() { launch } else { launch.under(prefix) };
         let _ = writeln!(self.log, "{:?}", launch.command());
         let driver = Driver::start(self.target.work, launch)?;
-        let result = if launched { self.launched(&driver, &blows) } else { self.attached(&driver, &blows) };
+        let result =
+            if launched { self.launched(&driver, &blows) } else { self.attached(&driver, &blows) };
         // Whatever happened, the target is released and comes to its end within limits.
         driver.stop();
         let (live, outcome) = match result {
@@ -368,13 +407,16 @@ impl Attempt<'_> {
         let _ = writeln!(self.log, "{ended:#?}\n{outcome:#?}");
         self.files();
         Ok(match (std::mem::take(&mut self.failures), outcome) {
-            (failures, _) if !failures.is_empty() || !self.left.is_empty() => Verdict::Failed(failures),
+            (failures, _) if !failures.is_empty() || !self.left.is_empty() => {
+                Verdict::Failed(failures)
+            }
             (_, Outcome::Refused(code, why)) => Verdict::Refused(code, why),
             _ => Verdict::Passed,
         })
     }
 
-    /// A launch after which the target was never found: a refusal says why, everything else is a failure.
+    /// A launch after which the target was never found: a refusal says why, everything else is a
+    /// failure.
     fn refused_launch(&self, ended: &Ended, error: &anyhow::Error) -> Verdict {
         let said = ended.errors.iter().find(|line| line.starts_with("error: "));
         match (ended.status.and_then(|status| status.code()), said) {
@@ -410,7 +452,10 @@ impl Attempt<'_> {
         let mut live = self.ready(driver)?;
         let before = self.before(live.target);
         // What happens before it comes is nothing that clrscope did.
-        ensure!(is_alive(live.target) && !driver.is_over(), "the target ended before clrscope came");
+        ensure!(
+            is_alive(live.target) && !driver.is_over(),
+            "the target ended before clrscope came"
+        );
         self.compared = Instant::now();
         let mut schedule = Schedule { steps: Vec::new() };
         let started = Instant::now();
@@ -442,7 +487,8 @@ impl Attempt<'_> {
                 None => {}
             }
             if Instant::now() > limit {
-                self.failures.push(format!("clrscope hangs: it still runs after {:.0?}", started.elapsed()));
+                self.failures
+                    .push(format!("clrscope hangs: it still runs after {:.0?}", started.elapsed()));
                 self.evidence(&live);
                 break;
             }
@@ -477,7 +523,10 @@ impl Attempt<'_> {
                 let mut found = match early {
                     // Clrscope may be gone: its former child is nobody's below it.
                     Some(target) => Live { target, clrscope: None },
-                    None => Live { target: find_below(driver.pid, &self.scene.executable)?, clrscope: None },
+                    None => Live {
+                        target: find_below(driver.pid, &self.scene.executable)?,
+                        clrscope: None,
+                    },
                 };
                 found.clrscope = Some(driver.pid).filter(|pid| is_alive(*pid));
                 for step in std::mem::take(&mut self.scene.ready) {
@@ -506,11 +555,17 @@ impl Attempt<'_> {
                     end = Some(Instant::now());
                 }
             }
-            if live.is_none() && self.ending.ends_target() && early.is_some_and(|target| !is_alive(target)) {
+            if live.is_none()
+                && self.ending.ends_target()
+                && early.is_some_and(|target| !is_alive(target))
+            {
                 break;
             }
             ensure!(live.is_some() || early.is_some() || !driver.is_over(), "the target never ran");
-            ensure!(live.is_some() || Instant::now() < until, "the target was not ready within {READY:?}");
+            ensure!(
+                live.is_some() || Instant::now() < until,
+                "the target was not ready within {READY:?}"
+            );
             thread::sleep(POLL);
         }
         let mut live = match (live, early) {
@@ -540,14 +595,19 @@ impl Attempt<'_> {
 
     fn spawn(&mut self, pid: u32) -> Result<Child> {
         let mut command = Command::new(&self.bench.clrscope);
-        command.args(self.command(&pid.to_string())).env("TMPDIR", &self.scene.own_tmp).stdin(Stdio::null());
+        command
+            .args(self.command(&pid.to_string()))
+            .env("TMPDIR", &self.scene.own_tmp)
+            .stdin(Stdio::null());
         command.current_dir(&self.scene.own_tmp);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("CLRSCOPE_") && name != "CLRSCOPE_CACHE" {
                 command.env_remove(name);
             }
         }
-        command.stdout(File::create(self.scene.path("stdout"))?).stderr(File::create(self.scene.path("stderr"))?);
+        command
+            .stdout(File::create(self.scene.path("stdout"))?)
+            .stderr(File::create(self.scene.path("stderr"))?);
         let _ = writeln!(self.log, "{}", tool::shown(&command));
         Ok(command.spawn()?)
     }
@@ -565,8 +625,15 @@ impl Attempt<'_> {
         };
     }
 
-    /// After clrscope: undoes what stops or slows the target, and waits until nothing is left in it.
-    fn settle(&mut self, live: &mut Live, driver: &Driver, mut schedule: Schedule, before: &Before) -> Result<()> {
+    /// After clrscope: undoes what stops or slows the target, and waits until nothing is left in
+    /// it.
+    fn settle(
+        &mut self,
+        live: &mut Live,
+        driver: &Driver,
+        mut schedule: Schedule,
+        before: &Before,
+    ) -> Result<()> {
         if !live.clrscope.is_some_and(is_alive) {
             live.clrscope = None;
         }
@@ -654,8 +721,11 @@ impl Attempt<'_> {
         match status.map(|status| status.code()) {
             Some(Some(0)) => {}
             Some(Some(4 | 7)) if !self.plain() => {}
-            Some(Some(code)) if self.conditions.iter().any(|condition| condition.good.contains(&code)) => {}
-            Some(code) => self.failures.push(format!("the next recording ended with {code:?}: {}", said.trim())),
+            Some(Some(code))
+                if self.conditions.iter().any(|condition| condition.good.contains(&code)) => {}
+            Some(code) => self
+                .failures
+                .push(format!("the next recording ended with {code:?}: {}", said.trim())),
             None => self.failures.push("the next recording hangs".into()),
         }
         Ok(())
@@ -668,10 +738,15 @@ impl Attempt<'_> {
         }
         let read = |name: &str| fs::read_to_string(self.scene.path(name)).unwrap_or_default();
         let (out, errors) = (read("stdout"), read("stderr"));
-        let _ = writeln!(self.log, "clrscope: {status:?}\n{}\n{errors}", out.chars().take(2000).collect::<String>());
+        let _ = writeln!(
+            self.log,
+            "clrscope: {status:?}\n{}\n{errors}",
+            out.chars().take(2000).collect::<String>()
+        );
         // A hang has been told.
         let Some(status) = status else { return Outcome::Good };
-        let said = errors.lines().find(|line| line.starts_with("error: ")).unwrap_or_default().to_owned();
+        let said =
+            errors.lines().find(|line| line.starts_with("error: ")).unwrap_or_default().to_owned();
         let sent: &[Signal] = match self.ending.name {
             "killed" => &[Signal::KILL],
             "ctrl-c" | "ctrl-c-twice" => &[Signal::INT],
@@ -696,11 +771,14 @@ impl Attempt<'_> {
             "target-stops" | "target-killed" => &[3, 5],
             _ => &[],
         };
-        let of_conditions = || self.conditions.iter().any(|condition| condition.good.contains(&code));
+        let of_conditions =
+            || self.conditions.iter().any(|condition| condition.good.contains(&code));
         match code {
             0 => Outcome::Good,
             _ if self.action.good.contains(&code) || of_ending.contains(&code) => Outcome::Good,
-            _ if !self.ending.is_natural() && self.action.interrupted.contains(&code) => Outcome::Good,
+            _ if !self.ending.is_natural() && self.action.interrupted.contains(&code) => {
+                Outcome::Good
+            }
             4 | 7 if !said.is_empty() && self.plain() && self.ending.is_natural() => {
                 self.failures.push(format!("clrscope refused without a reason to: {said}"));
                 Outcome::Good
@@ -709,7 +787,10 @@ impl Attempt<'_> {
             4 | 7 if !said.is_empty() => Outcome::Refused(code, said),
             _ if of_conditions() && !said.is_empty() => Outcome::Refused(code, said),
             _ => {
-                self.failures.push(format!("clrscope ended with {code}: {}", errors.trim().replace('\n', " / ")));
+                self.failures.push(format!(
+                    "clrscope ended with {code}: {}",
+                    errors.trim().replace('\n', " / ")
+                ));
                 Outcome::Good
             }
         }
@@ -727,7 +808,11 @@ impl Attempt<'_> {
             return None;
         }
         if let Some(wrong) = &ended.wrong {
-            let fared = self.scene.memory.as_ref().map_or_else(String::new, |group| format!("; {}", group.fared()));
+            let fared = self
+                .scene
+                .memory
+                .as_ref()
+                .map_or_else(String::new, |group| format!("; {}", group.fared()));
             self.failures.push(format!(
                 "{DEAD}: {} ({}){fared}",
                 wrong.lines().next().unwrap_or_default(),
@@ -739,13 +824,16 @@ impl Attempt<'_> {
             self.failures.push(format!("the target computed {} instead of {truth}", ended.unit));
         }
         let said = ended.errors.iter().find(|line| line.starts_with("error: "));
-        if let (true, Some(125), Some(why)) = (launched, ended.status.and_then(|status| status.code()), said)
+        if let (true, Some(125), Some(why)) =
+            (launched, ended.status.and_then(|status| status.code()), said)
             && !self.plain()
         {
             return Some(Outcome::Refused(125, why.clone()));
         }
         let sudden = launched && self.ending.is_sudden();
-        let right = ended.status.is_some_and(|status| status.success() || sudden && status.signal() == Some(9));
+        let right = ended
+            .status
+            .is_some_and(|status| status.success() || sudden && status.signal() == Some(9));
         if !right {
             self.failures.push(format!(
                 "{DEAD}: it ended with {} instead of 0: {}",
@@ -756,7 +844,12 @@ impl Attempt<'_> {
         if !launched && matches!(self.target.work, Work::Sample(_)) && !ended.errors.is_empty() {
             self.failures.push(format!("the target wrote {:?}", ended.errors));
         }
-        if launched && ended.errors.iter().any(|line| line.contains("internal error") || line.contains("panicked")) {
+        if launched
+            && ended
+                .errors
+                .iter()
+                .any(|line| line.contains("internal error") || line.contains("panicked"))
+        {
             self.failures.push(format!("clrscope: {}", ended.errors.join(" / ")));
         }
         None
@@ -776,13 +869,15 @@ impl Attempt<'_> {
 
     /// Keeps what shows where something hangs.
     fn evidence(&mut self, live: &Live) {
-        let text: String = [Some(live.target), live.clrscope].into_iter().flatten().map(evidence::of).collect();
+        let text: String =
+            [Some(live.target), live.clrscope].into_iter().flatten().map(evidence::of).collect();
         self.keep(&text);
     }
 
     fn keep(&mut self, text: &str) {
         let file = self.bench.hang_file(&self.name);
-        // Clrscope may hang first, and then the target. Evidence that cannot be kept is in nobody's way.
+        // Clrscope may hang first, and then the target. Evidence that cannot be kept is in nobody's
+        // way.
         let _ = OpenOptions::new()
             .create(true)
             .append(true)

@@ -1,5 +1,5 @@
-//! `cargo xtask harm --chaos MINUTES`: random actions, ended at random moments and in random ways, on one target for each
-//! runtime that works all the time.
+//! `cargo xtask harm --chaos MINUTES`: random actions, ended at random moments and in random ways,
+//! on one target for each runtime that works all the time.
 
 use super::actions::{Action, Given};
 use super::cell::Bench;
@@ -18,8 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::Runtime;
 
-/// What samples do meanwhile, chosen by the seed. `gcstress` is not among them: it uses 0.4 to 1.4 GB by itself, so that its growth says
-/// nothing.
+/// What samples do meanwhile, chosen by the seed. `gcstress` is not among them: it uses 0.4 to 1.4
+/// GB by itself, so that its growth says nothing.
 const MODES: &[&str] = &["exceptions", "churn20", "collectible", "async", "nre"];
 
 /// How much more resident memory may be used in the last part of the time than in the first, at
@@ -27,16 +27,19 @@ const MODES: &[&str] = &["exceptions", "churn20", "collectible", "async", "nre"]
 /// without clrscope does not count.
 const GROWTH: i64 = 5 << 20;
 
-/// Actions after which memory is measured for the first time, at least: caches of the runtime and of the agent are full
-/// then.
+/// Actions after which memory is measured for the first time, at least: caches of the runtime and
+/// of the agent are full then.
 const WARM: usize = 15;
 
-/// How long that takes besides: this part of the whole, and no longer than so. Each kind of action has run by then.
+/// How long that takes besides: this part of the whole, and no longer than so. Each kind of action
+/// has run by then.
 const WARM_PART: u32 = 6;
 const WARM_TIME: Duration = Duration::from_secs(600);
 
-/// What is traced: one method. The runtime keeps each version of a rewritten method, so that memory grows by all that are traced.
-const TRACED: (&str, &str) = ("Clrscope.Samples.HarmTarget.Mix", "System.Text.Json.Utf8JsonWriter.Flush");
+/// What is traced: one method. The runtime keeps each version of a rewritten method, so that memory
+/// grows by all that are traced.
+const TRACED: (&str, &str) =
+    ("Clrscope.Samples.HarmTarget.Mix", "System.Text.Json.Utf8JsonWriter.Flush");
 
 /// How often it says how far it has come.
 const NEWS: Duration = Duration::from_secs(300);
@@ -72,34 +75,47 @@ struct Ran {
 pub fn run(bench: &Bench, table: &Table, minutes: f64, only: &str, seed: u64) -> Result<()> {
     println!("harm: chaos for {minutes} minutes, seed {seed}");
     let length = Duration::from_secs_f64(minutes * 60.0);
-    let (wanted, only): (Vec<&str>, Vec<&str>) =
-        only.split_whitespace().partition(|word| RUNTIMES.iter().any(|&runtime| runtime_name(runtime) == *word));
-    let is_wanted = |runtime: &Runtime| wanted.is_empty() || wanted.iter().any(|word| *word == runtime_name(*runtime));
+    let (wanted, only): (Vec<&str>, Vec<&str>) = only
+        .split_whitespace()
+        .partition(|word| RUNTIMES.iter().any(|&runtime| runtime_name(runtime) == *word));
+    let is_wanted = |runtime: &Runtime| {
+        wanted.is_empty() || wanted.iter().any(|word| *word == runtime_name(*runtime))
+    };
     let runtimes: Vec<Runtime> = RUNTIMES.into_iter().filter(is_wanted).collect();
     let count = runtimes.len();
     let only = &only;
-    if let Some(word) = only.iter().find(|&&word| !table.actions.iter().any(|action| action.name.contains(word))) {
+    if let Some(word) =
+        only.iter().find(|&&word| !table.actions.iter().any(|action| action.name.contains(word)))
+    {
         bail!("\"{word}\" is neither a runtime of the chaos run nor a part of an action's name");
     }
     let ran: Vec<Result<Ran>> = thread::scope(|scope| {
         let start = |(index, runtime)| {
             scope.spawn(move || {
-                let ran = one(bench, table, runtime, length, only, Random::new(seed.wrapping_add(index)));
+                let ran =
+                    one(bench, table, runtime, length, only, Random::new(seed.wrapping_add(index)));
                 // The others go on for as long as an hour.
-                ran.inspect_err(|error| println!("{} could not be run: {error:#}", runtime_name(runtime)))
+                ran.inspect_err(|error| {
+                    println!("{} could not be run: {error:#}", runtime_name(runtime))
+                })
             })
         };
         let threads: Vec<_> = (0..).zip(runtimes).map(start).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread panicked"))).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread panicked")))
+            .collect()
     });
     let mut failed = 0;
     println!(
-        "\n| runtime | target | actions | units of work | growth | without clrscope | libraries | hangs | failure |\n|---|---|--:|--:|--:|--:|--:|--:|---|"
+        "\n\
+            | runtime | target | actions | units of work | growth | without clrscope | libraries | hangs | failure |\n|---|---|--:|--:|--:|--:|--:|--:|---|"
     );
     for ran in ran {
         let ran = ran?;
         let megabytes = |bytes: i64| format!("{:.1} MB", bytes as f64 / 1_048_576.0);
-        let [growth, alone] = [ran.growth, ran.alone].map(|growth| growth.map_or("·".to_owned(), megabytes));
+        let [growth, alone] =
+            [ran.growth, ran.alone].map(|growth| growth.map_or("·".to_owned(), megabytes));
         let grown = ran.growth.is_some_and(|bytes| bytes - ran.alone.unwrap_or(0).max(0) > GROWTH);
         let bad = ran.failure.is_some() || grown || !ran.hangs.is_empty() || ran.libraries > 2;
         failed += usize::from(bad);
@@ -115,7 +131,10 @@ pub fn run(bench: &Bench, table: &Table, minutes: f64, only: &str, seed: u64) ->
         );
         println!("  endings {:?}", ran.endings);
         for (code, (count, said)) in &ran.codes {
-            println!("  exit code {code}: {count}, such as {:?}", said.lines().last().unwrap_or_default());
+            println!(
+                "  exit code {code}: {count}, such as {:?}",
+                said.lines().last().unwrap_or_default()
+            );
         }
         ran.hangs.iter().for_each(|hang| println!("  hang: {hang}"));
     }
@@ -144,7 +163,10 @@ fn one(
     fs::create_dir(&tmp)?;
     let start = || {
         let launch = driver::launch(target, runtime, length.as_secs() + 300);
-        let driver = Driver::start(target.work, launch.env("TMPDIR", &tmp).env("LD_LIBRARY_PATH", &bench.native))?;
+        let driver = Driver::start(
+            target.work,
+            launch.env("TMPDIR", &tmp).env("LD_LIBRARY_PATH", &bench.native),
+        )?;
         let begun = Instant::now();
         while !driver.is_ready() && !driver.is_over() && begun.elapsed() < LIMIT {
             thread::sleep(Duration::from_millis(20));
@@ -161,7 +183,8 @@ fn one(
         is_named && !action.launches && action.since <= runtime.major()
     };
     let actions: Vec<&Action> = table.actions.iter().filter(possible).collect();
-    let endings: Vec<&Ending> = table.endings.iter().filter(|ending| !ending.ends_target()).collect();
+    let endings: Vec<&Ending> =
+        table.endings.iter().filter(|ending| !ending.ends_target()).collect();
     let mut ran = Ran {
         runtime,
         target: target.name,
@@ -178,7 +201,9 @@ fn one(
     let (mut resident, mut alone) = (Vec::new(), Vec::new());
     let (mut news, mut warm) = (NEWS, WARM);
     while begun.elapsed() < length && is_alive(pid) && !driver.is_over() {
-        let (Some(action), Some(ending)) = (random.of(&actions), random.of(&endings)) else { break };
+        let (Some(action), Some(ending)) = (random.of(&actions), random.of(&endings)) else {
+            break;
+        };
         let blows = (ending.blows)(&mut random);
         let code = act(bench, target, action, &blows, pid, folder.path());
         let code = code.unwrap_or_else(|error| format!("{error:#}"));
@@ -203,9 +228,11 @@ fn one(
         if begun.elapsed() >= news {
             news += NEWS;
             let minutes = begun.elapsed().as_secs() / 60;
-            let [megabytes, beside] = [&resident, &alone].map(|sizes| sizes.last().unwrap_or(&0) >> 20);
+            let [megabytes, beside] =
+                [&resident, &alone].map(|sizes| sizes.last().unwrap_or(&0) >> 20);
             println!(
-                "after {minutes} min: {} {}, {} actions, {} hangs, {megabytes} MB, twin {beside} MB",
+                "after {minutes} min: {} {}, {} actions, {} hangs, {megabytes} MB, twin {beside} \
+                    MB",
                 runtime_name(runtime),
                 target.name,
                 ran.actions,
@@ -225,12 +252,18 @@ fn one(
         (!right).then(|| format!("it ended with {:?}", ended.status))
     });
     ran.failure = wrong.or_else(|| died.then(|| "it died".into())).map(|why| {
-        format!("{} ({:?}) {}", why.lines().next().unwrap_or_default(), ended.status, ended.errors.join(" / "))
+        format!(
+            "{} ({:?}) {}",
+            why.lines().next().unwrap_or_default(),
+            ended.status,
+            ended.errors.join(" / ")
+        )
     });
     Ok(ran)
 }
 
-/// How much the least resident memory of the last quarter exceeds that of the first; `None` where too few actions were counted.
+/// How much the least resident memory of the last quarter exceeds that of the first; `None` where
+/// too few actions were counted.
 fn growth(resident: &[u64], warm: usize) -> Option<i64> {
     let warm = resident.get(warm..)?;
     let least = |part: &[u64]| part.iter().min().copied();
@@ -255,7 +288,8 @@ fn act(
     let given = Given { pid: &pid, length, output: &output, pattern };
     let mut command = Command::new(&bench.clrscope);
     command.args(action.arguments(&given)).stdin(Stdio::null()).stdout(Stdio::null());
-    let mut child = command.stderr(File::create(folder.join("stderr"))?).env("TMPDIR", folder).spawn()?;
+    let mut child =
+        command.stderr(File::create(folder.join("stderr"))?).env("TMPDIR", folder).spawn()?;
     let started = Instant::now();
     let mut blows = blows.iter();
     let mut next = blows.next();

@@ -99,11 +99,29 @@ pub fn all() -> Vec<Condition> {
             excludes: &["debugger"],
             ..condition("seccomp-kill", |scene| option(scene, "--seccomp", "kill"))
         },
-        Condition { excludes: &["seccomp-container", "seccomp-kill"], ..condition("seccomp-later", seccomp_later) },
-        Condition { missing: || no_tool("setpriv"), ..condition("no-new-privileges", no_new_privileges) },
-        Condition { missing: no_other_user, excludes: &["mount-namespace"], ..condition("other-user", other_user) },
-        Condition { missing: not_root, excludes: &["pid-namespace"], ..condition("mount-namespace", mount_namespace) },
-        Condition { missing: not_root, not_for: of_children, ..condition("pid-namespace", pid_namespace) },
+        Condition {
+            excludes: &["seccomp-container", "seccomp-kill"],
+            ..condition("seccomp-later", seccomp_later)
+        },
+        Condition {
+            missing: || no_tool("setpriv"),
+            ..condition("no-new-privileges", no_new_privileges)
+        },
+        Condition {
+            missing: no_other_user,
+            excludes: &["mount-namespace"],
+            ..condition("other-user", other_user)
+        },
+        Condition {
+            missing: not_root,
+            excludes: &["pid-namespace"],
+            ..condition("mount-namespace", mount_namespace)
+        },
+        Condition {
+            missing: not_root,
+            not_for: of_children,
+            ..condition("pid-namespace", pid_namespace)
+        },
         Condition {
             missing: not_root,
             excludes: &["squatter"],
@@ -135,7 +153,12 @@ pub fn all() -> Vec<Condition> {
             })
         },
         condition("second-clrscope", second_clrscope),
-        Condition { missing: no_example, excludes: &["drop-in"], good: &[5, 125], ..condition("apm", apm) },
+        Condition {
+            missing: no_example,
+            excludes: &["drop-in"],
+            good: &[5, 125],
+            ..condition("apm", apm)
+        },
         Condition { missing: no_drop_in, good: &[5, 125], ..condition("drop-in", drop_in) },
         Condition {
             missing: || no_tool("gdb"),
@@ -144,30 +167,48 @@ pub fn all() -> Vec<Condition> {
         },
         condition("target-stopped", |scene| stopped(scene, |live| Some(live.target))),
         condition("clrscope-stopped", |scene| stopped(scene, |live| live.clrscope)),
-        Condition { missing: not_root, excludes: &["disk-stalled"], good: &[6], ..condition("disk-full", disk_full) },
+        Condition {
+            missing: not_root,
+            excludes: &["disk-stalled"],
+            good: &[6],
+            ..condition("disk-full", disk_full)
+        },
         Condition { missing: no_loop, ..condition("disk-stalled", disk_stalled) },
         Condition { missing: not_root, attach_only: true, ..condition("squatter", squatter) },
     ]
 }
 
-/// The runtime's own alternate stacks have no room for a second signal while a null reference is handled, so the program
-/// dies of any SIGPROF handler.
+/// The runtime's own alternate stacks have no room for a second signal while a null reference is
+/// handled, so the program dies of any SIGPROF handler.
 fn small_alternate_stacks(target: &Target) -> Option<&'static str> {
     let handles = ["nre", "foreignthreads", "foreignstacks"].contains(&target.name);
-    handles.then_some("the runtime itself does not survive a SIGPROF while it handles a null reference")
+    handles.then_some(
+        "the runtime itself does not survive a SIGPROF while it handles a null reference",
+    )
 }
 
 /// Programs that use more memory at times than a limit which is set by what they used before.
 fn growing(target: &Target) -> Option<&'static str> {
-    let names = ["gcstress", "servergc", "gen0size", "churn1000", "dynamicmethods", "recursion", "smallstacks"];
+    let names = [
+        "gcstress",
+        "servergc",
+        "gen0size",
+        "churn1000",
+        "dynamicmethods",
+        "recursion",
+        "smallstacks",
+    ];
     let grows = names.contains(&target.name);
-    grows.then_some("what it uses varies by more than the limit leaves, so it ends without clrscope, too")
+    grows.then_some(
+        "what it uses varies by more than the limit leaves, so it ends without clrscope, too",
+    )
 }
 
 /// A program that starts children, and is process 1 of its namespace.
 fn of_children(target: &Target) -> Option<&'static str> {
-    (target.name == "forkexec")
-        .then_some("as process 1 of a namespace it waits for its children for good without clrscope, too")
+    (target.name == "forkexec").then_some(
+        "as process 1 of a namespace it waits for its children for good without clrscope, too",
+    )
 }
 
 fn option(scene: &mut Scene, name: &str, value: &str) -> Result<()> {
@@ -184,18 +225,24 @@ fn no_tool(name: &str) -> Option<String> {
 }
 
 fn no_group(controller: &str) -> Option<String> {
-    not_root().or_else(|| hierarchy(controller).is_none().then(|| format!("control groups have no {controller} here")))
+    not_root().or_else(|| {
+        hierarchy(controller).is_none().then(|| format!("control groups have no {controller} here"))
+    })
 }
 
 fn no_loop() -> Option<String> {
     let tools = no_tool("fsfreeze").or_else(|| no_tool("mkfs.ext4"));
-    let device = || (!Path::new("/dev/loop-control").exists()).then(|| "there are no loop devices".into());
+    let device =
+        || (!Path::new("/dev/loop-control").exists()).then(|| "there are no loop devices".into());
     not_root().or(tools).or_else(device)
 }
 
 fn no_other_user() -> Option<String> {
-    let hidden =
-        || launcher().is_ok_and(|path| path.starts_with(home())).then(|| "the build is in the home folder".into());
+    let hidden = || {
+        launcher()
+            .is_ok_and(|path| path.starts_with(home()))
+            .then(|| "the build is in the home folder".into())
+    };
     not_root().or_else(hidden)
 }
 
@@ -206,8 +253,9 @@ fn home() -> PathBuf {
 /// The limit counts for all processes of a user, so it is set a little above what they use now.
 fn sigpending(scene: &mut Scene) -> Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let queued =
-        status.lines().find_map(|line| line.strip_prefix("SigQ:")?.trim().split('/').next()?.parse::<u64>().ok());
+    let queued = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigQ:")?.trim().split('/').next()?.parse::<u64>().ok());
     let limit = queued.context("no SigQ")? + 60;
     option(scene, "--sigpending", &limit.to_string())
 }
@@ -223,20 +271,22 @@ fn pids(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// 64 MB to 2 GB of addresses more than are used when all is ready. A program that starts a thousand threads a second ends with
-/// 150 MB without clrscope, too, four times in ten: it has 512 MB at least.
+/// 64 MB to 2 GB of addresses more than are used when all is ready. A program that starts a
+/// thousand threads a second ends with 150 MB without clrscope, too, four times in ten: it has 512
+/// MB at least.
 fn address_space(scene: &mut Scene) -> Result<()> {
     let least = if scene.target == "churn1000" { 512 } else { 64 };
     let more = (least + scene.random.below(2049 - least)) as u64 * (1 << 20);
     scene.when_ready(move |live| {
         let status = fs::read_to_string(format!("/proc/{}/status", live.target))?;
-        let size = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse::<u64>().ok());
+        let size = status.lines().find_map(|line| {
+            line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse::<u64>().ok()
+        });
         let limit = (size.context("no VmSize")? << 10) + more;
         let pid = i32::try_from(live.target).ok().and_then(Pid::from_raw);
         match prlimit(pid, Resource::As, Rlimit { current: Some(limit), maximum: Some(limit) }) {
-            // Root in a container may not have CAP_SYS_RESOURCE: then only the process's user may set its limits.
+            // Root in a container may not have CAP_SYS_RESOURCE: then only the process's user may
+            // set its limits.
             Err(Errno::PERM) => {
                 let user = NOBODY.to_string();
                 let mut command = Command::new("setpriv");
@@ -249,11 +299,12 @@ fn address_space(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// What a program needs at least for one budget of its youngest generation, which is as large as the processor's cache.
+/// What a program needs at least for one budget of its youngest generation, which is as large as
+/// the processor's cache.
 const LEAST_MEMORY: u64 = 64 << 20;
 
-/// 48 MB more than the most that was used until one and a half seconds after all is ready, or than what a program needs that has done next to
-/// nothing until then.
+/// 48 MB more than the most that was used until one and a half seconds after all is ready, or than
+/// what a program needs that has done next to nothing until then.
 fn memory(scene: &mut Scene) -> Result<()> {
     let group = scene.group("memory")?;
     scene.memory = Some(group.clone());
@@ -270,7 +321,8 @@ fn memory(scene: &mut Scene) -> Result<()> {
 fn cpu(scene: &mut Scene) -> Result<()> {
     let group = scene.group("cpu")?;
     let after = group.clone();
-    scene.when_ready(move |_| group.limit(("cpu.cfs_quota_us", "5000"), ("cpu.max", "5000 100000")));
+    scene
+        .when_ready(move |_| group.limit(("cpu.cfs_quota_us", "5000"), ("cpu.max", "5000 100000")));
     scene.when_done(move |_| after.limit(("cpu.cfs_quota_us", "-1"), ("cpu.max", "max 100000")));
     Ok(())
 }
@@ -292,7 +344,8 @@ fn tmp_read_only(scene: &mut Scene) -> Result<()> {
     let after = tmp.clone();
     scene.when_ready(move |_| {
         let until = Instant::now() + Duration::from_secs(3);
-        // It is busy as long as a file is being written there, or one that was removed is still open.
+        // It is busy as long as a file is being written there, or one that was removed is still
+        // open.
         loop {
             let done = run(Command::new("mount").args(["-o", "remount,ro"]).arg(&tmp));
             if done.is_ok() || Instant::now() > until {
@@ -311,8 +364,8 @@ fn no_new_privileges(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Nobody. The runtimes may lie in a home folder that others cannot enter; in a mount namespace of its own it is put there
-/// once more.
+/// Nobody. The runtimes may lie in a home folder that others cannot enter; in a mount namespace of
+/// its own it is put there once more.
 fn other_user(scene: &mut Scene) -> Result<()> {
     chown(&scene.tmp, Some(NOBODY), Some(NOBODY))?;
     scene.set("HOME", scene.tmp.display().to_string());
@@ -325,8 +378,8 @@ fn other_user(scene: &mut Scene) -> Result<()> {
     if cache.starts_with(&home) {
         let aside = scene.path("cache");
         fs::create_dir(&aside)?;
-        let script = "mount --rbind \"$1\" \"$2\" && mount -t tmpfs -o mode=755 none \"$0\" && mkdir -p \"$1\" && \
-                      mount --rbind \"$2\" \"$1\" && shift 2 && exec \"$@\"";
+        let script = "mount --rbind \"$1\" \"$2\" && mount -t tmpfs -o mode=755 none \"$0\" && \
+                      mkdir -p \"$1\" && mount --rbind \"$2\" \"$1\" && shift 2 && exec \"$@\"";
         let words = [home, cache, aside].map(|path| path.display().to_string());
         scene.wrap(&["unshare", "--mount", "sh", "-c", script, &words[0], &words[1], &words[2]]);
     }
@@ -375,7 +428,8 @@ fn sigprof(scene: &mut Scene, when: When) -> Result<()> {
     let counted = scene.path("sigprof.ticks");
     // The target may be another user.
     fs::write(&counted, "0")?;
-    chown(&counted, Some(NOBODY), Some(NOBODY)).or_else(|error| if tool::is_root() { Err(error) } else { Ok(()) })?;
+    chown(&counted, Some(NOBODY), Some(NOBODY))
+        .or_else(|error| if tool::is_root() { Err(error) } else { Ok(()) })?;
     scene.set("HARM_SIGPROF", gate.display().to_string());
     scene.foreign_signals |= 1 << (SIGPROF - 1);
     match when {
@@ -421,9 +475,13 @@ fn seccomp_later(scene: &mut Scene) -> Result<()> {
     // Where clrscope was quicker.
     scene.when_done(move |_| Ok(fs::write(&late, "")?));
     scene.checks.push(Box::new(|live| {
-        let status = || fs::read_to_string(format!("/proc/{}/status", live.target)).unwrap_or_default();
-        let is_filtered =
-            || status().lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
+        let status =
+            || fs::read_to_string(format!("/proc/{}/status", live.target)).unwrap_or_default();
+        let is_filtered = || {
+            status()
+                .lines()
+                .any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
+        };
         let until = Instant::now() + Duration::from_secs(5);
         while !is_filtered() {
             if Instant::now() > until {
@@ -444,14 +502,21 @@ fn clock_jumps(scene: &mut Scene) -> Result<()> {
 
 fn second_clrscope(scene: &mut Scene) -> Result<()> {
     let at = scene.random.milliseconds(0, 500);
-    let (clrscope, output, tmp) = (scene.clrscope.clone(), scene.path("second.clrscope"), scene.own_tmp.clone());
+    let (clrscope, output, tmp) =
+        (scene.clrscope.clone(), scene.path("second.clrscope"), scene.own_tmp.clone());
     let running = Arc::new(Mutex::new(None));
     let started = running.clone();
     scene.at(at, move |live| {
         let mut command = Command::new(&clrscope);
-        command.args(["record", &live.target.to_string(), "-q", "-p", "cpu,gc", "-d", "500ms", "-o"]).arg(&output);
-        let child =
-            command.env("TMPDIR", &tmp).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        command
+            .args(["record", &live.target.to_string(), "-q", "-p", "cpu,gc", "-d", "500ms", "-o"])
+            .arg(&output);
+        let child = command
+            .env("TMPDIR", &tmp)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
         // Beside the cell, so that it is never a zombie; the checks see what it leaves.
         let waits = thread::spawn(move || wait_or_kill(child, Duration::from_secs(30)));
         *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(waits);
@@ -460,7 +525,9 @@ fn second_clrscope(scene: &mut Scene) -> Result<()> {
     // What it holds in the target while it records is not left over.
     scene.when_done(move |_| {
         let waits = running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        waits.map_or(Ok(()), |waits| waits.join().map_err(|_| anyhow!("the wait for the second clrscope panicked")))
+        waits.map_or(Ok(()), |waits| {
+            waits.join().map_err(|_| anyhow!("the wait for the second clrscope panicked"))
+        })
     });
     Ok(())
 }
@@ -480,7 +547,8 @@ fn example() -> PathBuf {
 }
 
 fn no_example() -> Option<String> {
-    (!example().is_file()).then(|| "`cargo build -p corprof --example empty_allocated` did not make it".into())
+    (!example().is_file())
+        .then(|| "`cargo build -p corprof --example empty_allocated` did not make it".into())
 }
 
 fn apm(scene: &mut Scene) -> Result<()> {
@@ -498,20 +566,32 @@ fn no_drop_in() -> Option<String> {
     (!drop_in_library().is_file()).then(|| "`cargo build -p newrelic` did not make it".into())
 }
 
-/// Methods of the target that the New Relic library instruments: called once to some million times a second, by all kinds of
-/// threads, and by some that throw.
-const TRACED: &str = "Mix,Length,Deep,ThrowNew,Visit,Multiply,Spin,Answer,Outer,Inner,Twice,CatchInside,Locks";
+/// Methods of the target that the New Relic library instruments: called once to some million times
+/// a second, by all kinds of threads, and by some that throw.
+const TRACED: &str =
+    "Mix,Length,Deep,ThrowNew,Visit,Multiply,Spin,Answer,Outer,Inner,Twice,CatchInside,Locks";
 
-/// The New Relic library in the main profiler slot, with a managed agent and methods that it traces.
+/// The New Relic library in the main profiler slot, with a managed agent and methods that it
+/// traces.
 fn drop_in(scene: &mut Scene) -> Result<()> {
     let home = scene.path("home");
     fs::create_dir_all(home.join("extensions"))?;
     let source = source_root().join("crates/newrelic/tests/programs/Agent.cs");
     let extras = Extras { symbols: &["SHAPE_10_54"], ..Extras::default() };
-    let agent = Compiler::find()?.compile_with("NewRelic.Agent.Core", &source, Runtime::V3_1, true, extras)?;
+    let agent = Compiler::find()?.compile_with(
+        "NewRelic.Agent.Core",
+        &source,
+        Runtime::V3_1,
+        true,
+        extras,
+    )?;
     fs::copy(agent, home.join("NewRelic.Agent.Core.dll"))?;
-    fs::write(home.join("newrelic.config"), "<configuration><log level=\"info\"/></configuration>")?;
-    let matchers = TRACED.split(',').map(|name| format!("<exactMethodMatcher methodName='{name}'/>"));
+    fs::write(
+        home.join("newrelic.config"),
+        "<configuration><log level=\"info\"/></configuration>",
+    )?;
+    let matchers =
+        TRACED.split(',').map(|name| format!("<exactMethodMatcher methodName='{name}'/>"));
     let points = format!(
         "<extension><instrumentation><tracerFactory><match assemblyName='harmtarget' \
          className='Clrscope.Samples.HarmTarget'>{}</match></tracerFactory></instrumentation></extension>",
@@ -537,9 +617,17 @@ fn debugger(scene: &mut Scene) -> Result<()> {
     let at = scene.random.milliseconds(0, 700);
     scene.at(at, |live| {
         let mut command = Command::new("gdb");
-        command.args(["-nx", "-batch", "-iex", "set auto-solib-add off", "-iex", "set debuginfod enabled off"]);
+        command.args([
+            "-nx",
+            "-batch",
+            "-iex",
+            "set auto-solib-add off",
+            "-iex",
+            "set debuginfod enabled off",
+        ]);
         command.args(["-p", &live.target.to_string(), "-ex", "shell sleep 0.4", "-ex", "detach"]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         thread::spawn(move || wait_or_kill(child, Duration::from_secs(15)));
         Ok(())
     });
@@ -547,8 +635,11 @@ fn debugger(scene: &mut Scene) -> Result<()> {
         // It detaches before anything is checked.
         let until = Instant::now() + Duration::from_secs(10);
         let traced = || {
-            let status = fs::read_to_string(format!("/proc/{}/status", live.target)).unwrap_or_default();
-            status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|pid| pid.trim() != "0"))
+            let status =
+                fs::read_to_string(format!("/proc/{}/status", live.target)).unwrap_or_default();
+            status
+                .lines()
+                .any(|line| line.strip_prefix("TracerPid:").is_some_and(|pid| pid.trim() != "0"))
         };
         while traced() && Instant::now() < until {
             thread::sleep(Duration::from_millis(20));
@@ -584,13 +675,17 @@ fn disk_full(scene: &mut Scene) -> Result<()> {
 
 /// A file system of its own for the session, which does not answer for most of a second.
 fn disk_stalled(scene: &mut Scene) -> Result<()> {
-    let (image, folder) = (scene.path("image"), scene.output.parent().context("no folder")?.to_owned());
+    let (image, folder) =
+        (scene.path("image"), scene.output.parent().context("no folder")?.to_owned());
     fs::File::create(&image)?.set_len(512 << 20)?;
     run(Command::new("mkfs.ext4").args(["-q", "-O", "^has_journal"]).arg(&image))?;
     run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&folder))?;
-    let freeze = |way: &'static str, folder: PathBuf| move || run(Command::new("fsfreeze").arg(way).arg(&folder));
+    let freeze = |way: &'static str, folder: PathBuf| {
+        move || run(Command::new("fsfreeze").arg(way).arg(&folder))
+    };
     let at = scene.random.milliseconds(0, 600);
-    let (begin, end, last) = (freeze("-f", folder.clone()), freeze("-u", folder.clone()), freeze("-u", folder.clone()));
+    let (begin, end, last) =
+        (freeze("-f", folder.clone()), freeze("-u", folder.clone()), freeze("-u", folder.clone()));
     scene.undo(move || {
         // As a rule it has been thawed already.
         let _ = last();
@@ -609,9 +704,12 @@ fn squatter(scene: &mut Scene) -> Result<()> {
     let mark = folder.join("ready");
     scene.when_ready(move |live| {
         let stat = fs::read_to_string(format!("/proc/{}/stat", live.target))?;
-        let start =
-            stat.rsplit_once(") ").and_then(|(_, rest)| rest.split_whitespace().nth(19)).context("no start time")?;
-        let namespace = fs::read_link(format!("/proc/{}/ns/pid", live.target))?.display().to_string();
+        let start = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.split_whitespace().nth(19))
+            .context("no start time")?;
+        let namespace =
+            fs::read_link(format!("/proc/{}/ns/pid", live.target))?.display().to_string();
         let number: String = namespace.chars().filter(char::is_ascii_digit).collect();
         let pid = live.target;
         let mut names = vec![format!("clrscope-door-{number}-{pid}")];

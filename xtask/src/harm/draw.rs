@@ -1,4 +1,5 @@
-//! Draws cells so that each pair of values of two axes meets in one of them: a greedy covering array.
+//! Draws cells so that each pair of values of two axes meets in one of them: a greedy covering
+//! array.
 
 use super::random::Random;
 use super::table::{AXES, Axis, COLUMNS, Cell, Partial, Table};
@@ -23,15 +24,25 @@ pub struct Drawn {
     pub senseless: BTreeMap<&'static str, usize>,
 }
 
-/// Draws at most `limit` cells out of the wanted values; where all pairs meet sooner, further cells are drawn until `least`.
-pub fn draw(table: &Table, wanted: &[Vec<usize>; COLUMNS], seed: u64, least: usize, limit: usize) -> Drawn {
+/// Draws at most `limit` cells out of the wanted values; where all pairs meet sooner, further cells
+/// are drawn until `least`.
+pub fn draw(
+    table: &Table,
+    wanted: &[Vec<usize>; COLUMNS],
+    seed: u64,
+    least: usize,
+    limit: usize,
+) -> Drawn {
     let mut random = Random::new(seed);
     let (mut open, mut senseless) = pairs(table, wanted);
     let mut missing: HashSet<Pair> = open.iter().copied().collect();
     let mut drawn = Drawn { cells: Vec::new(), met: 0, left: 0, senseless: BTreeMap::new() };
     let mut taken = BTreeSet::new();
     let mut failures = 0;
-    while drawn.cells.len() < limit && (!missing.is_empty() || drawn.cells.len() < least) && failures < 2000 {
+    while drawn.cells.len() < limit
+        && (!missing.is_empty() || drawn.cells.len() < least)
+        && failures < 2000
+    {
         let mut best: Option<(usize, Cell)> = None;
         let mut seeded = None;
         for _ in 0..CANDIDATES {
@@ -78,11 +89,15 @@ fn ordered(one: Value, other: Value) -> Pair {
 }
 
 fn pairs_of(cell: &Cell) -> impl Iterator<Item = Pair> + '_ {
-    (0..COLUMNS).flat_map(move |a| (0..a).map(move |b| ordered((AXES[a], cell[a]), (AXES[b], cell[b]))))
+    (0..COLUMNS)
+        .flat_map(move |a| (0..a).map(move |b| ordered((AXES[a], cell[a]), (AXES[b], cell[b]))))
 }
 
 /// All pairs that make sense, and how many do not.
-fn pairs(table: &Table, wanted: &[Vec<usize>; COLUMNS]) -> (Vec<Pair>, BTreeMap<&'static str, usize>) {
+fn pairs(
+    table: &Table,
+    wanted: &[Vec<usize>; COLUMNS],
+) -> (Vec<Pair>, BTreeMap<&'static str, usize>) {
     let (mut all, mut senseless) = (BTreeSet::new(), BTreeMap::new());
     for a in 0..COLUMNS {
         for b in 0..a {
@@ -113,8 +128,9 @@ fn fill(
 ) -> Option<Cell> {
     let mut partial: Partial = [None; COLUMNS];
     for (axis, index) in pair.into_iter().flat_map(|(one, other)| [one, other]) {
-        let free =
-            |column: &usize| AXES[*column] == axis && partial[*column].is_none() && wanted[*column].contains(&index);
+        let free = |column: &usize| {
+            AXES[*column] == axis && partial[*column].is_none() && wanted[*column].contains(&index)
+        };
         let column = (0..COLUMNS).find(free)?;
         partial[column] = Some(index);
     }
@@ -134,7 +150,8 @@ fn fill(
             }
             let value = (AXES[column], *index);
             let others = (0..COLUMNS).filter(|other| *other != column);
-            let met = others.filter_map(|other| Some(ordered(value, (AXES[other], partial[other]?))));
+            let met =
+                others.filter_map(|other| Some(ordered(value, (AXES[other], partial[other]?))));
             let new = met.filter(|pair| missing.contains(pair)).count();
             if new > most {
                 best.clear();
@@ -170,7 +187,8 @@ mod tests {
         let met: HashSet<Pair> = drawn.cells.iter().flat_map(pairs_of).collect();
         let (all, _) = pairs(&table, &wanted);
         let never = all.iter().filter(|pair| !met.contains(pair)).count();
-        let told: usize = drawn.senseless.get("only together with what makes no sense").copied().unwrap_or(0);
+        let told: usize =
+            drawn.senseless.get("only together with what makes no sense").copied().unwrap_or(0);
         assert_eq!(never, told, "pairs that never meet are counted");
         assert!(told * 100 < all.len(), "{told} of {}", all.len());
         for cell in &drawn.cells {

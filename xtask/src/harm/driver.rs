@@ -34,7 +34,8 @@ pub struct Ended {
     pub errors: Vec<String>,
 }
 
-/// How long what it wrote is waited for when it has ended: what it leaves behind may hold the same pipe.
+/// How long what it wrote is waited for when it has ended: what it leaves behind may hold the same
+/// pipe.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A target at work.
@@ -52,7 +53,9 @@ pub struct Driver {
 pub fn launch(target: &Target, runtime: Runtime, seconds: u64) -> Launch {
     let seconds = seconds.to_string();
     let launch = match target.work {
-        Work::Sample(mode) => Sample::named("harmtarget").launch(runtime, &["--mode", mode, "--seconds", &seconds]),
+        Work::Sample(mode) => {
+            Sample::named("harmtarget").launch(runtime, &["--mode", mode, "--seconds", &seconds])
+        }
         Work::App => TargetProcess::azmcp_launch(runtime),
     };
     target.env.iter().fold(launch, |launch, (name, value)| launch.env(name, value))
@@ -66,12 +69,22 @@ impl Driver {
     pub fn start(work: Work, launch: Launch) -> Result<Driver> {
         let mut process = launch.try_start()?;
         let pid = process.pid();
-        let (ready, stop, units) =
-            (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (ready, stop, units) = (
+            Arc::<AtomicBool>::default(),
+            Arc::<AtomicBool>::default(),
+            Arc::<AtomicU64>::default(),
+        );
         let theirs = (Arc::clone(&ready), Arc::clone(&stop), Arc::clone(&units));
         let thread = thread::Builder::new().name("driver".into()).spawn(move || {
             let (ready, stop, units) = theirs;
-            let mut ended = Ended { status: None, unit: 0, units: 0, wrong: None, hang: None, errors: Vec::new() };
+            let mut ended = Ended {
+                status: None,
+                unit: 0,
+                units: 0,
+                wrong: None,
+                hang: None,
+                errors: Vec::new(),
+            };
             let worked = match work {
                 Work::Sample(_) => drive_sample(&mut process, &ready, &stop, &units, &mut ended),
                 Work::App => drive_app(&mut process, &ready, &stop, &units, &mut ended),
@@ -164,7 +177,11 @@ fn drive_app(
 ) -> Result<()> {
     while !stop.load(Ordering::Acquire) || ended.units == 0 {
         let bytes = i64::try_from(process.feed(1)?)?;
-        ensure!(ended.unit == 0 || ended.unit == bytes, "an answer has {bytes} bytes, the one before {}", ended.unit);
+        ensure!(
+            ended.unit == 0 || ended.unit == bytes,
+            "an answer has {bytes} bytes, the one before {}",
+            ended.unit
+        );
         ended.unit = bytes;
         ended.units += 1;
         units.store(ended.units, Ordering::Relaxed);

@@ -49,7 +49,10 @@ const NATURAL: &str = "natural";
 pub fn all() -> Vec<Ending> {
     vec![
         Ending { name: NATURAL, blows: |_| Vec::new() },
-        Ending { name: "ctrl-c", blows: |random| vec![(random.milliseconds(0, LATEST), Blow::Clrscope(Signal::INT))] },
+        Ending {
+            name: "ctrl-c",
+            blows: |random| vec![(random.milliseconds(0, LATEST), Blow::Clrscope(Signal::INT))],
+        },
         Ending {
             name: "ctrl-c-twice",
             blows: |random| {
@@ -62,9 +65,21 @@ pub fn all() -> Vec<Ending> {
             name: "sigterm",
             blows: |random| vec![(random.milliseconds(0, LATEST), Blow::Clrscope(Signal::TERM))],
         },
-        Ending { name: "hangup", blows: |random| vec![(random.milliseconds(0, LATEST), Blow::Clrscope(Signal::HUP))] },
-        Ending { name: "killed", blows: |random| vec![(random.milliseconds(0, LATEST), Blow::Clrscope(Signal::KILL))] },
-        Ending { name: "target-stops", blows: |random| vec![(random.milliseconds(0, LATEST), Blow::StopTarget)] },
-        Ending { name: "target-killed", blows: |random| vec![(random.milliseconds(0, LATEST), Blow::KillTarget)] },
+        Ending {
+            name: "hangup",
+            blows: |random| vec![(random.milliseconds(0, LATEST), Blow::Clrscope(Signal::HUP))],
+        },
+        Ending {
+            name: "killed",
+            blows: |random| vec![(random.milliseconds(0, LATEST), Blow::Clrscope(Signal::KILL))],
+        },
+        Ending {
+            name: "target-stops",
+            blows: |random| vec![(random.milliseconds(0, LATEST), Blow::StopTarget)],
+        },
+        Ending {
+            name: "target-killed",
+            blows: |random| vec![(random.milliseconds(0, LATEST), Blow::KillTarget)],
+        },
     ]
 }

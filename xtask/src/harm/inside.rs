@@ -1,5 +1,5 @@
-//! `xtask inside [LIMITS] -- COMMAND`: becomes a command under limits that only the process itself can set, or that it must not
-//! outlive. For the conditions of the harm matrix.
+//! `xtask inside [LIMITS] -- COMMAND`: becomes a command under limits that only the process itself
+//! can set, or that it must not outlive. For the conditions of the harm matrix.
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -85,7 +85,9 @@ const KILL: &[i64] = &[
 
 /// Sets the limits and becomes the command.
 pub fn run(options: &Options) -> Result<()> {
-    for (resource, limit) in [(Resource::Nofile, options.nofile), (Resource::Sigpending, options.sigpending)] {
+    for (resource, limit) in
+        [(Resource::Nofile, options.nofile), (Resource::Sigpending, options.sigpending)]
+    {
         if limit.is_some() {
             setrlimit(resource, Rlimit { current: limit, maximum: limit }).context("setrlimit")?;
         }
@@ -103,7 +105,12 @@ pub fn run(options: &Options) -> Result<()> {
             Filter::Kill => (KILL, SeccompAction::KillProcess),
         };
         let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, std::env::consts::ARCH.try_into()?)?;
+        let filter = SeccompFilter::new(
+            rules,
+            SeccompAction::Allow,
+            action,
+            std::env::consts::ARCH.try_into()?,
+        )?;
         apply_filter(&BpfProgram::try_from(filter)?)?;
     }
     bail!("cannot become {program}: {}", command.exec())

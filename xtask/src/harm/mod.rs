@@ -1,8 +1,9 @@
 //! `cargo xtask harm`: whether clrscope harms what it looks at, and under which circumstances.
 //!
-//! One table of runtimes × targets × conditions × conditions × actions × endings. Each cell runs a real target and the real
-//! program, and compares the target with one that nobody looked at: what it computes, how it ends, and what is left in it.
-//! Cells are drawn so that each pair of values meets. To add a value, add an entry to the list of its axis.
+//! One table of runtimes × targets × conditions × conditions × actions × endings. Each cell runs a
+//! real target and the real program, and compares the target with one that nobody looked at: what
+//! it computes, how it ends, and what is left in it. Cells are drawn so that each pair of values
+//! meets. To add a value, add an entry to the list of its axis.
 
 mod actions;
 mod cell;
@@ -97,7 +98,8 @@ pub fn run(options: &Options) -> Result<()> {
         setup::run()?;
         if !options.no_build {
             tool::run(cargo().args(["build", "--quiet"]), BUILD_LIMIT)?;
-            let example = ["build", "--quiet", "--package", "corprof", "--example", "empty_allocated"];
+            let example =
+                ["build", "--quiet", "--package", "corprof", "--example", "empty_allocated"];
             tool::run(cargo().args(example), BUILD_LIMIT)?;
         }
     }
@@ -117,7 +119,12 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let drawn = draw::draw(&table, &table.wanted(&options.only)?, seed, least, limit);
     ensure!(!drawn.cells.is_empty(), "no cell has all of \"{}\" and makes sense", options.only);
-    println!("harm: seed {seed}, {} cells, {} pairs meet, {} do not", drawn.cells.len(), drawn.met, drawn.left);
+    println!(
+        "harm: seed {seed}, {} cells, {} pairs meet, {} do not",
+        drawn.cells.len(),
+        drawn.met,
+        drawn.left
+    );
     for (name, why) in &absent {
         println!("harm: without {name}: {why}");
     }
@@ -127,14 +134,25 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let (machine, started) = (bench::machine(), Instant::now());
     let ran = run_all(&bench, &table, &drawn, seed);
-    let report = report::Report { table: &table, drawn: &drawn, ran: &ran, absent: &absent, machine: &machine, seed };
+    let report = report::Report {
+        table: &table,
+        drawn: &drawn,
+        ran: &ran,
+        absent: &absent,
+        machine: &machine,
+        seed,
+    };
     println!("\n{}", report.summary(started.elapsed()));
     if options.long {
         report.write(started.elapsed(), &options.only)?;
     }
     let failed = ran.iter().filter(|ran| matches!(ran.verdict, Verdict::Failed(_))).count();
     if failed > 0 {
-        bail!("{failed} of {} cells failed; what they wrote is in {}", ran.len(), bench.evidence.display());
+        bail!(
+            "{failed} of {} cells failed; what they wrote is in {}",
+            ran.len(),
+            bench.evidence.display()
+        );
     }
     Ok(())
 }
@@ -163,7 +181,8 @@ fn run_all(bench: &Bench, table: &Table, drawn: &Drawn, seed: u64) -> Vec<Ran> {
     done.into_iter().map(|(_, ran)| ran).collect()
 }
 
-/// The moments of a cell depend on the seed and on the cell, not on which others were drawn: so a cell can be run again alone.
+/// The moments of a cell depend on the seed and on the cell, not on which others were drawn: so a
+/// cell can be run again alone.
 fn seed_of(seed: u64, table: &Table, cell: &Cell) -> u64 {
     // FNV-1a.
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -19,7 +19,8 @@ pub const LIBRARY: &str = "libharmnative.so";
 pub fn folder() -> Result<PathBuf> {
     let source = source_root().join("samples/harmtarget/harmnative.c");
     let text = fs::read(&source).with_context(|| source.display().to_string())?;
-    let hash: String = Sha256::digest(&text).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let hash: String =
+        Sha256::digest(&text).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let folder = Cache::of_user().samples().join(format!("harmnative-{hash}"));
     let library = folder.join(LIBRARY);
     if !library.is_file() {

@@ -66,7 +66,10 @@ impl Report<'_> {
 
     fn pairs(&self) -> String {
         let senseless: usize = self.drawn.senseless.values().sum();
-        format!("{} pairs met, {} left out by the limit, {senseless} make no sense", self.drawn.met, self.drawn.left)
+        format!(
+            "{} pairs met, {} left out by the limit, {senseless} make no sense",
+            self.drawn.met, self.drawn.left
+        )
     }
 
     /// A line for the terminal.
@@ -74,10 +77,15 @@ impl Report<'_> {
         let Counts { passed, refused, failed, unfit } = self.counts();
         let slowest = self.ran.iter().max_by_key(|ran| ran.took);
         let slowest = slowest.map_or(String::new(), |ran| {
-            format!("; the slowest took {:.1} s: {}", ran.took.as_secs_f64(), self.table.shown(&ran.cell))
+            format!(
+                "; the slowest took {:.1} s: {}",
+                ran.took.as_secs_f64(),
+                self.table.shown(&ran.cell)
+            )
         });
         format!(
-            "harm: seed {}, {} cells in {:.0} s: {passed} passed, {refused} refused, {failed} failed, {unfit} unfit; {}{slowest}",
+            "harm: seed {}, {} cells in {:.0} s: {passed} passed, {refused} refused, {failed} \
+                failed, {unfit} unfit; {}{slowest}",
             self.seed,
             self.ran.len(),
             took.as_secs_f64(),
@@ -92,16 +100,23 @@ impl Report<'_> {
     pub fn write(&self, took: Duration, only: &str) -> Result<()> {
         let path = source_root().join("docs/reliability.md");
         let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let (head, rest) = page.split_once(BEGIN).with_context(|| format!("{} lacks {BEGIN}", path.display()))?;
-        let (_, tail) = rest.split_once(END).with_context(|| format!("{} lacks {END}", path.display()))?;
+        let (head, rest) =
+            page.split_once(BEGIN).with_context(|| format!("{} lacks {BEGIN}", path.display()))?;
+        let (_, tail) =
+            rest.split_once(END).with_context(|| format!("{} lacks {END}", path.display()))?;
         let text = self.markdown(took, only);
-        fs::write(&path, format!("{head}{BEGIN}\n{text}\n{END}{tail}")).with_context(|| path.display().to_string())
+        fs::write(&path, format!("{head}{BEGIN}\n{text}\n{END}{tail}"))
+            .with_context(|| path.display().to_string())
     }
 
     fn markdown(&self, took: Duration, only: &str) -> String {
         let mut text = String::new();
-        let date =
-            Command::new("date").arg("-u").arg("+%Y-%m-%d").output().map(|output| output.stdout).unwrap_or_default();
+        let date = Command::new("date")
+            .arg("-u")
+            .arg("+%Y-%m-%d")
+            .output()
+            .map(|output| output.stdout)
+            .unwrap_or_default();
         let only = if only.is_empty() { String::new() } else { format!(" --only '{only}'") };
         let counts = self.counts();
         let _ = writeln!(
@@ -113,20 +128,32 @@ impl Report<'_> {
             took.as_secs_f64() / 60.0,
             self.pairs()
         );
-        let _ = writeln!(text, "| | cells | passed | refused | failed | unfit |\n|---|--:|--:|--:|--:|--:|");
+        let _ = writeln!(
+            text,
+            "| | cells | passed | refused | failed | unfit |\n|---|--:|--:|--:|--:|--:|"
+        );
         let _ = writeln!(text, "| **all** | {} |", counts.row());
         for axis in [Axis::Runtime, Axis::Target, Axis::Condition, Axis::Action, Axis::Ending] {
             let mut by_value: BTreeMap<usize, Counts> = BTreeMap::new();
             for ran in self.ran {
-                let mut values: Vec<usize> =
-                    AXES.iter().zip(ran.cell).filter(|(of, _)| **of == axis).map(|(_, value)| value).collect();
+                let mut values: Vec<usize> = AXES
+                    .iter()
+                    .zip(ran.cell)
+                    .filter(|(of, _)| **of == axis)
+                    .map(|(_, value)| value)
+                    .collect();
                 values.dedup();
                 for value in values {
                     by_value.entry(value).or_default().add(&ran.verdict);
                 }
             }
             for (value, counts) in by_value {
-                let _ = writeln!(text, "| {axis:?}: {} | {} |", self.table.name(axis, value), counts.row());
+                let _ = writeln!(
+                    text,
+                    "| {axis:?}: {} | {} |",
+                    self.table.name(axis, value),
+                    counts.row()
+                );
             }
         }
         self.list(&mut text, "Failed", |verdict| match verdict {
@@ -156,7 +183,8 @@ impl Report<'_> {
     }
 
     fn list(&self, text: &mut String, title: &str, what: impl Fn(&Verdict) -> Option<String>) {
-        let found: Vec<_> = self.ran.iter().filter_map(|ran| Some((&ran.cell, what(&ran.verdict)?))).collect();
+        let found: Vec<_> =
+            self.ran.iter().filter_map(|ran| Some((&ran.cell, what(&ran.verdict)?))).collect();
         if found.is_empty() {
             return;
         }
@@ -171,9 +199,12 @@ impl Report<'_> {
         let mut by_message: BTreeMap<(i32, String), (usize, String)> = BTreeMap::new();
         for ran in self.ran {
             if let Verdict::Refused(code, why) = &ran.verdict {
-                let plain: String =
-                    without_places(why).chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
-                let entry = by_message.entry((*code, plain)).or_insert((0, self.table.shown(&ran.cell)));
+                let plain: String = without_places(why)
+                    .chars()
+                    .map(|c| if c.is_ascii_digit() { '#' } else { c })
+                    .collect();
+                let entry =
+                    by_message.entry((*code, plain)).or_insert((0, self.table.shown(&ran.cell)));
                 entry.0 += 1;
             }
         }
@@ -198,9 +229,15 @@ fn without_places(text: &str) -> String {
         }
     }
     let folders = [(testkit::Cache::of_user().folder().to_owned(), "CACHE"), (source_root(), ".")];
-    folders.iter().fold(text, |text, (folder, short)| text.replace(&folder.display().to_string(), short))
+    folders
+        .iter()
+        .fold(text, |text, (folder, short)| text.replace(&folder.display().to_string(), short))
 }
 
 fn one_line(text: &str) -> String {
-    without_places(text).chars().take(300).map(|c| if c == '\n' || c == '|' { ' ' } else { c }).collect()
+    without_places(text)
+        .chars()
+        .take(300)
+        .map(|c| if c == '\n' || c == '|' { ' ' } else { c })
+        .collect()
 }

@@ -82,8 +82,9 @@ impl Scene {
         clrscope: PathBuf,
     ) -> Result<Scene> {
         // Not in /tmp: some conditions put another folder there.
-        let parent =
-            Some(PathBuf::from("/var/tmp")).filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
+        let parent = Some(PathBuf::from("/var/tmp"))
+            .filter(|folder| folder.is_dir())
+            .unwrap_or_else(std::env::temp_dir);
         let folder = tempfile::Builder::new().prefix("harm-").tempdir_in(parent)?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         let sub = |name: &str| -> Result<PathBuf> {
@@ -136,7 +137,11 @@ impl Scene {
     }
 
     /// Does something while clrscope works.
-    pub fn at(&mut self, milliseconds: u64, step: impl FnOnce(&Live) -> Result<()> + Send + 'static) {
+    pub fn at(
+        &mut self,
+        milliseconds: u64,
+        step: impl FnOnce(&Live) -> Result<()> + Send + 'static,
+    ) {
         self.meanwhile.push((milliseconds, Box::new(step)));
     }
 
@@ -181,7 +186,8 @@ impl Scene {
     /// When it cannot be made.
     pub fn group(&mut self, controller: &str) -> Result<Group> {
         let (root, is_v1) = hierarchy(controller).context("no control groups")?;
-        let name = self.folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name =
+            self.folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let folder = root.join(format!("clrscope-{name}"));
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let procs = folder.join("cgroup.procs").display().to_string();
@@ -222,19 +228,27 @@ impl Group {
     /// When the kernel refuses it.
     pub fn limit(&self, v1: (&str, &str), v2: (&str, &str)) -> Result<()> {
         let (file, value) = if self.is_v1 { v1 } else { v2 };
-        fs::write(self.folder.join(file), value).with_context(|| format!("{}/{file}", self.folder.display()))
+        fs::write(self.folder.join(file), value)
+            .with_context(|| format!("{}/{file}", self.folder.display()))
     }
 
     /// How a memory group fared, in words: where it is full the kernel ends a process of it.
     pub fn fared(&self) -> String {
-        let file = self.folder.join(if self.is_v1 { "memory.oom_control" } else { "memory.events" });
+        let file =
+            self.folder.join(if self.is_v1 { "memory.oom_control" } else { "memory.events" });
         let text = fs::read_to_string(file).unwrap_or_default();
-        let ended = text.lines().find_map(|line| line.strip_prefix("oom_kill ")).unwrap_or("an unknown number of");
-        let number = |v1, v2| self.number(v1, v2).map_or_else(|_| "?".to_owned(), |bytes| (bytes >> 20).to_string());
+        let ended = text
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill "))
+            .unwrap_or("an unknown number of");
+        let number = |v1, v2| {
+            self.number(v1, v2).map_or_else(|_| "?".to_owned(), |bytes| (bytes >> 20).to_string())
+        };
         let most = number("memory.max_usage_in_bytes", "memory.peak");
         let limit = number("memory.limit_in_bytes", "memory.max");
         format!(
-            "its memory group has used {most} of {limit} MB at most, and the kernel has ended {ended} processes of it"
+            "its memory group has used {most} of {limit} MB at most, and the kernel has ended \
+                {ended} processes of it"
         )
     }
 
@@ -317,5 +331,9 @@ pub fn find_below(root: u32, executable: &Path) -> Result<u32> {
 fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+    lists
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
 }

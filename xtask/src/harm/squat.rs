@@ -1,5 +1,5 @@
-//! `xtask squat MARK NAME…`: binds abstract sockets before their owner can, makes the file `MARK`, and keeps them as long as
-//! that is there. For the conditions of the harm matrix.
+//! `xtask squat MARK NAME…`: binds abstract sockets before their owner can, makes the file `MARK`,
+//! and keeps them as long as that is there. For the conditions of the harm matrix.
 
 use anyhow::Result;
 use clap::Args;

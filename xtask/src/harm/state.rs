@@ -13,13 +13,15 @@ pub struct State {
     pub threads: usize,
     /// Names of threads of clrscope's.
     pub own_threads: Vec<String>,
-    /// Descriptors by kind: `socket`, `pipe`, `memfd:…`, `anon_inode:…`, `program` for its own executable, `file`.
+    /// Descriptors by kind: `socket`, `pipe`, `memfd:…`, `anon_inode:…`, `program` for its own
+    /// executable, `file`.
     pub descriptors: BTreeMap<String, usize>,
     /// Mapped libraries of clrscope's, by inode.
     pub libraries: BTreeSet<u64>,
-    /// Small anonymous mappings by protection and size: alternate stacks and guard pages among them. Executable ones are
-    /// the runtime's: nothing of clrscope's in a target is executable but its library. .NET Core 3.1 has 26 to 49 of them for
-    /// dynamic methods alone, more or less after each collection.
+    /// Small anonymous mappings by protection and size: alternate stacks and guard pages among
+    /// them. Executable ones are the runtime's: nothing of clrscope's in a target is executable but
+    /// its library. .NET Core 3.1 has 26 to 49 of them for dynamic methods alone, more or less
+    /// after each collection.
     pub mappings: BTreeMap<(String, u64), usize>,
     /// Where anonymous memory is that can be read and written, without stacks of threads.
     pub writable: Vec<Range<u64>>,
@@ -43,9 +45,10 @@ const SMALL: u64 = 256 << 10;
 /// Protection of ordinary memory.
 const WRITABLE: &str = "rw-p";
 
-/// Descriptors of the program's own executable, and of assemblies. A program in a single file opens it once more for each assembly that it
-/// loads, also seconds after its start, and .NET Core 3.1 keeps the files of assemblies open: of five where events with counters are asked
-/// for. The agent opens neither.
+/// Descriptors of the program's own executable, and of assemblies. A program in a single file opens
+/// it once more for each assembly that it loads, also seconds after its start, and .NET Core 3.1
+/// keeps the files of assemblies open: of five where events with counters are asked for. The agent
+/// opens neither.
 const PROGRAM: &str = "program";
 
 /// How names of clrscope's begin, or begin after `lib`.
@@ -77,7 +80,12 @@ impl State {
             }
             let kind = match link.split_once(":[") {
                 Some((kind, _)) => kind.to_owned(),
-                None if link.starts_with("anon_inode:") || link.contains("memfd:") || is_ours(&link) => link,
+                None if link.starts_with("anon_inode:")
+                    || link.contains("memfd:")
+                    || is_ours(&link) =>
+                {
+                    link
+                }
                 None => "file".to_owned(),
             };
             *state.descriptors.entry(kind).or_insert(0) += 1;
@@ -86,11 +94,16 @@ impl State {
         let timers = fs::read_to_string(proc.join("timers")).unwrap_or_default();
         state.timers = timers.lines().filter(|line| line.starts_with("ID:")).count();
         let status = fs::read_to_string(proc.join("status")).ok()?;
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let mask =
-            |name: &str| field(name).and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or_default();
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let mask = |name: &str| {
+            field(name)
+                .and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+                .unwrap_or_default()
+        };
         state.signals = (mask("SigCgt"), mask("SigIgn"));
-        let kilobytes = field("VmRSS").and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        let kilobytes =
+            field("VmRSS").and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
         state.resident = kilobytes.unwrap_or_default() << 10;
         for line in fs::read_to_string(proc.join("net/unix")).unwrap_or_default().lines() {
             let fields: Vec<&str> = line.split_whitespace().collect();
@@ -104,7 +117,9 @@ impl State {
         }
         let number = format!("-{pid}");
         state.files = files_of_ours(tmp);
-        state.files.extend(files_of_ours(Path::new("/dev/shm")).into_iter().filter(|name| name.contains(&number)));
+        state.files.extend(
+            files_of_ours(Path::new("/dev/shm")).into_iter().filter(|name| name.contains(&number)),
+        );
         Some(state)
     }
 
@@ -113,8 +128,10 @@ impl State {
         for line in maps.lines() {
             self.all_mappings += 1;
             let mut fields = line.split_whitespace();
-            let (range, protection) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-            let (inode, path) = (fields.nth(2).unwrap_or_default(), fields.next().unwrap_or_default());
+            let (range, protection) =
+                (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+            let (inode, path) =
+                (fields.nth(2).unwrap_or_default(), fields.next().unwrap_or_default());
             if path.contains("libclrscope") {
                 self.libraries.insert(inode.parse().unwrap_or_default());
             }
@@ -141,15 +158,16 @@ impl State {
         self.descriptors.iter().filter(|(kind, _)| *kind != PROGRAM).map(|(_, count)| count).sum()
     }
 
-    /// Takes away the small mappings that are known by what is in them: blocks of `malloc`, and, if clrscope `traced`,
-    /// what living threads may keep of that.
+    /// Takes away the small mappings that are known by what is in them: blocks of `malloc`, and, if
+    /// clrscope `traced`, what living threads may keep of that.
     pub fn without_known(mut self, pid: u32, traced: bool) -> State {
         let Some(memory) = memory::Memory::of(pid) else { return self };
         let tables = if traced { memory.tables(&self.writable) } else { BTreeSet::new() };
         for range in &self.writable {
             let size = range.end.saturating_sub(range.start);
             if size <= SMALL
-                && (memory.is_malloc(range) || memory::pages(range).all(|page| tables.contains(&page)))
+                && (memory.is_malloc(range)
+                    || memory::pages(range).all(|page| tables.contains(&page)))
                 && let Some(count) = self.mappings.get_mut(&(WRITABLE.to_owned(), size))
             {
                 *count = count.saturating_sub(1);
@@ -159,10 +177,13 @@ impl State {
     }
 }
 
-/// Whether the last part of a path is a name of clrscope's, which folders of the tests may hold as well.
+/// Whether the last part of a path is a name of clrscope's, which folders of the tests may hold as
+/// well.
 fn is_ours(path: &str) -> bool {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-    ["", "lib", "memfd:"].iter().any(|before| name.strip_prefix(before).is_some_and(|rest| rest.starts_with(OURS)))
+    ["", "lib", "memfd:"]
+        .iter()
+        .any(|before| name.strip_prefix(before).is_some_and(|rest| rest.starts_with(OURS)))
 }
 
 fn hexadecimal(text: &str) -> u64 {
@@ -187,15 +208,18 @@ pub struct Budget {
     pub libraries: usize,
     /// Abstract sockets.
     pub sockets: usize,
-    /// Files in the temporary folder: a launch keeps its library there for further processes, until it ends.
+    /// Files in the temporary folder: a launch keeps its library there for further processes, until
+    /// it ends.
     pub files: usize,
 }
 
 impl Budget {
     /// Nothing of ours; the runtime may keep pipes of its own.
-    pub const NONE: Budget = Budget { threads: 0, descriptors: 4, libraries: 1, sockets: 0, files: 0 };
+    pub const NONE: Budget =
+        Budget { threads: 0, descriptors: 4, libraries: 1, sockets: 0, files: 0 };
     /// One agent that waits for the next session, and an idle library.
-    pub const RESIDENT: Budget = Budget { threads: 1, descriptors: 8, libraries: 2, sockets: 2, files: 0 };
+    pub const RESIDENT: Budget =
+        Budget { threads: 1, descriptors: 8, libraries: 2, sockets: 2, files: 0 };
 }
 
 /// How many mappings of one kind may be more than before: what the runtime itself does by the way.
@@ -258,12 +282,32 @@ impl Before {
         let mut found = Vec::new();
         let mut more = |what: &str, details: String, is: usize, may: usize| {
             if is > may {
-                found.push(Leftover { what: what.to_owned(), shown: format!("{what}{details}"), is, may });
+                found.push(Leftover {
+                    what: what.to_owned(),
+                    shown: format!("{what}{details}"),
+                    is,
+                    may,
+                });
             }
         };
-        more("threads", format!(" {:?}", after.own_threads), after.own_threads.len(), budget.threads);
-        more("libraries", format!(" {:?}", after.libraries), after.libraries.len(), budget.libraries);
-        more("abstract sockets", format!(" {:?}", after.sockets), after.sockets.len(), budget.sockets);
+        more(
+            "threads",
+            format!(" {:?}", after.own_threads),
+            after.own_threads.len(),
+            budget.threads,
+        );
+        more(
+            "libraries",
+            format!(" {:?}", after.libraries),
+            after.libraries.len(),
+            budget.libraries,
+        );
+        more(
+            "abstract sockets",
+            format!(" {:?}", after.sockets),
+            after.sockets.len(),
+            budget.sockets,
+        );
         let files = self.most(|state| state.files.len()) + budget.files;
         more("files", format!(" {:?}", after.files), after.files.len(), files);
         more("timers", String::new(), after.timers, self.most(|state| state.timers));
@@ -307,7 +351,9 @@ impl Before {
         };
         let kinds = after.descriptors.iter().filter(|(kind, _)| *kind != PROGRAM && !is_ours(kind));
         let descriptors = kinds.map(|(kind, count)| {
-            count.saturating_sub(self.most(|state| state.descriptors.get(kind).copied().unwrap_or_default()))
+            count.saturating_sub(
+                self.most(|state| state.descriptors.get(kind).copied().unwrap_or_default()),
+            )
         });
         grown(DESCRIPTORS, descriptors.sum());
         grown("all threads", after.threads.saturating_sub(self.most(|state| state.threads)));
@@ -332,13 +378,18 @@ mod tests {
     fn mappings_are_counted_by_kind() {
         let mut state = State::default();
         state.read_mappings(
-            "7f0000000000-7f0000018000 rw-p 00000000 00:00 0 \n7f0000018000-7f0000019000 ---p 00000000 00:00 0 \n\
+            "7f0000000000-7f0000018000 rw-p 00000000 00:00 0 \n\
+             7f0000018000-7f0000019000 ---p 00000000 00:00 0 \n\
              7f0000020000-7f0000038000 rw-p 00000000 00:00 0\n\
              7f0000040000-7f000007f000 rwxp 00000000 00:00 0\n\
              7f1000000000-7f1000018000 r-xp 00000000 fe:00 77 /tmp/clrscope-x/libclrscope-1.so (deleted)\n",
         );
         assert_eq!(state.all_mappings, 5);
-        assert!(state.mappings.keys().all(|(protection, _)| !protection.contains('x')), "{:?}", state.mappings);
+        assert!(
+            state.mappings.keys().all(|(protection, _)| !protection.contains('x')),
+            "{:?}",
+            state.mappings
+        );
         assert_eq!(state.mappings[&("rw-p".to_owned(), 96 << 10)], 2);
         assert_eq!(state.libraries, BTreeSet::from([77]));
     }
@@ -348,7 +399,12 @@ mod tests {
         let before = Before::new(vec![State { threads: 10, ..State::default() }]);
         let clean = State { threads: 11, ..State::default() };
         assert_eq!(before.leftovers(&clean, Budget::NONE, 0), []);
-        let dirty = State { timers: 2, own_threads: vec!["clrscope-agent".into()], signals: (1 << 26, 0), ..clean };
+        let dirty = State {
+            timers: 2,
+            own_threads: vec!["clrscope-agent".into()],
+            signals: (1 << 26, 0),
+            ..clean
+        };
         assert_eq!(before.leftovers(&dirty, Budget::NONE, 0).len(), 3);
         assert_eq!(before.leftovers(&dirty, Budget::RESIDENT, 1 << 26).len(), 1);
     }
@@ -356,6 +412,11 @@ mod tests {
     #[test]
     fn this_process_has_a_state() {
         let state = State::of(std::process::id(), Path::new("/nowhere")).unwrap();
-        assert!(state.threads >= 1 && state.all_descriptors() >= 3 && state.all_mappings > 10 && state.resident > 0);
+        assert!(
+            state.threads >= 1
+                && state.all_descriptors() >= 3
+                && state.all_mappings > 10
+                && state.resident > 0
+        );
     }
 }

@@ -10,7 +10,8 @@ use testkit::Runtime;
 /// Columns of a cell.
 pub const COLUMNS: usize = 6;
 
-/// What a column holds. Both columns of conditions hold the same: each pair of conditions is to meet.
+/// What a column holds. Both columns of conditions hold the same: each pair of conditions is to
+/// meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Axis {
     /// Runtimes.
@@ -72,7 +73,13 @@ impl Table {
             None => true,
         });
         (
-            Table { runtimes, targets: targets::all(), conditions, actions: actions::all(), endings: endings::all() },
+            Table {
+                runtimes,
+                targets: targets::all(),
+                conditions,
+                actions: actions::all(),
+                endings: endings::all(),
+            },
             absent,
         )
     }
@@ -101,28 +108,34 @@ impl Table {
 
     /// The name of a cell.
     pub fn shown(&self, cell: &Cell) -> String {
-        let names: Vec<String> = AXES.iter().zip(cell).map(|(axis, index)| self.name(*axis, *index)).collect();
+        let names: Vec<String> =
+            AXES.iter().zip(cell).map(|(axis, index)| self.name(*axis, *index)).collect();
         names.join(" ")
     }
 
-    /// Indices that are left in each column when only cells with these words are wanted: each word is a value's name.
+    /// Indices that are left in each column when only cells with these words are wanted: each word
+    /// is a value's name.
     ///
     /// # Errors
     /// When a word is the name of no value.
     pub fn wanted(&self, words: &str) -> Result<[Vec<usize>; COLUMNS]> {
-        let mut wanted: [Vec<usize>; COLUMNS] = std::array::from_fn(|column| (0..self.len(column)).collect());
+        let mut wanted: [Vec<usize>; COLUMNS] =
+            std::array::from_fn(|column| (0..self.len(column)).collect());
         let mut named: [Vec<usize>; COLUMNS] = Default::default();
         for word in words.split_whitespace() {
             let mut known = false;
             for (column, axis) in AXES.iter().enumerate() {
-                if let Some(index) = (0..self.len(column)).find(|index| self.name(*axis, *index) == word) {
+                if let Some(index) =
+                    (0..self.len(column)).find(|index| self.name(*axis, *index) == word)
+                {
                     known = true;
                     named[column].push(index);
                 }
             }
             if !known {
                 let all = [0, 1, 2, 4, 5].map(|column| {
-                    let names: Vec<_> = (0..self.len(column)).map(|index| self.name(AXES[column], index)).collect();
+                    let names: Vec<_> =
+                        (0..self.len(column)).map(|index| self.name(AXES[column], index)).collect();
                     format!("  {:?}: {}", AXES[column], names.join(" "))
                 });
                 bail!("\"{word}\" is no name in the table, which has\n{}", all.join("\n"));
@@ -133,7 +146,11 @@ impl Table {
         named[3].clear();
         if let Some(first) = conditions.first() {
             named[2] = vec![*first];
-            named[3] = conditions.get(1..).filter(|more| !more.is_empty()).map(<[usize]>::to_vec).unwrap_or_default();
+            named[3] = conditions
+                .get(1..)
+                .filter(|more| !more.is_empty())
+                .map(<[usize]>::to_vec)
+                .unwrap_or_default();
         }
         for (all, named) in wanted.iter_mut().zip(named) {
             if !named.is_empty() {
@@ -143,7 +160,8 @@ impl Table {
         Ok(wanted)
     }
 
-    /// Why a cell makes no sense, as far as its columns are filled. What is not refused here is run.
+    /// Why a cell makes no sense, as far as its columns are filled. What is not refused here is
+    /// run.
     pub fn nonsense(&self, cell: &Partial) -> Option<&'static str> {
         let runtime = cell[0].map(|index| self.runtimes[index]);
         let target = cell[1].map(|index| &self.targets[index]);
@@ -154,7 +172,10 @@ impl Table {
         if let (Some(runtime), Some(target)) = (runtime, target)
             && !target.runs_on(runtime)
         {
-            return Some("the program does not run there: applications bring their runtime, samples need one");
+            return Some(
+                "the program does not run there: applications bring their runtime, samples need \
+                    one",
+            );
         }
         if let (Some(runtime), Some(action)) = (runtime, action)
             && runtime.major() < action.since
@@ -183,7 +204,10 @@ impl Table {
         if let (Some(action), Some(ending)) = (action, ending) {
             let signalled = ["ctrl-c", "ctrl-c-twice", "sigterm", "hangup"].contains(&ending.name);
             if action.launches && signalled {
-                return Some("a launch passes signals on to its command, which ends as it would without clrscope");
+                return Some(
+                    "a launch passes signals on to its command, which ends as it would without \
+                        clrscope",
+                );
             }
             if action.name == "ps" && !ending.is_natural() {
                 return Some("it is over at once");

@@ -34,7 +34,12 @@ impl Target {
     }
 
     const fn sample(name: &'static str) -> Target {
-        Target { name, work: Work::Sample(name), env: &[], pattern: "Clrscope.Samples.HarmTarget.*" }
+        Target {
+            name,
+            work: Work::Sample(name),
+            env: &[],
+            pattern: "Clrscope.Samples.HarmTarget.*",
+        }
     }
 }
 
@@ -73,6 +78,11 @@ pub fn all() -> Vec<Target> {
         },
         Target::sample("locks"),
         Target::sample("files"),
-        Target { name: "azmcp", work: Work::App, env: &[], pattern: "System.Text.Json.Serialization.*.*" },
+        Target {
+            name: "azmcp",
+            work: Work::App,
+            env: &[],
+            pattern: "System.Text.Json.Serialization.*.*",
+        },
     ]
 }

@@ -23,8 +23,14 @@ pub fn may_install() -> bool {
 pub fn install(why: &str, packages: &[&str]) -> Result<()> {
     let text = command_text(packages);
     if !may_install() {
-        let how = if tool::find("apt-get").is_some() { "this user may not install it" } else { "there is no apt-get" };
-        bail!("{why} is missing, and {how}. Run as root (or install the like by your own means):\n  {text}");
+        let how = if tool::find("apt-get").is_some() {
+            "this user may not install it"
+        } else {
+            "there is no apt-get"
+        };
+        bail!(
+            "{why} is missing, and {how}. Run as root (or install the like by your own means):\n  {text}"
+        );
     }
     println!("  {text}");
     if Path::new("/var/lib/apt/lists").read_dir().map_or(0, Iterator::count) < 4 {

@@ -1,8 +1,8 @@
 //! `cargo xtask setup`: puts real runtimes and a C# compiler onto this machine.
 //!
-//! What is already there is checked and left alone. Packages are fetched by their registries' ordinary clients, checked
-//! against a pinned SHA-256, unpacked beside their place and moved into it in one step, so that a set-up that was broken
-//! off never leaves a half runtime behind.
+//! What is already there is checked and left alone. Packages are fetched by their registries'
+//! ordinary clients, checked against a pinned SHA-256, unpacked beside their place and moved into
+//! it in one step, so that a set-up that was broken off never leaves a half runtime behind.
 
 pub mod debian;
 mod packages;
@@ -34,12 +34,15 @@ pub fn run() -> Result<()> {
     let started = Instant::now();
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         bail!(
-            "the pinned runtimes are for Linux on x86-64; elsewhere only `cargo test` of the platform-free crates works"
+            "the pinned runtimes are for Linux on x86-64; elsewhere only `cargo test` of the \
+                platform-free crates works"
         );
     }
     let cache = Cache::of_user();
-    fs::create_dir_all(cache.packages()).with_context(|| format!("cannot create {}", cache.packages().display()))?;
-    let lock = File::create(cache.folder().join("lock")).context("cannot create the lock file of the cache")?;
+    fs::create_dir_all(cache.packages())
+        .with_context(|| format!("cannot create {}", cache.packages().display()))?;
+    let lock = File::create(cache.folder().join("lock"))
+        .context("cannot create the lock file of the cache")?;
     lock.lock().context("cannot lock the cache")?;
     println!("setup: cache {}", cache.folder().display());
 
@@ -60,7 +63,10 @@ pub fn run() -> Result<()> {
 fn compiler() -> Result<()> {
     if Compiler::find().is_err() {
         println!("setup: C# compiler");
-        debian::install("the C# compiler `mcs` or a part of it", &["mono-mcs", "libmono-cecil-private-cil"])?;
+        debian::install(
+            "the C# compiler `mcs` or a part of it",
+            &["mono-mcs", "libmono-cecil-private-cil"],
+        )?;
     }
     println!("setup: C# compiler {}", Compiler::find()?.path().display());
     Ok(())
@@ -81,8 +87,11 @@ const TOOLS: [(&str, &str); 8] = [
 
 /// The programs that tests and benchmarks run.
 fn tools() -> Result<()> {
-    let mut packages: Vec<&str> =
-        TOOLS.iter().filter(|(program, _)| tool::find(program).is_none()).map(|(_, package)| *package).collect();
+    let mut packages: Vec<&str> = TOOLS
+        .iter()
+        .filter(|(program, _)| tool::find(program).is_none())
+        .map(|(_, package)| *package)
+        .collect();
     packages.dedup();
     if !packages.is_empty() {
         println!("setup: programs that tests and benchmarks run");
@@ -151,7 +160,10 @@ fn fetch_missing(cache: &Cache) -> Result<()> {
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let got = tool::bytes_below(&folder).saturating_sub(before) / 1_000_000;
-                    println!("setup:   {got} of {total} MB after {:.0} s", started.elapsed().as_secs_f64());
+                    println!(
+                        "setup:   {got} of {total} MB after {:.0} s",
+                        started.elapsed().as_secs_f64()
+                    );
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
@@ -168,14 +180,20 @@ fn pip() -> Option<Vec<&'static str>> {
     let candidates: [&[&str]; 3] = [&["python3", "-m", "pip"], &["pip3"], &["pip"]];
     candidates
         .into_iter()
-        .find(|words| tool::succeeds(Command::new(words[0]).args(&words[1..]).arg("--version"), PROBE_LIMIT))
+        .find(|words| {
+            tool::succeeds(Command::new(words[0]).args(&words[1..]).arg("--version"), PROBE_LIMIT)
+        })
         .map(<[&str]>::to_vec)
 }
 
 fn have_client(client: Client) -> Result<()> {
     match client {
-        Client::Pip if pip().is_none() => debian::install("Python's `pip`", &["python3", "python3-pip"]),
-        Client::Npm if tool::find("npm").is_none() => debian::install("Node's `npm`", &["nodejs", "npm"]),
+        Client::Pip if pip().is_none() => {
+            debian::install("Python's `pip`", &["python3", "python3-pip"])
+        }
+        Client::Npm if tool::find("npm").is_none() => {
+            debian::install("Node's `npm`", &["nodejs", "npm"])
+        }
         Client::Pip | Client::Npm => Ok(()),
     }
 }
@@ -188,14 +206,30 @@ fn fetch(folder: &Path, package: &Package) -> Result<()> {
         Client::Pip => {
             let words = pip().context("pip does not start")?;
             let mut command = Command::new(words[0]);
-            command.args(&words[1..]).args(["download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-            command.args(["--only-binary=:all:", "--platform", "manylinux1_x86_64", "--python-version", "3"]);
-            command.arg(format!("{}=={}", package.name, package.version)).arg("--dest").arg(&temporary.0);
+            command.args(&words[1..]).args([
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+            ]);
+            command.args([
+                "--only-binary=:all:",
+                "--platform",
+                "manylinux1_x86_64",
+                "--python-version",
+                "3",
+            ]);
+            command
+                .arg(format!("{}=={}", package.name, package.version))
+                .arg("--dest")
+                .arg(&temporary.0);
             command
         }
         Client::Npm => {
             let mut command = Command::new("npm");
-            command.args(["pack", "--silent", "--ignore-scripts"]).arg(format!("{}@{}", package.name, package.version));
+            command
+                .args(["pack", "--silent", "--ignore-scripts"])
+                .arg(format!("{}@{}", package.name, package.version));
             command
         }
     };
@@ -207,7 +241,12 @@ fn fetch(folder: &Path, package: &Package) -> Result<()> {
         bail!("{} has SHA-256 {found} instead of {}: not used", package.file, package.sha256);
     }
     fs::rename(&file, folder.join(package.file))?;
-    println!("setup:   {} ({} MB, {:.1} s)", package.what, package.megabytes, started.elapsed().as_secs_f64());
+    println!(
+        "setup:   {} ({} MB, {:.1} s)",
+        package.what,
+        package.megabytes,
+        started.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 
@@ -249,7 +288,8 @@ fn digest(file: &Path) -> Result<String> {
     }))
 }
 
-/// Unpacks a package beside its place and moves it there in one step. The package file is removed afterwards.
+/// Unpacks a package beside its place and moves it there in one step. The package file is removed
+/// afterwards.
 fn unpack(cache: &Cache, package: &Package) -> Result<()> {
     if in_place(cache, package) {
         return Ok(());
@@ -288,7 +328,8 @@ fn unpack(cache: &Cache, package: &Package) -> Result<()> {
     if destination.exists() {
         fs::remove_dir_all(&destination)?;
     }
-    fs::rename(&unpacked, &destination).with_context(|| format!("cannot move to {}", destination.display()))?;
+    fs::rename(&unpacked, &destination)
+        .with_context(|| format!("cannot move to {}", destination.display()))?;
     fs::remove_file(&archive)?;
     Ok(())
 }
@@ -309,10 +350,17 @@ fn make_executable(_: &Path) -> Result<()> {
 /// Runs every runtime once and checks that it says the version that it should be.
 fn probe(cache: &Cache) -> Result<()> {
     for runtime in [Runtime::V2_1, Runtime::V3_1, Runtime::V9] {
-        let listed = tool::output(quiet(&mut Command::new(runtime.executable())).arg("--list-runtimes"), PROBE_LIMIT)?;
+        let listed = tool::output(
+            quiet(&mut Command::new(runtime.executable())).arg("--list-runtimes"),
+            PROBE_LIMIT,
+        )?;
         let wanted = format!("Microsoft.NETCore.App {} [", runtime.version());
         if !listed.contains(&wanted) {
-            bail!("{} does not list {}:\n{listed}", runtime.executable().display(), runtime.version());
+            bail!(
+                "{} does not list {}:\n{listed}",
+                runtime.executable().display(),
+                runtime.version()
+            );
         }
         println!("setup: {runtime}: {}", runtime.executable().display());
     }

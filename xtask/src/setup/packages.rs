@@ -36,7 +36,12 @@ pub enum Into {
     /// A dotnet root for this framework version: the named folder of the package.
     Root { version: &'static str, folder: &'static str },
     /// An application folder.
-    App { name: &'static str, folder: &'static str, executable: &'static str, arguments: &'static [&'static str] },
+    App {
+        name: &'static str,
+        folder: &'static str,
+        executable: &'static str,
+        arguments: &'static [&'static str],
+    },
     /// An application folder that no program of its own is run from; `file` must be in it.
     Files { name: &'static str, folder: &'static str, file: &'static str },
 }
@@ -86,7 +91,12 @@ pub const PACKAGES: &[Package] = &[
         file: "azure-mcp-linux-x64-0.5.0.tgz",
         sha256: "93206de4023ab41c17b85bf7ec2283c08477c405e8d4227cb2627c50fa5eab81",
         megabytes: 96,
-        into: Into::App { name: "azmcp-0.5.0", folder: "package", executable: "dist/azmcp", arguments: &["--version"] },
+        into: Into::App {
+            name: "azmcp-0.5.0",
+            folder: "package",
+            executable: "dist/azmcp",
+            arguments: &["--version"],
+        },
     },
     Package {
         what: ".NET 10 (trimmed single-file application)",
@@ -96,7 +106,12 @@ pub const PACKAGES: &[Package] = &[
         file: "azure-mcp-linux-x64-2.0.5.tgz",
         sha256: "59e49713045a8c78c4915a6368bfc7688e7e9032a74d1fdf6caaa24d05a4dbdb",
         megabytes: 59,
-        into: Into::App { name: "azmcp-2.0.5", folder: "package", executable: "dist/azmcp", arguments: &["--version"] },
+        into: Into::App {
+            name: "azmcp-2.0.5",
+            folder: "package",
+            executable: "dist/azmcp",
+            arguments: &["--version"],
+        },
     },
     Package {
         what: "speedscope (the importer that our files are tested with)",
@@ -106,7 +121,11 @@ pub const PACKAGES: &[Package] = &[
         file: "speedscope-1.25.0.tgz",
         sha256: "2831f1e0d26df914b477e522d78b8485511495a6af81a0b88158f8b48f9e0d03",
         megabytes: 1,
-        into: Into::Files { name: "speedscope-1.25.0", folder: "package", file: "dist/release/index.html" },
+        into: Into::Files {
+            name: "speedscope-1.25.0",
+            folder: "package",
+            file: "dist/release/index.html",
+        },
     },
 ];
 
@@ -121,7 +140,11 @@ mod tests {
         assert_eq!(files.len(), PACKAGES.len());
         for package in PACKAGES {
             assert_eq!(package.sha256.len(), 64, "{}", package.file);
-            assert!(package.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()), "{}", package.file);
+            assert!(
+                package.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "{}",
+                package.file
+            );
             assert!(package.file.contains(package.version), "{}", package.file);
         }
     }

@@ -1,8 +1,8 @@
 //! Makes a dotnet root for 9.0.5 out of the self-contained application that carries that runtime.
 //!
-//! The application's `.deps.json` tells which of its files are which framework's: they are linked (copied where links do
-//! not work) into `shared/<framework>/<version>/`, each with a `.deps.json` that lists them. The muxer comes from the
-//! 3.1 root: `dotnet` loads any newer `libhostfxr.so`.
+//! The application's `.deps.json` tells which of its files are which framework's: they are linked
+//! (copied where links do not work) into `shared/<framework>/<version>/`, each with a `.deps.json`
+//! that lists them. The muxer comes from the 3.1 root: `dotnet` loads any newer `libhostfxr.so`.
 
 use super::Temporary;
 use anyhow::{Context, Result, bail};
@@ -32,7 +32,8 @@ pub fn build(cache: &Cache) -> Result<()> {
         fs::create_dir_all(&folder)?;
         let files = files_of(&deps, framework)?;
         for group in ["runtime", "native"] {
-            for name in files.get(group).and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+            for name in files.get(group).and_then(Value::as_object).into_iter().flat_map(Map::keys)
+            {
                 let base = name.rsplit('/').next().unwrap_or(name);
                 place(&app.join(base), &folder.join(base))?;
             }
@@ -44,7 +45,8 @@ pub fn build(cache: &Cache) -> Result<()> {
     fs::create_dir_all(&host)?;
     place(&app.join("libhostfxr.so"), &host.join("libhostfxr.so"))?;
     let muxer = Runtime::V3_1.executable();
-    fs::copy(&muxer, new.join("dotnet")).with_context(|| format!("cannot copy {}", muxer.display()))?;
+    fs::copy(&muxer, new.join("dotnet"))
+        .with_context(|| format!("cannot copy {}", muxer.display()))?;
     fs::write(new.join(".unpacked"), VERSION)?;
     if root.exists() {
         fs::remove_dir_all(&root)?;
@@ -99,7 +101,9 @@ mod tests {
         let files = files_of(&deps, "Microsoft.NETCore.App").unwrap();
         let own = framework_deps("Microsoft.NETCore.App", files);
         let target = &own["targets"][".NETCoreApp,Version=v9.0/linux-x64"];
-        assert!(target["Microsoft.NETCore.App.Runtime.linux-x64/9.0.5"]["runtime"]["A.dll"].is_object());
+        assert!(
+            target["Microsoft.NETCore.App.Runtime.linux-x64/9.0.5"]["runtime"]["A.dll"].is_object()
+        );
         assert!(files_of(&deps, "Microsoft.AspNetCore.App").is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! Every allocated object, counted by class.
 //!
-//! The runtime tells of each object on the thread that allocates it. Each thread counts in a [`table`] of its own, which
-//! is made at its first object and given back when the thread is gone; the agent's main thread reads them all
-//! ([`Reader`]) and sees to names ([`types`]). The callback takes no lock, waits for nothing and allocates nothing but, once
-//! in each thread, its table.
+//! The runtime tells of each object on the thread that allocates it. Each thread counts in a
+//! [`table`] of its own, which is made at its first object and given back when the thread is gone;
+//! the agent's main thread reads them all ([`Reader`]) and sees to names ([`types`]). The callback
+//! takes no lock, waits for nothing and allocates nothing but, once in each thread, its table.
 //!
 //! The runtime never takes back that it tells, so this stands in statics, as calls do.
 
@@ -35,7 +35,8 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// What classes are called.
 static TYPES: OnceLock<Types> = OnceLock::new();
 /// The tables that there are, each until its thread is gone and it was read.
-static TABLES: [AtomicPtr<Table>; MOST_TABLES] = [const { AtomicPtr::new(null_mut()) }; MOST_TABLES];
+static TABLES: [AtomicPtr<Table>; MOST_TABLES] =
+    [const { AtomicPtr::new(null_mut()) }; MOST_TABLES];
 /// Number of the last table.
 static LAST_TABLE: AtomicU32 = AtomicU32::new(0);
 /// Objects of threads that have no table, because there are too many or there is no memory.
@@ -68,7 +69,8 @@ pub fn count(info: &ProfilerInfo, object: ObjectId<'_>, class: ClassId) {
         table = new_table();
         let _ = TABLE.try_with(|place| place.set(table));
     }
-    // SAFETY: tables are given back only when their threads are gone, and this one is the running thread's.
+    // SAFETY: tables are given back only when their threads are gone, and this one is the running
+    // thread's.
     match unsafe { table.as_ref() } {
         Some(table) => table.count(class.0 as u64, &Live { info, object }),
         None => {
@@ -77,13 +79,15 @@ pub fn count(info: &ProfilerInfo, object: ObjectId<'_>, class: ClassId) {
     }
 }
 
-/// A module goes, and with it the meaning of its classes' ids. No object of them is left, nor can one be allocated.
+/// A module goes, and with it the meaning of its classes' ids. No object of them is left, nor can
+/// one be allocated.
 ///
-/// Also when nothing is counted any more: what was counted until then is named afterwards, when the tables are read for the
-/// last time, and naming a class whose module is gone ends the process.
+/// Also when nothing is counted any more: what was counted until then is named afterwards, when the
+/// tables are read for the last time, and naming a class whose module is gone ends the process.
 pub fn module_goes(module: ModuleId) {
     let Some(types) = TYPES.get() else { return };
-    // Held for some microseconds, by who names a class and waits for nobody. Names that were asked for later would be of what is gone.
+    // Held for some microseconds, by who names a class and waits for nobody. Names that were asked
+    // for later would be of what is gone.
     let mut known = types.lock();
     types.module_goes(&mut known, module, |see: &mut dyn FnMut(&'static Row)| {
         let mut place = 0;
@@ -100,10 +104,10 @@ struct Live<'a, 'cx> {
     object: ObjectId<'cx>,
 }
 
-/// What stands at the start of each method table (`MethodTable`, src/coreclr/vm/methodtable.h; the same since .NET
-/// Core 2): flags, then the size of an object without elements. The lower half of the flags is the size of an element
-/// where the highest bit says that there are any. It is believed only where the runtime says the same of an object, see
-/// [`table`].
+/// What stands at the start of each method table (`MethodTable`, src/coreclr/vm/methodtable.h; the
+/// same since .NET Core 2): flags, then the size of an object without elements. The lower half of
+/// the flags is the size of an element where the highest bit says that there are any. It is
+/// believed only where the runtime says the same of an object, see [`table`].
 #[derive(Clone, Copy)]
 struct Shape {
     flags: u32,
@@ -114,8 +118,8 @@ impl Live<'_, '_> {
     #[inline]
     fn shape(&self) -> Shape {
         let object = self.object.address() as *const usize;
-        // SAFETY: the object is alive while the callback runs; it begins with the address of its method table. No
-        // collection runs meanwhile, so there are no marks in the lower bits.
+        // SAFETY: the object is alive while the callback runs; it begins with the address of its
+        // method table. No collection runs meanwhile, so there are no marks in the lower bits.
         let table = unsafe { object.read() } as *const u32;
         // SAFETY: method tables of objects that are alive are there, and larger than this.
         let flags = unsafe { table.read() };
@@ -124,7 +128,8 @@ impl Live<'_, '_> {
         Shape { flags, base }
     }
 
-    /// The word behind the method table: of arrays and strings their length, of others their first field or padding.
+    /// The word behind the method table: of arrays and strings their length, of others their first
+    /// field or padding.
     #[inline]
     fn length(&self) -> u32 {
         // SAFETY: every object has room for two words behind its address.
@@ -163,7 +168,9 @@ impl Measured for Live<'_, '_> {
 fn new_table() -> *const Table {
     let free = |slot: &&AtomicPtr<Table>| slot.load(Relaxed).is_null();
     // There are more slots than threads of most programs: no use in making one that has no place.
-    let Some(table) = TABLES.iter().any(|slot| free(&slot)).then(Table::reserve).flatten() else { return null() };
+    let Some(table) = TABLES.iter().any(|slot| free(&slot)).then(Table::reserve).flatten() else {
+        return null();
+    };
     table.init(current_tid(), LAST_TABLE.fetch_add(1, Relaxed).wrapping_add(1));
     let raw = table.into_raw();
     for slot in TABLES.iter().filter(free) {
@@ -176,11 +183,12 @@ fn new_table() -> *const Table {
     null()
 }
 
-/// The first table at a place or behind it, with its place. For the one thread that gives them back, and for those that
-/// hold the lock of the types.
+/// The first table at a place or behind it, with its place. For the one thread that gives them
+/// back, and for those that hold the lock of the types.
 fn next_table(place: usize) -> Option<(usize, &'static AtomicPtr<Table>, &'static Table)> {
     TABLES.iter().enumerate().skip(place).find_map(|(place, slot)| {
-        // SAFETY: a table stays until `give_back`, which is called by the same thread or under the same lock.
+        // SAFETY: a table stays until `give_back`, which is called by the same thread or under the
+        // same lock.
         let table = unsafe { slot.load(Acquire).as_ref()? };
         Some((place, slot, table))
     })
@@ -189,7 +197,8 @@ fn next_table(place: usize) -> Option<(usize, &'static AtomicPtr<Table>, &'stati
 /// Gives the memory of a table back.
 ///
 /// # Safety
-/// Its thread is gone, the caller is the only reader and does not use it any more, and it holds the lock of the types.
+/// Its thread is gone, the caller is the only reader and does not use it any more, and it holds the
+/// lock of the types.
 unsafe fn give_back(slot: &AtomicPtr<Table>) {
     // SAFETY: what stands in a slot came from `into_raw`, and is used by nobody.
     drop(unsafe { Zeroed::from_raw(slot.swap(null_mut(), AcqRel)) });

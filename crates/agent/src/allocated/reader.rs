@@ -41,12 +41,18 @@ impl Reader {
     /// Begins to read all tables.
     pub fn begin(&mut self) {
         self.no_room = self.gone;
-        self.memory = self.told.values().map(|told| told.capacity() * size_of::<(u64, u64)>()).sum();
+        self.memory =
+            self.told.values().map(|told| told.capacity() * size_of::<(u64, u64)>()).sum();
     }
 
-    /// Tells what was allocated since the last time, of one table: the first at this place or behind it. Gives the place
-    /// behind that table; `None` if there are no more.
-    pub fn read(&mut self, place: usize, resolver: &mut Resolver, out: &mut Vec<Record>) -> Option<usize> {
+    /// Tells what was allocated since the last time, of one table: the first at this place or
+    /// behind it. Gives the place behind that table; `None` if there are no more.
+    pub fn read(
+        &mut self,
+        place: usize,
+        resolver: &mut Resolver,
+        out: &mut Vec<Record>,
+    ) -> Option<usize> {
         let types = TYPES.get()?;
         let (place, slot, table) = next_table(place)?;
         // Asked first: what is read of a thread that is gone is all there is.
@@ -70,8 +76,10 @@ impl Reader {
             self.classes.push(resolver.named_class(&name, out));
         }
         let class = |number: u32| self.classes.get((number as usize).checked_sub(1)?).copied();
-        let counts: Vec<(u32, u64, u64)> =
-            grown.into_iter().filter_map(|(number, objects, bytes)| Some((class(number)?, objects, bytes))).collect();
+        let counts: Vec<(u32, u64, u64)> = grown
+            .into_iter()
+            .filter_map(|(number, objects, bytes)| Some((class(number)?, objects, bytes)))
+            .collect();
         let (os_tid, time) = (table.os_tid(), clock::monotonic());
         let record = |counts: &[(u32, u64, u64)]| {
             Record::AllocatedObjects(AllocatedObjects { time, os_tid, counts: counts.to_vec() })
@@ -84,7 +92,8 @@ impl Reader {
             self.told.remove(&table.number());
             // A module that goes looks at all tables, under this lock.
             let known = types.lock();
-            // SAFETY: the thread is gone, this is the one reader, and the other one that there may be is locked out.
+            // SAFETY: the thread is gone, this is the one reader, and the other one that there may
+            // be is locked out.
             unsafe { give_back(slot) };
             drop(known);
         }

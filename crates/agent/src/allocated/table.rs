@@ -1,8 +1,9 @@
 //! What one thread has allocated, by class.
 //!
-//! Its thread alone counts in it, in the runtime's callback; the agent's main thread reads along. Everything is an
-//! atomic number that is loaded and stored without order, which on a processor is a plain load or store. The memory is
-//! reserved as a whole and used page by page, as classes are met.
+//! Its thread alone counts in it, in the runtime's callback; the agent's main thread reads along.
+//! Everything is an atomic number that is loaded and stored without order, which on a processor is
+//! a plain load or store. The memory is reserved as a whole and used page by page, as classes are
+//! met.
 
 use crate::os::map::Zeroed;
 use std::sync::atomic::{
@@ -65,8 +66,8 @@ impl Row {
         self.number.store(number, Release);
     }
 
-    /// The class is unloaded: should its id come again, that is another class. Only while no object of it can be
-    /// allocated, so that its thread does not count here meanwhile.
+    /// The class is unloaded: should its id come again, that is another class. Only while no object
+    /// of it can be allocated, so that its thread does not count here meanwhile.
     pub fn retire(&self) {
         self.class.store(GONE, Release);
     }
@@ -85,8 +86,8 @@ impl Row {
         self.bytes.store(self.bytes.load(Relaxed).wrapping_add(size), Relaxed);
     }
 
-    /// Size of an object while the method table is not trusted: it has to agree with what the runtime says. An array
-    /// without elements cannot tell how large one is.
+    /// Size of an object while the method table is not trusted: it has to agree with what the
+    /// runtime says. An array without elements cannot tell how large one is.
     #[cold]
     #[inline(never)]
     fn first_size(&self, object: &impl Measured) -> u64 {
@@ -102,7 +103,8 @@ impl Row {
 
 /// An object whose size is wanted.
 pub trait Measured {
-    /// Number of elements of an array or characters of a string, `None` for other objects; as the method table says.
+    /// Number of elements of an array or characters of a string, `None` for other objects; as the
+    /// method table says.
     fn elements(&self) -> Option<u32>;
     /// Size in bytes as the method table says.
     fn size_by_table(&self) -> u64;
@@ -187,7 +189,8 @@ impl Table {
         self.count_first(place, class, object);
     }
 
-    /// Counts an object of a class that has no row yet, and whose number belongs to this place of the index.
+    /// Counts an object of a class that has no row yet, and whose number belongs to this place of
+    /// the index.
     #[cold]
     #[inline(never)]
     fn count_first(&self, place: usize, class: u64, object: &impl Measured) {
@@ -204,8 +207,8 @@ impl Table {
     }
 }
 
-/// Where in the index a class is looked for first. Ids are addresses of structures, of which the lowest bits are alike;
-/// the multiplier is the golden ratio.
+/// Where in the index a class is looked for first. Ids are addresses of structures, of which the
+/// lowest bits are alike; the multiplier is the golden ratio.
 #[inline]
 fn place_of(class: u64) -> usize {
     (class.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 49) as usize % PLACES
@@ -249,7 +252,8 @@ mod tests {
     #[test]
     fn objects_are_counted_by_class_and_the_runtime_is_asked_once() {
         let (table, questions) = (table(), Cell::new(0));
-        let plain = |size| Thing { elements: None, by_table: size, asked: size, questions: &questions };
+        let plain =
+            |size| Thing { elements: None, by_table: size, asked: size, questions: &questions };
         let array = |length: u32| {
             let size = 22 + 2 * u64::from(length);
             Thing { elements: Some(length), by_table: size, asked: size, questions: &questions }
@@ -269,7 +273,10 @@ mod tests {
     fn a_method_table_that_disagrees_is_not_believed() {
         let (table, questions) = (table(), Cell::new(0));
         for _ in 0..3 {
-            table.count(0x1000, &Thing { elements: None, by_table: 1 << 40, asked: 32, questions: &questions });
+            table.count(
+                0x1000,
+                &Thing { elements: None, by_table: 1 << 40, asked: 32, questions: &questions },
+            );
         }
         assert_eq!((table.rows()[0].counts(), questions.get()), ((3, 96), 3));
     }
@@ -283,7 +290,8 @@ mod tests {
         table.rows()[0].retire();
         table.count(0x1000, &thing);
         table.count(0x1000, &thing);
-        let rows: Vec<_> = table.rows().iter().map(|row| (row.class(), row.number(), row.counts().0)).collect();
+        let rows: Vec<_> =
+            table.rows().iter().map(|row| (row.class(), row.number(), row.counts().0)).collect();
         assert_eq!(rows, [(None, Some(7), 1), (Some(0x1000), None, 2)]);
     }
 

@@ -1,8 +1,9 @@
 //! What classes are called, and when their ids stop to mean them.
 //!
-//! Class ids are addresses: when a collectible assembly is unloaded, its ids may come again with another meaning. So names
-//! are asked for under one lock, which is also held while a module that goes is seen off: whoever names a class knows that
-//! it is there. Counts that nobody has read yet get their names then.
+//! Class ids are addresses: when a collectible assembly is unloaded, its ids may come again with
+//! another meaning. So names are asked for under one lock, which is also held while a module that
+//! goes is seen off: whoever names a class knows that it is there. Counts that nobody has read yet
+//! get their names then.
 
 use super::table::Row;
 use corprof::NameResolver;
@@ -71,9 +72,14 @@ impl Types {
         Some(number)
     }
 
-    /// A module goes: every row gets its number while names can be had, and those of the module's classes stand for
-    /// nothing else any more. `rows` gives all rows that there are.
-    pub fn module_goes<'a>(&self, known: &mut Known, module: ModuleId, rows: impl Fn(&mut dyn FnMut(&'a Row))) {
+    /// A module goes: every row gets its number while names can be had, and those of the module's
+    /// classes stand for nothing else any more. `rows` gives all rows that there are.
+    pub fn module_goes<'a>(
+        &self,
+        known: &mut Known,
+        module: ModuleId,
+        rows: impl Fn(&mut dyn FnMut(&'a Row)),
+    ) {
         rows(&mut |row| {
             self.number(known, row);
         });

@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Most methods with hooks.
 const MOST: usize = 200_000;
 
-/// Decides about methods, each once. The compiler asks, on many threads; the lock is held for a look only.
+/// Decides about methods, each once. The compiler asks, on many threads; the lock is held for a
+/// look only.
 pub struct Methods {
     filter: Filter,
     names: NameResolver,
@@ -42,8 +43,10 @@ impl Methods {
             return *decided;
         }
         let name = self.names.method(function).ok();
-        let name = name
-            .filter(|name| name.kind == FunctionKind::Normal && self.filter.fits(name.type_name.as_ref(), &name.name));
+        let name = name.filter(|name| {
+            name.kind == FunctionKind::Normal
+                && self.filter.fits(name.type_name.as_ref(), &name.name)
+        });
         let mut known = self.known();
         // Another thread may have been faster.
         if let Some(decided) = known.decided.get(&function) {

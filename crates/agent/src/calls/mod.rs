@@ -1,11 +1,12 @@
 //! Calls, exactly: of methods with enter and leave hooks, and between managed and native code.
 //!
-//! The runtime never takes hooks back, so what they use is never given back either and stands in statics: whether
-//! they are on, which methods have some, and the trees. Each thread writes a tree of its own ([`tree`]), which is
-//! made at its first call and given back when the thread is gone; the agent's main thread reads them all ([`Reader`]).
+//! The runtime never takes hooks back, so what they use is never given back either and stands in
+//! statics: whether they are on, which methods have some, and the trees. Each thread writes a tree
+//! of its own ([`tree`]), which is made at its first call and given back when the thread is gone;
+//! the agent's main thread reads them all ([`Reader`]).
 //!
-//! Hooks run in the middle of managed code: they take no lock, wait for nothing and allocate nothing, but for the tree
-//! itself.
+//! Hooks run in the middle of managed code: they take no lock, wait for nothing and allocate
+//! nothing, but for the tree itself.
 
 mod methods;
 mod reader;
@@ -74,20 +75,24 @@ thread_local! {
 /// Why there are none.
 pub fn set_hooks(info: &ProfilerInfo, config: &SessionConfig) -> Result<(), String> {
     let given = config.profiler(profilers::calls::SPEC.id);
-    let filter = given.and_then(|given| given.params.iter().rev().find(|(name, _)| name == "filter"));
+    let filter =
+        given.and_then(|given| given.params.iter().rev().find(|(name, _)| name == "filter"));
     let filter = Filter::parse(filter.map_or(Filter::DEFAULT, |(_, value)| value));
     if METHODS.set(Methods::new(info, filter)).is_err() {
         return Err("hooks were set before".to_owned());
     }
-    // SAFETY: the function may be called on any thread, needs no data, and the library stays: see `arch::set_hooks`.
-    unsafe { info.set_function_id_mapper2(Some(map_function), null_mut()) }.map_err(|error| error.to_string())?;
+    // SAFETY: the function may be called on any thread, needs no data, and the library stays: see
+    // `arch::set_hooks`.
+    unsafe { info.set_function_id_mapper2(Some(map_function), null_mut()) }
+        .map_err(|error| error.to_string())?;
     arch::set_hooks(info)
 }
 
 /// Lets hooks and transitions be counted from now on.
 pub fn start(agent: &Agent) {
     if !arch::ticks_are_even() {
-        let message = "this processor's clock does not tick evenly: times of calls may be wrong, counts are not";
+        let message = "this processor's clock does not tick evenly: times of calls may be wrong, \
+            counts are not";
         agent.log(LogLevel::Warning, message.to_owned());
     }
     HOOKS_ON.store(true, Release);
@@ -99,9 +104,16 @@ pub fn stop() {
 }
 
 /// The compiler asks whether a function has hooks, and by which number they shall know it.
-unsafe extern "system" fn map_function(function: FunctionId, _data: *mut c_void, hook: *mut BOOL) -> usize {
-    // Once they do nothing any more, no further method needs hooks. A panic must not reach the runtime.
-    let wanted = HOOKS_ON.load(Relaxed).then(|| std::panic::catch_unwind(|| METHODS.get()?.number(function)));
+unsafe extern "system" fn map_function(
+    function: FunctionId,
+    _data: *mut c_void,
+    hook: *mut BOOL,
+) -> usize {
+    // Once they do nothing any more, no further method needs hooks. A panic must not reach the
+    // runtime.
+    let wanted = HOOKS_ON
+        .load(Relaxed)
+        .then(|| std::panic::catch_unwind(|| METHODS.get()?.number(function)));
     let number = wanted.and_then(Result::ok).flatten();
     if !hook.is_null() {
         // SAFETY: not null, so it is the compiler's place for the answer.
@@ -110,7 +122,8 @@ unsafe extern "system" fn map_function(function: FunctionId, _data: *mut c_void,
     number.map_or(function.0, |number| key_of(number) as usize)
 }
 
-/// What the hooks know a method by: its number, with room below for the place where a parent remembers it.
+/// What the hooks know a method by: its number, with room below for the place where a parent
+/// remembers it.
 fn key_of(number: u32) -> u64 {
     u64::from(number) << 2
 }
@@ -154,7 +167,9 @@ pub fn unwinding(function: FunctionId) {
 
 /// It has left.
 pub fn unwound() {
-    let Ok(function) = UNWINDING.try_with(|unwinding| unwinding.replace(FunctionId(0))) else { return };
+    let Ok(function) = UNWINDING.try_with(|unwinding| unwinding.replace(FunctionId(0))) else {
+        return;
+    };
     let number = METHODS.get().and_then(|methods| methods.hooked(function.non_null()?));
     let Some(number) = number.filter(|_| HOOKS_ON.load(Relaxed)) else { return };
     // SAFETY: it is this thread's own place.
@@ -163,8 +178,8 @@ pub fn unwound() {
     }
 }
 
-/// Managed and native code call each other on this thread, or return. `to_managed` says where to, `calls` which of
-/// the two it is.
+/// Managed and native code call each other on this thread, or return. `to_managed` says where to,
+/// `calls` which of the two it is.
 #[inline(never)]
 pub fn crossed(ids: &IdTable, function: Option<FunctionId>, to_managed: bool, calls: bool) {
     let now = arch::ticks();
@@ -175,10 +190,13 @@ pub fn crossed(ids: &IdTable, function: Option<FunctionId>, to_managed: bool, ca
     // What is called lies on the side that is gone to; what is returned from on the other.
     let key = key_of_crossed(function, to_managed == calls);
     if calls {
-        // An exception can leave a call of native code before it has begun. Such a one does not stand above the next. Where we
-        // are on the stack can be compared only if the runtime has come the same way, so not with calls from native code.
+        // An exception can leave a call of native code before it has begun. Such a one does not
+        // stand above the next. Where we are on the stack can be compared only if the runtime has
+        // come the same way, so not with calls from native code.
         let is_from_native = |key: u64| crossed_of_key(key).1;
-        tree.cross(key, (&raw const here).addr() as u64, now, |left| !is_from_native(key) && !is_from_native(left));
+        tree.cross(key, (&raw const here).addr() as u64, now, |left| {
+            !is_from_native(key) && !is_from_native(left)
+        });
         if let Some(function) = function {
             // It is being called, so it is loaded.
             tree.number_top(key, || ids.function(function).unwrap_or(WITHOUT_NUMBER));
@@ -200,7 +218,8 @@ fn key_of_slot(slot: u32) -> u64 {
     key_of(slot.saturating_add(1))
 }
 
-/// A function, and whether native code has called it. Ids are addresses of structures, so their lowest bits are free.
+/// A function, and whether native code has called it. Ids are addresses of structures, so their
+/// lowest bits are free.
 fn key_of_crossed(function: Option<FunctionId>, from_native: bool) -> u64 {
     let id = function.map_or(0, |function| function.0 as u64);
     id & !3 | 2 | u64::from(from_native)

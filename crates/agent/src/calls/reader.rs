@@ -85,27 +85,33 @@ impl Reader {
 
     /// Names the methods that have got hooks.
     pub fn define(&mut self, agent: &Agent, resolver: &mut Resolver, out: &mut Vec<Record>) {
-        for (function, name) in METHODS.get().map(|methods| methods.take_fresh()).unwrap_or_default() {
+        for (function, name) in
+            METHODS.get().map(|methods| methods.take_fresh()).unwrap_or_default()
+        {
             self.methods.push(resolver.define(&agent.runtime, function, Ok(name), out));
         }
     }
 
-    /// Whether trees have grown so much that it is better told soon: as the process ends, somebody waits for what has not been told.
+    /// Whether trees have grown so much that it is better told soon: as the process ends, somebody
+    /// waits for what has not been told.
     pub fn has_much(&self) -> bool {
         let trees = std::iter::successors(next_tree(0), |(place, ..)| next_tree(place + 1));
         let told = |tree: &Tree| self.told.get(&tree.number()).map_or(0, Vec::len);
-        trees.map(|(_, _, tree)| tree.nodes().len().saturating_sub(told(tree))).sum::<usize>() >= MUCH
+        trees.map(|(_, _, tree)| tree.nodes().len().saturating_sub(told(tree))).sum::<usize>()
+            >= MUCH
     }
 
     /// Begins to read all trees.
     pub fn begin(&mut self) {
         self.now = (arch::ticks(), clock::monotonic());
         self.dropped = self.gone;
-        self.memory = self.told.values().map(|told| told.capacity() * size_of::<(u64, u64)>()).sum();
+        self.memory =
+            self.told.values().map(|told| told.capacity() * size_of::<(u64, u64)>()).sum();
     }
 
-    /// Tells what was called since the last time, of one tree: the first at this place or behind it. Gives the place behind
-    /// that tree; `None` if there are no more. The last of all times, calls that have not returned get their time too.
+    /// Tells what was called since the last time, of one tree: the first at this place or behind
+    /// it. Gives the place behind that tree; `None` if there are no more. The last of all times,
+    /// calls that have not returned get their time too.
     pub fn read(
         &mut self,
         place: usize,
@@ -116,7 +122,8 @@ impl Reader {
     ) -> Option<usize> {
         let (place, slot, tree) = next_tree(place)?;
         let (now, time) = self.now;
-        let rate = time.saturating_sub(self.begun.1) as f64 / now.saturating_sub(self.begun.0).max(1) as f64;
+        let rate = time.saturating_sub(self.begun.1) as f64
+            / now.saturating_sub(self.begun.0).max(1) as f64;
         // Asked first: what is read of a thread that is gone is all there is.
         let ended = threads::is_gone(tree.os_tid());
         // Trees of methods that were rewritten outlive the session that did it.
@@ -128,7 +135,8 @@ impl Reader {
         // A method may have got its hooks since.
         self.define(agent, resolver, out);
         let mut nodes = Vec::with_capacity(grown.len());
-        for Grown { node, parent, key, number, count, ticks } in grown.into_iter().filter(|_| told) {
+        for Grown { node, parent, key, number, count, ticks } in grown.into_iter().filter(|_| told)
+        {
             let (method, from_native) = match tree.kind() {
                 TreeKind::Hooked => {
                     let index = ((key >> 2) as usize).checked_sub(1);
@@ -139,8 +147,11 @@ impl Reader {
                     (slot.and_then(|slot| self.traced.get(slot).copied().flatten()), false)
                 }
                 TreeKind::Crossings => {
-                    let number = Some(number).filter(|number| ![0, WITHOUT_NUMBER].contains(number));
-                    let id = |number| resolver.numbered_method(&agent.runtime, &agent.counters, number, out);
+                    let number =
+                        Some(number).filter(|number| ![0, WITHOUT_NUMBER].contains(number));
+                    let id = |number| {
+                        resolver.numbered_method(&agent.runtime, &agent.counters, number, out)
+                    };
                     (number.and_then(id), crossed_of_key(key).1)
                 }
             };
@@ -187,7 +198,9 @@ impl Reader {
             }
             let (key, number) = (node.key.load(Relaxed), node.number.load(Relaxed));
             // Its number comes in a moment, and with it the name.
-            let comes = tree.kind() == TreeKind::Crossings && number == 0 && crossed_of_key(key).0.is_some();
+            let comes = tree.kind() == TreeKind::Crossings
+                && number == 0
+                && crossed_of_key(key).0.is_some();
             if comes && until.is_none() {
                 continue;
             }

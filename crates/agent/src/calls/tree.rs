@@ -1,9 +1,10 @@
 //! The call tree of one thread.
 //!
-//! Its thread alone writes it, in hooks and callbacks; the agent's main thread reads along. Everything is an atomic
-//! number that is loaded and stored without order, which on a processor is a plain load or store. Everything has its
-//! fixed place, so that the hooks, which are assembly, find it: offsets of frames and nodes are bytes from the
-//! tree's own address. The memory is reserved as a whole and used page by page as the tree grows.
+//! Its thread alone writes it, in hooks and callbacks; the agent's main thread reads along.
+//! Everything is an atomic number that is loaded and stored without order, which on a processor is
+//! a plain load or store. Everything has its fixed place, so that the hooks, which are assembly,
+//! find it: offsets of frames and nodes are bytes from the tree's own address. The memory is
+//! reserved as a whole and used page by page as the tree grows.
 
 use super::key_of_slot;
 use crate::os::map::{Zeroed, populate};
@@ -22,8 +23,9 @@ pub const MOST_NODES: usize = 131_072;
 const MOST_IN_ALL: u32 = 1 << 20;
 /// Slots of the table of children: never more than half of them are used.
 const SLOTS: usize = MOST_NODES * 2;
-/// Slots that are looked at first for the children of a few parents that were made one after the other: a cache line in most cases, and the same that
-/// was just used, as a program goes on where it is.
+/// Slots that are looked at first for the children of a few parents that were made one after the
+/// other: a cache line in most cases, and the same that was just used, as a program goes on where
+/// it is.
 const NEAR: usize = 8;
 /// Bits of a slot that have the index of a node; those above are of its key.
 const INDEX_BITS: u32 = MOST_NODES.ilog2();
@@ -56,8 +58,8 @@ static IN_ALL: AtomicU32 = AtomicU32::new(0);
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Frame {
-    /// The caller's stack pointer at the call: the same in the enter and the leave hook of a call, and lower for what it
-    /// calls. [`GUARDED`] for a call that tells its end however it ends.
+    /// The caller's stack pointer at the call: the same in the enter and the leave hook of a call,
+    /// and lower for what it calls. [`GUARDED`] for a call that tells its end however it ends.
     pub sp: AtomicU64,
     /// Offset of the node: the caller's, if this call has none.
     pub node: AtomicU32,
@@ -79,7 +81,8 @@ pub struct Node {
     pub key: AtomicU64,
     /// Index of the parent; that of the root is 0 as the root's own.
     pub parent: AtomicU32,
-    /// Number of the function in the [table of ids](crate::id_table), where the key is its id; 0 while there is none.
+    /// Number of the function in the [table of ids](crate::id_table), where the key is its id; 0
+    /// while there is none.
     pub number: AtomicU32,
     /// Offsets of children that were called lately, by bits 2 to 4 of their keys; 0 for none.
     pub children: [AtomicU32; REMEMBERED],
@@ -100,7 +103,8 @@ pub struct Tree {
     number: AtomicU32,
     /// Nodes there are; those below can be read.
     count: AtomicU32,
-    /// Calls of rewritten methods that have not returned and have no frame, as all of them are taken.
+    /// Calls of rewritten methods that have not returned and have no frame, as all of them are
+    /// taken.
     beyond: AtomicU32,
     /// Calls that are not in the tree, as they were too deep.
     too_deep: AtomicU64,
@@ -219,14 +223,18 @@ impl Tree {
         top
     }
 
-    /// A method is called. Frames that are not above it were left by exceptions that nobody told of.
+    /// A method is called. Frames that are not above it were left by exceptions that nobody told
+    /// of.
     pub fn enter(&self, key: u64, sp: u64, now: u64) {
         self.enter_if(key, sp, now, |frame| frame.sp.load(Relaxed) <= sp);
     }
 
-    /// The same for one that is called from the other side: of those with a key for which `may_leave` holds only.
+    /// The same for one that is called from the other side: of those with a key for which
+    /// `may_leave` holds only.
     pub fn cross(&self, key: u64, sp: u64, now: u64, may_leave: impl Fn(u64) -> bool) {
-        self.enter_if(key, sp, now, |frame| frame.sp.load(Relaxed) <= sp && may_leave(self.key_of(frame)));
+        self.enter_if(key, sp, now, |frame| {
+            frame.sp.load(Relaxed) <= sp && may_leave(self.key_of(frame))
+        });
     }
 
     fn enter_if(&self, key: u64, sp: u64, now: u64, is_left: impl Fn(&Frame) -> bool) {
@@ -263,7 +271,8 @@ impl Tree {
         }
     }
 
-    /// The method that was called at this stack pointer returns. Frames below it were left by exceptions.
+    /// The method that was called at this stack pointer returns. Frames below it were left by
+    /// exceptions.
     pub fn leave(&self, sp: u64, now: u64) {
         self.charge(now);
         let top = self.leave_while(|frame| frame.sp.load(Relaxed) < sp);
@@ -272,7 +281,8 @@ impl Tree {
         }
     }
 
-    /// The innermost call of a method returns, and what it called; nothing happens where it is not being called.
+    /// The innermost call of a method returns, and what it called; nothing happens where it is not
+    /// being called.
     pub fn leave_key(&self, key: u64, now: u64) {
         let mut at = self.top.load(Relaxed);
         while at as usize > offset_of!(Tree, frames) {
@@ -285,13 +295,15 @@ impl Tree {
         }
     }
 
-    /// A rewritten method is called, with this stack pointer or [`GUARDED`]. A call that is [not timed](UNTIMED) gets a frame, so that its end
-    /// is known for its own, and no node.
+    /// A rewritten method is called, with this stack pointer or [`GUARDED`]. A call that is [not
+    /// timed](UNTIMED) gets a frame, so that its end is known for its own, and no node.
     #[inline(always)]
     pub fn begin(&self, slot: u32, sp: u64, begun: u64) {
         let top = self.top.load(Relaxed);
         let next = top + FRAME as u32;
-        let (Some(running), Some(frame)) = (self.frame(top), self.frame(next)) else { return self.begin_beyond() };
+        let (Some(running), Some(frame)) = (self.frame(top), self.frame(next)) else {
+            return self.begin_beyond();
+        };
         let mut node = running.node.load(Relaxed);
         if begun != UNTIMED {
             let parent = index_of(node);
@@ -319,7 +331,8 @@ impl Tree {
         self.too_deep.add_relaxed(1);
     }
 
-    /// A rewritten method is called whose calls are not counted any more. It may be called by itself: of the two, this one ends first.
+    /// A rewritten method is called whose calls are not counted any more. It may be called by
+    /// itself: of the two, this one ends first.
     #[cold]
     pub fn begin_uncounted(&self, slot: u32, sp: u64) {
         if self.depth() > 0 {
@@ -327,11 +340,17 @@ impl Tree {
         }
     }
 
-    /// The innermost call of a rewritten method ends, and all within it, which exceptions have left without a word: `left` is told of those that are
-    /// timed, with their slots, and when they began and ended. Gives when it began and what `now` gives, if it is timed; nothing happens where the
-    /// method is not being called.
+    /// The innermost call of a rewritten method ends, and all within it, which exceptions have left
+    /// without a word: `left` is told of those that are timed, with their slots, and when they
+    /// began and ended. Gives when it began and what `now` gives, if it is timed; nothing happens
+    /// where the method is not being called.
     #[inline(always)]
-    pub fn end(&self, slot: u32, now: impl Fn() -> u64, left: impl Fn(u32, u64, u64)) -> Option<(u64, u64)> {
+    pub fn end(
+        &self,
+        slot: u32,
+        now: impl Fn() -> u64,
+        left: impl Fn(u32, u64, u64),
+    ) -> Option<(u64, u64)> {
         let mut top = self.top.load(Relaxed);
         let is_it = |frame: &&Frame| frame.slot.load(Relaxed) == slot;
         if self.frame(top).filter(is_it).is_none()
@@ -353,7 +372,12 @@ impl Tree {
 
     /// The innermost frame of a method, once all within it are left.
     #[cold]
-    fn find(&self, slot: u32, now: &impl Fn() -> u64, left: &impl Fn(u32, u64, u64)) -> Option<u32> {
+    fn find(
+        &self,
+        slot: u32,
+        now: &impl Fn() -> u64,
+        left: &impl Fn(u32, u64, u64),
+    ) -> Option<u32> {
         let beyond = self.beyond.load(Relaxed);
         if beyond > 0 {
             self.beyond.store(beyond - 1, Relaxed);
@@ -361,7 +385,8 @@ impl Tree {
         }
         let base = offset_of!(Tree, frames) as u32;
         let top = self.top.load(Relaxed);
-        let is_it = |at: &u32| self.frame(*at).is_some_and(|frame| frame.slot.load(Relaxed) == slot);
+        let is_it =
+            |at: &u32| self.frame(*at).is_some_and(|frame| frame.slot.load(Relaxed) == slot);
         let found = (base + FRAME as u32..=top).rev().step_by(FRAME).find(is_it)?;
         if found < top {
             self.leave_to((found - base) / FRAME as u32, now(), left);
@@ -395,10 +420,17 @@ impl Tree {
         }
     }
 
-    /// Before a method is called with this stack pointer: exceptions that nobody told of have left those that do not stand above it. Where stubs of the
-    /// runtime have methods inlined, several stand at the same place.
+    /// Before a method is called with this stack pointer: exceptions that nobody told of have left
+    /// those that do not stand above it. Where stubs of the runtime have methods inlined, several
+    /// stand at the same place.
     #[inline(always)]
-    pub fn leave_stale(&self, slot: u32, sp: u64, now: impl Fn() -> u64, left: &impl Fn(u32, u64, u64)) {
+    pub fn leave_stale(
+        &self,
+        slot: u32,
+        sp: u64,
+        now: impl Fn() -> u64,
+        left: &impl Fn(u32, u64, u64),
+    ) {
         let is_stale = || {
             self.frame(self.top.load(Relaxed)).is_some_and(|frame| {
                 let stands = frame.sp.load(Relaxed);
@@ -413,7 +445,9 @@ impl Tree {
     /// An exception leaves a method. Nothing happens where another one runs.
     pub fn unwind_key(&self, key: u64, now: u64) {
         let top = self.top.load(Relaxed);
-        if top as usize > offset_of!(Tree, frames) && self.frame(top).is_some_and(|frame| self.key_of(frame) == key) {
+        if top as usize > offset_of!(Tree, frames)
+            && self.frame(top).is_some_and(|frame| self.key_of(frame) == key)
+        {
             self.charge(now);
             self.top.store(top - FRAME as u32, Relaxed);
         }
@@ -532,7 +566,9 @@ mod tests {
             }
             path
         };
-        let one = |index: usize| (path(index), nodes[index].count.load(Relaxed), nodes[index].own.load(Relaxed));
+        let one = |index: usize| {
+            (path(index), nodes[index].count.load(Relaxed), nodes[index].own.load(Relaxed))
+        };
         (1..nodes.len()).map(one).collect()
     }
 
@@ -548,7 +584,10 @@ mod tests {
             tree.leave(900, now + 20);
         }
         tree.leave(1000, 180);
-        assert_eq!(told(&tree), [(vec![4], 1, 10 * 3 + 10), (vec![4, 8], 3, 3 * 7), (vec![4, 8, 4], 3, 3 * 3)]);
+        assert_eq!(
+            told(&tree),
+            [(vec![4], 1, 10 * 3 + 10), (vec![4, 8], 3, 3 * 7), (vec![4, 8, 4], 3, 3 * 3)]
+        );
         assert_eq!(tree.running().0, 0);
         assert_eq!(tree.nodes()[0].own.load(Relaxed), 10, "before the first call");
     }
@@ -611,7 +650,10 @@ mod tests {
         [11, UNTIMED].into_iter().for_each(|begun| tree.begin(5, GUARDED, begun));
         assert_eq!([end(5), end(5), end(5)], [None, Some(11), None]);
         tree.begin_uncounted(5, GUARDED);
-        assert_eq!((tree.running().0, tree.top.load(Relaxed) as usize), (0, offset_of!(Tree, frames)));
+        assert_eq!(
+            (tree.running().0, tree.top.load(Relaxed) as usize),
+            (0, offset_of!(Tree, frames))
+        );
         // Too deep.
         let deep = MOST_DEEP - 1;
         (0..deep).for_each(|_| tree.begin(6, GUARDED, 1));
@@ -653,7 +695,11 @@ mod tests {
         begin(8, GUARDED, 210);
         begin(9, 1 << 62, 220);
         assert_eq!(tree.depth(), 2, "one that tells by itself is not left by others");
-        assert_eq!(told(&tree).iter().map(|(_, _, time)| time).sum::<u64>(), 100, "nothing is counted twice");
+        assert_eq!(
+            told(&tree).iter().map(|(_, _, time)| time).sum::<u64>(),
+            100,
+            "nothing is counted twice"
+        );
         tree.forget();
     }
 
@@ -664,7 +710,10 @@ mod tests {
         tree.begin(1, GUARDED, 110);
         tree.begin(2, GUARDED, UNTIMED);
         tree.begin(3, GUARDED, 130);
-        assert_eq!((end(3, 140), end(2, 150), end(1, 160)), (Some((130, 140)), None, Some((110, 160))));
+        assert_eq!(
+            (end(3, 140), end(2, 150), end(1, 160)),
+            (Some((130, 140)), None, Some((110, 160)))
+        );
         assert_eq!(told(&tree), [(vec![8], 1, 40), (vec![8, 16], 1, 10)]);
         tree.forget();
     }

@@ -1,13 +1,16 @@
 //! The hooks, and the clock that they read, on x86-64.
 //!
-//! The compiler calls the hooks with the registers of the hooked method live (`CodeGen::genProfilingEnterCallback` and
-//! `genProfilingLeaveCallback`, src/coreclr/jit/codegenxarch.cpp). On every system but Windows the enter hook finds the method in
-//! `r14` and the caller's stack pointer in `r15`; the leave and tailcall hooks find them in `rdi` and `rsi`. The runtime's own
-//! hooks (`ProfileEnterNaked` and the two others, src/coreclr/vm/amd64/asmhelpers.S) keep all registers of arguments and return
-//! values, and trash `r10` and `r11`; so do these. Upper halves of vector registers they do not touch.
+//! The compiler calls the hooks with the registers of the hooked method live
+//! (`CodeGen::genProfilingEnterCallback` and `genProfilingLeaveCallback`,
+//! src/coreclr/jit/codegenxarch.cpp). On every system but Windows the enter hook finds the method
+//! in `r14` and the caller's stack pointer in `r15`; the leave and tailcall hooks find them in
+//! `rdi` and `rsi`. The runtime's own hooks (`ProfileEnterNaked` and the two others,
+//! src/coreclr/vm/amd64/asmhelpers.S) keep all registers of arguments and return values, and trash
+//! `r10` and `r11`; so do these. Upper halves of vector registers they do not touch.
 //!
-//! Most calls are of a method that its caller has called before, in a thread whose tree is there, and return to where they came
-//! from. For those everything is done right here, with three registers saved. All else is for [`super::enter`] and [`super::leave`].
+//! Most calls are of a method that its caller has called before, in a thread whose tree is there,
+//! and return to where they came from. For those everything is done right here, with three
+//! registers saved. All else is for [`super::enter`] and [`super::leave`].
 
 use super::tree::{FRAME, Frame, LAST_FRAME, Node, Tree};
 use super::{HOOKS_ON, enter, leave};
@@ -27,17 +30,24 @@ pub fn place_of_tree() -> *mut *const Tree {
 macro_rules! slowly {
     ($before:literal) => {
         concat!(
-            "push rbp\n.cfi_adjust_cfa_offset 8\n.cfi_rel_offset rbp, 0\nmov rbp, rsp\n.cfi_def_cfa_register rbp\n",
-            "push rax\npush rcx\npush rdx\npush rsi\npush rdi\npush r8\npush r9\npush r10\npush r11\n",
+            "push rbp\n.cfi_adjust_cfa_offset 8\n.cfi_rel_offset rbp, 0\nmov rbp, rsp\n\
+                .cfi_def_cfa_register rbp\n",
+            "push rax\npush rcx\npush rdx\npush rsi\npush rdi\npush r8\npush r9\npush r10\n\
+                push r11\n",
             "sub rsp, 128\nand rsp, -16\n",
-            "movaps [rsp], xmm0\nmovaps [rsp + 16], xmm1\nmovaps [rsp + 32], xmm2\nmovaps [rsp + 48], xmm3\n",
-            "movaps [rsp + 64], xmm4\nmovaps [rsp + 80], xmm5\nmovaps [rsp + 96], xmm6\nmovaps [rsp + 112], xmm7\n",
+            "movaps [rsp], xmm0\nmovaps [rsp + 16], xmm1\nmovaps [rsp + 32], xmm2\n\
+                movaps [rsp + 48], xmm3\n",
+            "movaps [rsp + 64], xmm4\nmovaps [rsp + 80], xmm5\nmovaps [rsp + 96], xmm6\n\
+                movaps [rsp + 112], xmm7\n",
             $before,
             "call {function}\n",
-            "movaps xmm0, [rsp]\nmovaps xmm1, [rsp + 16]\nmovaps xmm2, [rsp + 32]\nmovaps xmm3, [rsp + 48]\n",
-            "movaps xmm4, [rsp + 64]\nmovaps xmm5, [rsp + 80]\nmovaps xmm6, [rsp + 96]\nmovaps xmm7, [rsp + 112]\n",
+            "movaps xmm0, [rsp]\nmovaps xmm1, [rsp + 16]\nmovaps xmm2, [rsp + 32]\n\
+                movaps xmm3, [rsp + 48]\n",
+            "movaps xmm4, [rsp + 64]\nmovaps xmm5, [rsp + 80]\nmovaps xmm6, [rsp + 96]\n\
+                movaps xmm7, [rsp + 112]\n",
             "lea rsp, [rbp - 72]\n",
-            "pop r11\npop r10\npop r9\npop r8\npop rdi\npop rsi\npop rdx\npop rcx\npop rax\npop rbp\n",
+            "pop r11\npop r10\npop r9\npop r8\npop rdi\npop rsi\npop rdx\npop rcx\npop rax\n\
+                pop rbp\n",
             ".cfi_def_cfa rsp, 8\n",
             "ret\n",
             ".cfi_endproc",
@@ -45,7 +55,8 @@ macro_rules! slowly {
     };
 }
 
-/// Finds the thread's block, and its tree in it; goes to 3 if either is missing. Uses `rax` and `rdx`.
+/// Finds the thread's block, and its tree in it; goes to 3 if either is missing. Uses `rax` and
+/// `rdx`.
 macro_rules! tree_to_r11 {
     () => {
         concat!(
@@ -77,7 +88,8 @@ unsafe extern "system" fn enter_hook(_function: FunctionIDOrClientID) {
         "jae 3f",
         "cmp r10d, {last_frame}",
         "jae 3f",
-        // The child that the node remembers, if it is the right one. Bits 2 to 4 of a key are a place for it.
+        // The child that the node remembers, if it is the right one. Bits 2 to 4 of a key are a
+        // place for it.
         "mov edx, [r11 + r10 + {node}]",
         "mov ecx, r14d",
         "and ecx, 28",
@@ -183,7 +195,8 @@ unsafe extern "system" fn leave_hook(_function: FunctionIDOrClientID) {
     )
 }
 
-/// As [`enter_hook`], where a thread's block cannot be found without a call of the C library, which may use any register.
+/// As [`enter_hook`], where a thread's block cannot be found without a call of the C library, which
+/// may use any register.
 #[unsafe(naked)]
 unsafe extern "system" fn careful_enter_hook(_function: FunctionIDOrClientID) {
     naked_asm!(
@@ -218,11 +231,13 @@ unsafe extern "system" fn careful_leave_hook(_function: FunctionIDOrClientID) {
 /// # Errors
 /// The runtime refuses.
 pub fn set_hooks(info: &ProfilerInfo) -> Result<(), String> {
-    // SAFETY: they keep every register that the runtime's own keep, and once they are set the library is never unloaded,
-    // as the runtime then refuses every request to detach.
+    // SAFETY: they keep every register that the runtime's own keep, and once they are set the
+    // library is never unloaded, as the runtime then refuses every request to detach.
     unsafe {
         match tls::PLACE.load(Relaxed) != 0 {
-            true => info.set_enter_leave_hooks3(Some(enter_hook), Some(leave_hook), Some(leave_hook)),
+            true => {
+                info.set_enter_leave_hooks3(Some(enter_hook), Some(leave_hook), Some(leave_hook))
+            }
             false => {
                 let (enter, leave) = (Some(careful_enter_hook as _), Some(careful_leave_hook as _));
                 info.set_enter_leave_hooks3(enter, leave, leave)

@@ -1,5 +1,8 @@
 //! The other side of the agent's socket, for tests on real runtimes.
-#![allow(unsafe_code, reason = "descriptors come beside the bytes, which the standard library does not read")]
+#![allow(
+    unsafe_code,
+    reason = "descriptors come beside the bytes, which the standard library does not read"
+)]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use diagnostics::Port;
@@ -10,12 +13,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use testkit::{Runtime, TargetProcess};
-use wire::{Bye, Code, Control, CpuEngine, Hello, LogLevel, Method, ProfilerConfig, Record, SessionConfig, frame};
+use wire::{
+    Bye, Code, Control, CpuEngine, Hello, LogLevel, Method, ProfilerConfig, Record, SessionConfig,
+    frame,
+};
 
 /// Longest wait for anything.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// The library that cargo built for this test: beside it, for `cargo test` does not copy it further up.
+/// The library that cargo built for this test: beside it, for `cargo test` does not copy it further
+/// up.
 pub fn library() -> PathBuf {
     let library = std::env::current_exe().unwrap().with_file_name("libclrscope_agent.so");
     assert!(library.exists(), "{} is missing: `cargo test -p agent` makes it", library.display());
@@ -27,7 +34,9 @@ pub fn config(profilers: &[&str], cpu: CpuEngine) -> SessionConfig {
     let profilers = profilers.iter().map(|text| {
         let mut parts = text.split(':');
         let id = parts.next().unwrap().to_owned();
-        let params = parts.map(|part| part.split_once('=').unwrap()).map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let params = parts
+            .map(|part| part.split_once('=').unwrap())
+            .map(|(k, v)| (k.to_owned(), v.to_owned()));
         ProfilerConfig { id, params: params.collect() }
     });
     SessionConfig {
@@ -144,7 +153,11 @@ impl Client {
                 self.records.iter().rev().take(5)
             );
             if !self.read() {
-                assert!(until(self), "the agent closed; the last records: {:?}", self.records.iter().rev().take(5));
+                assert!(
+                    until(self),
+                    "the agent closed; the last records: {:?}",
+                    self.records.iter().rev().take(5)
+                );
                 return;
             }
         }
@@ -153,7 +166,9 @@ impl Client {
     /// Reads for a time.
     pub fn collect(&mut self, time: Duration) {
         let deadline = Instant::now() + time;
-        while let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        while let Some(left) =
+            deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        {
             self.stream.set_read_timeout(Some(left)).unwrap();
             if !self.read() {
                 break;
@@ -167,8 +182,8 @@ impl Client {
         let mut bytes = vec![0u8; 1 << 16];
         let mut control = [0u64; 8];
         let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: an all-zero header is valid, the buffers are locals with the lengths given, and a received
-        // descriptor is nobody else's.
+        // SAFETY: an all-zero header is valid, the buffers are locals with the lengths given, and a
+        // received descriptor is nobody else's.
         let read = unsafe {
             let mut header: libc::msghdr = std::mem::zeroed();
             header.msg_iov = &mut data;
@@ -214,30 +229,43 @@ impl Client {
         self.wait(|client| {
             let codes: BTreeMap<u64, u64> = client
                 .codes()
-                .flat_map(|code| code.ranges.iter().map(|&(start, length)| (start, start + u64::from(length))))
+                .flat_map(|code| {
+                    code.ranges.iter().map(|&(start, length)| (start, start + u64::from(length)))
+                })
                 .collect();
             let not_code: std::collections::HashSet<u64> = client
                 .records
                 .iter()
-                .filter_map(|record| if let Record::NotCode(ip) = record { Some(*ip) } else { None })
+                .filter_map(
+                    |record| if let Record::NotCode(ip) = record { Some(*ip) } else { None },
+                )
                 .collect();
-            ips.iter()
-                .all(|ip| not_code.contains(ip) || codes.range(..=ip).next_back().is_some_and(|(_, end)| ip < end))
+            ips.iter().all(|ip| {
+                not_code.contains(ip)
+                    || codes.range(..=ip).next_back().is_some_and(|(_, end)| ip < end)
+            })
         });
     }
 
     pub fn codes(&self) -> impl Iterator<Item = &Code> {
-        self.records.iter().filter_map(|record| if let Record::Code(code) = record { Some(code) } else { None })
+        self.records
+            .iter()
+            .filter_map(|record| if let Record::Code(code) = record { Some(code) } else { None })
     }
 
     pub fn methods(&self) -> BTreeMap<u32, &Method> {
         let methods = self.records.iter();
-        methods.filter_map(|r| if let Record::Method(method) = r { Some((method.id, method)) } else { None }).collect()
+        methods
+            .filter_map(|r| {
+                if let Record::Method(method) = r { Some((method.id, method)) } else { None }
+            })
+            .collect()
     }
 
     /// Full name of each method.
     pub fn names(&self) -> BTreeMap<u32, String> {
-        let full = |method: &Method| format!("{}.{}{}", method.type_name, method.name, method.parameters);
+        let full =
+            |method: &Method| format!("{}.{}{}", method.type_name, method.name, method.parameters);
         self.methods().into_iter().map(|(id, method)| (id, full(method))).collect()
     }
 
@@ -250,15 +278,19 @@ impl Client {
         self.bye.clone().unwrap()
     }
 
-    /// Warnings and errors that the agent told, but for the note on storms of exceptions, and that one thread keeps its alternate
-    /// stack: one that handles null references all the time may do so at the end.
+    /// Warnings and errors that the agent told, but for the note on storms of exceptions, and that
+    /// one thread keeps its alternate stack: one that handles null references all the time may do
+    /// so at the end.
     pub fn complaints(&self) -> Vec<&str> {
         let complaints = self.records.iter().filter_map(|record| match record {
-            Record::Log { level: LogLevel::Warning | LogLevel::Error, message } => Some(message.as_str()),
+            Record::Log { level: LogLevel::Warning | LogLevel::Error, message } => {
+                Some(message.as_str())
+            }
             _ => None,
         });
         let by_design = |message: &str| {
-            message.contains("exceptions per second") || message.starts_with("1 threads keep the alternate stacks")
+            message.contains("exceptions per second")
+                || message.starts_with("1 threads keep the alternate stacks")
         };
         let complaints = complaints.filter(|message| !by_design(message));
         complaints.collect()
@@ -289,7 +321,11 @@ pub fn wait_gone(pid: u32) -> Duration {
     let begun = Instant::now();
     let library = library();
     while is_mapped(pid, &library) {
-        assert!(begun.elapsed() < LIMIT, "the library stays mapped; threads: {:?}", agent_threads(pid));
+        assert!(
+            begun.elapsed() < LIMIT,
+            "the library stays mapped; threads: {:?}",
+            agent_threads(pid)
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(agent_threads(pid), Vec::<String>::new());
@@ -309,7 +345,8 @@ pub fn wait_threads_gone(pid: u32) {
 /// Names of the agent's threads in a process.
 pub fn agent_threads(pid: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("clrscope-")).collect()
 }
 
@@ -320,7 +357,8 @@ pub fn resident(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// A program of each runtime that runs for a while: `burn`, and azmcp where no program of ours runs.
+/// A program of each runtime that runs for a while: `burn`, and azmcp where no program of ours
+/// runs.
 pub fn running(runtime: Runtime) -> TargetProcess {
     if runtime.runs_samples() {
         let mut process = testkit::Sample::named("burn").start(runtime, &["--seconds", "60"]);

@@ -26,14 +26,18 @@ struct Distance {
     end: u32,
 }
 
-/// Rounds after which all branches become long. Real code needs one or two; each round takes as long as the
-/// code, and code can be made so that every round lengthens one branch.
+/// Rounds after which all branches become long. Real code needs one or two; each round takes as
+/// long as the code, and code can be made so that every round lengthens one branch.
 const ROUNDS: usize = 50;
 
 impl Layout {
-    /// The code, and where the original instructions are in it. Starts with all branches short and lengthens those that
-    /// do not reach, until all do. Branches only grow, so this ends, and with the least code.
-    pub fn write(&mut self, editor: &MethodEditor) -> Result<(Vec<u8>, Vec<OffsetPair>), EditError> {
+    /// The code, and where the original instructions are in it. Starts with all branches short and
+    /// lengthens those that do not reach, until all do. Branches only grow, so this ends, and with
+    /// the least code.
+    pub fn write(
+        &mut self,
+        editor: &MethodEditor,
+    ) -> Result<(Vec<u8>, Vec<OffsetPair>), EditError> {
         // Most often enough: new instructions are short ones.
         let mut code = Vec::with_capacity(editor.code.len() + 3 * editor.nodes.len());
         let mut offsets = Vec::with_capacity(editor.originals as usize);
@@ -89,7 +93,10 @@ impl Layout {
             let bytes = editor.code.get(start as usize..editor.original(end) as usize);
             code.extend_from_slice(bytes.unwrap_or_default());
             let places = editor.places.get(kept as usize..end as usize).unwrap_or_default();
-            let pair = |place: &Place| OffsetPair { old: place.original, new: new + (place.original - start) };
+            let pair = |place: &Place| OffsetPair {
+                old: place.original,
+                new: new + (place.original - start),
+            };
             offsets.extend(places.iter().map(pair));
         }
         Ok(())
@@ -133,8 +140,14 @@ impl Layout {
         Ok(())
     }
 
-    /// Writes the distances. Makes those branches long that do not reach, or all; tells whether there were any.
-    fn measure(&mut self, editor: &MethodEditor, code: &mut [u8], all: bool) -> Result<bool, EditError> {
+    /// Writes the distances. Makes those branches long that do not reach, or all; tells whether
+    /// there were any.
+    fn measure(
+        &mut self,
+        editor: &MethodEditor,
+        code: &mut [u8],
+        all: bool,
+    ) -> Result<bool, EditError> {
         let mut grown = false;
         for &Distance { node, to, at, end } in &self.distances {
             let what = editor.nodes.get(node as usize).map_or(Opcode::Nop, |node| node.opcode);

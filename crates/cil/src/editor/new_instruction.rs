@@ -83,7 +83,13 @@ impl NewInstruction {
         Self::plain(Opcode::LdcI8, Operand::Int64(value))
     }
 
-    fn indexed(named: &[Opcode], short: Opcode, long: Opcode, index: u16, operand: Operand<'static>) -> Self {
+    fn indexed(
+        named: &[Opcode],
+        short: Opcode,
+        long: Opcode,
+        index: u16,
+        operand: Operand<'static>,
+    ) -> Self {
         match named.get(usize::from(index)) {
             Some(&opcode) => opcode.into(),
             None if index < 0x100 => Self::plain(short, operand),
@@ -149,7 +155,8 @@ pub(super) const fn plain(operand: Operand<'_>) -> Option<Operand<'static>> {
 }
 
 impl Instruction<'_> {
-    /// The same for an editor; `None` for branches, whose targets only the editor of their body knows.
+    /// The same for an editor; `None` for branches, whose targets only the editor of their body
+    /// knows.
     #[must_use]
     pub const fn to_new(&self) -> Option<NewInstruction> {
         match plain(self.operand) {

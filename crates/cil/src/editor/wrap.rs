@@ -1,10 +1,14 @@
 //! Code put into try blocks. Source of the rules: ECMA-335 III.1.7 and I.12.4.2.8.
 
-use super::{END, EditError, InstructionId, Label, MethodEditor, NONE, NewClause, NewClauseKind, NewInstruction, Node};
+use super::{
+    END, EditError, InstructionId, Label, MethodEditor, NONE, NewClause, NewClauseKind,
+    NewInstruction, Node,
+};
 use crate::{Flow, Opcode, Token};
 use std::collections::BTreeMap;
 
-/// A handler to add, without the instruction that ends it: `endfinally`, or `leave` to behind it, is added.
+/// A handler to add, without the instruction that ends it: `endfinally`, or `leave` to behind it,
+/// is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handler {
     /// Starts with the exception on the stack and has to take it off.
@@ -28,11 +32,12 @@ pub enum Handler {
 }
 
 impl MethodEditor {
-    /// Makes a `leave` to `exit` of every `ret`, with the value stored into the local `result` before, if the
-    /// method returns one.
+    /// Makes a `leave` to `exit` of every `ret`, with the value stored into the local `result`
+    /// before, if the method returns one.
     pub fn replace_returns(&mut self, result: Option<u16>, exit: Label) {
         for index in 0..self.nodes.len() {
-            let node = self.nodes.get(index).filter(|node| node.opcode == Opcode::Ret && !node.removed);
+            let node =
+                self.nodes.get(index).filter(|node| node.opcode == Opcode::Ret && !node.removed);
             if let Some(id) = node.map(|node| InstructionId(node.place)) {
                 self.replace_return(id, result, exit);
             }
@@ -73,20 +78,22 @@ impl MethodEditor {
         self.wrap(self.first(), Self::END, handler, result)
     }
 
-    /// Protects the instructions from `start` to in front of `end` by a handler, which is placed behind them.
+    /// Protects the instructions from `start` to in front of `end` by a handler, which is placed
+    /// behind them.
     ///
-    /// What leaves them leaves them by the rules afterwards: each `ret` becomes a `leave` to a `ret` at the end of
-    /// the method, by way of the local `result`, which has to have the method's return type (`None` for a method
-    /// without one); branches to the outside become `leave`. `tail.` prefixes are dropped, since a call inside a
-    /// try block has to come back. A catch handler continues at `end`, or in front of the last `ret` if that is the
-    /// end of the method; what is then in `result` is the value returned.
+    /// What leaves them leaves them by the rules afterwards: each `ret` becomes a `leave` to a
+    /// `ret` at the end of the method, by way of the local `result`, which has to have the method's
+    /// return type (`None` for a method without one); branches to the outside become `leave`.
+    /// `tail.` prefixes are dropped, since a call inside a try block has to come back. A catch
+    /// handler continues at `end`, or in front of the last `ret` if that is the end of the method;
+    /// what is then in `result` is the value returned.
     ///
-    /// The stack has to be empty at `start`, at `end` and on the branches to the outside; [`crate::verify()`] finds
-    /// where it is not.
+    /// The stack has to be empty at `start`, at `end` and on the branches to the outside;
+    /// [`crate::verify()`] finds where it is not.
     ///
     /// # Errors
-    /// Nothing to protect, `jmp` inside, a branch from outside to other than `start`, a clause that is partly inside,
-    /// or an end that control runs off. Nothing is changed then.
+    /// Nothing to protect, `jmp` inside, a branch from outside to other than `start`, a clause that
+    /// is partly inside, or an end that control runs off. Nothing is changed then.
     pub fn wrap(
         &mut self,
         start: InstructionId,
@@ -103,7 +110,8 @@ impl MethodEditor {
         }
         let is_inside = |place: u32| (from..to).contains(&position(place));
 
-        let falls_out = self.opcode(self.preceding(end.0)).is_some_and(|last| last.flow().continues());
+        let falls_out =
+            self.opcode(self.preceding(end.0)).is_some_and(|last| last.flow().continues());
         if falls_out && end == Self::END {
             return Err(EditError::FallsOff);
         }
@@ -152,10 +160,12 @@ impl MethodEditor {
         let exit = self.label();
         let mut exit_used = false;
         let mut detours = Detours::default();
-        let goes_out =
-            |editor: &Self, label| editor.bound_to(label).is_none_or(|target: InstructionId| !is_inside(target.0));
+        let goes_out = |editor: &Self, label| {
+            editor.bound_to(label).is_none_or(|target: InstructionId| !is_inside(target.0))
+        };
         for index in 0..self.nodes.len() {
-            let node = self.nodes.get(index).filter(|node| node.is_turning() && is_inside(node.place));
+            let node =
+                self.nodes.get(index).filter(|node| node.is_turning() && is_inside(node.place));
             let Some(&Node { opcode, place, .. }) = node else { continue };
             let id = InstructionId(place);
             match opcode.flow() {
@@ -191,7 +201,8 @@ impl MethodEditor {
         let behind = if end == Self::END { exit } else { self.new_label_at(end) };
         let mut first_inserted = None;
         if falls_out {
-            first_inserted = Some(self.insert_before(end, NewInstruction::branch(Opcode::Leave, behind)));
+            first_inserted =
+                Some(self.insert_before(end, NewInstruction::branch(Opcode::Leave, behind)));
         }
         for (target, detour) in detours.list {
             let leave = self.insert_before(end, NewInstruction::branch(Opcode::Leave, target));
@@ -231,9 +242,13 @@ impl MethodEditor {
             }
         };
 
-        // Clauses inside that ended at `end` end in front of what was inserted. Clauses around stay as they are.
+        // Clauses inside that ended at `end` end in front of what was inserted. Clauses around stay
+        // as they are.
         for number in inner {
-            let Some(&NewClause { mut try_block, mut handler, .. }) = self.clauses.get(number) else { continue };
+            let Some(&NewClause { mut try_block, mut handler, .. }) = self.clauses.get(number)
+            else {
+                continue;
+            };
             // Another label instead of another place for the same one: branches may use it too.
             for label in [&mut try_block.1, &mut handler.1] {
                 if self.bound_to(*label) == Some(end) {
@@ -245,7 +260,11 @@ impl MethodEditor {
             }
         }
         let handler_end = self.new_label_at(end);
-        let new = NewClause { kind, try_block: (try_start, try_end), handler: (handler_start, handler_end) };
+        let new = NewClause {
+            kind,
+            try_block: (try_start, try_end),
+            handler: (handler_start, handler_end),
+        };
         self.clauses.insert(index, new);
 
         if exit_used {

@@ -109,7 +109,10 @@ impl ValueEnum for Format {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        CheckupFormat::ALL.iter().find(|(format, _)| *format == self.0).map(|(_, word)| PossibleValue::new(*word))
+        CheckupFormat::ALL
+            .iter()
+            .find(|(format, _)| *format == self.0)
+            .map(|(_, word)| PossibleValue::new(*word))
     }
 }
 
@@ -160,7 +163,11 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut notes = Vec::new();
     // For all parts of the check-up: a signal that ends one of them ends the others as well.
     let stop = StopOnSignal::start()?;
-    let locks = noted(&mut notes, "which threads wait for which locks was not checked", look_at_locks(target.pid));
+    let locks = noted(
+        &mut notes,
+        "which threads wait for which locks was not checked",
+        look_at_locks(target.pid),
+    );
     let is_small = diagnostics::memory(target.pid).is_ok_and(|memory| memory.resident <= SMALL);
     let first = if is_small { look_at_heap(args, &target, &mut notes) } else { None }
         .map(|snapshot| (timed(&snapshot), Tasks::of(&snapshot)));
@@ -181,16 +188,24 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     notes.extend(summary.sessions.iter().flat_map(|session| session.notes.iter().cloned()));
     let cut_off = recording::cut_off(&summary, true, args.output.is_some());
     // The heap of a process that has ended, or whose user wants an end, is not looked at.
-    let last =
-        if cut_off.is_none() && !interrupt::requested() { look_at_heap(args, &target, &mut notes) } else { None };
+    let last = if cut_off.is_none() && !interrupt::requested() {
+        look_at_heap(args, &target, &mut notes)
+    } else {
+        None
+    };
     drop(stop);
     // What one look has and the other lacks would seem to grow.
-    let both = first.as_ref().zip(last.as_ref()).filter(|((first, _), last)| first.complete && last.end().complete);
+    let both = first
+        .as_ref()
+        .zip(last.as_ref())
+        .filter(|((first, _), last)| first.complete && last.end().complete);
     let growth = both.map(|((first, _), last)| {
         let options = ReportOptions { top: usize::MAX, type_name: None, paths: 1 };
         ::heap::leaks(&[first.clone(), timed(last)], last, &options)
     });
-    let report = last.as_ref().map(|last| ::heap::report(last, &ReportOptions { top: 15, type_name: None, paths: 1 }));
+    let report = last
+        .as_ref()
+        .map(|last| ::heap::report(last, &ReportOptions { top: 15, type_name: None, paths: 1 }));
     let first_tasks = first.as_ref().map(|(_, tasks)| tasks);
     let tasks = first_tasks.zip(last.as_ref()).map(|(first, last)| Tasks::since(first, last));
     let tasks = first_tasks.zip(tasks.as_ref());

@@ -34,7 +34,8 @@ const THREADS: usize = 20;
 /// --no-attach leaves that out.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Exit code 9 says that there is a deadlock, 0 that there is none, 7 that it could not be determined."
+    after_help = "Exit code 9 says that there is a deadlock, 0 that there is none, 7 that it could \
+        not be determined."
 )]
 pub struct Args {
     /// Process id, or name as `clrscope ps` shows it
@@ -77,8 +78,12 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let before = Instant::now();
     let look = match inspect::look(process.pid, APART) {
         Ok(look) => Ok(look),
-        Err(error @ inspect::Error::Exited { .. }) => return Err(failure(Code::Ended, error.to_string())),
-        Err(error @ inspect::Error::NoRuntime { .. }) => return Err(failure(Code::Refused, error.to_string())),
+        Err(error @ inspect::Error::Exited { .. }) => {
+            return Err(failure(Code::Ended, error.to_string()));
+        }
+        Err(error @ inspect::Error::NoRuntime { .. }) => {
+            return Err(failure(Code::Refused, error.to_string()));
+        }
         // Stacks alone may help.
         Err(error) => Err(error.to_string()),
     };
@@ -135,7 +140,11 @@ fn headline(process: &DotnetProcess, found: &Findings) -> String {
 fn details(found: &Findings, stacks: &StacksShown, no_attach: bool) -> String {
     let mut text = String::new();
     for (index, cycle) in found.cycles.iter().enumerate() {
-        let _ = writeln!(text, "\nDeadlock {}: each waits for the next, the last for the first", index + 1);
+        let _ = writeln!(
+            text,
+            "\nDeadlock {}: each waits for the next, the last for the first",
+            index + 1
+        );
         threads(&mut text, &cycle.threads);
         if !cycle.behind.is_empty() {
             text.push_str("\n  These threads wait behind it:\n");
@@ -143,13 +152,23 @@ fn details(found: &Findings, stacks: &StacksShown, no_attach: bool) -> String {
         }
     }
     for orphan in &found.orphans {
-        let owner = orphan.owner.as_deref().map_or_else(String::new, |name| format!(", {},", printable(name)));
+        let owner = orphan
+            .owner
+            .as_deref()
+            .map_or_else(String::new, |name| format!(", {},", printable(name)));
         let lock = lock(&orphan.lock);
-        let _ = writeln!(text, "\nThe {lock} is held by a thread{owner} that has ended. These wait for it:");
+        let _ = writeln!(
+            text,
+            "\nThe {lock} is held by a thread{owner} that has ended. These wait for it:"
+        );
         threads(&mut text, &orphan.threads);
     }
     for chain in &found.chains {
-        let _ = writeln!(text, "\nThese threads wait for locks of {}, directly or indirectly:", name(&chain.owner));
+        let _ = writeln!(
+            text,
+            "\nThese threads wait for locks of {}, directly or indirectly:",
+            name(&chain.owner)
+        );
         threads(&mut text, &chain.threads);
         let doing = chain.owner.doing.map_or_else(String::new, |doing| format!(": {doing}"));
         let _ = writeln!(text, "  {} itself does not wait for a lock{doing}", name(&chain.owner));
@@ -158,8 +177,18 @@ fn details(found: &Findings, stacks: &StacksShown, no_attach: bool) -> String {
     for group in &found.blocked {
         let plural = if group.count == 1 { "" } else { "s" };
         let who: Vec<String> = group.threads.iter().take(THREADS).map(of_shown).collect();
-        let more = if group.count > THREADS { format!(" and {} more", group.count - THREADS) } else { String::new() };
-        let _ = writeln!(text, "\n{} thread{plural} in {}: {}{more}", group.count, group.kind, who.join(", "));
+        let more = if group.count > THREADS {
+            format!(" and {} more", group.count - THREADS)
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            text,
+            "\n{} thread{plural} in {}: {}{more}",
+            group.count,
+            group.kind,
+            who.join(", ")
+        );
         frames(&mut text, &group.stack);
     }
     for note in &found.notes {
@@ -178,9 +207,13 @@ fn threads(text: &mut String, threads: &[BlockedThread]) {
             let _ = writeln!(text, "    holds      {}", lock(held));
         }
         if let Some(wanted) = &thread.waits_for {
-            let owner =
-                thread.held_by.as_ref().map_or_else(String::new, |owner| format!(", held by {}", of_shown(owner)));
-            let limit = thread.timeout_ms.map_or_else(String::new, |limit| format!(", for at most {limit} ms"));
+            let owner = thread
+                .held_by
+                .as_ref()
+                .map_or_else(String::new, |owner| format!(", held by {}", of_shown(owner)));
+            let limit = thread
+                .timeout_ms
+                .map_or_else(String::new, |limit| format!(", for at most {limit} ms"));
             let _ = writeln!(text, "    waits for  {}{owner}{limit}", lock(wanted));
         }
         frames(text, &thread.stack);
@@ -194,7 +227,9 @@ fn frames(text: &mut String, stack: &[Frame]) {
     for frame in stack.iter().take(FRAMES) {
         let _ = write!(text, "      at {}", printable(&frame.name));
         if let (Some(file), Some(line)) = (&frame.file, frame.line) {
-            let file = Path::new(file).file_name().map_or(file.as_str().into(), |name| name.to_string_lossy());
+            let file = Path::new(file)
+                .file_name()
+                .map_or(file.as_str().into(), |name| name.to_string_lossy());
             let _ = write!(text, "  {}:{line}", printable(&file));
         }
         text.push('\n');

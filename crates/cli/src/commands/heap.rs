@@ -81,14 +81,18 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return tell_brief(args, &snapshot, damage);
     }
     if args.histogram || args.roots {
-        let message = "this is a full snapshot; --histogram and --roots are only for a running process";
+        let message =
+            "this is a full snapshot; --histogram and --roots are only for a running process";
         return Err(failure(Code::Usage, message));
     }
     if let Some(path) = &args.gcdump {
         source::write_gcdump(&snapshot, path)?;
     }
-    let options =
-        ReportOptions { top: args.top as usize, type_name: args.type_name.clone(), paths: args.paths as usize };
+    let options = ReportOptions {
+        top: args.top as usize,
+        type_name: args.type_name.clone(),
+        paths: args.paths as usize,
+    };
     let report = ::heap::report(&snapshot, &options);
     if let Some(name) = args.type_name.as_ref().filter(|_| report.asked.is_empty()) {
         let message = format!("there is no type `{name}` in the snapshot; see the list of types");
@@ -112,11 +116,16 @@ pub struct SnapshotReport {
 }
 
 /// What the last snapshot of a session says.
-pub fn report_last(path: &Path, top: usize, width: Option<usize>) -> anyhow::Result<SnapshotReport> {
+pub fn report_last(
+    path: &Path,
+    top: usize,
+    width: Option<usize>,
+) -> anyhow::Result<SnapshotReport> {
     let (snapshot, _) = one_look(path, MemoryArgs::default(), None)?;
     let (text, json) = match snapshot.end().extent {
         Extent::All => {
-            let report = ::heap::report(&snapshot, &ReportOptions { top, ..ReportOptions::default() });
+            let report =
+                ::heap::report(&snapshot, &ReportOptions { top, ..ReportOptions::default() });
             (text::report(&report, width), serde_json::to_value(&report)?)
         }
         _ => {
@@ -125,7 +134,11 @@ pub fn report_last(path: &Path, top: usize, width: Option<usize>) -> anyhow::Res
         }
     };
     let end = snapshot.end();
-    Ok(SnapshotReport { text, json, problem: (!end.complete).then(|| not_complete(Some(&end.reason))) })
+    Ok(SnapshotReport {
+        text,
+        json,
+        problem: (!end.complete).then(|| not_complete(Some(&end.reason))),
+    })
 }
 
 /// What is said of a snapshot that lacks objects.
@@ -137,7 +150,9 @@ pub fn not_complete(note: Option<&str>) -> String {
 /// Exit code of a snapshot that was shown.
 fn ending(damage: Option<String>, complete: bool, note: Option<&str>) -> anyhow::Result<Code> {
     match damage {
-        Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report covers what came before"))),
+        Some(damage) => {
+            Err(failure(Code::BadSession, format!("{damage}; the report covers what came before")))
+        }
         None if !complete => Err(failure(Code::BadSession, not_complete(note))),
         None => Ok(Code::Success),
     }
@@ -146,8 +161,8 @@ fn ending(damage: Option<String>, complete: bool, note: Option<&str>) -> anyhow:
 /// Shows a snapshot that has no references.
 fn tell_brief(args: &Args, snapshot: &Snapshot, damage: Option<String>) -> anyhow::Result<Code> {
     if args.gcdump.is_some() || args.type_name.is_some() {
-        let message = "the snapshot has no references: it does not show what retains a type, and cannot be written \
-            as a .gcdump; take one without --histogram and --roots";
+        let message = "the snapshot has no references: it does not show what retains a type, and \
+            cannot be written as a .gcdump; take one without --histogram and --roots";
         return Err(failure(Code::Usage, message));
     }
     let brief = ::heap::brief(snapshot, args.top as usize);
@@ -159,23 +174,40 @@ fn tell_brief(args: &Args, snapshot: &Snapshot, damage: Option<String>) -> anyho
 }
 
 /// The snapshot of that number, from 1 on, or the last one.
-fn one_look(path: &Path, memory: MemoryArgs, number: Option<u32>) -> anyhow::Result<(Snapshot, source::Reading)> {
+fn one_look(
+    path: &Path,
+    memory: MemoryArgs,
+    number: Option<u32>,
+) -> anyhow::Result<(Snapshot, source::Reading)> {
     // Making a snapshot is dear, so of several only the one that is requested is made.
     let number = match number {
         Some(number) => number,
         None => source::read_session(path, memory, |_| false, |_| {})?.looks,
     };
     let mut found = None;
-    let reading = source::read_session(path, memory, |look| look + 1 == number, |snapshot| found = Some(snapshot))?;
+    let reading = source::read_session(
+        path,
+        memory,
+        |look| look + 1 == number,
+        |snapshot| found = Some(snapshot),
+    )?;
     match found {
         Some(snapshot) => Ok((snapshot, reading)),
         None => {
             let message = match (reading.looks, reading.damage) {
                 (0, None) => {
-                    format!("there is no heap snapshot in {}; `clrscope heap <PID>` takes one", path.display())
+                    format!(
+                        "there is no heap snapshot in {}; `clrscope heap <PID>` takes one",
+                        path.display()
+                    )
                 }
-                (0, Some(damage)) => format!("there is no heap snapshot in {}: {damage}", path.display()),
-                (looks, _) => format!("there is no snapshot {number} in {}, which has {looks}", path.display()),
+                (0, Some(damage)) => {
+                    format!("there is no heap snapshot in {}: {damage}", path.display())
+                }
+                (looks, _) => format!(
+                    "there is no snapshot {number} in {}, which has {looks}",
+                    path.display()
+                ),
             };
             Err(failure(Code::BadSession, message))
         }
@@ -189,8 +221,12 @@ pub fn no_look(summary: &recorder::Summary) -> anyhow::Error {
 
 /// Why a recording has fewer snapshots than it was for.
 pub fn why_ended(summary: &recorder::Summary) -> String {
-    let notes: Vec<String> =
-        summary.sessions.iter().flat_map(|session| &session.notes).map(|note| console::printable(note)).collect();
+    let notes: Vec<String> = summary
+        .sessions
+        .iter()
+        .flat_map(|session| &session.notes)
+        .map(|note| console::printable(note))
+        .collect();
     let ended = summary.sessions.iter().any(|session| session.end != session::EndReason::Stopped);
     match (notes.is_empty(), ended) {
         (false, _) => notes.join("; "),

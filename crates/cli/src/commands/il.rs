@@ -38,13 +38,16 @@ const LARGEST: u64 = 2 << 30;
 /// heights, try blocks, prefixes, indices. Types are not checked. Takes .dll and .exe files,
 /// folders with everything below them, and single-file applications. No runtime is needed.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Exit code 10 says that a method body is not well formed, 6 that a file cannot be read.")]
+#[command(
+    after_help = "Exit code 10 says that a method body is not well formed, 6 that a file cannot be \
+        read."
+)]
 pub struct Args {
     /// Assemblies, folders, or single-file applications
     #[arg(value_name = "ASSEMBLY", required = true)]
     paths: Vec<PathBuf>,
-    /// Disassemble the methods of this name: Method, Space.Type.Method, Space.Type::Method or a token, with * and ? for
-    /// any characters. With --verify, check only them
+    /// Disassemble the methods of this name: Method, Space.Type.Method, Space.Type::Method or a
+    /// token, with * and ? for any characters. With --verify, check only them
     #[arg(long, value_name = "NAME")]
     method: Vec<String>,
     /// Check the structure of all method bodies
@@ -150,7 +153,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let sources = sources(&args.paths, &mut total)?;
     let mut out = console::output();
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let progress = Progress { all: sources.len(), wanted: sources.len() > 1 && io::stderr().is_terminal() };
+    let progress =
+        Progress { all: sources.len(), wanted: sources.len() > 1 && io::stderr().is_terminal() };
     for (index, batch) in sources.chunks(threads * ASSEMBLIES).enumerate() {
         let text = look(args, batch, threads, &mut total);
         if !text.is_empty() {
@@ -178,13 +182,19 @@ fn look(args: &Args, batch: &[Source], threads: usize, total: &mut Total) -> Str
                 total.assemblies += 1;
                 let count = assembly.method_count();
                 let rows = (1..=count.max(1)).step_by(METHODS as usize);
-                parts.extend(rows.map(|row| (source, assembly, row..=count.min(row + (METHODS - 1)))));
+                parts.extend(
+                    rows.map(|row| (source, assembly, row..=count.min(row + (METHODS - 1)))),
+                );
             }
             Err(error) if !source.is_named() && is_no_assembly(error) => total.skipped += 1,
-            Err(error) => total.errors.push(Unreadable { path: source.shown(), error: console::describe(error) }),
+            Err(error) => total
+                .errors
+                .push(Unreadable { path: source.shown(), error: console::describe(error) }),
         }
     }
-    let results = parallel(threads, &parts, |(source, assembly, rows)| Part::of(args, source, assembly, rows.clone()));
+    let results = parallel(threads, &parts, |(source, assembly, rows)| {
+        Part::of(args, source, assembly, rows.clone())
+    });
     let mut text = String::new();
     let mut has_head = false;
     for ((source, assembly, rows), part) in parts.iter().zip(results) {
@@ -229,7 +239,12 @@ fn finish(args: &Args, total: &Total, before: Instant) -> anyhow::Result<Code> {
         })?;
     } else if args.json {
         let (assemblies, errors) = (&total.shown[..], &total.errors[..]);
-        console::print_json(&Listed { schema: SCHEMA, assemblies, skipped: total.skipped, errors })?;
+        console::print_json(&Listed {
+            schema: SCHEMA,
+            assemblies,
+            skipped: total.skipped,
+            errors,
+        })?;
     } else if args.verify {
         console::print(&verdict(total, before))?;
     }
@@ -245,7 +260,10 @@ fn finish(args: &Args, total: &Total, before: Instant) -> anyhow::Result<Code> {
         return Ok(Code::File);
     }
     if total.assemblies == 0 {
-        return Err(failure(Code::File, "there is no .NET assembly; name a .dll, or a folder that has some"));
+        return Err(failure(
+            Code::File,
+            "there is no .NET assembly; name a .dll, or a folder that has some",
+        ));
     }
     if total.methods == 0 && !args.method.is_empty() {
         let names = args.method.join(", ");
@@ -261,7 +279,9 @@ fn verdict(total: &Total, before: Instant) -> String {
         let Failure { assembly, token, method, error } = failure;
         let _ = writeln!(text, "{}: {} ({token}): {error}", printable(assembly), printable(method));
     }
-    let counted = |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let counted = |count: u64, one: &str, many: &str| {
+        format!("{count} {}", if count == 1 { one } else { many })
+    };
     let bodies = counted(total.bodies, "body", "bodies");
     let assemblies = counted(total.assemblies, "assembly", "assemblies");
     let verdict = match total.failures.len() {
@@ -292,11 +312,18 @@ fn is_no_assembly(error: &anyhow::Error) -> bool {
 }
 
 impl Part {
-    fn of(args: &Args, source: &Source, assembly: &Assembly<'_>, rows: RangeInclusive<u32>) -> Self {
+    fn of(
+        args: &Args,
+        source: &Source,
+        assembly: &Assembly<'_>,
+        rows: RangeInclusive<u32>,
+    ) -> Self {
         let mut part = Self::default();
         let mut verifier = Verifier::new();
         for method in rows.filter_map(|row| assembly.method(row)) {
-            if !args.method.is_empty() && !args.method.iter().any(|pattern| method.is_meant(pattern)) {
+            if !args.method.is_empty()
+                && !args.method.iter().any(|pattern| method.is_meant(pattern))
+            {
                 continue;
             }
             part.methods += 1;
@@ -307,7 +334,8 @@ impl Part {
             } else if args.method.is_empty() {
                 let size = method.body().ok().flatten().map(|body| body.code.len().to_string());
                 let (token, size) = (method.token(), size.as_deref().unwrap_or("-"));
-                let _ = writeln!(part.text, "{token} {size:>6}  {}", printable(&method.declaration()));
+                let _ =
+                    writeln!(part.text, "{token} {size:>6}  {}", printable(&method.declaration()));
             } else {
                 part.text.push('\n');
                 part.text.push_str(&disassembly(&method));
@@ -364,7 +392,8 @@ impl Source {
         }
     }
 
-    /// Whether it was named by the user. Some files in a bundle that look like assemblies are native libraries.
+    /// Whether it was named by the user. Some files in a bundle that look like assemblies are
+    /// native libraries.
     const fn is_named(&self) -> bool {
         matches!(self, Self::File { named: true, .. })
     }
@@ -403,7 +432,8 @@ fn sources(paths: &[PathBuf], total: &mut Total) -> anyhow::Result<Vec<Source>> 
             let bytes = Arc::new(read(path).with_context(shown)?);
             match bundled_files(&bytes) {
                 Ok(Some(files)) => {
-                    let files = files.into_iter().filter(|file| is_assembly_name(Path::new(&file.path)));
+                    let files =
+                        files.into_iter().filter(|file| is_assembly_name(Path::new(&file.path)));
                     sources.extend(files.map(|file| Source::Bundled {
                         bundle: bytes.clone(),
                         shown: format!("{}:{}", path.display(), file.path),
@@ -411,9 +441,10 @@ fn sources(paths: &[PathBuf], total: &mut Total) -> anyhow::Result<Vec<Source>> 
                     }));
                 }
                 Ok(None) => sources.push(Source::File { path: path.clone(), named: true }),
-                Err(error) => {
-                    total.errors.push(Unreadable { path: path.display().to_string(), error: error.to_string() })
-                }
+                Err(error) => total.errors.push(Unreadable {
+                    path: path.display().to_string(),
+                    error: error.to_string(),
+                }),
             }
         }
     }
@@ -421,10 +452,12 @@ fn sources(paths: &[PathBuf], total: &mut Total) -> anyhow::Result<Vec<Source>> 
 }
 
 fn is_assembly_name(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("dll") || end.eq_ignore_ascii_case("exe"))
+    path.extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("dll") || end.eq_ignore_ascii_case("exe"))
 }
 
-/// Files that may be assemblies in a folder and below. Links to folders are not followed: they may lead round.
+/// Files that may be assemblies in a folder and below. Links to folders are not followed: they may
+/// lead round.
 fn in_folder(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -461,7 +494,11 @@ impl Progress {
 }
 
 /// Does the same with all items, on several threads, and gives the results in their order.
-fn parallel<'t, T: Sync, R: Send>(threads: usize, items: &'t [T], work: impl Fn(&'t T) -> R + Sync) -> Vec<R> {
+fn parallel<'t, T: Sync, R: Send>(
+    threads: usize,
+    items: &'t [T],
+    work: impl Fn(&'t T) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {
         let mut done = Vec::new();
@@ -490,7 +527,10 @@ mod tests {
     #[test]
     fn results_come_in_order() {
         let items: Vec<u32> = (0..1000).collect();
-        assert_eq!(parallel(3, &items, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        assert_eq!(
+            parallel(3, &items, |item| item * 2),
+            items.iter().map(|item| item * 2).collect::<Vec<_>>()
+        );
         assert!(parallel(3, &[] as &[u32], |item| *item).is_empty());
     }
 }

@@ -48,8 +48,8 @@ pub struct Args {
     event_log: Option<PathBuf>,
     #[command(flatten, next_help_heading = "For --trace")]
     traced: TraceArgs,
-    /// Also record the tools of the .NET SDK that the command is or starts: its command line, MSBuild nodes, compilers,
-    /// servers
+    /// Also record the tools of the .NET SDK that the command is or starts: its command line,
+    /// MSBuild nodes, compilers, servers
     #[arg(long)]
     children: bool,
     /// End the recording after this time; the command continues: 10s, 1m30s, 500ms
@@ -73,7 +73,10 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     recording::check_outputs([args.event_log.as_ref()])
         .map_err(|error| exit::failure(Code::LaunchFailed, console::describe(&error)))?;
-    let output = args.output.clone().unwrap_or_else(|| recording::default_file(&name_of(&args.command), None));
+    let output = args
+        .output
+        .clone()
+        .unwrap_or_else(|| recording::default_file(&name_of(&args.command), None));
     let mut options = args.recording.options(args.duration, Some(output), false);
     options.sdk_tools = args.children;
     if !args.trace.is_empty() || args.traced.has_file() {
@@ -87,7 +90,13 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 
 /// What a command is called in names of files.
 pub(super) fn name_of(command: &[OsString]) -> String {
-    command.first().map(Path::new).and_then(Path::file_stem).unwrap_or_default().to_string_lossy().into_owned()
+    command
+        .first()
+        .map(Path::new)
+        .and_then(Path::file_stem)
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Runs and records a command, reports what was recorded, and ends as the command did. `kept` is
@@ -106,8 +115,8 @@ pub(super) fn run_command(
             told(&summary)?;
             if let (Some(nested), true) = (summary.nested.first(), summary.sessions.is_empty()) {
                 console::say(&format!(
-                    "note: the command has called `clrscope launch` itself (process {nested}), which recorded its \
-                     program; this launch writes no file"
+                    "note: the command has called `clrscope launch` itself (process {nested}), \
+                     which recorded its program; this launch writes no file"
                 ));
             }
             // The command's own end is its own affair; a lost connection is not.
@@ -159,9 +168,14 @@ fn finish(args: &Args, summary: &Summary) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The exit code of the command as ours. Systems with larger codes than a byte show them cut, as a shell does.
+/// The exit code of the command as ours. Systems with larger codes than a byte show them cut, as a
+/// shell does.
 fn command_code(code: i32) -> Code {
-    if code == 0 { Code::Success } else { Code::Command(u8::try_from(code & 0xff).unwrap_or(1).max(1)) }
+    if code == 0 {
+        Code::Success
+    } else {
+        Code::Command(u8::try_from(code & 0xff).unwrap_or(1).max(1))
+    }
 }
 
 /// Passes our signals to the command.
@@ -184,7 +198,14 @@ impl Passing {
     fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let pass = Arc::clone(&shared);
-        let passed = [Signal::Interrupt, Signal::Terminate, Signal::Hangup, Signal::Quit, Signal::User1, Signal::User2];
+        let passed = [
+            Signal::Interrupt,
+            Signal::Terminate,
+            Signal::Hangup,
+            Signal::Quit,
+            Signal::User1,
+            Signal::User2,
+        ];
         let watch = SignalWatch::start(&passed, move |signal| pass.pass(signal))?;
         Ok(Self { shared, _watch: watch })
     }
@@ -194,7 +215,9 @@ impl Passing {
         let pid = recording.command_pid().unwrap_or(0);
         self.shared.pid.store(pid, Ordering::Release);
         if pid != 0 && !self.shared.ran.swap(true, Ordering::AcqRel) {
-            let early = std::mem::take(&mut *self.shared.early.lock().unwrap_or_else(PoisonError::into_inner));
+            let early = std::mem::take(
+                &mut *self.shared.early.lock().unwrap_or_else(PoisonError::into_inner),
+            );
             early.into_iter().for_each(|signal| self.shared.pass(signal));
         }
     }

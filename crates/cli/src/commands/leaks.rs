@@ -57,12 +57,19 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                 all.add(snapshot, Some(time));
             }
             Source::Process(_) if several => {
-                let message = format!("{target} is not a file; a process cannot be compared with others");
+                let message =
+                    format!("{target} is not a file; a process cannot be compared with others");
                 return Err(failure(Code::Usage, message));
             }
             Source::Process(process) => {
-                let (file, summary) =
-                    source::take(&process, &args.take, Extent::All, args.snapshots, every, args.json)?;
+                let (file, summary) = source::take(
+                    &process,
+                    &args.take,
+                    Extent::All,
+                    args.snapshots,
+                    every,
+                    args.json,
+                )?;
                 all.read(file.path(), args.take.memory())?;
                 if all.last.as_ref().is_none_or(Snapshot::is_empty) && all.looks.len() <= 1 {
                     return Err(no_look(&summary));
@@ -70,8 +77,10 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                 if all.looks.len() < args.snapshots as usize {
                     let (taken, why) = (all.looks.len(), why_ended(&summary));
                     let asked = args.snapshots;
-                    ended =
-                        Some(format!("only {taken} of {asked} snapshots were taken: {why}; the report covers those"));
+                    ended = Some(format!(
+                        "only {taken} of {asked} snapshots were taken: {why}; the report covers \
+                            those"
+                    ));
                 }
             }
         }
@@ -81,11 +90,14 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return Err(failure(Code::BadSession, format!("there is no heap snapshot in it: {why}")));
     };
     if let Some(at) = all.looks.windows(2).position(|pair| pair[0].time >= pair[1].time) {
-        let message =
-            format!("snapshot {} is not later than the one before; name files in the order of their times", at + 2);
+        let message = format!(
+            "snapshot {} is not later than the one before; name files in the order of their times",
+            at + 2
+        );
         return Err(failure(Code::Usage, message));
     }
-    let options = ReportOptions { top: args.top as usize, type_name: None, paths: args.paths as usize };
+    let options =
+        ReportOptions { top: args.top as usize, type_name: None, paths: args.paths as usize };
     let report = ::heap::leaks(&all.looks, last, &options);
     match args.json {
         true => console::print_json(&report)?,
@@ -95,8 +107,12 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return Err(failure(Code::Ended, ended));
     }
     match all.damage {
-        Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report covers what is there"))),
-        None if !report.complete => Err(failure(Code::BadSession, "not all heap snapshots are complete")),
+        Some(damage) => {
+            Err(failure(Code::BadSession, format!("{damage}; the report covers what is there")))
+        }
+        None if !report.complete => {
+            Err(failure(Code::BadSession, "not all heap snapshots are complete"))
+        }
         None => Ok(Code::Success),
     }
 }
@@ -130,15 +146,20 @@ impl Looks {
             memory,
             |_| true,
             |snapshot| {
-                // The clock of a recording begins with it, so files are compared by the one on the wall.
-                let time = snapshot.end().unix_ms.saturating_mul(1_000_000) + snapshot.end().time % 1_000_000;
+                // The clock of a recording begins with it, so files are compared by the one on the
+                // wall.
+                let time = snapshot.end().unix_ms.saturating_mul(1_000_000)
+                    + snapshot.end().time % 1_000_000;
                 // One snapshot at a time is all that memory has to hold.
                 self.last = None;
                 self.add(snapshot, Some(time));
             },
         )?;
         if self.last.as_ref().is_some_and(|last| last.end().extent == Extent::Roots) {
-            let message = format!("{} has only snapshots of roots, which do not show what grows", path.display());
+            let message = format!(
+                "{} has only snapshots of roots, which do not show what grows",
+                path.display()
+            );
             return Err(failure(Code::BadSession, message));
         }
         if let Some(damage) = reading.damage {

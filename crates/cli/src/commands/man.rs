@@ -23,7 +23,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         console::print(&String::from_utf8(page)?)?;
         return Ok(Code::Success);
     };
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let mut pages = Vec::new();
     add(String::from("clrscope"), &command, &mut pages);
     for (name, command) in pages {
@@ -41,7 +42,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 /// Adds the page of a command and those of the commands below it.
 fn add(name: String, command: &clap::Command, pages: &mut Vec<(String, clap::Command)>) {
     pages.push((name.clone(), command.clone()));
-    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+    for sub in
+        command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+    {
         add(format!("{name}-{}", sub.get_name()), sub, pages);
     }
 }

@@ -21,18 +21,16 @@ enum Command {
 
 /// Report what an agent would do in a process, or with an assembly
 ///
-/// Reads the agent's home folder as its native profiler does and shows: which managed agent there is and how it is
-/// called, whether the native library can be loaded, the configuration, the instrumentation points, and what is wrong
-/// in their files. With --pid, also whether that process is instrumented, with the reason, and which of its assemblies
-/// have points; its environment, files and memory map are read and nothing is changed. With --assembly, which methods
-/// of that file get instrumented, which are refused and why, and which points match nothing. Nothing is run, and
-/// nothing is sent.
+/// Reads the agent's home folder as its native profiler does and shows: which managed agent there
+/// is and how it is called, whether the native library can be loaded, the configuration, the
+/// instrumentation points, and what is wrong in their files. With --pid, also whether that process
+/// is instrumented, with the reason, and which of its assemblies have points; its environment,
+/// files and memory map are read and nothing is changed. With --assembly, which methods of that
+/// file get instrumented, which are refused and why, and which points match nothing. Nothing is
+/// run, and nothing is sent.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The home folder is the one that is named, else that of the process (CORECLR_NEW_RELIC_HOME in its \
-                  environment), else that of clrscope's own environment.\n\nExit code 0 says that there is a report, \
-                  whatever it says; 2 that no home folder is known, 3 that there is no such process, 4 that it \
-                  cannot be examined, 6 that a file or folder that was named cannot be read."
+    after_help = "The home folder is the one that is named, else that of the process (CORECLR_NEW_RELIC_HOME in its environment), else that of clrscope's own environment.\n\nExit code 0 says that there is a report, whatever it says; 2 that no home folder is known, 3 that there is no such process, 4 that it cannot be examined, 6 that a file or folder that was named cannot be read."
 )]
 struct CheckArgs {
     /// Home folder of the agent, with newrelic.config and NewRelic.Agent.Core.dll

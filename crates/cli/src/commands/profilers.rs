@@ -19,14 +19,17 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let Some(id) = &args.id else {
         if args.json {
-            console::print_json(&profilers::PROFILERS.iter().map(|spec| describe(spec)).collect::<Vec<_>>())?;
+            console::print_json(
+                &profilers::PROFILERS.iter().map(|spec| describe(spec)).collect::<Vec<_>>(),
+            )?;
         } else {
             console::print(&list())?;
         }
         return Ok(Code::Success);
     };
-    let spec = profilers::by_id(id)
-        .ok_or_else(|| failure(Code::Usage, profilers::SelectionError::UnknownProfiler(id.clone()).to_string()))?;
+    let spec = profilers::by_id(id).ok_or_else(|| {
+        failure(Code::Usage, profilers::SelectionError::UnknownProfiler(id.clone()).to_string())
+    })?;
     match args.json {
         true => console::print_json(&describe(spec))?,
         false => console::print(&explain(spec))?,
@@ -70,7 +73,11 @@ fn describe(spec: &ProfilerSpec) -> Profiler {
         description: spec.description,
         since: since(spec),
         attach: spec.attach,
-        values: spec.values.iter().map(|value| Value { kind: value.kind, unit: value.unit }).collect(),
+        values: spec
+            .values
+            .iter()
+            .map(|value| Value { kind: value.kind, unit: value.unit })
+            .collect(),
         params: spec
             .params
             .iter()
@@ -87,8 +94,10 @@ fn describe(spec: &ProfilerSpec) -> Profiler {
 }
 
 fn list() -> String {
-    let rows: Vec<Vec<String>> =
-        profilers::PROFILERS.iter().map(|spec| vec![spec.id.to_owned(), spec.summary.to_owned()]).collect();
+    let rows: Vec<Vec<String>> = profilers::PROFILERS
+        .iter()
+        .map(|spec| vec![spec.id.to_owned(), spec.summary.to_owned()])
+        .collect();
     let mut text = console::table(&["PROFILER", "MEASURES"], &rows, None);
     text.push_str("\n`clrscope profilers <PROFILER>` explains one and lists its parameters.\n");
     text
@@ -97,7 +106,8 @@ fn list() -> String {
 fn explain(spec: &ProfilerSpec) -> String {
     let description = console::wrapped(spec.description, console::width().unwrap_or(100).min(100));
     let mut text = format!("{}: {}\n\n{description}\n\n", spec.id, spec.summary);
-    let values: Vec<String> = spec.values.iter().map(|value| format!("{} ({})", value.kind, value.unit)).collect();
+    let values: Vec<String> =
+        spec.values.iter().map(|value| format!("{} ({})", value.kind, value.unit)).collect();
     let _ = writeln!(text, "Values:   {}", values.join(", "));
     let _ = writeln!(text, "Runtimes: {} and newer", since(spec));
     let _ = writeln!(text, "Entry:    {}", spec.commands().join(" and "));

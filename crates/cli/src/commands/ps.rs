@@ -26,7 +26,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let processes = diagnostics::discover()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     match args.json {
-        true => console::print_json(&processes.iter().map(|process| describe(process, now)).collect::<Vec<_>>())?,
+        true => console::print_json(
+            &processes.iter().map(|process| describe(process, now)).collect::<Vec<_>>(),
+        )?,
         false => console::print(&list(&processes, now, console::width()))?,
     }
     Ok(Code::Success)
@@ -81,7 +83,8 @@ fn uptime(process: &DotnetProcess, now: Duration) -> Option<Duration> {
 }
 
 fn list(processes: &[DotnetProcess], now: Duration, width: Option<usize>) -> String {
-    let (open, closed): (Vec<_>, Vec<_>) = processes.iter().partition(|process| process.obstacle.is_none());
+    let (open, closed): (Vec<_>, Vec<_>) =
+        processes.iter().partition(|process| process.obstacle.is_none());
     if processes.is_empty() {
         return "No .NET process is running here that you may see. Those of other users are seen as root.\n".to_owned();
     }
@@ -89,12 +92,18 @@ fn list(processes: &[DotnetProcess], now: Duration, width: Option<usize>) -> Str
     let row = |process: &&DotnetProcess| {
         vec![
             process.pid.to_string(),
-            process.user.clone().or_else(|| process.uid.map(|uid| uid.to_string())).unwrap_or_else(unknown),
+            process
+                .user
+                .clone()
+                .or_else(|| process.uid.map(|uid| uid.to_string()))
+                .unwrap_or_else(unknown),
             process.runtime_version.clone().unwrap_or_else(unknown),
             process.arch.clone().unwrap_or_else(unknown),
             // Tenths say nothing here.
             uptime(process, now).map_or_else(unknown, |uptime| {
-                duration::show(Duration::from_secs(uptime.as_secs())).replace(".00s", "s").replace(".0s", "s")
+                duration::show(Duration::from_secs(uptime.as_secs()))
+                    .replace(".00s", "s")
+                    .replace(".0s", "s")
             }),
             printable(&process.name),
             printable(&process.command_line()),
@@ -109,7 +118,13 @@ fn list(processes: &[DotnetProcess], now: Duration, width: Option<usize>) -> Str
         text.push_str("\nThese cannot be profiled:\n");
         for process in closed {
             let reason = process.obstacle.as_ref().map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(text, "{:>7}  {}: {}", process.pid, printable(&process.name), printable(&reason));
+            let _ = writeln!(
+                text,
+                "{:>7}  {}: {}",
+                process.pid,
+                printable(&process.name),
+                printable(&reason)
+            );
         }
     }
     text

@@ -10,8 +10,8 @@ use std::{path::PathBuf, time::Duration};
 
 /// Record a running process into a session file
 ///
-/// Records until the duration is over, Ctrl-C is pressed, or the process ends; what was recorded is kept in each case.
-/// The process continues unharmed. A second Ctrl-C ends clrscope within 2 s.
+/// Records until the duration is over, Ctrl-C is pressed, or the process ends; what was recorded is
+/// kept in each case. The process continues unharmed. A second Ctrl-C ends clrscope within 2 s.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, or name as `clrscope ps` shows it
@@ -35,9 +35,13 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let target = diagnostics::find(&args.target)?;
-    let output = args.output.clone().unwrap_or_else(|| recording::default_file(&target.name, Some(target.pid)));
+    let output = args
+        .output
+        .clone()
+        .unwrap_or_else(|| recording::default_file(&target.name, Some(target.pid)));
     let options = args.recording.options(args.duration, Some(output), false);
-    // From before the attach on: a signal that comes half-way in ends the recording as soon as it has begun.
+    // From before the attach on: a signal that comes half-way in ends the recording as soon as it
+    // has begun.
     let stop = StopOnSignal::start()?;
     let recording = recorder::attach(&target, options)?;
     stop.set(recording.stop_handle());

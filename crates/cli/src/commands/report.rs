@@ -60,7 +60,9 @@ pub struct Args {
 
 /// All exporters, as clap takes them.
 fn formats() -> PossibleValuesParser {
-    PossibleValuesParser::new(EXPORTERS.iter().map(|exporter| PossibleValue::new(exporter.id).help(exporter.summary)))
+    PossibleValuesParser::new(
+        EXPORTERS.iter().map(|exporter| PossibleValue::new(exporter.id).help(exporter.summary)),
+    )
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
@@ -85,7 +87,10 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let snapshots = |profile: &Profile| snapshots(args, profile, &mut problems);
     let profile = match &args.output {
         Some(path) if same_file(&args.session, path) => {
-            return Err(failure(Code::Usage, format!("the report would overwrite the session {}", file())));
+            return Err(failure(
+                Code::Usage,
+                format!("the report would overwrite the session {}", file()),
+            ));
         }
         Some(path) => {
             let mut output = LateFile { path, file: None };
@@ -112,14 +117,19 @@ fn snapshots(args: &Args, profile: &Profile, problems: &mut Vec<String>) -> Vec<
     // A file or a page is as wide as its text.
     let width = console::width().filter(|_| args.output.is_none() && args.format == "text");
     let mut sections = Vec::new();
-    let mut add = |id: &'static str, title: &'static str, report: anyhow::Result<SnapshotReport>| {
-        let report = report.unwrap_or_else(|error| {
-            let why = console::describe(&error);
-            SnapshotReport { text: format!("{title}\n  {why}\n"), json: serde_json::Value::Null, problem: Some(why) }
-        });
-        problems.extend(report.problem);
-        sections.push(SnapshotSection { id, title, text: report.text, json: report.json });
-    };
+    let mut add =
+        |id: &'static str, title: &'static str, report: anyhow::Result<SnapshotReport>| {
+            let report = report.unwrap_or_else(|error| {
+                let why = console::describe(&error);
+                SnapshotReport {
+                    text: format!("{title}\n  {why}\n"),
+                    json: serde_json::Value::Null,
+                    problem: Some(why),
+                }
+            });
+            problems.extend(report.problem);
+            sections.push(SnapshotSection { id, title, text: report.text, json: report.json });
+        };
     if profile.run(profilers::heap::SPEC.id).is_some() {
         add(profilers::heap::SPEC.id, "Heap", heap::report_last(path, rows, width));
     }
@@ -135,7 +145,10 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     if from >= to {
         return Err(failure(Code::Usage, "--from must be before --to"));
     }
-    let series = args.profiler.as_deref().and_then(|id| SeriesKind::ALL.into_iter().find(|kind| kind.id() == id));
+    let series = args
+        .profiler
+        .as_deref()
+        .and_then(|id| SeriesKind::ALL.into_iter().find(|kind| kind.id() == id));
     Ok(Options {
         series,
         filter: Filter {
@@ -171,8 +184,8 @@ fn warn(args: &Args, exporter: &Exporter, profile: &Profile) -> Code {
     }
     if profile.cut_short {
         console::say(&format!(
-            "error: {file} was cut short: the recording did not end in order, or the file is incomplete; the report \
-             covers what is there"
+            "error: {file} was cut short: the recording did not end in order, or the file is \
+             incomplete; the report covers what is there"
         ));
         return Code::BadSession;
     }
@@ -187,7 +200,8 @@ fn same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// A file that is made with its first byte, so that a session that cannot be read leaves no empty report behind.
+/// A file that is made with its first byte, so that a session that cannot be read leaves no empty
+/// report behind.
 struct LateFile<'a> {
     path: &'a Path,
     file: Option<File>,
@@ -195,8 +209,9 @@ struct LateFile<'a> {
 
 impl Write for LateFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let failed =
-            |error: io::Error| io::Error::new(error.kind(), format!("cannot write {}: {error}", self.path.display()));
+        let failed = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot write {}: {error}", self.path.display()))
+        };
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(session::create_file(self.path).map_err(failed)?),

@@ -1,4 +1,5 @@
-//! `clrscope async`: asynchronous methods that wait, who awaits whom, and where time is spent on such stacks.
+//! `clrscope async`: asynchronous methods that wait, who awaits whom, and where time is spent on
+//! such stacks.
 
 use super::heap::{SnapshotReport, no_look, not_complete};
 use crate::{
@@ -56,7 +57,10 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let (path, taken) = match Source::find(&args.target)? {
         Source::Gcdump(path) => {
-            let message = format!("{} does not have the states of methods: name a session file", path.display());
+            let message = format!(
+                "{} does not have the states of methods: name a session file",
+                path.display()
+            );
             return Err(failure(Code::BadSession, message));
         }
         Source::Session(path) => (path, None),
@@ -78,15 +82,19 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         false => console::print(&text::report(&report))?,
     }
     if let Some(damage) = reading.damage {
-        return Err(failure(Code::BadSession, format!("{damage}; the report covers what came before")));
+        return Err(failure(
+            Code::BadSession,
+            format!("{damage}; the report covers what came before"),
+        ));
     }
     if !report.complete {
         return Err(failure(Code::BadSession, not_complete(report.note.as_deref())));
     }
     match taken {
-        Some(_) if report.looks.len() < 2 => {
-            Err(failure(Code::Ended, "there was no second snapshot: the process ended, or the command was interrupted"))
-        }
+        Some(_) if report.looks.len() < 2 => Err(failure(
+            Code::Ended,
+            "there was no second snapshot: the process ended, or the command was interrupted",
+        )),
         _ => Ok(Code::Success),
     }
 }
@@ -103,10 +111,17 @@ pub fn report_of(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
     let (mut report, tasks) = found.ok_or_else(|| no_look_in(path, reading.damage))?;
     report.hot = hot_paths(path, &tasks, top)?;
     let problem = (!report.complete).then(|| not_complete(report.note.as_deref()));
-    Ok(SnapshotReport { text: text::report(&report), json: serde_json::to_value(&report)?, problem })
+    Ok(SnapshotReport {
+        text: text::report(&report),
+        json: serde_json::to_value(&report)?,
+        problem,
+    })
 }
 
-fn take(args: &Args, process: &diagnostics::DotnetProcess) -> anyhow::Result<(SessionFile, Summary)> {
+fn take(
+    args: &Args,
+    process: &diagnostics::DotnetProcess,
+) -> anyhow::Result<(SessionFile, Summary)> {
     let every = match (args.duration.as_secs(), args.duration.subsec_nanos()) {
         (seconds @ 1..=86_400, 0) => seconds,
         _ => return Err(failure(Code::Usage, "--duration takes whole seconds, from 1s to 24h")),
@@ -118,6 +133,7 @@ fn take(args: &Args, process: &diagnostics::DotnetProcess) -> anyhow::Result<(Se
 
 fn hot_paths(path: &Path, tasks: &Tasks, top: usize) -> anyhow::Result<Option<hot::Hot>> {
     let shown = || format!("{}", path.display());
-    let profile = Profile::read(File::open(path).with_context(shown)?, BuildOptions::default()).with_context(shown)?;
+    let profile = Profile::read(File::open(path).with_context(shown)?, BuildOptions::default())
+        .with_context(shown)?;
     Ok(hot::of(&profile, tasks, top))
 }

@@ -34,7 +34,10 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let on_a_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     if !(args.json || on_a_terminal) {
-        return Err(failure(Code::Usage, "top needs a terminal; in a script, use top --json, or record and report"));
+        return Err(failure(
+            Code::Usage,
+            "top needs a terminal; in a script, use top --json, or record and report",
+        ));
     }
     let target = diagnostics::find(&args.target)?;
     // From before the attach on, as for `record`.

@@ -20,8 +20,8 @@ use std::{
 };
 
 /// What remains in the process; printed before the trace begins.
-const STAYS: &str = "note: .NET never detaches a profiler that can rewrite methods: the agent remains in the process \
-    until the process ends, idle once this command is over";
+const STAYS: &str = "note: .NET never detaches a profiler that can rewrite methods: the agent \
+    remains in the process until the process ends, idle once this command is over";
 
 /// What is recorded for an event log, too.
 const LOGGED: &str = "jit,loads";
@@ -46,7 +46,8 @@ pub struct Args {
     patterns: Vec<String>,
     #[command(flatten)]
     what: rules::TraceArgs,
-    /// End after this time, counted from when the methods are instrumented: 5s, 1m [default: when Ctrl-C is pressed]
+    /// End after this time, counted from when the methods are instrumented: 5s, 1m [default: when
+    /// Ctrl-C is pressed]
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
     time: Option<Duration>,
     /// Only list which methods would be instrumented, and which cannot be and why
@@ -72,7 +73,10 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let rules = args.what.rules(&args.patterns)?;
     if args.what.keeps_each_call() && args.output.is_none() {
-        return Err(failure(Code::Usage, "--each-call needs a session file to keep the calls in: -o FILE".to_owned()));
+        return Err(failure(
+            Code::Usage,
+            "--each-call needs a session file to keep the calls in: -o FILE".to_owned(),
+        ));
     }
     recording::check_outputs([args.event_log.as_ref()])?;
     let process = diagnostics::find(&args.target)?;
@@ -117,7 +121,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 
 fn show(args: &Args, path: &Path, summary: &Summary) -> anyhow::Result<()> {
     let shown = || format!("{}", path.display());
-    let profile = Profile::read(File::open(path).with_context(shown)?, BuildOptions::default()).with_context(shown)?;
+    let profile = Profile::read(File::open(path).with_context(shown)?, BuildOptions::default())
+        .with_context(shown)?;
     let report = Report::of(&profile, args.dry_run, summary);
     match args.json {
         true => console::print_json(&report)?,

@@ -1,4 +1,5 @@
-//! `clrscope validate`: whether two recordings saw the same, and whether two assemblies have the same code.
+//! `clrscope validate`: whether two recordings saw the same, and whether two assemblies have the
+//! same code.
 
 use crate::{
     console,
@@ -40,7 +41,8 @@ const ALL: &str = "all";
 /// in percent and rounded down. Pairs with code that one side has left out are excluded and listed.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Exit code 0 says that both are equal, 11 that they differ, 8 that a log or session is broken, 6 that a file cannot be read."
+    after_help = "Exit code 0 says that both are equal, 11 that they differ, 8 that a log or \
+        session is broken, 6 that a file cannot be read."
 )]
 pub struct Args {
     /// Session, event log, or assembly
@@ -50,7 +52,8 @@ pub struct Args {
     /// Treat both as assemblies, whatever they look like, and compare the bodies of their methods
     #[arg(long)]
     il: bool,
-    /// Kinds of events to compare [default: rewrite,refusal,possible,revert,log, which the same program and rules give each time]
+    /// Kinds of events to compare [default: rewrite,refusal,possible,revert,log, which the same
+    /// program and rules give each time]
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = kinds(), conflicts_with = "il")]
     events: Vec<String>,
     /// What has to be equal
@@ -78,7 +81,10 @@ fn kinds() -> PossibleValuesParser {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let is_il = args.il || is_assembly(&args.a)?;
     if !args.il && is_il != is_assembly(&args.b)? {
-        return Err(failure(Code::Usage, "one is an assembly and the other is not; name two of a kind"));
+        return Err(failure(
+            Code::Usage,
+            "one is an assembly and the other is not; name two of a kind",
+        ));
     }
     if is_il && !args.events.is_empty() {
         return Err(failure(Code::Usage, "assemblies have no events; omit --events"));
@@ -92,17 +98,22 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     if a.is_empty() && b.is_empty() {
         let hint = match is_il {
             true => "neither has a method that is not ignored",
-            false => "neither has events of the kinds that are compared; see --events, and record with --event-log",
+            false => {
+                "neither has events of the kinds that are compared; see --events, and record with \
+                    --event-log"
+            }
         };
         return Err(failure(Code::BadSession, hint));
     }
     let comparison = compare(&a, &b, args.mode);
     let total = comparison.total();
     if total.compared() == 0 {
-        let hint = "nothing can be compared, because the code of all methods is left out; record with --event-log";
+        let hint = "nothing can be compared, because the code of all methods is left out; record \
+            with --event-log";
         return Err(failure(Code::BadSession, hint));
     }
-    let report = Report::of(&comparison, (&args.a, &a), (&args.b, &b), args.mode, args.top as usize);
+    let report =
+        Report::of(&comparison, (&args.a, &a), (&args.b, &b), args.mode, args.top as usize);
     match args.json {
         true => console::print_json(&report)?,
         false => console::print(&report.text())?,

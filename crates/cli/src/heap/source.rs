@@ -7,7 +7,10 @@ use crate::{
     recording::{self, SessionFile},
 };
 use anyhow::Context;
-use heap::{Extent, Generation, MemoryBudget, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd, gcdump};
+use heap::{
+    Extent, Generation, MemoryBudget, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd,
+    gcdump,
+};
 use profilers::{Selection, heap::LookKind};
 use recorder::Summary;
 use session::{HeapEnd, SessionError, SessionInfo, SessionReader, SessionRecord};
@@ -16,7 +19,9 @@ use std::{
     io::{BufReader, Read},
     path::{Path, PathBuf},
 };
-use wire::heap::{FIELD_CONTINUATION, FIELD_STATE, HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK};
+use wire::heap::{
+    FIELD_CONTINUATION, FIELD_STATE, HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK,
+};
 
 /// How snapshots of a running process are taken.
 #[derive(clap::Args, Debug)]
@@ -81,15 +86,24 @@ impl Source {
             if gcdump::is_gcdump(&head[..length]) {
                 return Ok(Self::Gcdump(path.to_owned()));
             }
-            // A damaged session is for the reader to tell of. A program of that name is none of these.
+            // A damaged session is for the reader to tell of. A program of that name is none of
+            // these.
             let named = |extension: &str| path.extension().is_some_and(|own| own == extension);
-            if named(session::EXTENSION) || SessionReader::new(BufReader::new(File::open(path)?)).is_ok() {
+            if named(session::EXTENSION)
+                || SessionReader::new(BufReader::new(File::open(path)?)).is_ok()
+            {
                 return Ok(Self::Session(path.to_owned()));
             }
             if named("gcdump") {
-                return Err(failure(Code::BadSession, format!("{name}: {}", gcdump::GcdumpError::NotGcdump)));
+                return Err(failure(
+                    Code::BadSession,
+                    format!("{name}: {}", gcdump::GcdumpError::NotGcdump),
+                ));
             }
-        } else if [session::EXTENSION, "gcdump"].iter().any(|own| path.extension().is_some_and(|given| given == *own)) {
+        } else if [session::EXTENSION, "gcdump"]
+            .iter()
+            .any(|own| path.extension().is_some_and(|given| given == *own))
+        {
             return Err(failure(Code::File, format!("there is no file {name}")));
         }
         Ok(Self::Process(Box::new(diagnostics::find(name)?)))
@@ -114,13 +128,17 @@ pub fn take(
         Extent::Histogram => ":kind=histogram".to_owned(),
         Extent::Roots => format!(":kind=roots:limit={ROOTS_LIMIT}"),
     };
-    let selection = Selection::parse(&format!("heap:snapshots={looks}:every={every}:strings={strings}{kind}"))
-        .map_err(|error| failure(Code::Usage, error.to_string()))?;
+    let selection =
+        Selection::parse(&format!("heap:snapshots={looks}:every={every}:strings={strings}{kind}"))
+            .map_err(|error| failure(Code::Usage, error.to_string()))?;
     recording::take_looks(target, vec![selection], args.output.as_deref(), &args.agent, quiet)
 }
 
 /// One snapshot of a process, kept nowhere.
-pub fn look_once(target: &diagnostics::DotnetProcess, agent: &AgentArgs) -> anyhow::Result<Snapshot> {
+pub fn look_once(
+    target: &diagnostics::DotnetProcess,
+    agent: &AgentArgs,
+) -> anyhow::Result<Snapshot> {
     let memory = MemoryArgs::default();
     let args = TakeArgs { output: None, no_strings: false, memory, agent: agent.clone() };
     let (file, summary) = take(target, &args, Extent::All, 1, 10, true)?;
@@ -146,7 +164,8 @@ pub fn read_session(
     mut take: impl FnMut(Snapshot),
 ) -> anyhow::Result<Reading> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let mut reader = SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
+    let mut reader =
+        SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
     let mut read = Reading::default();
     let mut info: Option<SessionInfo> = None;
     let mut open: Option<LookBuilder> = None;
@@ -167,7 +186,9 @@ pub fn read_session(
                     look.add(&record);
                 }
             }
-            Err(SessionError::Io(error)) => return Err(error).with_context(|| format!("{}", path.display())),
+            Err(SessionError::Io(error)) => {
+                return Err(error).with_context(|| format!("{}", path.display()));
+            }
             Err(error) => {
                 read.damage = Some(error.to_string());
                 break;
@@ -186,18 +207,25 @@ pub fn read_session(
 /// A `.gcdump` file.
 pub fn read_gcdump(path: &Path, memory: MemoryArgs) -> anyhow::Result<Snapshot> {
     let budget = memory.budget();
-    let length = fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?.len();
+    let length =
+        fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?.len();
     if length > budget.bytes {
-        let message = format!("{} has {} MB, which is more than fits into memory", path.display(), length >> 20);
+        let message = format!(
+            "{} has {} MB, which is more than fits into memory",
+            path.display(),
+            length >> 20
+        );
         return Err(failure(Code::BadSession, message));
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    gcdump::read(&bytes, budget).map_err(|error| failure(Code::BadSession, format!("{}: {error}", path.display())))
+    gcdump::read(&bytes, budget)
+        .map_err(|error| failure(Code::BadSession, format!("{}: {error}", path.display())))
 }
 
 /// Writes a `.gcdump` file, whole or not at all.
 pub fn write_gcdump(snapshot: &Snapshot, path: &Path) -> anyhow::Result<u64> {
-    let file = session::create_file(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let file =
+        session::create_file(path).with_context(|| format!("cannot write {}", path.display()))?;
     gcdump::write(snapshot, std::io::BufWriter::new(file)).map_err(|error| {
         drop(fs::remove_file(path));
         failure(Code::File, format!("cannot write {}: {error}", path.display()))
@@ -300,9 +328,15 @@ fn add(builder: &mut SnapshotBuilder, item: HeapItem<'_>) {
         HeapItem::Generation { generation, start, length, .. } => {
             builder.generation(Generation { generation, start, length });
         }
-        HeapItem::StringContent { address, hash, length, text } => builder.string(address, hash, length, text),
-        HeapItem::Field { object, field: FIELD_STATE, value } => builder.state(object, value as u32 as i32),
-        HeapItem::Field { object, field: FIELD_CONTINUATION, value } => builder.continuation(object, value),
+        HeapItem::StringContent { address, hash, length, text } => {
+            builder.string(address, hash, length, text)
+        }
+        HeapItem::Field { object, field: FIELD_STATE, value } => {
+            builder.state(object, value as u32 as i32)
+        }
+        HeapItem::Field { object, field: FIELD_CONTINUATION, value } => {
+            builder.continuation(object, value)
+        }
         HeapItem::Field { .. } | HeapItem::Origin { .. } | HeapItem::Sum { .. } => {}
     }
 }

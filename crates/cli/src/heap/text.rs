@@ -2,8 +2,8 @@
 
 use crate::console::{printable, table};
 use heap::{
-    Brief, Extent, Gaps, GenerationRow, HolderRow, LeakReport, PathRow, Report, RootKind, RootRow, TypeRow,
-    growth::Verdict,
+    Brief, Extent, Gaps, GenerationRow, HolderRow, LeakReport, PathRow, Report, RootKind, RootRow,
+    TypeRow, growth::Verdict,
 };
 use report::format::{bytes, count, counted, duration, rate, utc};
 use std::fmt::Write as _;
@@ -36,10 +36,18 @@ pub fn report(report: &Report, width: Option<usize>) -> String {
             bytes(asked.row.retained_bytes)
         );
         if asked.examined_objects < asked.row.objects {
-            let _ = writeln!(text, "  paths are those of {} objects, evenly spread", count(asked.examined_objects));
+            let _ = writeln!(
+                text,
+                "  paths are those of {} objects, evenly spread",
+                count(asked.examined_objects)
+            );
         }
         if asked.unreached_objects > 0 {
-            let _ = writeln!(text, "  {} are unreachable from the known roots", count(asked.unreached_objects));
+            let _ = writeln!(
+                text,
+                "  {} are unreachable from the known roots",
+                count(asked.unreached_objects)
+            );
         }
         holders(&mut text, &asked.holders);
     }
@@ -72,7 +80,8 @@ fn circumstances(
     complete: bool,
     said: Option<&str>,
 ) {
-    let generations: Vec<String> = generations.iter().map(|row| format!("{} {}", row.name, bytes(row.bytes))).collect();
+    let generations: Vec<String> =
+        generations.iter().map(|row| format!("{} {}", row.name, bytes(row.bytes))).collect();
     if !generations.is_empty() {
         let _ = writeln!(text, "  {}", generations.join(", "));
     }
@@ -90,10 +99,18 @@ pub fn brief(brief: &Brief, width: Option<usize>) -> String {
     let totals = &brief.totals;
     let (objects, types) = (counted(totals.objects, "object"), counted(totals.types, "type"));
     let _ = match brief.looked_at {
-        Extent::Roots => writeln!(text, "\n  they refer to {objects} of {types}, {}", bytes(totals.bytes)),
+        Extent::Roots => {
+            writeln!(text, "\n  they refer to {objects} of {types}, {}", bytes(totals.bytes))
+        }
         _ => writeln!(text, "\n  {objects}, {}, {types}", bytes(totals.bytes)),
     };
-    circumstances(&mut text, &brief.generations, brief.pause_seconds, brief.complete, brief.note.as_deref());
+    circumstances(
+        &mut text,
+        &brief.generations,
+        brief.pause_seconds,
+        brief.complete,
+        brief.note.as_deref(),
+    );
     if brief.looked_at == Extent::Roots {
         kinds(&mut text, &brief.roots, width);
         let rows: Vec<Vec<String>> = brief
@@ -108,11 +125,17 @@ pub fn brief(brief: &Brief, width: Option<usize>) -> String {
         let head = ["KIND", "ROOTS", "OBJECTS", "PINNING", "WEAK", "BYTES", "TYPE"];
         let _ = write!(text, "\nWhat they refer to\n{}", indented(&table(&head, &rows, width)));
     } else {
-        let row = |row: &heap::BriefRow| vec![bytes(row.bytes), count(row.objects), printable(&row.name)];
+        let row =
+            |row: &heap::BriefRow| vec![bytes(row.bytes), count(row.objects), printable(&row.name)];
         let rows: Vec<Vec<String>> = brief.types.iter().map(row).collect();
-        let _ = write!(text, "\nTypes by bytes\n{}", indented(&table(&["BYTES", "OBJECTS", "TYPE"], &rows, width)));
+        let _ = write!(
+            text,
+            "\nTypes by bytes\n{}",
+            indented(&table(&["BYTES", "OBJECTS", "TYPE"], &rows, width))
+        );
     }
-    let not_included: String = brief.not_looked_at.iter().map(|what| format!("  {what}\n")).collect();
+    let not_included: String =
+        brief.not_looked_at.iter().map(|what| format!("  {what}\n")).collect();
     let _ = write!(text, "\nNot included\n{not_included}");
     gaps(&mut text, 0, &brief.missing);
     text
@@ -129,13 +152,23 @@ fn head(text: &mut String, report: &Report) {
         counted(totals.references, "reference"),
         counted(totals.types, "type")
     );
-    circumstances(text, &report.generations, report.pause_seconds, report.complete, report.note.as_deref());
+    circumstances(
+        text,
+        &report.generations,
+        report.pause_seconds,
+        report.complete,
+        report.note.as_deref(),
+    );
 }
 
 fn note(text: &mut String, complete: bool, note: Option<&str>) {
     match (complete, note) {
         (false, note) => {
-            let _ = writeln!(text, "  NOT COMPLETE: {}", printable(note.unwrap_or("not all objects are in it")));
+            let _ = writeln!(
+                text,
+                "  NOT COMPLETE: {}",
+                printable(note.unwrap_or("not all objects are in it"))
+            );
         }
         (true, Some(note)) => _ = writeln!(text, "  note: {}", printable(note)),
         (true, None) => {}
@@ -145,9 +178,20 @@ fn note(text: &mut String, complete: bool, note: Option<&str>) {
 fn types(text: &mut String, head: &str, rows: &[TypeRow], width: Option<usize>) {
     let rows: Vec<Vec<String>> = rows
         .iter()
-        .map(|row| vec![bytes(row.bytes), count(row.objects), bytes(row.retained_bytes), printable(&row.name)])
+        .map(|row| {
+            vec![
+                bytes(row.bytes),
+                count(row.objects),
+                bytes(row.retained_bytes),
+                printable(&row.name),
+            ]
+        })
         .collect();
-    let _ = write!(text, "\n{head}\n{}", indented(&table(&["BYTES", "OBJECTS", "RETAINED", "TYPE"], &rows, width)));
+    let _ = write!(
+        text,
+        "\n{head}\n{}",
+        indented(&table(&["BYTES", "OBJECTS", "RETAINED", "TYPE"], &rows, width))
+    );
 }
 
 fn retainers(text: &mut String, report: &Report) {
@@ -197,7 +241,12 @@ fn strings(text: &mut String, report: &Report) {
             Some(text) => quoted(text, row.length),
             None => format!("{} characters", count(u64::from(row.length))),
         };
-        let _ = writeln!(text, "  {} wasted by {} times {content}", bytes(row.wasted_bytes), count(row.objects));
+        let _ = writeln!(
+            text,
+            "  {} wasted by {} times {content}",
+            bytes(row.wasted_bytes),
+            count(row.objects)
+        );
     }
 }
 
@@ -228,7 +277,8 @@ pub fn path_text(path: &PathRow) -> String {
     let cut = steps > 2 * STEPS_AT_END + 1 || path.omitted_steps > 0;
     for (index, step) in path.steps.iter().enumerate() {
         if cut && index == STEPS_AT_END {
-            let left_out = (steps as u64 + path.omitted_steps).saturating_sub(2 * STEPS_AT_END as u64);
+            let left_out =
+                (steps as u64 + path.omitted_steps).saturating_sub(2 * STEPS_AT_END as u64);
             let _ = write!(text, " → … {} more …", count(left_out));
         }
         if cut && (STEPS_AT_END..steps.saturating_sub(STEPS_AT_END)).contains(&index) {
@@ -262,7 +312,11 @@ fn gaps(text: &mut String, unreached: u64, gaps: &Gaps) {
         let _ = write!(text, "\nGaps in the snapshot\n{}", lines.concat());
     }
     if gaps.spooled_bytes > 0 {
-        let _ = writeln!(text, "\n{} of references went through a temporary file", bytes(gaps.spooled_bytes));
+        let _ = writeln!(
+            text,
+            "\n{} of references went through a temporary file",
+            bytes(gaps.spooled_bytes)
+        );
     }
 }
 
@@ -286,14 +340,23 @@ pub fn leaks(report: &LeakReport, width: Option<usize>) -> String {
         .looks
         .iter()
         .map(|look| {
-            let pause = look.pause_seconds.map(|pause| duration((pause * 1e9) as u64)).unwrap_or_default();
+            let pause =
+                look.pause_seconds.map(|pause| duration((pause * 1e9) as u64)).unwrap_or_default();
             let note = if look.complete { "" } else { "not complete" };
-            vec![format!("{:.1} s", look.seconds), count(look.objects), bytes(look.bytes), pause, note.to_owned()]
+            vec![
+                format!("{:.1} s", look.seconds),
+                count(look.objects),
+                bytes(look.bytes),
+                pause,
+                note.to_owned(),
+            ]
         })
         .collect();
     text.push_str(&indented(&table(&["AT", "OBJECTS", "BYTES", "PAUSE", ""], &rows, width)));
     if !report.complete {
-        text.push_str("  NOT COMPLETE: snapshots that lack objects do not show growth for certain\n");
+        text.push_str(
+            "  NOT COMPLETE: snapshots that lack objects do not show growth for certain\n",
+        );
     }
     if report.looks.len() < 2 {
         text.push_str("\nOne snapshot shows no growth.\n");
@@ -329,7 +392,9 @@ fn verdicts(text: &mut String, report: &LeakReport) {
     for suspect in &report.suspects {
         let growth = &suspect.growth;
         let verdict = match growth.verdict {
-            Some(Verdict::Leaking) => "leaks: it grows from each snapshot to the next, along a line",
+            Some(Verdict::Leaking) => {
+                "leaks: it grows from each snapshot to the next, along a line"
+            }
             Some(Verdict::Likely) => "is likely to leak",
             _ => "grew; two snapshots cannot tell a leak from a cache that fills",
         };
@@ -361,7 +426,11 @@ mod tests {
     use heap::Step;
 
     fn path(types: &[(&str, u32)], omitted_steps: u64) -> PathRow {
-        let step = |(name, times): &(&str, u32)| Step { name: (*name).to_owned(), times: *times, address: 8 };
+        let step = |(name, times): &(&str, u32)| Step {
+            name: (*name).to_owned(),
+            times: *times,
+            address: 8,
+        };
         PathRow {
             root: RootKind::Handle,
             root_name: None,
@@ -378,7 +447,11 @@ mod tests {
         let letters = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"].map(|letter| (letter, 1));
         let long = path_text(&path(&letters, 90));
         assert_eq!(long, "pinning handle → A → B → C → D → … 92 more … → G → H → I → J");
-        let named = PathRow { root: RootKind::Stack, root_name: Some("Main".into()), ..path(&[("A", 1)], 0) };
+        let named = PathRow {
+            root: RootKind::Stack,
+            root_name: Some("Main".into()),
+            ..path(&[("A", 1)], 0)
+        };
         assert_eq!(path_text(&named), "stack Main → A");
     }
 

@@ -1,7 +1,8 @@
 //! The instrumentation points of an assembly, found in the metadata of its file.
 //!
-//! The same is done as in the profiler when a module is loaded: methods are found by class and name, a point is chosen
-//! for each of them, and its new body is made. The body is thrown away; what refuses it is reported.
+//! The same is done as in the profiler when a module is loaded: methods are found by class and
+//! name, a point is chosen for each of them, and its new body is made. The body is thrown away;
+//! what refuses it is reported.
 
 use super::dry_run::{DryRun, type_name};
 use cil::{MethodSig, TokenKind};
@@ -12,8 +13,8 @@ use newrelic_compat::{
     plan::{Details, Names, Plan, plan},
     points::{Point, Points},
     rewrite::{
-        API_ASSEMBLY, API_TYPE, Function, Owner, RefStructs, Refusal, Scopes, Settings, instrument, instrument_api,
-        is_api_method,
+        API_ASSEMBLY, API_TYPE, Function, Owner, RefStructs, Refusal, Scopes, Settings, instrument,
+        instrument_api, is_api_method,
     },
     shape::AgentShape,
     signature_text,
@@ -149,7 +150,8 @@ impl AssemblyReport {
 /// The points of an assembly by class and method.
 type Groups<'p> = BTreeMap<(&'p str, &'p str), Vec<&'p Point>>;
 
-/// Whether anything of an assembly with this name can be instrumented: otherwise its file need not be read.
+/// Whether anything of an assembly with this name can be instrumented: otherwise its file need not
+/// be read.
 pub fn may_matter(name: &str, points: &Points) -> bool {
     points.has_assembly(name) || may_have(name) || name == API_ASSEMBLY
 }
@@ -167,8 +169,11 @@ pub fn examine(
 ) -> Result<AssemblyReport, metadata::Error> {
     // Most files have nothing that counts, and this reads much less of them.
     let metadata = Metadata::of_file(bytes)?;
-    let name = metadata.name(table::ASSEMBLY, 1, column::ASSEMBLY_NAME).unwrap_or_default().into_owned();
-    let number = |part| metadata.get(table::ASSEMBLY, 1, column::ASSEMBLY_VERSION + part).unwrap_or_default() as u16;
+    let name =
+        metadata.name(table::ASSEMBLY, 1, column::ASSEMBLY_NAME).unwrap_or_default().into_owned();
+    let number = |part| {
+        metadata.get(table::ASSEMBLY, 1, column::ASSEMBLY_VERSION + part).unwrap_or_default() as u16
+    };
     let version = Version([0, 1, 2, 3].map(number));
     let mut groups: Groups<'_> = BTreeMap::new();
     for point in points.iter().filter(|point| point.assembly == name) {
@@ -193,12 +198,14 @@ pub fn examine(
             continue;
         };
         let named = owners.methods_of(&metadata, row, |name| name == method);
-        let overloads: BTreeSet<String> = named.iter().filter_map(|&method| parameters(&metadata, method)).collect();
+        let overloads: BTreeSet<String> =
+            named.iter().filter_map(|&method| parameters(&metadata, method)).collect();
         let lacks = |point: &&&Point| match &point.parameters {
             None => named.is_empty(),
             Some(exact) => !overloads.contains(exact),
         };
-        let unmatched: BTreeSet<_> = points.iter().filter(lacks).map(|point| point.parameters.clone()).collect();
+        let unmatched: BTreeSet<_> =
+            points.iter().filter(lacks).map(|point| point.parameters.clone()).collect();
         report.missing_methods.extend(unmatched.into_iter().map(|parameters| Unmatched {
             class: class.to_owned(),
             method: method.to_owned(),
@@ -208,11 +215,14 @@ pub fn examine(
         candidates.extend(named);
     }
     report.missing_classes.dedup();
-    candidates.extend(attributes.methods.iter().filter(|(_, found)| found.asks()).map(|(&method, _)| method));
+    candidates.extend(
+        attributes.methods.iter().filter(|(_, found)| found.asks()).map(|(&method, _)| method),
+    );
     if name == API_ASSEMBLY
         && let Some(&class) = types.by_name.get(API_TYPE)
     {
-        candidates.extend(owners.methods_of(&metadata, class, |name| is_api_method(API_TYPE, name)));
+        candidates
+            .extend(owners.methods_of(&metadata, class, |name| is_api_method(API_TYPE, name)));
     }
     let settings = Settings {
         runtime: Runtime::Core,
@@ -222,8 +232,17 @@ pub fn examine(
         agent_path,
         scopes: Scopes::CoreLibrary { has_long_delegates: true },
     };
-    let examiner =
-        Examiner { assembly: &assembly, types, owners, attributes, points, groups, settings, name: &name, version };
+    let examiner = Examiner {
+        assembly: &assembly,
+        types,
+        owners,
+        attributes,
+        points,
+        groups,
+        settings,
+        name: &name,
+        version,
+    };
     report.methods = candidates.into_iter().filter_map(|method| examiner.method(method)).collect();
     report.instrumented = report.with(Outcome::Instrumented).count();
     report.refused = report.with(Outcome::Refused).count();
@@ -239,10 +258,13 @@ struct Owners {
 impl Owners {
     fn of(metadata: &Metadata<'_>) -> Self {
         let mut owners = Self { of_method: HashMap::new(), by_class: HashMap::new() };
-        // In good metadata no method has two owners. In bad ones every type could claim all of them.
+        // In good metadata no method has two owners. In bad ones every type could claim all of
+        // them.
         let mut claims = metadata.rows(table::METHOD_DEF) as usize;
         for class in 1..=metadata.rows(table::TYPE_DEF) {
-            for method in metadata.members(table::TYPE_DEF, class, column::TYPE_METHODS).take(claims) {
+            for method in
+                metadata.members(table::TYPE_DEF, class, column::TYPE_METHODS).take(claims)
+            {
                 claims -= 1;
                 owners.of_method.insert(method, class);
                 owners.by_class.entry(class).or_default().push(method);
@@ -252,7 +274,12 @@ impl Owners {
     }
 
     /// The methods of a type whose names fit.
-    fn methods_of(&self, metadata: &Metadata<'_>, class: u32, fits: impl Fn(&str) -> bool) -> Vec<u32> {
+    fn methods_of(
+        &self,
+        metadata: &Metadata<'_>,
+        class: u32,
+        fits: impl Fn(&str) -> bool,
+    ) -> Vec<u32> {
         let name = |method: u32| metadata.name(table::METHOD_DEF, method, column::METHOD_NAME);
         let methods = self.by_class.get(&class).into_iter().flatten().copied();
         methods.filter(|&method| name(method).is_some_and(|name| fits(&name))).collect()
@@ -262,7 +289,8 @@ impl Owners {
 /// Text of the parameters of a method.
 fn parameters(metadata: &Metadata<'_>, method: u32) -> Option<String> {
     let blob = metadata.blob_of(table::METHOD_DEF, method, column::METHOD_SIGNATURE)?;
-    signature_text::parameters(&MethodSig::decode(blob).ok()?, &|token| type_name(metadata, token)).ok()
+    signature_text::parameters(&MethodSig::decode(blob).ok()?, &|token| type_name(metadata, token))
+        .ok()
 }
 
 /// Which types there are.
@@ -337,10 +365,15 @@ const BY_REF_LIKE: &str = "System.Runtime.CompilerServices.IsByRefLikeAttribute"
 impl Attributes {
     /// Reads them. `ask` says whether methods of this assembly may ask for instrumentation.
     fn of(metadata: &Metadata<'_>, owners: &Owners, ask: bool) -> Self {
-        let mut found = Self { methods: HashMap::new(), by_ref_like: HashSet::new(), any_method: false };
+        let mut found =
+            Self { methods: HashMap::new(), by_ref_like: HashSet::new(), any_method: false };
         let class_of = |constructor: Row| match constructor.table {
-            table::MEMBER_REF => metadata.reference(table::MEMBER_REF, constructor.row, column::MEMBER_REF_PARENT),
-            table::METHOD_DEF => Some(Row { table: table::TYPE_DEF, row: *owners.of_method.get(&constructor.row)? }),
+            table::MEMBER_REF => {
+                metadata.reference(table::MEMBER_REF, constructor.row, column::MEMBER_REF_PARENT)
+            }
+            table::METHOD_DEF => {
+                Some(Row { table: table::TYPE_DEF, row: *owners.of_method.get(&constructor.row)? })
+            }
             _ => None,
         };
         let mut names: HashMap<Row, Option<&'static str>> = HashMap::new();
@@ -353,7 +386,9 @@ impl Attributes {
             };
             let name = names.entry(constructor).or_insert_with(|| {
                 let name = type_name(metadata, class_of(constructor)?.token()?)?;
-                [TRACE, TRANSACTION, ASYNC_STATE_MACHINE, BY_REF_LIKE].into_iter().find(|known| *known == name)
+                [TRACE, TRANSACTION, ASYNC_STATE_MACHINE, BY_REF_LIKE]
+                    .into_iter()
+                    .find(|known| *known == name)
             });
             match (*name, parent.table) {
                 (Some(BY_REF_LIKE), table::TYPE_DEF) => drop(found.by_ref_like.insert(parent.row)),
@@ -361,7 +396,11 @@ impl Attributes {
                     found.methods.entry(parent.row).or_default().is_async = true;
                 }
                 (Some(name @ (TRACE | TRANSACTION)), table::METHOD_DEF) if ask => {
-                    let value = metadata.blob_of(table::CUSTOM_ATTRIBUTE, row, column::CUSTOM_ATTRIBUTE_VALUE);
+                    let value = metadata.blob_of(
+                        table::CUSTOM_ATTRIBUTE,
+                        row,
+                        column::CUSTOM_ATTRIBUTE_VALUE,
+                    );
                     let method = found.methods.entry(parent.row).or_default();
                     method.values.push((name.to_owned(), value.unwrap_or_default().to_vec()));
                     found.any_method = true;
@@ -412,10 +451,20 @@ impl Examiner<'_, '_> {
         let parameters = parameters(metadata, row);
         let none = MethodAttributes::default();
         let attributes = self.attributes.methods.get(&row).unwrap_or(&none);
-        let names = Names { module: "", assembly: self.name, version: self.version, class: &class, method: &method };
+        let names = Names {
+            module: "",
+            assembly: self.name,
+            version: self.version,
+            class: &class,
+            method: &method,
+        };
         let known = Known { parameters: parameters.as_deref(), values: &attributes.values };
         let planned = plan(names, &known, self.points, &self.settings);
-        let found = || self.points.find(self.name, &class, &method, || parameters.clone(), self.version).is_some();
+        let found = || {
+            self.points
+                .find(self.name, &class, &method, || parameters.clone(), self.version)
+                .is_some()
+        };
         let (outcome, reason, source, tracer) = match &planned {
             // Helpers are in the core library of a running process only.
             Plan::Nothing | Plan::Helper(_) => {
@@ -423,10 +472,11 @@ impl Examiner<'_, '_> {
                 (outcome, reason, None, None)
             }
             Plan::Api | Plan::Trace(_) => {
-                let (outcome, reason) = match self.refusal(row, class_row, &class, &method, &planned) {
-                    Some(reason) => (Outcome::Refused, Some(reason)),
-                    None => (Outcome::Instrumented, None),
-                };
+                let (outcome, reason) =
+                    match self.refusal(row, class_row, &class, &method, &planned) {
+                        Some(reason) => (Outcome::Refused, Some(reason)),
+                        None => (Outcome::Instrumented, None),
+                    };
                 let source = match (&planned, found(), attributes.asks()) {
                     (Plan::Api, ..) => Source::Api,
                     (_, true, true) => Source::PointAndAttribute,
@@ -442,7 +492,9 @@ impl Examiner<'_, '_> {
             reason,
             source,
             factory: tracer.map(|tracer| tracer.factory.to_owned()),
-            metric: tracer.filter(|tracer| !tracer.metric.is_empty()).map(|tracer| tracer.metric.to_owned()),
+            metric: tracer
+                .filter(|tracer| !tracer.metric.is_empty())
+                .map(|tracer| tracer.metric.to_owned()),
             is_async: attributes.is_async,
             class,
             method,
@@ -451,19 +503,36 @@ impl Examiner<'_, '_> {
     }
 
     /// Why no point of a method's name is for it.
-    fn passed_over(&self, class: &str, method: &str, parameters: Option<&str>) -> (Outcome, Option<String>) {
+    fn passed_over(
+        &self,
+        class: &str,
+        method: &str,
+        parameters: Option<&str>,
+    ) -> (Outcome, Option<String>) {
         let named = self.groups.get(&(class, method)).into_iter().flatten();
-        let fits = named.filter(|point| point.parameters.is_none() || point.parameters.as_deref() == parameters);
+        let fits = named.filter(|point| {
+            point.parameters.is_none() || point.parameters.as_deref() == parameters
+        });
         let windows: BTreeSet<String> = fits.map(|point| window(&point.versions)).collect();
         if windows.is_empty() {
             return (Outcome::OtherParameters, None);
         }
         let windows: Vec<String> = windows.into_iter().collect();
-        (Outcome::OtherVersion, Some(format!("for {} only; this is {}", windows.join(" and "), self.version)))
+        (
+            Outcome::OtherVersion,
+            Some(format!("for {} only; this is {}", windows.join(" and "), self.version)),
+        )
     }
 
     /// Why a method keeps its body.
-    fn refusal(&self, row: u32, class_row: u32, class: &str, method: &str, plan: &Plan<'_>) -> Option<String> {
+    fn refusal(
+        &self,
+        row: u32,
+        class_row: u32,
+        class: &str,
+        method: &str,
+        plan: &Plan<'_>,
+    ) -> Option<String> {
         let metadata = self.assembly.metadata();
         let of = |column| metadata.get(table::METHOD_DEF, row, column).unwrap_or_default();
         let flags = of(column::METHOD_FLAGS);
@@ -471,11 +540,20 @@ impl Examiner<'_, '_> {
         let body = match found.body_bytes() {
             Ok(Some(bytes)) => bytes,
             Ok(None) if flags & PINVOKE_IMPL != 0 => return Some(Refusal::Unmanaged.to_string()),
-            Ok(None) => return Some("It has no body: it is abstract, or implemented by the runtime.".to_owned()),
+            Ok(None) => {
+                return Some(
+                    "It has no body: it is abstract, or implemented by the runtime.".to_owned(),
+                );
+            }
             Err(problem) => return Some(problem.to_string()),
         };
-        let locals = found.body().ok().flatten().and_then(|body| self.assembly.locals(body.header.local_signature));
-        let outermost = metadata.get(table::TYPE_DEF, self.types.outermost(class_row), column::TYPE_FLAGS);
+        let locals = found
+            .body()
+            .ok()
+            .flatten()
+            .and_then(|body| self.assembly.locals(body.header.local_signature));
+        let outermost =
+            metadata.get(table::TYPE_DEF, self.types.outermost(class_row), column::TYPE_FLAGS);
         let function = Function {
             id: 0,
             assembly: self.name,
@@ -506,7 +584,8 @@ impl Examiner<'_, '_> {
     /// What kind of type a type is.
     fn kind(&self, class: u32, name: &str) -> Owner {
         let metadata = self.assembly.metadata();
-        let base = metadata.reference(table::TYPE_DEF, class, column::TYPE_EXTENDS).and_then(Row::token);
+        let base =
+            metadata.reference(table::TYPE_DEF, class, column::TYPE_EXTENDS).and_then(Row::token);
         let base = base.and_then(|base| type_name(metadata, base));
         // `Enum` derives from it and is a class.
         match base.as_deref() == Some("System.ValueType") && name != "System.Enum" {
@@ -544,9 +623,12 @@ mod tests {
     #[test]
     fn what_need_not_be_read() {
         let none = Points::default();
-        for (name, expected) in
-            [("App", true), ("System.Linq", false), ("Microsoft.Data", false), ("NewRelic.Api.Agent", true)]
-        {
+        for (name, expected) in [
+            ("App", true),
+            ("System.Linq", false),
+            ("Microsoft.Data", false),
+            ("NewRelic.Api.Agent", true),
+        ] {
             assert_eq!(may_matter(name, &none), expected, "{name}");
         }
     }

@@ -1,4 +1,5 @@
-//! Metadata of a module that is only looked at: what a new body would add to it gets tokens that lead nowhere.
+//! Metadata of a module that is only looked at: what a new body would add to it gets tokens that
+//! lead nowhere.
 
 use cil::{Token, TokenKind};
 use metadata::{Metadata, Row, column, table};
@@ -26,7 +27,8 @@ impl<'m, 'a> DryRun<'m, 'a> {
 
 /// The name of a `TypeDef` or `TypeRef`: with its namespace, without the types around it.
 pub fn type_name(metadata: &Metadata<'_>, token: Token) -> Option<String> {
-    let row = Row::of(token).filter(|row| matches!(row.table, table::TYPE_DEF | table::TYPE_REF))?;
+    let row =
+        Row::of(token).filter(|row| matches!(row.table, table::TYPE_DEF | table::TYPE_REF))?;
     let name = metadata.name(row.table, row.row, column::TYPE_NAME)?;
     let space = metadata.name(row.table, row.row, column::TYPE_SPACE)?;
     Some(if space.is_empty() { name.into_owned() } else { format!("{space}.{name}") })
@@ -42,7 +44,10 @@ impl ModuleMetadata for DryRun<'_, '_> {
         .collect()
     }
 
-    fn define_assembly_reference(&mut self, _reference: &AssemblyReference) -> Result<Token, MetadataError> {
+    fn define_assembly_reference(
+        &mut self,
+        _reference: &AssemblyReference,
+    ) -> Result<Token, MetadataError> {
         Ok(self.add(TokenKind::AssemblyRef))
     }
 
@@ -50,7 +55,11 @@ impl ModuleMetadata for DryRun<'_, '_> {
         None
     }
 
-    fn define_type_reference(&mut self, _scope: Token, _name: &str) -> Result<Token, MetadataError> {
+    fn define_type_reference(
+        &mut self,
+        _scope: Token,
+        _name: &str,
+    ) -> Result<Token, MetadataError> {
         Ok(self.add(TokenKind::TypeRef))
     }
 
@@ -58,15 +67,30 @@ impl ModuleMetadata for DryRun<'_, '_> {
         None
     }
 
-    fn find_member_reference(&self, _parent: Token, _name: &str, _signature: &[u8]) -> Option<Token> {
+    fn find_member_reference(
+        &self,
+        _parent: Token,
+        _name: &str,
+        _signature: &[u8],
+    ) -> Option<Token> {
         None
     }
 
-    fn define_member_reference(&mut self, _: Token, _name: &str, _signature: &[u8]) -> Result<Token, MetadataError> {
+    fn define_member_reference(
+        &mut self,
+        _: Token,
+        _name: &str,
+        _signature: &[u8],
+    ) -> Result<Token, MetadataError> {
         Ok(self.add(TokenKind::MemberRef))
     }
 
-    fn find_method_definition(&self, _parent: Token, _name: &str, _signature: &[u8]) -> Option<Token> {
+    fn find_method_definition(
+        &self,
+        _parent: Token,
+        _name: &str,
+        _signature: &[u8],
+    ) -> Option<Token> {
         None
     }
 

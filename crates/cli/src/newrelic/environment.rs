@@ -13,7 +13,8 @@ const fn group(purpose: &'static str, names: &'static [&'static str]) -> Group {
     Group { purpose, names }
 }
 
-/// What the profiler reads. Keys and other secrets are for the managed agent only, and not among these.
+/// What the profiler reads. Keys and other secrets are for the managed agent only, and not among
+/// these.
 const GROUPS: [Group; 20] = [
     group("home folder", &["CORECLR_NEW_RELIC_HOME", "CORECLR_NEWRELIC_HOME"]),
     group("folder of the managed agent", &["NEW_RELIC_INSTALL_PATH", "NEWRELIC_INSTALL_PATH"]),
@@ -36,7 +37,10 @@ const GROUPS: [Group; 20] = [
     group("application pool", &["APP_POOL_ID", "ASPNETCORE_IIS_APP_POOL_ID"]),
     group("worker of Azure functions", &["FUNCTIONS_WORKER_RUNTIME"]),
     group("rules for Azure functions", &["NEW_RELIC_AZURE_FUNCTION_MODE_ENABLED"]),
-    group("details in the log of Azure functions", &["NEW_RELIC_AZURE_FUNCTION_LOG_LEVEL_OVERRIDE"]),
+    group(
+        "details in the log of Azure functions",
+        &["NEW_RELIC_AZURE_FUNCTION_LOG_LEVEL_OVERRIDE"],
+    ),
     group("handler of AWS Lambda", &["NEW_RELIC_LAMBDA_HANDLER", "_HANDLER"]),
     group("mode", &[MODE_VARIABLE]),
     group("shape of the managed agent", &[SHAPE_VARIABLE]),
@@ -76,25 +80,32 @@ pub struct Overridden {
     pub value: String,
 }
 
-/// The variables that are set. `paths` are those that name the native library, the most important one first.
+/// The variables that are set. `paths` are those that name the native library, the most important
+/// one first.
 pub fn variables(environment: &Environment, paths: &'static [&'static str]) -> Vec<Variable> {
     let path = group("native library", paths);
     GROUPS.iter().chain([&path]).filter_map(|group| counting(group, environment)).collect()
 }
 
 fn counting(group: &Group, environment: &Environment) -> Option<Variable> {
-    let mut set = group.names.iter().filter_map(|&name| Some(Overridden { name, value: environment.get(name)? }));
+    let mut set = group
+        .names
+        .iter()
+        .filter_map(|&name| Some(Overridden { name, value: environment.get(name)? }));
     let Overridden { name, value } = set.next()?;
     Some(Variable { purpose: group.purpose, name, value, overrides: set.collect() })
 }
 
-/// What is said about variables that are set and count on .NET Framework only, where those for .NET Core are not set.
+/// What is said about variables that are set and count on .NET Framework only, where those for .NET
+/// Core are not set.
 pub fn for_framework_only(environment: &Environment) -> Vec<String> {
     let is_set = |name| environment.get(name).is_some();
     FRAMEWORK
         .iter()
         .filter(|(name, instead)| is_set(name) && !is_set(instead))
-        .map(|(name, instead)| format!("{name} counts for .NET Framework only; for .NET set {instead}"))
+        .map(|(name, instead)| {
+            format!("{name} counts for .NET Framework only; for .NET set {instead}")
+        })
         .collect()
 }
 
@@ -118,9 +129,15 @@ mod tests {
             "log folder" => environment.log_directory(),
             "application pool" => environment.application_pool(""),
             "handler of AWS Lambda" => environment.lambda_handlers().into_iter().next(),
-            "included applications" => environment.included_applications().map(|list| list.join(",")),
-            "excluded applications" => environment.excluded_applications().map(|list| list.join(",")),
-            "reflection in place of the cache" => environment.caching_disabled().map(|(value, _)| value),
+            "included applications" => {
+                environment.included_applications().map(|list| list.join(","))
+            }
+            "excluded applications" => {
+                environment.excluded_applications().map(|list| list.join(","))
+            }
+            "reflection in place of the cache" => {
+                environment.caching_disabled().map(|(value, _)| value)
+            }
             "worker of Azure functions" => environment.azure_function_runtime(),
             _ => None,
         }
@@ -148,17 +165,29 @@ mod tests {
 
     #[test]
     fn only_what_is_set_is_listed() {
-        assert_eq!(variables(&of(&[("PATH", "/bin"), ("NEW_RELIC_LICENSE_KEY", "secret")]), PATHS), []);
+        assert_eq!(
+            variables(&of(&[("PATH", "/bin"), ("NEW_RELIC_LICENSE_KEY", "secret")]), PATHS),
+            []
+        );
         let both = of(&[("CORECLR_PROFILER_PATH", "/a"), ("CORECLR_PROFILER_PATH_64", "/b")]);
         let found = variables(&both, PATHS);
         assert_eq!((found[0].name, found[0].value.as_str()), ("CORECLR_PROFILER_PATH_64", "/b"));
-        assert_eq!(found[0].overrides, [Overridden { name: "CORECLR_PROFILER_PATH", value: "/a".to_owned() }]);
+        assert_eq!(
+            found[0].overrides,
+            [Overridden { name: "CORECLR_PROFILER_PATH", value: "/a".to_owned() }]
+        );
     }
 
     #[test]
     fn variables_of_the_other_runtime() {
-        let found =
-            for_framework_only(&of(&[("NEW_RELIC_HOME", "/h"), ("COR_PROFILER", "{}"), ("CORECLR_PROFILER", "{}")]));
-        assert_eq!(found, ["NEW_RELIC_HOME counts for .NET Framework only; for .NET set CORECLR_NEW_RELIC_HOME"]);
+        let found = for_framework_only(&of(&[
+            ("NEW_RELIC_HOME", "/h"),
+            ("COR_PROFILER", "{}"),
+            ("CORECLR_PROFILER", "{}"),
+        ]));
+        assert_eq!(
+            found,
+            ["NEW_RELIC_HOME counts for .NET Framework only; for .NET set CORECLR_NEW_RELIC_HOME"]
+        );
     }
 }

@@ -65,9 +65,11 @@ pub struct Agent {
     pub shape_source: &'static str,
     /// Why it shows no shape, or why the variable names none.
     pub problem: Option<String>,
-    /// Whether the process has it mapped, which is so once the first instrumented method was called.
+    /// Whether the process has it mapped, which is so once the first instrumented method was
+    /// called.
     pub mapped: Option<bool>,
-    /// How far the library of this project may differ from the agent's own: `strict`, `default` or `fast`.
+    /// How far the library of this project may differ from the agent's own: `strict`, `default` or
+    /// `fast`.
     pub mode: &'static str,
     /// How methods come to the agent in mode `strict`, and with the agent's own library.
     pub strategy: String,
@@ -83,9 +85,14 @@ pub fn agent(
     target: Option<&Target>,
 ) -> (Agent, AgentShape) {
     let install = environment.install_path();
-    let candidates = agent_candidates(install.as_deref(), None, Runtime::Core).into_iter().map(|path| (path, place));
-    let candidates = candidates
-        .chain(agent_candidates(None, Some(&home.path), Runtime::Core).into_iter().map(|path| (path, home.place)));
+    let candidates = agent_candidates(install.as_deref(), None, Runtime::Core)
+        .into_iter()
+        .map(|path| (path, place));
+    let candidates = candidates.chain(
+        agent_candidates(None, Some(&home.path), Runtime::Core)
+            .into_iter()
+            .map(|path| (path, home.place)),
+    );
     let mut looked_at = Vec::new();
     let mut found = None;
     for (path, place) in candidates {
@@ -101,7 +108,9 @@ pub fn agent(
     let of_the_file = || {
         let (path, place) = found.as_ref()?;
         let bytes = place.read(path, AGENT_LIMIT).map_err(|error| error.to_string());
-        Some(bytes.and_then(|bytes| of_file(&bytes).map(|shim| shim.shape).map_err(|error| error.to_string())))
+        Some(bytes.and_then(|bytes| {
+            of_file(&bytes).map(|shim| shim.shape).map_err(|error| error.to_string())
+        }))
     };
     let (shape, shape_source) = match choice {
         Ok(ShapeChoice::Fixed(shape)) => (shape, "variable"),
@@ -137,7 +146,10 @@ fn is_mapped(target: &Target) -> bool {
 /// The mode that the environment names; what names none is the default.
 fn mode(environment: &Environment) -> &'static str {
     let text = environment.get(MODE_VARIABLE).unwrap_or_default();
-    ["strict", "fast"].into_iter().find(|mode| mode.eq_ignore_ascii_case(&text)).unwrap_or("default")
+    ["strict", "fast"]
+        .into_iter()
+        .find(|mode| mode.eq_ignore_ascii_case(&text))
+        .unwrap_or("default")
 }
 
 /// A configuration file.
@@ -205,7 +217,8 @@ pub fn configuration(
     target: Option<&Target>,
 ) -> (ConfigurationReport, Option<Configuration>) {
     let program = target.map_or(UNKNOWN, |target| &target.executable);
-    let paths = ConfigurationPaths::of(Path::new(&home.path), Path::new(program), environment.platform());
+    let paths =
+        ConfigurationPaths::of(Path::new(&home.path), Path::new(program), environment.platform());
     let mut files = Vec::new();
     let mut read = |kind, path: &Path, place: &Place| {
         let path = normal(&place.absolute(path));
@@ -220,12 +233,15 @@ pub fn configuration(
     };
     let global = read("global", &paths.global, home.place);
     let local = target.and_then(|target| read("local", &paths.local, &target.place).ok());
-    let application = target.and_then(|target| read("application", &paths.application, &target.place).ok());
+    let application =
+        target.and_then(|target| read("application", &paths.application, &target.place).ok());
     let path = files.first().map(|file| file.path.clone()).unwrap_or_default();
     let configuration = match &global {
         Ok(global) => {
-            let files = Files { global, local: local.as_deref(), application: application.as_deref() };
-            Configuration::read(files, environment).map_err(|error| format!("Unable to use {path}: {error}"))
+            let files =
+                Files { global, local: local.as_deref(), application: application.as_deref() };
+            Configuration::read(files, environment)
+                .map_err(|error| format!("Unable to use {path}: {error}"))
         }
         Err(error) => Err(format!("Unable to read the configuration {path}: {error}")),
     };
@@ -240,7 +256,10 @@ pub fn configuration(
         included: known.map(|known| known.included.clone()).unwrap_or_default(),
         excluded: known.map(|known| known.excluded.clone()).unwrap_or_default(),
         ignored: ignored
-            .map(|(assembly, class)| Ignored { assembly: assembly.to_owned(), class: class.map(str::to_owned) })
+            .map(|(assembly, class)| Ignored {
+                assembly: assembly.to_owned(),
+                class: class.map(str::to_owned),
+            })
             .collect(),
         log: log(home, environment, known, target),
         messages: known.map(|known| texts(&known.messages)).unwrap_or_default(),
@@ -260,8 +279,10 @@ fn log(
     target: Option<&Target>,
 ) -> Log {
     let settings = configuration.map_or_else(Settings::default, |configuration| configuration.log);
-    let (settings, _) =
-        settings.effective(environment.azure_function_runtime().is_some(), environment.azure_log_level_override());
+    let (settings, _) = settings.effective(
+        environment.azure_function_runtime().is_some(),
+        environment.azure_log_level_override(),
+    );
     Log {
         enabled: settings.enabled,
         console: settings.console,
@@ -341,20 +362,29 @@ pub fn points(
         let names = match home.place.entries(&folder, MOST_ENTRIES) {
             Ok(names) => names,
             Err(error) => {
-                problems.push(format!("Unable to read the extensions folder {}: {error}", folder.display()));
+                problems.push(format!(
+                    "Unable to read the extensions folder {}: {error}",
+                    folder.display()
+                ));
                 // One that is there and cannot be read may hold what is instrumented now.
                 unreadable += usize::from(error.kind() != io::ErrorKind::NotFound);
                 continue;
             }
         };
         if names.len() == MOST_ENTRIES {
-            problems
-                .push(format!("{} has more than {MOST_ENTRIES} entries; the others are left out", folder.display()));
+            problems.push(format!(
+                "{} has more than {MOST_ENTRIES} entries; the others are left out",
+                folder.display()
+            ));
         }
-        let mut names: Vec<_> =
-            names.into_iter().filter(|name| is_extension(&name.to_string_lossy(), environment.platform())).collect();
+        let mut names: Vec<_> = names
+            .into_iter()
+            .filter(|name| is_extension(&name.to_string_lossy(), environment.platform()))
+            .collect();
         names.sort();
-        for path in names.into_iter().map(|name| folder.join(name)).filter(|path| home.place.is_file(path)) {
+        for path in
+            names.into_iter().map(|name| folder.join(name)).filter(|path| home.place.is_file(path))
+        {
             let shown = path.display().to_string();
             match text(home.place, &path) {
                 Ok(text) if text.len() <= left => {
@@ -365,9 +395,12 @@ pub fn points(
                     "{shown} is left out: instrumentation files have more than {} MB together",
                     MOST_BYTES >> 20
                 )),
-                Err(error) => {
-                    files.push(PointsFile { path: shown, points: 0, state: "unreadable", messages: vec![error] })
-                }
+                Err(error) => files.push(PointsFile {
+                    path: shown,
+                    points: 0,
+                    state: "unreadable",
+                    messages: vec![error],
+                }),
             }
         }
     }
@@ -392,13 +425,16 @@ pub fn points(
     for point in loaded.points.iter() {
         *assemblies.entry(&point.assembly).or_default() += 1;
     }
-    let assemblies = assemblies.into_iter().map(|(name, points)| AssemblyPoints { name: name.to_owned(), points });
+    let assemblies = assemblies
+        .into_iter()
+        .map(|(name, points)| AssemblyPoints { name: name.to_owned(), points });
     let report = PointsReport {
         total: loaded.points.len(),
         assemblies: assemblies.collect(),
         files,
         invalid_files: loaded.invalid_files + unreadable,
-        lambda: lambda_point(environment).map(|point| format!("{}::{}::{}", point.assembly, point.class, point.method)),
+        lambda: lambda_point(environment)
+            .map(|point| format!("{}::{}::{}", point.assembly, point.class, point.method)),
         problems,
     };
     (report, loaded.points)
@@ -410,8 +446,13 @@ fn text(place: &Place, path: &Path) -> Result<String, String> {
 }
 
 /// Where the native library is: where the environment says, else in the home folder.
-pub fn library_path(home: &Home<'_>, profiling: &Profiling, target: Option<&Target>) -> Option<String> {
-    let in_home = || Path::new(&home.path).join("libNewRelicProfiler.so").to_string_lossy().into_owned();
+pub fn library_path(
+    home: &Home<'_>,
+    profiling: &Profiling,
+    target: Option<&Target>,
+) -> Option<String> {
+    let in_home =
+        || Path::new(&home.path).join("libNewRelicProfiler.so").to_string_lossy().into_owned();
     // A process without the variable loads none.
     profiling.path.clone().or_else(|| target.is_none().then(in_home))
 }
@@ -434,7 +475,8 @@ mod tests {
     fn an_agent_that_is_missing_or_no_agent() {
         let (folder, place) = (tempfile::tempdir().unwrap(), Place::own().unwrap());
         let home = home(folder.path(), &place);
-        let (agent, shape) = agent(&home, &of(&[("NEW_RELIC_INSTALL_PATH", "/nowhere")]), &place, None);
+        let (agent, shape) =
+            agent(&home, &of(&[("NEW_RELIC_INSTALL_PATH", "/nowhere")]), &place, None);
         assert_eq!((agent.path, agent.shape_source, shape), (None, "assumed", AgentShape::V10_53));
         assert_eq!(agent.looked_at.len(), 4);
         assert!(agent.looked_at[0].starts_with("/nowhere"), "{:?}", agent.looked_at);
@@ -443,7 +485,10 @@ mod tests {
         assert_eq!((agent.looked_at.len(), agent.shape_source), (1, "assumed"));
         assert!(agent.problem.unwrap().contains("not a .NET assembly"));
         let (agent, shape) = super::agent(&home, &of(&[(SHAPE_VARIABLE, "10.55")]), &place, None);
-        assert_eq!((agent.shape_source, shape, agent.problem), ("variable", AgentShape::V10_55, None));
+        assert_eq!(
+            (agent.shape_source, shape, agent.problem),
+            ("variable", AgentShape::V10_55, None)
+        );
         let (agent, _) = super::agent(&home, &of(&[(SHAPE_VARIABLE, "9")]), &place, None);
         assert!(agent.problem.is_some());
     }
@@ -458,7 +503,10 @@ mod tests {
         assert_eq!(direct(&[]), ("default", true));
         assert_eq!(direct(&[(MODE_VARIABLE, "Strict")]), ("strict", false));
         assert_eq!(direct(&[(MODE_VARIABLE, "quick")]), ("default", true));
-        assert_eq!(direct(&[(MODE_VARIABLE, "fast"), ("NEW_RELIC_DISABLE_APPDOMAIN_CACHING", "1")]), ("fast", false));
+        assert_eq!(
+            direct(&[(MODE_VARIABLE, "fast"), ("NEW_RELIC_DISABLE_APPDOMAIN_CACHING", "1")]),
+            ("fast", false)
+        );
     }
 
     #[test]
@@ -468,7 +516,8 @@ mod tests {
         let (report, configuration) = configuration(&home, &of(&[]), None);
         assert!(configuration.is_none() && report.problem.unwrap().contains("newrelic.config"));
         assert_eq!((report.files.len(), report.files[0].state), (1, "missing"));
-        let text = "<configuration agentEnabled='false'><log level='debug'/><instrumentation><applications>\
+        let text = "<configuration agentEnabled='false'><log \
+                    level='debug'/><instrumentation><applications>\
                     <application name='x' include='false'/></applications><rules>\
                     <ignore assemblyName='A' className='C'/><ignore assemblyName='B'/></rules>\
                     </instrumentation></configuration>";
@@ -482,24 +531,42 @@ mod tests {
         fs::create_dir_all(&own).unwrap();
         let point = |assembly: &str| {
             format!(
-                "<extension><instrumentation><tracerFactory><match assemblyName='{assembly}' className='C'>\
-                 <exactMethodMatcher methodName='M'/></match></tracerFactory></instrumentation></extension>"
+                "<extension><instrumentation><tracerFactory><match assemblyName='{assembly}' \
+                 className='C'>\
+                 <exactMethodMatcher \
+                 methodName='M'/></match></tracerFactory></instrumentation></extension>"
             )
         };
         fs::write(common.join("good.xml"), point("App")).unwrap();
         fs::write(own.join("ignored.xml"), point("B")).unwrap();
         fs::write(common.join("invalid.xml"), "<extension").unwrap();
         fs::write(common.join("binary.xml"), [0xff]).unwrap();
-        fs::write(common.join("NewRelic.Providers.Wrapper.Logging.Instrumentation.xml"), point("Old")).unwrap();
+        fs::write(
+            common.join("NewRelic.Providers.Wrapper.Logging.Instrumentation.xml"),
+            point("Old"),
+        )
+        .unwrap();
         fs::write(common.join("notes.txt"), "").unwrap();
         let ignored = configuration.unwrap().ignored;
-        let (report, points) = points(&home, &of(&[("_HANDLER", "L::C::M")]), &ignored, AgentShape::V10_54);
+        let (report, points) =
+            points(&home, &of(&[("_HANDLER", "L::C::M")]), &ignored, AgentShape::V10_54);
         assert_eq!((report.total, points.len(), report.invalid_files), (2, 2, 2));
-        let states: Vec<_> = report.files.iter().map(|file| (file.state, file.points, file.messages.len())).collect();
-        let expected = [("deprecated", 0, 1), ("unreadable", 0, 1), ("read", 1, 0), ("invalid", 0, 1), ("read", 0, 0)];
+        let states: Vec<_> = report
+            .files
+            .iter()
+            .map(|file| (file.state, file.points, file.messages.len()))
+            .collect();
+        let expected = [
+            ("deprecated", 0, 1),
+            ("unreadable", 0, 1),
+            ("read", 1, 0),
+            ("invalid", 0, 1),
+            ("read", 0, 0),
+        ];
         assert_eq!(states, expected);
         assert_eq!(report.lambda.as_deref(), Some("L::C::M"));
-        let names: Vec<_> = report.assemblies.iter().map(|assembly| assembly.name.as_str()).collect();
+        let names: Vec<_> =
+            report.assemblies.iter().map(|assembly| assembly.name.as_str()).collect();
         assert_eq!(names, ["App", "L"]);
     }
 }

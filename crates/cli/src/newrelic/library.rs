@@ -115,8 +115,14 @@ pub struct Library {
 }
 
 impl Library {
-    /// The library that a variable names, or the one in the home folder, for a process or for this machine.
-    pub fn read(variable: Option<&'static str>, path: Option<&str>, place: &Place, target: Option<&Target>) -> Self {
+    /// The library that a variable names, or the one in the home folder, for a process or for this
+    /// machine.
+    pub fn read(
+        variable: Option<&'static str>,
+        path: Option<&str>,
+        place: &Place,
+        target: Option<&Target>,
+    ) -> Self {
         let mut library = Self {
             variable,
             path: path.map(str::to_owned),
@@ -139,9 +145,9 @@ impl Library {
             Ok(bytes) => bytes,
             Err(error) => {
                 library.loadable = Some(false);
-                library
-                    .problems
-                    .push(format!("{path} cannot be read: {error}; put the agent's libNewRelicProfiler.so there"));
+                library.problems.push(format!(
+                    "{path} cannot be read: {error}; put the agent's libNewRelicProfiler.so there"
+                ));
                 return library;
             }
         };
@@ -151,24 +157,32 @@ impl Library {
             Ok(elf) => library.judge(&elf, &System::of(&elf, place, target)),
             Err(problem) => {
                 library.loadable = Some(false);
-                library.problems.push(format!("{path} is no whole ELF library ({problem}): install the agent again"));
+                library.problems.push(format!(
+                    "{path} is no whole ELF library ({problem}): install the agent again"
+                ));
             }
         }
         library
     }
 
-    /// Whether a process has it mapped, by whatever path it came there, and notes a file that was replaced since.
+    /// Whether a process has it mapped, by whatever path it came there, and notes a file that was
+    /// replaced since.
     fn is_mapped(&mut self, path: &Path, target: &Target) -> bool {
         let path = target.place.absolute(path);
         let found = target.mapped.iter().find(|mapped| mapped.path == path);
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let Some(found) = found.or_else(|| target.mapped_named(|other| other == name)) else { return false };
+        let name =
+            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let Some(found) = found.or_else(|| target.mapped_named(|other| other == name)) else {
+            return false;
+        };
         if found.deleted {
             let step = "restart the process to have the new one";
-            self.problems.push(format!("the file was replaced since the process loaded it: {step}"));
+            self.problems
+                .push(format!("the file was replaced since the process loaded it: {step}"));
         }
         if found.path != path && !target.place.is_file(&path) {
-            self.problems.push(format!("the process has loaded {} in its place", found.path.display()));
+            self.problems
+                .push(format!("the process has loaded {} in its place", found.path.display()));
         }
         true
     }
@@ -192,7 +206,10 @@ fn judgment(elf: &Elf, system: &System) -> (Option<bool>, Vec<String>) {
     let no = |text: String| (Some(false), vec![text]);
     if elf.machine != system.machine {
         let (own, other) = (elf.machine, system.machine);
-        return no(format!("it is for {own}, and {} is {other}: {SILENT}; install the agent for {other}", system.what));
+        return no(format!(
+            "it is for {own}, and {} is {other}: {SILENT}; install the agent for {other}",
+            system.what
+        ));
     }
     match &system.c_library {
         None => (None, Vec::new()),
@@ -202,27 +219,34 @@ fn judgment(elf: &Elf, system: &System) -> (Option<bool>, Vec<String>) {
 }
 
 fn on_musl(elf: &Elf, system: &System) -> (Option<bool>, Vec<String>) {
-    let built_for = if elf.c_library() == Some("glibc") { "it was built for glibc, and " } else { "" };
-    let step = "install a library built for musl, or use an image with glibc (Debian, Ubuntu) in place of Alpine";
+    let built_for =
+        if elf.c_library() == Some("glibc") { "it was built for glibc, and " } else { "" };
+    let step = "install a library built for musl, or use an image with glibc (Debian, Ubuntu) in \
+        place of Alpine";
     let no = |what: String| {
         let place = format!("{} has musl (Alpine)", system.what);
         (Some(false), vec![format!("{built_for}{place}, which lacks {what}: {SILENT}; {step}")])
     };
-    let missing: Vec<&str> =
-        elf.needed.iter().map(String::as_str).filter(|name| !is_musl(name) && !system.found.contains(*name)).collect();
+    let missing: Vec<&str> = elf
+        .needed
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !is_musl(name) && !system.found.contains(*name))
+        .collect();
     if !missing.is_empty() {
         return no(listed(&missing));
     }
     let Some(symbols) = &system.symbols else { return (None, Vec::new()) };
-    let missing: Vec<&str> = elf.undefined.iter().map(String::as_str).filter(|name| !symbols.contains(*name)).collect();
+    let missing: Vec<&str> =
+        elf.undefined.iter().map(String::as_str).filter(|name| !symbols.contains(*name)).collect();
     match (missing.is_empty(), elf.binds_now) {
         (true, _) => (Some(true), Vec::new()),
         (false, true) => no(format!("functions that it needs: {}", listed(&missing))),
         // musl looks for functions when they are first called.
         (false, false) => {
             let text = format!(
-                "{built_for}{} has musl (Alpine), which lacks functions that it needs: {}; it is loaded all the same, \
-                 and a call of one of them ends the process",
+                "{built_for}{} has musl (Alpine), which lacks functions that it needs: {}; it is \
+                 loaded all the same, and a call of one of them ends the process",
                 system.what,
                 listed(&missing)
             );
@@ -234,14 +258,20 @@ fn on_musl(elf: &Elf, system: &System) -> (Option<bool>, Vec<String>) {
 /// Whether musl takes a library of this name for itself (`load_library` in ldso/dynlink.c).
 fn is_musl(name: &str) -> bool {
     const OWN: [&str; 7] = ["c.", "pthread.", "rt.", "m.", "dl.", "util.", "xnet."];
-    let library = name.strip_prefix("lib").is_some_and(|rest| OWN.iter().any(|own| rest.starts_with(own)));
+    let library =
+        name.strip_prefix("lib").is_some_and(|rest| OWN.iter().any(|own| rest.starts_with(own)));
     library || name.starts_with("ld-musl-")
 }
 
-fn on_glibc(elf: &Elf, versions: &BTreeSet<String>, system: &System) -> (Option<bool>, Vec<String>) {
+fn on_glibc(
+    elf: &Elf,
+    versions: &BTreeSet<String>,
+    system: &System,
+) -> (Option<bool>, Vec<String>) {
     if elf.c_library() == Some("musl") {
         let text = format!(
-            "it was built for musl (Alpine), and {} has glibc: {SILENT}; install the library that was built for glibc",
+            "it was built for musl (Alpine), and {} has glibc: {SILENT}; install the library that \
+                was built for glibc",
             system.what
         );
         return (Some(false), vec![text]);
@@ -254,20 +284,27 @@ fn on_glibc(elf: &Elf, versions: &BTreeSet<String>, system: &System) -> (Option<
         .collect();
     if let Some(newest) = missing.iter().max_by_key(|version| elf::glibc_number(version)) {
         let newest = newest.trim_start_matches("GLIBC_");
-        let has = elf::newest(versions).map_or("an older one", |version| version.trim_start_matches("GLIBC_"));
+        let has = elf::newest(versions)
+            .map_or("an older one", |version| version.trim_start_matches("GLIBC_"));
         let text = format!(
-            "it needs glibc {newest}, and {} has {has}: {SILENT}; build it on an older system, or use a newer image",
+            "it needs glibc {newest}, and {} has {has}: {SILENT}; build it on an older system, or \
+                use a newer image",
             system.what
         );
         return (Some(false), vec![text]);
     }
-    let missing: Vec<&str> =
-        elf.needed.iter().map(String::as_str).filter(|name| !system.found.contains(*name)).collect();
+    let missing: Vec<&str> = elf
+        .needed
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !system.found.contains(*name))
+        .collect();
     match missing.is_empty() {
         true => (Some(true), Vec::new()),
         false => {
             let text = format!(
-                "it needs {}, which is in none of the usual folders: check with ldd whether it is found",
+                "it needs {}, which is in none of the usual folders: check with ldd whether it is \
+                    found",
                 listed(&missing)
             );
             (None, vec![text])
@@ -329,15 +366,21 @@ mod tests {
     #[test]
     fn another_processor() {
         let arm = Elf { machine: Machine::Arm64, ..elf() };
-        let (loadable, text) = only(judgment(&arm, &system(CLibrary::Glibc(set(&[])), &FOUND, &[])));
+        let (loadable, text) =
+            only(judgment(&arm, &system(CLibrary::Glibc(set(&[])), &FOUND, &[])));
         assert_eq!(loadable, Some(false));
-        assert!(text.contains("for arm64, and the process is x64") && text.contains(SILENT), "{text}");
+        assert!(
+            text.contains("for arm64, and the process is x64") && text.contains(SILENT),
+            "{text}"
+        );
         assert!(text.ends_with("install the agent for x64"), "{text}");
     }
 
     #[test]
     fn glibc_of_another_age() {
-        let on = |versions: &[&str]| only(judgment(&elf(), &system(CLibrary::Glibc(set(versions)), &FOUND, &[])));
+        let on = |versions: &[&str]| {
+            only(judgment(&elf(), &system(CLibrary::Glibc(set(versions)), &FOUND, &[])))
+        };
         assert_eq!(on(&["GLIBC_2.2.5", "GLIBC_2.34"]), (Some(true), String::new()));
         let (loadable, text) = on(&["GLIBC_2.2.5", "GLIBC_2.9", "GLIBC_2.31"]);
         assert_eq!(loadable, Some(false));
@@ -355,17 +398,25 @@ mod tests {
     #[test]
     fn glibc_on_musl() {
         // The loader of glibc is a file of its own, which Alpine does not have.
-        let (loadable, text) = only(judgment(&elf(), &system(CLibrary::Musl, &FOUND[..1], &["malloc"])));
+        let (loadable, text) =
+            only(judgment(&elf(), &system(CLibrary::Musl, &FOUND[..1], &["malloc"])));
         assert_eq!(loadable, Some(false));
-        assert!(text.contains("built for glibc") && text.contains("lacks ld-linux-x86-64.so.2"), "{text}");
+        assert!(
+            text.contains("built for glibc") && text.contains("lacks ld-linux-x86-64.so.2"),
+            "{text}"
+        );
         assert!(text.contains(SILENT) && text.contains("Alpine"), "{text}");
         // With it, functions count.
         let (loadable, text) = only(judgment(&elf(), &system(CLibrary::Musl, &FOUND, &["malloc"])));
         assert_eq!(loadable, Some(false));
         assert!(text.contains("functions that it needs: __res_init"), "{text}");
-        // The agent's own profiler is built so that it loads there: it binds late, and needs only libraries that musl
-        // takes for its own.
-        let late = Elf { needed: texts(&["libc.so.6", "libpthread.so.0", "libm.so.6"]), binds_now: false, ..elf() };
+        // The agent's own profiler is built so that it loads there: it binds late, and needs only
+        // libraries that musl takes for its own.
+        let late = Elf {
+            needed: texts(&["libc.so.6", "libpthread.so.0", "libm.so.6"]),
+            binds_now: false,
+            ..elf()
+        };
         let (loadable, text) = only(judgment(&late, &system(CLibrary::Musl, &[], &["malloc"])));
         assert_eq!(loadable, Some(true));
         assert!(text.contains("__res_init") && !text.contains(SILENT), "{text}");
@@ -376,7 +427,8 @@ mod tests {
     #[test]
     fn musl_on_glibc() {
         let musl = Elf { needed: texts(&["libc.musl-x86_64.so.1"]), requires: Vec::new(), ..elf() };
-        let (loadable, text) = only(judgment(&musl, &system(CLibrary::Glibc(set(&["GLIBC_2.34"])), &FOUND, &[])));
+        let (loadable, text) =
+            only(judgment(&musl, &system(CLibrary::Glibc(set(&["GLIBC_2.34"])), &FOUND, &[])));
         assert_eq!(loadable, Some(false));
         assert!(text.contains("built for musl") && text.contains("has glibc"), "{text}");
         let same = judgment(&musl, &system(CLibrary::Musl, &[], &["malloc", "__res_init"]));

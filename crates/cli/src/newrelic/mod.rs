@@ -1,7 +1,9 @@
-//! `clrscope newrelic check`: what a New Relic .NET agent would do in a process, without running anything.
+//! `clrscope newrelic check`: what a New Relic .NET agent would do in a process, without running
+//! anything.
 //!
-//! What the native profiler decides by itself is asked of `newrelic-compat`. Files of a process are opened as that
-//! process sees them, read-only and with bounds, since their owner decides what lies there.
+//! What the native profiler decides by itself is asked of `newrelic-compat`. Files of a process are
+//! opened as that process sees them, read-only and with bounds, since their owner decides what lies
+//! there.
 
 mod assembly;
 mod dry_run;

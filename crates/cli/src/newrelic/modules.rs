@@ -1,5 +1,5 @@
-//! The assemblies that are looked at: a file, those that a process has loaded, or those inside of a single-file
-//! application.
+//! The assemblies that are looked at: a file, those that a process has loaded, or those inside of a
+//! single-file application.
 
 use super::{
     assembly::{AssemblyReport, examine, may_matter},
@@ -12,7 +12,9 @@ use diagnostics::Hosting;
 use metadata::{Bundle, Metadata};
 use newrelic_compat::{
     points::Points,
-    rewrite::{CORE_LIBRARY, LONG_DELEGATES, Scopes, Settings, external_types, helpers::HELPER_TYPE},
+    rewrite::{
+        CORE_LIBRARY, LONG_DELEGATES, Scopes, Settings, external_types, helpers::HELPER_TYPE,
+    },
     shape::AgentShape,
     strategy::CallingStrategy,
 };
@@ -37,12 +39,13 @@ pub struct Modules {
     pub assemblies: Vec<AssemblyReport>,
     /// How many assemblies were found at all.
     pub seen: usize,
-    /// Whether they are inside of a single-file application, so that nobody sees from outside which of them are loaded.
+    /// Whether they are inside of a single-file application, so that nobody sees from outside which
+    /// of them are loaded.
     pub is_bundle: bool,
     /// Why not all of them were looked at.
     pub problems: Vec<String>,
-    /// Why no method is instrumented, told from the core library; `None` if it was not found, or has all that is
-    /// needed.
+    /// Why no method is instrumented, told from the core library; `None` if it was not found, or
+    /// has all that is needed.
     pub trimmed: Option<String>,
 }
 
@@ -77,7 +80,13 @@ impl Modules {
         let mut problem = metadata::Error::NotPe;
         if magic == b"MZ" {
             let bytes = place.read(path, LARGEST).with_context(shown)?;
-            match examine(path.display().to_string(), &bytes, question.points, question.shape, question.agent) {
+            match examine(
+                path.display().to_string(),
+                &bytes,
+                question.points,
+                question.shape,
+                question.agent,
+            ) {
                 Ok(report) => {
                     modules.assemblies.push(report);
                     modules.seen = 1;
@@ -105,7 +114,9 @@ impl Modules {
         {
             match file.try_clone().and_then(|mut file| modules.bundle(&mut file, question)) {
                 Ok(_) => {}
-                Err(error) => modules.problems.push(format!("the executable cannot be read: {error}")),
+                Err(error) => {
+                    modules.problems.push(format!("the executable cannot be read: {error}"))
+                }
             }
         }
         let mut left = MOST_BYTES;
@@ -119,10 +130,17 @@ impl Modules {
             }
             let shown = mapped.path.display().to_string();
             let points = question.points.iter().filter(|point| point.assembly == simple).count();
-            let unreadable = |text: String| AssemblyReport::unreadable(shown.clone(), simple.to_owned(), points, text);
+            let unreadable = |text: String| {
+                AssemblyReport::unreadable(shown.clone(), simple.to_owned(), points, text)
+            };
             let read = match mapped.deleted {
-                true => Err("its file was replaced since the process loaded it: restart the process".to_owned()),
-                false => target.place.read(&mapped.path, LARGEST).map_err(|error| error.to_string()),
+                true => {
+                    Err("its file was replaced since the process loaded it: restart the process"
+                        .to_owned())
+                }
+                false => {
+                    target.place.read(&mapped.path, LARGEST).map_err(|error| error.to_string())
+                }
             };
             let bytes = match read {
                 Ok(bytes) => bytes,
@@ -138,16 +156,20 @@ impl Modules {
             left = rest;
             if is_core {
                 let facade = mapped.path.with_file_name("System.Core.dll");
-                let is_old = target.major().is_some_and(|major| major < 5) && target.place.is_file(&facade);
+                let is_old =
+                    target.major().is_some_and(|major| major < 5) && target.place.is_file(&facade);
                 modules.core_library(&bytes, is_old, question);
             }
             if may_matter(simple, question.points) {
-                let found = examine(shown.clone(), &bytes, question.points, question.shape, question.agent);
+                let found =
+                    examine(shown.clone(), &bytes, question.points, question.shape, question.agent);
                 let found = found.unwrap_or_else(|error| unreadable(error.to_string()));
                 modules.assemblies.extend(Some(found).filter(AssemblyReport::matters));
             }
         }
-        modules.assemblies.sort_by(|one, other| (&one.name, &one.path).cmp(&(&other.name, &other.path)));
+        modules
+            .assemblies
+            .sort_by(|one, other| (&one.name, &one.path).cmp(&(&other.name, &other.path)));
         modules
     }
 
@@ -159,7 +181,9 @@ impl Modules {
         let paths: Vec<String> = bundle.files().iter().map(|file| file.path.clone()).collect();
         let mut left = MOST_BYTES;
         for path in paths {
-            let Some(simple) = simple_name(path.rsplit('/').next().unwrap_or(&path)) else { continue };
+            let Some(simple) = simple_name(path.rsplit('/').next().unwrap_or(&path)) else {
+                continue;
+            };
             self.seen += 1;
             let is_core = simple == CORE_LIBRARY;
             if !is_core && !may_matter(simple, question.points) {
@@ -181,7 +205,8 @@ impl Modules {
                 self.core_library(&bytes, false, question);
             }
             if may_matter(simple, question.points)
-                && let Ok(found) = examine(path.clone(), &bytes, question.points, question.shape, question.agent)
+                && let Ok(found) =
+                    examine(path.clone(), &bytes, question.points, question.shape, question.agent)
                 && found.matters()
             {
                 self.assemblies.push(found);
@@ -191,18 +216,23 @@ impl Modules {
     }
 
     fn too_much(&mut self) {
-        self.problems
-            .push(format!("the assemblies have more than {} GB together; the others are left out", MOST_BYTES >> 30));
+        self.problems.push(format!(
+            "the assemblies have more than {} GB together; the others are left out",
+            MOST_BYTES >> 30
+        ));
     }
 
-    /// Looks whether the core library has all that new bodies name, as the profiler does before it makes the first one.
-    /// `is_old` says whether long delegates are in another library, which is there: so it is on .NET Core 3.1.
+    /// Looks whether the core library has all that new bodies name, as the profiler does before it
+    /// makes the first one. `is_old` says whether long delegates are in another library, which is
+    /// there: so it is on .NET Core 3.1.
     fn core_library(&mut self, bytes: &[u8], is_old: bool, question: Question<'_>) {
         use metadata::{column, table};
         let Ok(metadata) = Metadata::of_file(bytes) else { return };
         let name = |row, column| metadata.name(table::TYPE_DEF, row, column).unwrap_or_default();
         let types: HashSet<String> = (1..=metadata.rows(table::TYPE_DEF))
-            .map(|row| format!("{}.{}", name(row, column::TYPE_SPACE), name(row, column::TYPE_NAME)))
+            .map(|row| {
+                format!("{}.{}", name(row, column::TYPE_SPACE), name(row, column::TYPE_NAME))
+            })
             .collect();
         let has_long_delegates = LONG_DELEGATES.iter().all(|name| types.contains(*name));
         // A newer runtime without them is a trimmed one.
@@ -219,14 +249,17 @@ impl Modules {
             agent_path: question.agent,
             scopes,
         };
-        let is_elsewhere = |library: &str, name: &str| library != CORE_LIBRARY && LONG_DELEGATES.contains(&name);
-        let needed =
-            external_types(&settings, direct).into_iter().filter(|(library, name)| !is_elsewhere(library, name));
-        let missing = needed.map(|(_, name)| name).chain([HELPER_TYPE]).find(|name| !types.contains(*name));
+        let is_elsewhere =
+            |library: &str, name: &str| library != CORE_LIBRARY && LONG_DELEGATES.contains(&name);
+        let needed = external_types(&settings, direct)
+            .into_iter()
+            .filter(|(library, name)| !is_elsewhere(library, name));
+        let missing =
+            needed.map(|(_, name)| name).chain([HELPER_TYPE]).find(|name| !types.contains(*name));
         self.trimmed = missing.map(|name| {
             format!(
-                "the program is trimmed: its core library lacks {name}, which instrumented methods need; publish it \
-                 without trimming (PublishTrimmed=false)"
+                "the program is trimmed: its core library lacks {name}, which instrumented methods \
+                 need; publish it without trimming (PublishTrimmed=false)"
             )
         });
     }

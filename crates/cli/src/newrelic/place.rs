@@ -21,7 +21,10 @@ impl Place {
     /// # Errors
     /// Those of the system.
     pub fn own() -> io::Result<Self> {
-        Ok(Self { root: Root::own()?, folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")) })
+        Ok(Self {
+            root: Root::own()?,
+            folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+        })
     }
 
     /// Paths in a root directory, where relative ones count from `folder`.

@@ -58,13 +58,13 @@ pub struct Report {
     pub configuration: ConfigurationReport,
     /// Whether `agentEnabled` counts: on .NET it does not, unless a variable says so.
     pub agent_enabled_counts: bool,
-    /// What is decided about the process by its name, command line and environment; `null` without a process or a
-    /// usable configuration.
+    /// What is decided about the process by its name, command line and environment; `null` without
+    /// a process or a usable configuration.
     pub decision: Option<DecisionReport>,
     /// The instrumentation points.
     pub points: PointsReport,
-    /// The assemblies that were looked at, as far as points or attributes are about them; `null` if none was asked
-    /// about.
+    /// The assemblies that were looked at, as far as points or attributes are about them; `null` if
+    /// none was asked about.
     pub modules: Option<ModulesReport>,
     /// The environment variables that count.
     pub variables: Vec<Variable>,
@@ -105,7 +105,8 @@ pub struct ModulesReport {
     pub single_file: bool,
     /// Those with points, or with methods that ask for instrumentation by attributes.
     pub assemblies: Vec<AssemblyReport>,
-    /// Assemblies of the process that points name and it has not loaded, or not yet; for a process only.
+    /// Assemblies of the process that points name and it has not loaded, or not yet; for a process
+    /// only.
     pub not_loaded: Option<usize>,
     /// Why not everything was looked at.
     pub problems: Vec<String>,
@@ -115,7 +116,8 @@ impl Report {
     /// Finds everything out.
     ///
     /// # Errors
-    /// No home folder is known or readable, the process cannot be looked into, or the assembly cannot be read.
+    /// No home folder is known or readable, the process cannot be looked into, or the assembly
+    /// cannot be read.
     pub fn make(named: Option<&Path>, subject: Subject<'_>) -> anyhow::Result<Self> {
         let own = Place::own().context("cannot open the root directory")?;
         let target = match subject {
@@ -135,13 +137,14 @@ impl Report {
         let (agent, shape) = home::agent(&home, &environment, place, target);
         let library_path = home::library_path(&home, &profiling, target);
         let library_place = if profiling.path.is_some() { place } else { home.place };
-        let library = Library::read(profiling.variable, library_path.as_deref(), library_place, target);
+        let library =
+            Library::read(profiling.variable, library_path.as_deref(), library_place, target);
         let (configuration, read) = home::configuration(&home, &environment, target);
         let ignored = read.as_ref().map_or_else(IgnoreList::default, |read| read.ignored.clone());
         let (points_report, points) = home::points(&home, &environment, &ignored, shape);
-        let decision = target
-            .zip(read.as_ref())
-            .map(|(target, read)| verdict::decision(target, read, &environment, library.is_clrscope));
+        let decision = target.zip(read.as_ref()).map(|(target, read)| {
+            verdict::decision(target, read, &environment, library.is_clrscope)
+        });
         let question = Question {
             points: &points,
             shape,
@@ -172,15 +175,19 @@ impl Report {
         notes.extend(home_note(&home, &environment));
         // Only the library of this project looks, and only with a process there is a verdict.
         let is_told = target.is_some() && library.is_clrscope != Some(false);
-        notes.extend(modules.as_ref().and_then(|modules| modules.trimmed.clone()).filter(|_| !is_told));
+        notes.extend(
+            modules.as_ref().and_then(|modules| modules.trimmed.clone()).filter(|_| !is_told),
+        );
         let trimmed = modules.as_ref().and_then(|modules| modules.trimmed.as_deref());
         notes.extend(verdict.as_ref().and_then(|verdict| surprise(verdict, &library, trimmed)));
         Ok(Self {
             schema: SCHEMA,
             process: target.map(ProcessReport::of),
             home: HomeReport { path: home.path.clone(), source: home.source },
-            agent_enabled_counts: verdict::detaches_if_disabled(&environment) && library.is_clrscope != Some(false),
-            modules: modules.map(|modules| ModulesReport::of(modules, &points_report, target.is_some())),
+            agent_enabled_counts: verdict::detaches_if_disabled(&environment)
+                && library.is_clrscope != Some(false),
+            modules: modules
+                .map(|modules| ModulesReport::of(modules, &points_report, target.is_some())),
             variables: variables(&environment, path_variables(machine)),
             profiling: target.map(|_| profiling),
             verdict,
@@ -270,15 +277,16 @@ fn find_home<'p>(
                 missing => format!(" It also lacks {}.", missing.join(", ")),
             };
             format!(
-                "process {} ({}) has no CORECLR_NEW_RELIC_HOME in its environment, so no agent starts in it.{missing} \
-                 Set it where the process is started, or name the agent's home folder: clrscope newrelic check HOME \
-                 --pid {}",
+                "process {} ({}) has no CORECLR_NEW_RELIC_HOME in its environment, so no agent \
+                 starts in it.{missing} Set it where the process is started, or name the agent's \
+                 home folder: clrscope newrelic check HOME --pid {}",
                 target.pid, target.name, target.pid
             )
         }
         None => {
-            "the agent's home folder is not known: name it (clrscope newrelic check HOME), set CORECLR_NEW_RELIC_HOME, \
-                 or name a process that has it in its environment (--pid PID)"
+            "the agent's home folder is not known: name it (clrscope newrelic check HOME), set \
+                 CORECLR_NEW_RELIC_HOME, or name a process that has it in its environment (--pid \
+                 PID)"
                 .to_owned()
         }
     };
@@ -287,25 +295,28 @@ fn find_home<'p>(
 
 /// What is said where the process has another home folder than the one that was looked at.
 fn home_note(home: &Home<'_>, environment: &Environment) -> Option<String> {
-    let of_process = environment.home(Runtime::Core).filter(|_| home.source == HomeSource::Argument)?;
+    let of_process =
+        environment.home(Runtime::Core).filter(|_| home.source == HomeSource::Argument)?;
     let is_same = home.place.absolute(Path::new(&of_process)) == Path::new(&home.path);
     (!is_same).then(|| format!("the environment names another home folder: {of_process}"))
 }
 
-/// What is said where a process has loaded what it would not, or the other way round. In a trimmed program the library
-/// is loaded and leaves everything alone.
+/// What is said where a process has loaded what it would not, or the other way round. In a trimmed
+/// program the library is loaded and leaves everything alone.
 fn surprise(verdict: &Verdict, library: &Library, trimmed: Option<&str>) -> Option<String> {
     if verdict.reasons.iter().map(String::as_str).eq(trimmed) {
         return None;
     }
     match (verdict.instrumented, library.mapped?) {
         (true, false) => Some(
-            "the native library is not loaded in the process: files may have changed since it was started, or it \
-             cannot load the library for another reason (permissions, SELinux); restart it, and look for the log"
+            "the native library is not loaded in the process: files may have changed since it was \
+             started, or it cannot load the library for another reason (permissions, SELinux); \
+             restart it, and look for the log"
                 .to_owned(),
         ),
         (false, true) => Some(
-            "the native library is loaded in the process all the same: files have changed since it was started"
+            "the native library is loaded in the process all the same: files have changed since it \
+                was started"
                 .to_owned(),
         ),
         _ => None,

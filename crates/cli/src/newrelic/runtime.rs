@@ -1,6 +1,7 @@
 //! What a .NET runtime wants before it loads a profiler.
 //!
-//! Source of all rules: `ProfilingAPIUtility::AttemptLoadProfilerForStartup` (src/coreclr/vm/profilinghelper.cpp).
+//! Source of all rules: `ProfilingAPIUtility::AttemptLoadProfilerForStartup`
+//! (src/coreclr/vm/profilinghelper.cpp).
 
 use super::library::Machine;
 use newrelic_compat::environment::Environment;
@@ -27,8 +28,12 @@ pub struct Profiling {
 /// The variables that name the library, the most important one first.
 pub const fn path_variables(machine: Machine) -> &'static [&'static str] {
     match machine {
-        Machine::Arm64 => &["CORECLR_PROFILER_PATH_ARM64", "CORECLR_PROFILER_PATH_64", "CORECLR_PROFILER_PATH"],
-        Machine::Arm => &["CORECLR_PROFILER_PATH_ARM32", "CORECLR_PROFILER_PATH_32", "CORECLR_PROFILER_PATH"],
+        Machine::Arm64 => {
+            &["CORECLR_PROFILER_PATH_ARM64", "CORECLR_PROFILER_PATH_64", "CORECLR_PROFILER_PATH"]
+        }
+        Machine::Arm => {
+            &["CORECLR_PROFILER_PATH_ARM32", "CORECLR_PROFILER_PATH_32", "CORECLR_PROFILER_PATH"]
+        }
         Machine::X86 => &["CORECLR_PROFILER_PATH_32", "CORECLR_PROFILER_PATH"],
         Machine::X64 | Machine::Other(_) => &["CORECLR_PROFILER_PATH_64", "CORECLR_PROFILER_PATH"],
     }
@@ -44,17 +49,23 @@ impl Profiling {
             Some(enabled) if number(&enabled) != 0 => {}
             other => {
                 missing.push("CORECLR_ENABLE_PROFILING");
-                let state = other.map_or_else(|| "is not set".to_owned(), |value| format!("is \"{value}\""));
-                problems.push(format!("CORECLR_ENABLE_PROFILING {state}: set it to 1 where the process is started"));
+                let state = other
+                    .map_or_else(|| "is not set".to_owned(), |value| format!("is \"{value}\""));
+                problems.push(format!(
+                    "CORECLR_ENABLE_PROFILING {state}: set it to 1 where the process is started"
+                ));
             }
         }
         match value("CORECLR_PROFILER") {
             Some(class) if is_class_id(&class) => {}
-            Some(class) => problems.push(format!("CORECLR_PROFILER is \"{class}\", no class id: set it to {CLASS_ID}")),
+            Some(class) => problems.push(format!(
+                "CORECLR_PROFILER is \"{class}\", no class id: set it to {CLASS_ID}"
+            )),
             None => {
                 missing.push("CORECLR_PROFILER");
-                problems
-                    .push(format!("CORECLR_PROFILER is not set: set it to {CLASS_ID} where the process is started"));
+                problems.push(format!(
+                    "CORECLR_PROFILER is not set: set it to {CLASS_ID} where the process is started"
+                ));
             }
         }
         let named = path_variables(machine).iter().find_map(|&name| Some((name, value(name)?)));
@@ -68,7 +79,8 @@ impl Profiling {
         }
         // .NET 8 was the first to know these.
         if major.is_none_or(|major| major >= 8) {
-            for name in ["DOTNET_EnableDiagnostics_Profiler", "COMPlus_EnableDiagnostics_Profiler"] {
+            for name in ["DOTNET_EnableDiagnostics_Profiler", "COMPlus_EnableDiagnostics_Profiler"]
+            {
                 problems.extend(switched_off(environment, name));
             }
         }
@@ -79,7 +91,8 @@ impl Profiling {
 
 /// What is said about a variable that switches profilers off.
 fn switched_off(environment: &Environment, name: &str) -> Option<String> {
-    let value = environment.get(name).filter(|value| starts_with_digit(value) && number(value) == 0)?;
+    let value =
+        environment.get(name).filter(|value| starts_with_digit(value) && number(value) == 0)?;
     Some(format!("{name}={value} switches profilers off: start the process without it"))
 }
 
@@ -102,7 +115,9 @@ fn number(text: &str) -> u64 {
 
 /// Whether a text is a class id in braces.
 fn is_class_id(text: &str) -> bool {
-    let Some(inner) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else { return false };
+    let Some(inner) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
+        return false;
+    };
     let parts: Vec<&str> = inner.split('-').collect();
     parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12])
         && parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit()))
@@ -117,18 +132,30 @@ mod tests {
         Profiling::of(&Environment::new(Platform::Unix, pairs.iter().copied()), machine, major)
     }
 
-    const SET: [(&str, &str); 3] =
-        [("CORECLR_ENABLE_PROFILING", "1"), ("CORECLR_PROFILER", CLASS_ID), ("CORECLR_PROFILER_PATH", "/p.so")];
+    const SET: [(&str, &str); 3] = [
+        ("CORECLR_ENABLE_PROFILING", "1"),
+        ("CORECLR_PROFILER", CLASS_ID),
+        ("CORECLR_PROFILER_PATH", "/p.so"),
+    ];
 
     #[test]
     fn all_that_is_needed() {
         let found = of(&SET, Machine::X64, Some(9));
         assert_eq!((found.missing.len(), found.problems.len()), (0, 0));
-        assert_eq!((found.variable, found.path.as_deref()), (Some("CORECLR_PROFILER_PATH"), Some("/p.so")));
+        assert_eq!(
+            (found.variable, found.path.as_deref()),
+            (Some("CORECLR_PROFILER_PATH"), Some("/p.so"))
+        );
         let none = of(&[], Machine::X64, None);
-        assert_eq!(none.missing, ["CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER", "CORECLR_PROFILER_PATH"]);
-        let empty =
-            of(&[("CORECLR_ENABLE_PROFILING", "0"), ("CORECLR_PROFILER", "NewRelic"), SET[2]], Machine::X64, None);
+        assert_eq!(
+            none.missing,
+            ["CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER", "CORECLR_PROFILER_PATH"]
+        );
+        let empty = of(
+            &[("CORECLR_ENABLE_PROFILING", "0"), ("CORECLR_PROFILER", "NewRelic"), SET[2]],
+            Machine::X64,
+            None,
+        );
         assert_eq!(empty.missing, ["CORECLR_ENABLE_PROFILING"]);
         assert!(empty.problems[0].contains("is \"0\""), "{empty:?}");
         assert!(empty.problems[1].contains("no class id"), "{empty:?}");
@@ -148,7 +175,10 @@ mod tests {
         assert_eq!(path(&all, Machine::X64).as_deref(), Some("/64"));
         assert_eq!(path(&all, Machine::Arm).as_deref(), Some("/32"));
         assert_eq!(path(&all[3..], Machine::X86).as_deref(), Some("/any"));
-        assert_eq!(path(&[("CORECLR_PROFILER_PATH_64", ""), all[3]], Machine::X64).as_deref(), Some("/any"));
+        assert_eq!(
+            path(&[("CORECLR_PROFILER_PATH_64", ""), all[3]], Machine::X64).as_deref(),
+            Some("/any")
+        );
     }
 
     #[test]
@@ -177,7 +207,12 @@ mod tests {
     #[test]
     fn class_ids() {
         assert!(is_class_id(CLASS_ID) && is_class_id("{5a0c4e0e-6b1b-4c57-a1f1-2e6d0b8d4c12}"));
-        for text in ["", "{}", "36032161-FFC0-4B61-B559-F6C5D41BAE5A", "{36032161-FFC0-4B61-B559-F6C5D41BAE5G}"] {
+        for text in [
+            "",
+            "{}",
+            "36032161-FFC0-4B61-B559-F6C5D41BAE5A",
+            "{36032161-FFC0-4B61-B559-F6C5D41BAE5G}",
+        ] {
             assert!(!is_class_id(text), "{text}");
         }
     }

@@ -35,7 +35,10 @@ impl Report {
 
     fn headline(&self, text: &mut Text) {
         let (Some(process), Some(verdict)) = (&self.process, &self.verdict) else { return };
-        let runtime = process.runtime.as_deref().map_or_else(String::new, |version| format!(", .NET {version}"));
+        let runtime = process
+            .runtime
+            .as_deref()
+            .map_or_else(String::new, |version| format!(", .NET {version}"));
         let state = match (verdict.instrumented, self.library.mapped) {
             (true, Some(true)) => "is instrumented",
             (true, _) => "would be instrumented",
@@ -64,7 +67,10 @@ impl Report {
             Some(path) => {
                 let loaded = match agent.mapped {
                     Some(true) => "; loaded in the process",
-                    Some(false) => "; not loaded in the process, which happens with the first instrumented call",
+                    Some(false) => {
+                        "; not loaded in the process, which happens with the first instrumented \
+                            call"
+                    }
                     None => "",
                 };
                 text.row("Managed agent", &format!("{path}{loaded}"));
@@ -85,7 +91,10 @@ impl Report {
         }
         let calls = match (self.library.is_clrscope, agent.direct) {
             (Some(false), _) => agent.strategy.clone(),
-            (_, true) => format!("delegate in each module (mode {}); in mode strict: {}", agent.mode, agent.strategy),
+            (_, true) => format!(
+                "delegate in each module (mode {}); in mode strict: {}",
+                agent.mode, agent.strategy
+            ),
             (_, false) => format!("{} (mode {})", agent.strategy, agent.mode),
         };
         text.row("Calls", &calls);
@@ -107,7 +116,9 @@ impl Report {
         }
         facts.extend(library.machine.clone());
         facts.extend(match (&library.needs_glibc, library.c_library) {
-            (Some(version), _) => Some(format!("needs glibc {}", version.trim_start_matches("GLIBC_"))),
+            (Some(version), _) => {
+                Some(format!("needs glibc {}", version.trim_start_matches("GLIBC_")))
+            }
             (None, built_for) => built_for.map(|name| format!("built for {name}")),
         });
         facts.push(match library.loadable {
@@ -137,7 +148,8 @@ impl Report {
         let configuration = &self.configuration;
         let mut label = "Configuration";
         for file in &configuration.files {
-            let problem = file.problem.as_deref().map_or_else(String::new, |problem| format!(": {problem}"));
+            let problem =
+                file.problem.as_deref().map_or_else(String::new, |problem| format!(": {problem}"));
             text.row(label, &format!("{} ({}, {}{problem})", file.path, file.kind, file.state));
             label = "";
         }
@@ -147,8 +159,8 @@ impl Report {
             (true, _) => "yes",
             (false, true) => "no, which counts because of NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED",
             (false, false) => {
-                "no, which does not count on .NET: the profiler starts all the same. With the library of clrscope, \
-                 NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED=true makes it count"
+                "no, which does not count on .NET: the profiler starts all the same. With the \
+                 library of clrscope, NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED=true makes it count"
             }
         };
         text.row("Agent enabled", enabled);
@@ -166,7 +178,10 @@ impl Report {
         );
         let listed = |names: &[String]| names.join(", ");
         if !configuration.included.is_empty() {
-            text.row("Included", &format!("{} (counts for .NET Framework only)", listed(&configuration.included)));
+            text.row(
+                "Included",
+                &format!("{} (counts for .NET Framework only)", listed(&configuration.included)),
+            );
         }
         if !configuration.excluded.is_empty() {
             text.row("Excluded", &listed(&configuration.excluded));
@@ -181,7 +196,10 @@ impl Report {
         if let Some(decision) = &self.decision {
             let verb = if decision.instrument { "instrument" } else { "do not instrument" };
             text.row("Decision", &format!("{verb}: {}", decision.reason));
-            text.row("", &format!("of {} {}", decision.executable, decision.command_line.trim_end()));
+            text.row(
+                "",
+                &format!("of {} {}", decision.executable, decision.command_line.trim_end()),
+            );
         }
     }
 
@@ -212,11 +230,17 @@ impl Report {
         text.more(wrong.len());
         if points.invalid_files > 0 {
             let files = counted(points.invalid_files, "file is", "files are");
-            text.row("", &format!("{files} invalid: repair or remove them, without which live changes are refused"));
+            text.row(
+                "",
+                &format!(
+                    "{files} invalid: repair or remove them, without which live changes are refused"
+                ),
+            );
         }
         if self.modules.is_none() && !points.assemblies.is_empty() {
             text.line("");
-            let rows = points.assemblies.iter().map(|assembly| (assembly.points, assembly.name.as_str()));
+            let rows =
+                points.assemblies.iter().map(|assembly| (assembly.points, assembly.name.as_str()));
             text.line("Points by assembly");
             for (points, name) in rows {
                 text.line(&format!("{points:>6}  {name}"));
@@ -245,13 +269,15 @@ impl ModulesReport {
         text.line("");
         if self.single_file {
             text.line(
-                "The program is a single-file application: its assemblies are inside of the executable, and which of \
-                 them are loaded cannot be seen from outside.",
+                "The program is a single-file application: its assemblies are inside of the \
+                 executable, and which of them are loaded cannot be seen from outside.",
             );
         }
         match (self.assemblies.is_empty(), is_process) {
             (true, true) if self.seen == 0 => {
-                text.line("The process has loaded no assembly from a file yet: it may still be starting.");
+                text.line(
+                    "The process has loaded no assembly from a file yet: it may still be starting.",
+                );
             }
             (true, true) => text.line(&format!(
                 "No point is about any of the {} that the process has loaded.",
@@ -267,7 +293,9 @@ impl ModulesReport {
             let have = if others == 1 { "assembly has" } else { "assemblies have" };
             text.line(&format!("{others} more {have} points and are not loaded, or not yet."));
         }
-        self.problems.iter().for_each(|problem| text.line(&format!("Not everything was checked: {problem}.")));
+        self.problems
+            .iter()
+            .for_each(|problem| text.line(&format!("Not everything was checked: {problem}.")));
     }
 }
 
@@ -292,7 +320,8 @@ impl AssemblyReport {
             (Outcome::OtherParameters, "other overload"),
         ];
         for (outcome, label) in outcomes {
-            if is_one_of_many && matches!(outcome, Outcome::Instrumented | Outcome::OtherParameters) {
+            if is_one_of_many && matches!(outcome, Outcome::Instrumented | Outcome::OtherParameters)
+            {
                 continue;
             }
             let limit = if is_one_of_many { ROWS } else { usize::MAX };
@@ -304,11 +333,16 @@ impl AssemblyReport {
         if is_one_of_many {
             let unmatched = self.missing_classes.len() + self.missing_methods.len();
             if unmatched > 0 {
-                text.line(&format!("  not there: {} that points name; --json lists them", unmatched_counts(self)));
+                text.line(&format!(
+                    "  not there: {} that points name; --json lists them",
+                    unmatched_counts(self)
+                ));
             }
             return;
         }
-        self.missing_classes.iter().for_each(|class| text.line(&format!("  {:<LABEL$}{class}", "no such class")));
+        self.missing_classes
+            .iter()
+            .for_each(|class| text.line(&format!("  {:<LABEL$}{class}", "no such class")));
         for point in &self.missing_methods {
             text.line(&format!("  {:<LABEL$}{}", "no such method", point.shown()));
         }
@@ -348,7 +382,9 @@ impl MethodReport {
 
 impl Unmatched {
     fn shown(&self) -> String {
-        let Some(parameters) = &self.parameters else { return format!("{}.{}", self.class, self.method) };
+        let Some(parameters) = &self.parameters else {
+            return format!("{}.{}", self.class, self.method);
+        };
         let there = match self.overloads.as_slice() {
             [] => String::new(),
             overloads => format!("; there is ({})", overloads.join("), (")),

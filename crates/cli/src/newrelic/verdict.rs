@@ -23,7 +23,8 @@ const OLDEST: (u32, u32) = (3, 1);
 pub struct Verdict {
     /// Whether it is, or would be after a restart.
     pub instrumented: bool,
-    /// What decides: the only reason, or all that stands in the way, in the order in which it would be noticed.
+    /// What decides: the only reason, or all that stands in the way, in the order in which it would
+    /// be noticed.
     pub reasons: Vec<String>,
 }
 
@@ -40,8 +41,9 @@ pub struct DecisionReport {
     pub command_line: String,
 }
 
-/// Decides about a process as the profiler does. `is_clrscope` says whether the library is the one of this project,
-/// which alone obeys the variable that makes `agentEnabled` count; `None` where that is not known.
+/// Decides about a process as the profiler does. `is_clrscope` says whether the library is the one
+/// of this project, which alone obeys the variable that makes `agentEnabled` count; `None` where
+/// that is not known.
 pub fn decision(
     target: &Target,
     configuration: &Configuration,
@@ -71,7 +73,9 @@ pub fn decision(
 
 /// Whether `agentEnabled="false"` counts on .NET Core.
 pub fn detaches_if_disabled(environment: &Environment) -> bool {
-    environment.get(DETACH_VARIABLE).is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"))
+    environment
+        .get(DETACH_VARIABLE)
+        .is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"))
 }
 
 /// What the verdict is made from.
@@ -92,11 +96,16 @@ pub fn verdict(facts: &Facts<'_>) -> Verdict {
     let Facts { target, library, .. } = facts;
     let mut against = Vec::new();
     if target.hosting == Some(Hosting::NativeAot) {
-        against.push("it was compiled ahead of time (NativeAOT), and no profiler can be loaded into it".to_owned());
+        against.push(
+            "it was compiled ahead of time (NativeAOT), and no profiler can be loaded into it"
+                .to_owned(),
+        );
     }
     against.extend(facts.profiling.problems.iter().cloned());
     if library.loadable == Some(false) {
-        against.extend(library.problems.iter().map(|problem| format!("the native library: {problem}")));
+        against.extend(
+            library.problems.iter().map(|problem| format!("the native library: {problem}")),
+        );
     }
     if facts.environment.home(Runtime::Core).is_none() {
         let source = match facts.home_source {
@@ -104,7 +113,8 @@ pub fn verdict(facts: &Facts<'_>) -> Verdict {
             HomeSource::Process | HomeSource::Clrscope => "that of clrscope does not count for it",
         };
         against.push(format!(
-            "its environment names no home folder ({source}): set CORECLR_NEW_RELIC_HOME where it is started"
+            "its environment names no home folder ({source}): set CORECLR_NEW_RELIC_HOME where it \
+                is started"
         ));
     }
     against.extend(facts.configuration.problem.clone());
@@ -112,7 +122,10 @@ pub fn verdict(facts: &Facts<'_>) -> Verdict {
         against.push(".NET Core 3.1 or greater is required".to_owned());
     }
     if facts.agent.path.is_none() {
-        against.push(format!("NewRelic.Agent.Core.dll was not found: {}", facts.agent.looked_at.join(", ")));
+        against.push(format!(
+            "NewRelic.Agent.Core.dll was not found: {}",
+            facts.agent.looked_at.join(", ")
+        ));
     }
     let decided = facts.decision.filter(|decision| !decision.instrument);
     against.extend(decided.map(|decision| decision.reason.clone()));
@@ -121,7 +134,9 @@ pub fn verdict(facts: &Facts<'_>) -> Verdict {
         against.extend(facts.trimmed.map(str::to_owned));
     }
     match (against.is_empty(), facts.decision) {
-        (true, Some(decision)) => Verdict { instrumented: true, reasons: vec![decision.reason.clone()] },
+        (true, Some(decision)) => {
+            Verdict { instrumented: true, reasons: vec![decision.reason.clone()] }
+        }
         _ => Verdict { instrumented: false, reasons: against },
     }
 }
@@ -157,12 +172,22 @@ mod tests {
         Environment::new(Platform::Unix, pairs.iter().copied())
     }
 
-    fn decided(enabled: bool, pairs: &[(&str, &str)], arguments: &[&str], is_clrscope: Option<bool>) -> (bool, String) {
+    fn decided(
+        enabled: bool,
+        pairs: &[(&str, &str)],
+        arguments: &[&str],
+        is_clrscope: Option<bool>,
+    ) -> (bool, String) {
         let environment = environment(pairs);
         let text = format!("<configuration agentEnabled='{enabled}'/>");
         let files = Files { global: text.as_bytes(), ..Files::default() };
         let configuration = Configuration::read(files, &environment).unwrap();
-        let found = decision(&target("/usr/bin/dotnet", arguments), &configuration, &environment, is_clrscope);
+        let found = decision(
+            &target("/usr/bin/dotnet", arguments),
+            &configuration,
+            &environment,
+            is_clrscope,
+        );
         (found.instrument, found.reason)
     }
 
@@ -170,7 +195,10 @@ mod tests {
     fn agent_enabled_counts_where_it_is_asked_for() {
         let asked = [(DETACH_VARIABLE, "TRUE")];
         let is = |pairs: &[(&str, &str)], own| decided(false, pairs, &["dotnet", "App.dll"], own).0;
-        assert_eq!([is(&[], Some(true)), is(&asked, Some(true)), is(&asked, None)], [true, false, false]);
+        assert_eq!(
+            [is(&[], Some(true)), is(&asked, Some(true)), is(&asked, None)],
+            [true, false, false]
+        );
         // The agent's own library does not know the variable.
         assert!(is(&asked, Some(false)));
         assert!(is(&[asked[0], ("NEW_RELIC_FORCE_PROFILING", "1")], Some(true)));
@@ -194,8 +222,10 @@ mod tests {
             source: HomeSource::Argument,
             place: &target.place,
         };
-        let (agent, _) = crate::newrelic::home::agent(&home, &environment, &target.place, Some(&target));
-        let (configuration, read) = crate::newrelic::home::configuration(&home, &environment, Some(&target));
+        let (agent, _) =
+            crate::newrelic::home::agent(&home, &environment, &target.place, Some(&target));
+        let (configuration, read) =
+            crate::newrelic::home::configuration(&home, &environment, Some(&target));
         let library = Library::read(None, None, &target.place, Some(&target));
         assert!(read.is_none());
         let facts = Facts {

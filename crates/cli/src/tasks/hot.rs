@@ -1,5 +1,5 @@
-//! Where time goes, on logical stacks: what the thread pool calls when it resumes a method is replaced by the methods that
-//! await it.
+//! Where time goes, on logical stacks: what the thread pool calls when it resumes a method is
+//! replaced by the methods that await it.
 
 use super::report::method;
 use ::heap::{Tasks, is_link};
@@ -60,24 +60,33 @@ enum Role {
 }
 
 fn role(function: &FunctionDef) -> Role {
-    let is_machine = matches!(function.state_machine, Some(StateMachine::Async | StateMachine::AsyncOrIterator));
+    let is_machine =
+        matches!(function.state_machine, Some(StateMachine::Async | StateMachine::AsyncOrIterator));
     let ty = function.type_name.as_str();
     match function.kind {
         FunctionKind::Managed if is_machine => Role::Machine,
         FunctionKind::Managed if ty.contains("StateMachineBox<") => Role::Resume,
         // Of .NET Core 3.1, where somebody listens to what continues what.
-        FunctionKind::Managed if ty.contains("AsyncMethodBuilderCore+ContinuationWrapper") => Role::Resume,
-        FunctionKind::Managed if ty.starts_with("System.Runtime.CompilerServices.") && ty.contains("MethodBuilder") => {
+        FunctionKind::Managed if ty.contains("AsyncMethodBuilderCore+ContinuationWrapper") => {
+            Role::Resume
+        }
+        FunctionKind::Managed
+            if ty.starts_with("System.Runtime.CompilerServices.")
+                && ty.contains("MethodBuilder") =>
+        {
             Role::Start
         }
-        FunctionKind::Managed if ty.starts_with("System.Threading.ExecutionContext") => Role::Between,
+        FunctionKind::Managed if ty.starts_with("System.Threading.ExecutionContext") => {
+            Role::Between
+        }
         FunctionKind::Managed | FunctionKind::Dynamic => Role::Other,
         _ => Role::Between,
     }
 }
 
-/// A name without generic arguments and line, by which a method of a sample and one of a heap snapshot are the same: samples
-/// do not tell the arguments of shared code, and snapshots do not tell where a lambda begins.
+/// A name without generic arguments and line, by which a method of a sample and one of a heap
+/// snapshot are the same: samples do not tell the arguments of shared code, and snapshots do not
+/// tell where a lambda begins.
 fn key(name: &str) -> String {
     let (mut depth, mut in_line) = (0_u32, false);
     let mut key = String::with_capacity(name.len());
@@ -105,10 +114,11 @@ struct Logical {
     leaf: FunctionId,
 }
 
-/// Finds the asynchronous methods on a stack, up to where the thread pool (or who completed a task) resumed one. What stands
-/// behind that is who happened to run it, not who awaits it.
+/// Finds the asynchronous methods on a stack, up to where the thread pool (or who completed a task)
+/// resumed one. What stands behind that is who happened to run it, not who awaits it.
 fn logical(tables: &Tables, roles: &[Role], stack: StackId) -> Option<Logical> {
-    let frames: Vec<FunctionId> = tables.walk(stack).map(|frame| tables.frame(frame).function).collect();
+    let frames: Vec<FunctionId> =
+        tables.walk(stack).map(|frame| tables.frame(frame).function).collect();
     let mut methods = Vec::new();
     let mut at = 0;
     while at < frames.len() {
@@ -116,7 +126,8 @@ fn logical(tables: &Tables, roles: &[Role], stack: StackId) -> Option<Logical> {
             at += 1;
             continue;
         }
-        let called_by = frames[at + 1..].iter().find(|caller| roles[caller.index()] != Role::Between);
+        let called_by =
+            frames[at + 1..].iter().find(|caller| roles[caller.index()] != Role::Between);
         match called_by.map(|caller| roles[caller.index()]) {
             Some(Role::Resume) => {
                 methods.push(frames[at]);
@@ -202,7 +213,10 @@ pub fn of(profile: &Profile, tasks: &Tasks, top: usize) -> Option<Hot> {
     let mut paths: Vec<HotPath> = sums
         .into_iter()
         .map(|((frames, estimated, open), sums)| {
-            let hottest = sums.leaves.iter().max_by(|one, other| one.1.total_cmp(other.1).then(other.0.cmp(one.0)));
+            let hottest = sums
+                .leaves
+                .iter()
+                .max_by(|one, other| one.1.total_cmp(other.1).then(other.0.cmp(one.0)));
             HotPath {
                 cpu_seconds: sums.cpu,
                 cpu_share: if cpu_seconds > 0.0 { sums.cpu / cpu_seconds } else { 0.0 },
@@ -210,7 +224,8 @@ pub fn of(profile: &Profile, tasks: &Tasks, top: usize) -> Option<Hot> {
                 estimated,
                 open,
                 frames,
-                hottest: hottest.map(|(leaf, _)| tables.function_name(*leaf, profile::NameStyle::PLAIN)),
+                hottest: hottest
+                    .map(|(leaf, _)| tables.function_name(*leaf, profile::NameStyle::PLAIN)),
             }
         })
         .collect();
@@ -226,7 +241,11 @@ pub fn of(profile: &Profile, tasks: &Tasks, top: usize) -> Option<Hot> {
 }
 
 /// The logical stacks that a sample may be of, each with its share.
-fn paths(tables: &Tables, callers: &HashMap<String, Callers>, logical: &Logical) -> Vec<(Path, f64)> {
+fn paths(
+    tables: &Tables,
+    callers: &HashMap<String, Callers>,
+    logical: &Logical,
+) -> Vec<(Path, f64)> {
     let name = |id: &FunctionId| tables.function_name(*id, profile::NameStyle::PLAIN);
     let methods: Vec<String> = logical.methods.iter().map(name).take(MOST_FRAMES).collect();
     let known = methods.last().filter(|_| logical.resumed).and_then(|last| callers.get(&key(last)));
@@ -269,7 +288,8 @@ mod tests {
             ..Tasks::default()
         };
         let callers = callers(&tasks);
-        let of = |names: &[&str]| names.iter().map(|name| format!("Shop.{name}")).collect::<Vec<_>>();
+        let of =
+            |names: &[&str]| names.iter().map(|name| format!("Shop.{name}")).collect::<Vec<_>>();
         assert_eq!(callers["Shop.Burn"], [(of(&["Middle", "Outer"]), 3), (of(&["Other"]), 1)]);
         assert_eq!(callers["Shop.Outer"], [(vec![], 3)]);
         assert_eq!(key("Shop<T>.Load<A<B>>"), "Shop.Load");

@@ -79,8 +79,9 @@ pub struct CauseRow {
 pub struct StackRow {
     /// How many there are.
     pub count: u64,
-    /// How many of them are proven to wait since the first snapshot, for the same task; 0 where none of
-    /// them can. `None` where that is not known, for one snapshot, and for methods that run.
+    /// How many of them are proven to wait since the first snapshot, for the same task; 0 where
+    /// none of them can. `None` where that is not known, for one snapshot, and for methods that
+    /// run.
     #[serde(rename = "since_first_snapshot")]
     pub since_first_look: Option<u64>,
     /// Seconds between the first snapshot and the last.
@@ -157,7 +158,9 @@ pub fn words(cause: Cause, awaits: Option<&str>) -> String {
 
 fn frame(machine: &str, state: Option<i32>, lines: &Lines) -> FrameRow {
     let (kind, name) = match machine {
-        _ if blocks_a_thread(machine) => ("thread", "a thread that blocks (Wait, Result)".to_owned()),
+        _ if blocks_a_thread(machine) => {
+            ("thread", "a thread that blocks (Wait, Result)".to_owned())
+        }
         _ if is_link(machine) => ("tasks", link(machine)),
         _ => ("method", method(machine)),
     };
@@ -182,19 +185,28 @@ fn link(name: &str) -> String {
         ("CancellationPromise", "Task.WaitAsync"),
         ("Continuation", "Task.ContinueWith"),
     ];
-    known.iter().find(|(part, _)| name.contains(part)).map_or_else(|| name.to_owned(), |(_, word)| (*word).to_owned())
+    known
+        .iter()
+        .find(|(part, _)| name.contains(part))
+        .map_or_else(|| name.to_owned(), |(_, word)| (*word).to_owned())
 }
 
 /// The frames of a stack.
 pub fn frames(stack: &AsyncStack, lines: &Lines) -> Vec<FrameRow> {
-    stack.machines.iter().zip(&stack.states).map(|(machine, state)| frame(machine, *state, lines)).collect()
+    stack
+        .machines
+        .iter()
+        .zip(&stack.states)
+        .map(|(machine, state)| frame(machine, *state, lines))
+        .collect()
 }
 
-/// Source lines that a session has of asynchronous methods; and whether it has two heap snapshots, and no collection came
-/// between those that they made themselves.
+/// Source lines that a session has of asynchronous methods; and whether it has two heap snapshots,
+/// and no collection came between those that they made themselves.
 fn lines(path: &Path) -> anyhow::Result<(Lines, bool)> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let reader = SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
+    let reader =
+        SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
     let (mut names, mut found) = (HashMap::new(), Lines::new());
     let (mut begins, mut end, mut collections) = (Vec::new(), 0, Vec::new());
     // What is damaged is reported by whoever reads the snapshots.
@@ -205,12 +217,15 @@ fn lines(path: &Path) -> anyhow::Result<(Lines, bool)> {
             }
             SessionRecord::HeapMachines { machines, .. } => {
                 for machine in machines {
-                    let Some(name) = names.get(&machine.class).and_then(|name| heap::machine_of(name)) else {
+                    let Some(name) =
+                        names.get(&machine.class).and_then(|name| heap::machine_of(name))
+                    else {
                         continue;
                     };
                     let points = machine.points.into_iter();
-                    let points =
-                        points.filter_map(|point| point.line.map(|line| (point.state, (line.file, line.line))));
+                    let points = points.filter_map(|point| {
+                        point.line.map(|line| (point.state, (line.file, line.line)))
+                    });
                     found.entry(name.to_owned()).or_default().extend(points);
                 }
             }
@@ -223,8 +238,8 @@ fn lines(path: &Path) -> anyhow::Result<(Lines, bool)> {
     Ok((found, is_quiet(&begins, end, &collections)))
 }
 
-/// Whether there are two heap snapshots, and as many collections from the beginning of the first to the end of the second:
-/// each makes one.
+/// Whether there are two heap snapshots, and as many collections from the beginning of the first to
+/// the end of the second: each makes one.
 fn is_quiet(begins: &[u64], end: u64, collections: &[u64]) -> bool {
     let [first, _] = begins else { return false };
     collections.iter().filter(|start| (*first..=end).contains(start)).count() == 2
@@ -258,9 +273,13 @@ pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>,
     for (index, stack) in last.tasks.stacks.iter().enumerate() {
         let what = words(stack.cause, stack.awaits.as_deref());
         let frames = frames(stack, &lines);
-        let leaf = frames.iter().find(|frame| frame.kind == "method").map(|frame| frame.method.clone());
-        *causes.entry((stack.cause, what.clone())).or_default().entry(leaf.unwrap_or_default()).or_default() +=
-            stack.count;
+        let leaf =
+            frames.iter().find(|frame| frame.kind == "method").map(|frame| frame.method.clone());
+        *causes
+            .entry((stack.cause, what.clone()))
+            .or_default()
+            .entry(leaf.unwrap_or_default())
+            .or_default() += stack.count;
         if index >= top {
             report.left_out += 1;
             continue;
@@ -301,8 +320,8 @@ pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>,
 /// How many of such stacks wait since the first snapshot, in which there were at most `before`.
 /// `None` where there may be some, and none is proven.
 ///
-/// Where no collection came between the two snapshots, an object in generation 2 was there at the first one. Else only
-/// objects that still lie at their address are recognized.
+/// Where no collection came between the two snapshots, an object in generation 2 was there at the
+/// first one. Else only objects that still lie at their address are recognized.
 fn since_first(stack: &AsyncStack, before: u64, quiet: bool) -> Option<u64> {
     let most = before.min(stack.old);
     match if quiet && stack.for_task { most.max(stack.since_first) } else { stack.since_first } {
@@ -322,16 +341,26 @@ impl<'a> Before<'a> {
     fn of(tasks: &'a Tasks) -> Self {
         let mut stacks = HashMap::new();
         for stack in &tasks.stacks {
-            *stacks.entry((stack.machines.as_slice(), stack.awaits.as_deref())).or_default() += stack.count;
+            *stacks.entry((stack.machines.as_slice(), stack.awaits.as_deref())).or_default() +=
+                stack.count;
         }
-        Self { stacks, machines: tasks.by_machine.iter().map(|(name, count)| (name.as_str(), *count)).collect() }
+        Self {
+            stacks,
+            machines: tasks
+                .by_machine
+                .iter()
+                .map(|(name, count)| (name.as_str(), *count))
+                .collect(),
+        }
     }
 
     /// How many of such stacks there were at most. The first snapshot does not see all of who
     /// awaits whom: then as many as there were of the method that is in most of them.
     fn count(&self, stack: &AsyncStack) -> u64 {
         let known = self.stacks.get(&(stack.machines.as_slice(), stack.awaits.as_deref())).copied();
-        let machines = || stack.machines.iter().filter_map(|name| self.machines.get(name.as_str())).copied().max();
+        let machines = || {
+            stack.machines.iter().filter_map(|name| self.machines.get(name.as_str())).copied().max()
+        };
         known.or_else(machines).unwrap_or(0)
     }
 }
@@ -377,9 +406,15 @@ mod tests {
         assert!(is_quiet(&[100, 300], 400, &[110, 310]));
         assert!(is_quiet(&[100, 300], 400, &[90, 110, 310, 410]), "one before, and one after");
         assert!(!is_quiet(&[100, 300], 400, &[110, 200, 310]));
-        assert!(!is_quiet(&[100, 300], 400, &[310]), "a recording that did not report the first one");
+        assert!(
+            !is_quiet(&[100, 300], 400, &[310]),
+            "a recording that did not report the first one"
+        );
         assert!(!is_quiet(&[100, 300], 400, &[]), "an older recording");
-        assert!(!is_quiet(&[100, 300, 500], 600, &[110, 310, 510]), "two collections make an object old");
+        assert!(
+            !is_quiet(&[100, 300, 500], 600, &[110, 310, 510]),
+            "two collections make an object old"
+        );
     }
 
     #[test]
@@ -396,7 +431,11 @@ mod tests {
             cut: false,
         };
         assert_eq!(since_first(&stack(8, true, 0), 7, true), Some(7));
-        assert_eq!(since_first(&stack(8, true, 3), 7, false), Some(3), "the others may have been moved");
+        assert_eq!(
+            since_first(&stack(8, true, 3), 7, false),
+            Some(3),
+            "the others may have been moved"
+        );
         assert_eq!(since_first(&stack(8, true, 0), 7, false), None);
         // What may be used again: old, and nothing is known.
         assert_eq!(since_first(&stack(8, false, 0), 7, true), None);
@@ -407,12 +446,16 @@ mod tests {
 
     #[test]
     fn frames_are_named_for_people() {
-        let lines: Lines = [("Shop+<Ask>d__1".to_owned(), [(0, ("Shop.cs".to_owned(), 42))].into())].into();
+        let lines: Lines =
+            [("Shop+<Ask>d__1".to_owned(), [(0, ("Shop.cs".to_owned(), 42))].into())].into();
         let ask = frame("Shop+<Ask>d__1", Some(0), &lines);
         assert_eq!((ask.method.as_str(), ask.kind, ask.line), ("Shop.Ask", "method", Some(42)));
         assert_eq!(frame("Shop+<Ask>d__1", Some(1), &lines).line, None);
         let all = frame("System.Threading.Tasks.Task+WhenAllPromise<int>", None, &lines);
         assert_eq!((all.method.as_str(), all.kind), ("Task.WhenAll", "tasks"));
-        assert_eq!(frame("System.Threading.Tasks.Task+SetOnInvokeMres", None, &lines).kind, "thread");
+        assert_eq!(
+            frame("System.Threading.Tasks.Task+SetOnInvokeMres", None, &lines).kind,
+            "thread"
+        );
     }
 }

@@ -29,7 +29,8 @@ fn seconds(seconds: f64) -> String {
 }
 
 fn head(text: &mut String, report: &Report) {
-    let _ = write!(text, "Asynchronous methods of {} (pid {})", printable(&report.process), report.pid);
+    let _ =
+        write!(text, "Asynchronous methods of {} (pid {})", printable(&report.process), report.pid);
     if !report.runtime.is_empty() {
         let _ = write!(text, ", {}", report.runtime);
     }
@@ -42,7 +43,8 @@ fn head(text: &mut String, report: &Report) {
         let (pending, snapshots) = (count(first.pending), report.looks.len());
         let _ = write!(text, ", {pending} in the first of {snapshots} snapshots {apart} before");
     }
-    let pauses: Vec<String> = report.looks.iter().filter_map(|look| look.pause_seconds).map(seconds).collect();
+    let pauses: Vec<String> =
+        report.looks.iter().filter_map(|look| look.pause_seconds).map(seconds).collect();
     if !pauses.is_empty() {
         let _ = write!(text, "\n  the process was paused for {}", pauses.join(" and for "));
     }
@@ -68,9 +70,15 @@ fn causes(text: &mut String, report: &Report) {
     }
     text.push_str("\nWhat is waited for\n");
     for row in &report.causes {
-        let named = |(name, times): &(String, u64)| format!("{} × {}", count(*times), printable(name));
-        let mut methods: Vec<String> =
-            row.methods.iter().filter(|(name, _)| !name.is_empty()).take(METHODS).map(named).collect();
+        let named =
+            |(name, times): &(String, u64)| format!("{} × {}", count(*times), printable(name));
+        let mut methods: Vec<String> = row
+            .methods
+            .iter()
+            .filter(|(name, _)| !name.is_empty())
+            .take(METHODS)
+            .map(named)
+            .collect();
         if row.methods.len() > METHODS {
             methods.push(format!("{} others", row.methods.len() - METHODS));
         }
@@ -187,7 +195,8 @@ fn leaf(stack: &StackRow) -> String {
 fn paths(text: &mut String, hot: &Hot) {
     let _ = writeln!(
         text,
-        "\nAsync hot paths\n  {} of {} of CPU time was within asynchronous methods; so was {} of wall time",
+        "\n\
+            Async hot paths\n  {} of {} of CPU time was within asynchronous methods; so was {} of wall time",
         seconds(hot.async_cpu_seconds),
         seconds(hot.cpu_seconds),
         seconds(hot.async_wall_seconds)
@@ -205,7 +214,9 @@ fn paths(text: &mut String, hot: &Hot) {
             let arrow = if depth == 0 { "" } else { "awaited by " };
             let _ = writeln!(text, "           {arrow}{}", printable(frame));
         }
-        if let Some(hottest) = path.hottest.as_ref().filter(|hottest| path.frames.first() != Some(hottest)) {
+        if let Some(hottest) =
+            path.hottest.as_ref().filter(|hottest| path.frames.first() != Some(hottest))
+        {
             let _ = writeln!(text, "           most in {}", printable(hottest));
         }
     }
@@ -250,9 +261,15 @@ mod tests {
             cut: false,
             frames: frames.to_vec(),
         };
-        let (ask, pay, order) = (frame("Shop.Ask", 0, 7), frame("Shop.Pay", -1, 9), frame("Shop.Order", 1, 12));
-        let look =
-            |seconds, pending| LookRow { seconds, pause_seconds: Some(0.04), pending, objects: 100, complete: true };
+        let (ask, pay, order) =
+            (frame("Shop.Ask", 0, 7), frame("Shop.Pay", -1, 9), frame("Shop.Order", 1, 12));
+        let look = |seconds, pending| LookRow {
+            seconds,
+            pause_seconds: Some(0.04),
+            pending,
+            objects: 100,
+            complete: true,
+        };
         let report = Report {
             schema: 1,
             process: "shop".into(),

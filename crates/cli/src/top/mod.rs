@@ -44,10 +44,11 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// How long the view may take to give the terminal back.
 const LEAVING: Duration = Duration::from_millis(300);
 
-/// Shows a recording until the user leaves, a signal comes, or the terminal is gone; then ends the recording.
+/// Shows a recording until the user leaves, a signal comes, or the terminal is gone; then ends the
+/// recording.
 ///
-/// The view has a thread of its own. Where its terminal takes no more text, or is gone while a key is waited for, that thread is
-/// left behind and ends with the program.
+/// The view has a thread of its own. Where its terminal takes no more text, or is gone while a key
+/// is waited for, that thread is left behind and ends with the program.
 ///
 /// # Errors
 /// When the terminal cannot be used, and those of the recording.
@@ -57,7 +58,8 @@ pub fn show(mut recording: Recording, colours: bool) -> anyhow::Result<()> {
     let left = Arc::clone(&leave);
     let (shows, shown) = mpsc::channel();
     std::thread::Builder::new().name("view".to_owned()).spawn(move || {
-        let view = std::panic::catch_unwind(AssertUnwindSafe(|| View::new(stream, colours)?.run(&left)));
+        let view =
+            std::panic::catch_unwind(AssertUnwindSafe(|| View::new(stream, colours)?.run(&left)));
         // The hook has said what happened.
         let _ = shows.send(view.unwrap_or(Ok(())));
     })?;
@@ -65,7 +67,9 @@ pub fn show(mut recording: Recording, colours: bool) -> anyhow::Result<()> {
         match shown.recv_timeout(KEY_WAIT) {
             Ok(result) => break Some(result),
             Err(RecvTimeoutError::Disconnected) => break Some(Ok(())),
-            Err(RecvTimeoutError::Timeout) if interrupt::requested() || terminal::is_gone() => break None,
+            Err(RecvTimeoutError::Timeout) if interrupt::requested() || terminal::is_gone() => {
+                break None;
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
     };
@@ -92,8 +96,14 @@ struct View {
 
 impl View {
     fn new(stream: LiveStream, colours: bool) -> anyhow::Result<Self> {
-        let terminal = LiveTerminal::take().context("top needs a terminal; use record, or top --json")?;
-        Ok(Self { feed: Feed::new(stream), state: State::new(), theme: screen::Theme::new(colours), terminal })
+        let terminal =
+            LiveTerminal::take().context("top needs a terminal; use record, or top --json")?;
+        Ok(Self {
+            feed: Feed::new(stream),
+            state: State::new(),
+            theme: screen::Theme::new(colours),
+            terminal,
+        })
     }
 
     fn run(mut self, leave: &AtomicBool) -> anyhow::Result<()> {
@@ -124,7 +134,9 @@ impl View {
                 match &self.state.frozen {
                     Some(frozen) => view = frozen.clone(),
                     // Sums change only with a new slice or another question.
-                    None if changed || cut || drawn.is_none() => view = self.feed.view(self.state.question()),
+                    None if changed || cut || drawn.is_none() => {
+                        view = self.feed.view(self.state.question())
+                    }
                     None => {}
                 }
                 let Self { terminal, state, theme, .. } = &mut self;
@@ -200,8 +212,8 @@ impl Feed {
         }
         for _ in 0..RECORDS {
             match self.stream.try_next() {
-                // The recorder writes the same records to files that are checked when read: a record that does not
-                // fit is a bug there, and costs one row here.
+                // The recorder writes the same records to files that are checked when read: a
+                // record that does not fit is a bug there, and costs one row here.
                 Ok(Some(record)) => drop(self.live.add(&record)),
                 Ok(None) => break,
                 Err(session::LiveEnded) => {

@@ -1,10 +1,14 @@
-//! What a live view shows: a recording cut into slices of about a second, and the sums of the latest of them.
+//! What a live view shows: a recording cut into slices of about a second, and the sums of the
+//! latest of them.
 
-use profile::{BuildOptions, Cell, NameStyle, ProfileBuilder, STATES, SeriesKind, Tables, pause_length, state_id};
+use profile::{
+    BuildOptions, Cell, NameStyle, ProfileBuilder, STATES, SeriesKind, Tables, pause_length,
+    state_id,
+};
 use serde::Serialize;
 use session::{
-    FunctionId, FunctionKind, GcEvent, ModelError, Nanos, ObserverStatus, SessionInfo, SessionRecord, StackId,
-    ThreadId, TypeId,
+    FunctionId, FunctionKind, GcEvent, ModelError, Nanos, ObserverStatus, SessionInfo,
+    SessionRecord, StackId, ThreadId, TypeId,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -92,7 +96,8 @@ pub struct View {
     pub paused_history: Vec<f64>,
     /// Samples and events lost since the start.
     pub dropped: u64,
-    /// Records that this view was too slow for since the start: they are missing in its numbers only.
+    /// Records that this view was too slow for since the start: they are missing in its numbers
+    /// only.
     pub left_out: u64,
     /// Latest remark of the recording.
     pub note: Option<String>,
@@ -284,7 +289,10 @@ impl Live {
             process: info.process_name.clone(),
             runtime: info.runtime.clone(),
             platform: info.platform.clone(),
-            engine: profile.run(SeriesKind::Cpu.id()).map(|run| run.engine.clone()).unwrap_or_default(),
+            engine: profile
+                .run(SeriesKind::Cpu.id())
+                .map(|run| run.engine.clone())
+                .unwrap_or_default(),
             elapsed_seconds: self.elapsed.as_secs_f64(),
             window_seconds: window.as_secs_f64(),
             cpu: cpu_nanos as f64 / 1e9 / seconds,
@@ -296,8 +304,17 @@ impl Live {
             samples: cpu.iter().map(|cell| u64::from(cell.samples)).sum(),
             exceptions_per_second: thrown.values().sum::<u64>() as f64 / seconds,
             paused: paused as f64 / 1e9 / seconds,
-            paused_history: self.slices.iter().map(|slice| share(slice.paused, slice.length)).collect(),
-            dropped: self.observer.iter().flat_map(|status| &status.dropped).map(|(_, count)| count).sum(),
+            paused_history: self
+                .slices
+                .iter()
+                .map(|slice| share(slice.paused, slice.length))
+                .collect(),
+            dropped: self
+                .observer
+                .iter()
+                .flat_map(|status| &status.dropped)
+                .map(|(_, count)| count)
+                .sum(),
             left_out: 0,
             note: self.note.clone(),
             ended: self.ended,
@@ -309,7 +326,12 @@ impl Live {
         }
     }
 
-    fn exception_rows(&self, tables: &Tables, window: &HashMap<TypeId, u64>, seconds: f64) -> Vec<ExceptionRow> {
+    fn exception_rows(
+        &self,
+        tables: &Tables,
+        window: &HashMap<TypeId, u64>,
+        seconds: f64,
+    ) -> Vec<ExceptionRow> {
         let mut rows: Vec<ExceptionRow> = self
             .exceptions
             .iter()
@@ -318,11 +340,16 @@ impl Live {
                 per_second: window.get(ty).copied().unwrap_or_default() as f64 / seconds,
                 count: thrown.count,
                 message: thrown.message.clone(),
-                thrown_at: thrown.thrown_at.map(|function| tables.function_name(function, NameStyle::PLAIN)),
+                thrown_at: thrown
+                    .thrown_at
+                    .map(|function| tables.function_name(function, NameStyle::PLAIN)),
             })
             .collect();
         rows.sort_by(|a, b| {
-            b.per_second.total_cmp(&a.per_second).then(b.count.cmp(&a.count)).then_with(|| a.name.cmp(&b.name))
+            b.per_second
+                .total_cmp(&a.per_second)
+                .then(b.count.cmp(&a.count))
+                .then_with(|| a.name.cmp(&b.name))
         });
         rows
     }
@@ -350,7 +377,9 @@ fn exceptions_of(slices: &[&Slice]) -> HashMap<TypeId, u64> {
 
 fn methods(tables: &Tables, cells: &[&Cell], question: Question) -> Vec<MethodRow> {
     let mut stacks: HashMap<StackId, u64> = HashMap::new();
-    for cell in cells.iter().filter(|cell| question.thread.is_none_or(|thread| thread == cell.thread)) {
+    for cell in
+        cells.iter().filter(|cell| question.thread.is_none_or(|thread| thread == cell.thread))
+    {
         *stacks.entry(cell.stack).or_default() += cell.weight;
     }
     let all = stacks.values().sum::<u64>().max(1) as f64;
@@ -383,7 +412,10 @@ fn methods(tables: &Tables, cells: &[&Cell], question: Question) -> Vec<MethodRo
             name: tables.function_name(function, NameStyle::FULL),
             short: tables.function_name(function, NameStyle::SHORT),
             module: tables.function_module(function).map(str::to_owned),
-            managed: matches!(tables.function(function).kind, FunctionKind::Managed | FunctionKind::Dynamic),
+            managed: matches!(
+                tables.function(function).kind,
+                FunctionKind::Managed | FunctionKind::Dynamic
+            ),
             own: own as f64 / all,
             total: total as f64 / all,
             own_ms: own as f64 / 1e6,
@@ -420,7 +452,11 @@ fn threads(tables: &Tables, slices: &[&Slice], seconds: f64) -> Vec<ThreadRow> {
         .map(|thread| {
             let all = states[thread.id.index()].iter().sum::<u64>();
             let shares = states[thread.id.index()].map(|state| state as f64 / all.max(1) as f64);
-            let greatest = STATES.iter().zip(shares).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(state, _)| *state);
+            let greatest = STATES
+                .iter()
+                .zip(shares)
+                .max_by(|a, b| a.1.total_cmp(&b.1))
+                .map(|(state, _)| *state);
             ThreadRow {
                 id: thread.id,
                 tid: thread.os_tid,
@@ -439,7 +475,9 @@ fn threads(tables: &Tables, slices: &[&Slice], seconds: f64) -> Vec<ThreadRow> {
 /// The innermost managed method of a stack, or its leaf.
 fn place(tables: &Tables, stack: StackId) -> Option<String> {
     let function = |frame| tables.frame(frame).function;
-    let managed = |id: &FunctionId| matches!(tables.function(*id).kind, FunctionKind::Managed | FunctionKind::Dynamic);
+    let managed = |id: &FunctionId| {
+        matches!(tables.function(*id).kind, FunctionKind::Managed | FunctionKind::Dynamic)
+    };
     tables
         .walk(stack)
         .map(function)

@@ -29,7 +29,8 @@ const HELP: &[(&str, &str)] = &[
 ];
 
 /// One letter for each state, in the order of [`STATES`].
-const STATE_LETTERS: [char; STATES.len()] = ['R', 'L', 'S', 'I', '.', 'G', 'T', '?', 'E', 'C', 'P', 'Q'];
+const STATE_LETTERS: [char; STATES.len()] =
+    ['R', 'L', 'S', 'I', '.', 'G', 'T', '?', 'E', 'C', 'P', 'Q'];
 
 /// How many of them the help explains in one line.
 const STATES_IN_LINE: usize = 6;
@@ -89,7 +90,8 @@ pub fn draw(frame: &mut Frame<'_>, view: &View, state: &State, theme: Theme) {
     .areas(frame.area());
     draw_head(frame, head, view, theme);
     draw_figures(frame, figures, view, theme);
-    let titles = Tab::ALL.iter().enumerate().map(|(index, (_, title))| format!("{} {title}", index + 1));
+    let titles =
+        Tab::ALL.iter().enumerate().map(|(index, (_, title))| format!("{} {title}", index + 1));
     frame.render_widget(
         Tabs::new(titles)
             .select(state.tab.index())
@@ -97,8 +99,15 @@ pub fn draw(frame: &mut Frame<'_>, view: &View, state: &State, theme: Theme) {
             .divider(" "),
         tabs,
     );
-    let chosen = format!("last {} s{}", state.window().as_secs(), if state.by_total { ", by total" } else { "" });
-    frame.render_widget(Paragraph::new(chosen).alignment(Alignment::Right).style(theme.weak()), tabs);
+    let chosen = format!(
+        "last {} s{}",
+        state.window().as_secs(),
+        if state.by_total { ", by total" } else { "" }
+    );
+    frame.render_widget(
+        Paragraph::new(chosen).alignment(Alignment::Right).style(theme.weak()),
+        tabs,
+    );
     match state.tab {
         Tab::Methods => draw_methods(frame, body, view, state, theme),
         Tab::Threads => draw_threads(frame, body, view, state, theme),
@@ -122,9 +131,15 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View, theme: Theme) {
         true => String::new(),
         false => format!("  .NET {}  {}  {}", view.runtime, view.platform, view.engine),
     };
-    frame.render_widget(Line::from(vec![Span::styled(title, theme.strong()), Span::raw(rest)]), area);
+    frame.render_widget(
+        Line::from(vec![Span::styled(title, theme.strong()), Span::raw(rest)]),
+        area,
+    );
     let right = if view.ended { "ended".to_owned() } else { duration::show(elapsed) };
-    frame.render_widget(Paragraph::new(format!(" {right}")).alignment(Alignment::Right).style(theme.strong()), area);
+    frame.render_widget(
+        Paragraph::new(format!(" {right}")).alignment(Alignment::Right).style(theme.strong()),
+        area,
+    );
 }
 
 fn draw_figures(frame: &mut Frame<'_>, area: Rect, view: &View, theme: Theme) {
@@ -132,7 +147,10 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, view: &View, theme: Theme) {
         Span::raw("CPU "),
         Span::styled(format!("{:.0} %", view.cpu * 100.0), theme.of(Color::Green)),
         Span::raw("  exceptions "),
-        Span::styled(format!("{}/s", short_number(view.exceptions_per_second)), theme.of(Color::Red)),
+        Span::styled(
+            format!("{}/s", short_number(view.exceptions_per_second)),
+            theme.of(Color::Red),
+        ),
         Span::raw("  paused "),
         Span::styled(format!("{:.1} %", view.paused * 100.0), theme.of(Color::Magenta)),
         Span::raw(format!("  samples {}", short_number(view.samples as f64))),
@@ -149,19 +167,28 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, view: &View, theme: Theme) {
         ),
     ]);
     let width = figures.width() as u16 + 2;
-    let [left, right] = Layout::horizontal([Constraint::Length(width), Constraint::Fill(1)]).areas(area);
+    let [left, right] =
+        Layout::horizontal([Constraint::Length(width), Constraint::Fill(1)]).areas(area);
     frame.render_widget(figures, left);
     let history: Vec<u64> = view.cpu_history.iter().map(|cpu| (cpu * 1000.0) as u64).collect();
     let history = latest(&history, right.width);
     // A process that does little shall look so: the full height is one processor at least.
     let full = history.iter().copied().max().unwrap_or(0).max(1000);
-    frame.render_widget(Sparkline::default().data(history).max(full).style(theme.of(Color::Green)), right);
+    frame.render_widget(
+        Sparkline::default().data(history).max(full).style(theme.of(Color::Green)),
+        right,
+    );
 }
 
 fn draw_methods(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State, theme: Theme) {
-    let rows: Vec<&MethodRow> = view.methods.iter().filter(|row| state.shows(&[&row.name])).collect();
+    let rows: Vec<&MethodRow> =
+        view.methods.iter().filter(|row| state.shows(&[&row.name])).collect();
     if rows.is_empty() {
-        let text = if view.methods.is_empty() { "No CPU time was used in this window." } else { "No such method." };
+        let text = if view.methods.is_empty() {
+            "No CPU time was used in this window."
+        } else {
+            "No such method."
+        };
         frame.render_widget(Paragraph::new(text).style(theme.weak()), below(area));
         return;
     }
@@ -175,19 +202,31 @@ fn draw_methods(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State, t
             Cell::new(printable(name)).style(style),
         ])
     });
-    let (own, total) = if state.by_total { ("   SELF", " TOTAL▼") } else { ("  SELF▼", "  TOTAL") };
-    let widths = [Constraint::Length(7), Constraint::Length(7), Constraint::Length(9), Constraint::Min(10)];
-    table(frame, area, Table::new(cells, widths), &[own, total, "  SELF ms", "METHOD"], view, state, theme);
+    let (own, total) =
+        if state.by_total { ("   SELF", " TOTAL▼") } else { ("  SELF▼", "  TOTAL") };
+    let widths =
+        [Constraint::Length(7), Constraint::Length(7), Constraint::Length(9), Constraint::Min(10)];
+    table(
+        frame,
+        area,
+        Table::new(cells, widths),
+        &[own, total, "  SELF ms", "METHOD"],
+        view,
+        state,
+        theme,
+    );
 }
 
 fn draw_threads(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State, theme: Theme) {
     let rows: Vec<&ThreadRow> = view.threads.iter().filter(|row| state.shows_thread(row)).collect();
     let cells = rows.iter().map(|row| {
-        let index = row.state.and_then(|word| STATES.iter().position(|state| state_id(*state) == word));
+        let index =
+            row.state.and_then(|word| STATES.iter().position(|state| state_id(*state) == word));
         Row::new(vec![
             Cell::new(format!("{:>8}", row.tid)),
             Cell::new(format!("{:>5.0} %", row.cpu * 100.0)),
-            Cell::new(row.state.unwrap_or("-")).style(index.map_or(Style::new(), |index| theme.state(index))),
+            Cell::new(row.state.unwrap_or("-"))
+                .style(index.map_or(Style::new(), |index| theme.state(index))),
             Cell::new(states_bar(row, theme)),
             Cell::new(printable(&row.name)),
             Cell::new(printable(row.method.as_deref().unwrap_or_default())),
@@ -216,7 +255,8 @@ fn states_bar(row: &ThreadRow, theme: Theme) -> Line<'static> {
         sum += share;
         let until = ((sum * 10.0).round() as usize).min(10);
         if until > drawn {
-            let letters: String = std::iter::repeat_n(STATE_LETTERS[index], until - drawn).collect();
+            let letters: String =
+                std::iter::repeat_n(STATE_LETTERS[index], until - drawn).collect();
             spans.push(Span::styled(letters, theme.state(index)));
             drawn = until;
         }
@@ -225,14 +265,23 @@ fn states_bar(row: &ThreadRow, theme: Theme) -> Line<'static> {
 }
 
 fn draw_exceptions(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State, theme: Theme) {
-    let rows: Vec<&ExceptionRow> = view.exceptions.iter().filter(|row| state.shows_exception(row)).collect();
+    let rows: Vec<&ExceptionRow> =
+        view.exceptions.iter().filter(|row| state.shows_exception(row)).collect();
     if rows.is_empty() {
-        let text = if view.exceptions.is_empty() { "No exception was thrown yet." } else { "No such exception." };
+        let text = if view.exceptions.is_empty() {
+            "No exception was thrown yet."
+        } else {
+            "No such exception."
+        };
         frame.render_widget(Paragraph::new(text).style(theme.weak()), below(area));
         return;
     }
     let cells = rows.iter().map(|row| {
-        let name = if state.full_names { row.name.clone() } else { profile::without_namespaces(&row.name) };
+        let name = if state.full_names {
+            row.name.clone()
+        } else {
+            profile::without_namespaces(&row.name)
+        };
         Row::new(vec![
             Cell::new(format!("{:>8}", short_number(row.per_second))),
             Cell::new(format!("{:>10}", row.count)),
@@ -240,25 +289,41 @@ fn draw_exceptions(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State
             Cell::new(printable(row.message.as_deref().unwrap_or_default())).style(theme.weak()),
         ])
     });
-    let widths = [Constraint::Length(8), Constraint::Length(10), Constraint::Fill(2), Constraint::Fill(3)];
-    table(frame, area, Table::new(cells, widths), &["   PER s", "     COUNT", "TYPE", "MESSAGE"], view, state, theme);
+    let widths =
+        [Constraint::Length(8), Constraint::Length(10), Constraint::Fill(2), Constraint::Fill(3)];
+    table(
+        frame,
+        area,
+        Table::new(cells, widths),
+        &["   PER s", "     COUNT", "TYPE", "MESSAGE"],
+        view,
+        state,
+        theme,
+    );
 }
 
 fn draw_gc(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State, theme: Theme) {
     let [top, graph, list] =
-        Layout::vertical([Constraint::Length(1), Constraint::Length(4), Constraint::Min(3)]).areas(area);
+        Layout::vertical([Constraint::Length(1), Constraint::Length(4), Constraint::Min(3)])
+            .areas(area);
     let worst = view.collections.iter().filter_map(|gc| gc.pause_ms).fold(0.0, f64::max);
     let history: Vec<u64> = view.paused_history.iter().map(|share| (share * 1e6) as u64).collect();
     let full = history.iter().copied().max().unwrap_or(0) as f64 / 1e4;
-    let text = format!("Paused in each second, full height {full:.1} %; longest pause below {worst:.1} ms");
+    let text = format!(
+        "Paused in each second, full height {full:.1} %; longest pause below {worst:.1} ms"
+    );
     frame.render_widget(Paragraph::new(text).style(theme.weak()), top);
-    frame
-        .render_widget(Sparkline::default().data(latest(&history, graph.width)).style(theme.of(Color::Magenta)), graph);
+    frame.render_widget(
+        Sparkline::default().data(latest(&history, graph.width)).style(theme.of(Color::Magenta)),
+        graph,
+    );
     let cells = view.collections.iter().map(|gc: &CollectionRow| {
         Row::new(vec![
             Cell::new(format!("{:>8}", gc.number)),
             Cell::new(format!("{:>3}", gc.generation)),
-            Cell::new(gc.pause_ms.map_or_else(|| format!("{:>9}", "-"), |pause| format!("{pause:>9.2}"))),
+            Cell::new(
+                gc.pause_ms.map_or_else(|| format!("{:>9}", "-"), |pause| format!("{pause:>9.2}")),
+            ),
             Cell::new(format!("{:>9}", bytes(gc.heap_bytes))),
             Cell::new(format!("{:>9}", bytes(gc.promoted_bytes))),
             Cell::new(format!("{} ({})", printable(&gc.reason), printable(&gc.kind))),
@@ -300,10 +365,14 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State, them
         spans.push(Span::styled("  Enter: keep   Esc: all rows", theme.weak()));
     } else {
         if state.frozen.is_some() {
-            spans.push(Span::styled("FROZEN  ", theme.of(Color::Yellow).add_modifier(Modifier::BOLD)));
+            spans.push(Span::styled(
+                "FROZEN  ",
+                theme.of(Color::Yellow).add_modifier(Modifier::BOLD),
+            ));
         }
         if let Some(thread) = &view.thread_filter {
-            spans.push(Span::styled(format!("only {}  ", printable(thread)), theme.of(Color::Cyan)));
+            spans
+                .push(Span::styled(format!("only {}  ", printable(thread)), theme.of(Color::Cyan)));
         }
         if !state.search.is_empty() {
             spans.push(Span::styled(format!("/{}  ", state.search), theme.of(Color::Cyan)));
@@ -316,7 +385,10 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State, them
     }
     frame.render_widget(Line::from(spans), area);
     if !state.searching {
-        frame.render_widget(Paragraph::new("  ? help").alignment(Alignment::Right).style(theme.weak()), area);
+        frame.render_widget(
+            Paragraph::new("  ? help").alignment(Alignment::Right).style(theme.weak()),
+            area,
+        );
     }
 }
 
@@ -334,12 +406,14 @@ fn selected_text(view: &View, state: &State) -> Option<String> {
         Tab::Threads => {
             let thread = view.threads.iter().filter(|row| state.shows_thread(row)).nth(row)?;
             let states = STATES.iter().zip(thread.states).filter(|(_, share)| *share >= 0.005);
-            let states: Vec<String> =
-                states.map(|(state, share)| format!("{} {:.0} %", state_id(*state), share * 100.0)).collect();
+            let states: Vec<String> = states
+                .map(|(state, share)| format!("{} {:.0} %", state_id(*state), share * 100.0))
+                .collect();
             Some(format!("{} {}", thread.name, states.join(", ")))
         }
         Tab::Exceptions => {
-            let exception = view.exceptions.iter().filter(|row| state.shows_exception(row)).nth(row)?;
+            let exception =
+                view.exceptions.iter().filter(|row| state.shows_exception(row)).nth(row)?;
             Some(match &exception.thrown_at {
                 Some(place) => format!("{} thrown in {place}", exception.name),
                 None => exception.name.clone(),
@@ -356,10 +430,17 @@ fn draw_help(frame: &mut Frame<'_>) {
     let mut lines: Vec<Line<'_>> =
         HELP.iter().map(|(keys, meaning)| Line::raw(format!(" {keys:<20} {meaning}"))).collect();
     lines.push(Line::default());
-    let states: Vec<String> =
-        STATES.iter().zip(STATE_LETTERS).map(|(state, letter)| format!("{letter} {}", state_id(*state))).collect();
+    let states: Vec<String> = STATES
+        .iter()
+        .zip(STATE_LETTERS)
+        .map(|(state, letter)| format!("{letter} {}", state_id(*state)))
+        .collect();
     for (index, part) in states.chunks(STATES_IN_LINE).enumerate() {
-        lines.push(Line::raw(format!(" {:<7} {}", if index == 0 { "States:" } else { "" }, part.join("  "))));
+        lines.push(Line::raw(format!(
+            " {:<7} {}",
+            if index == 0 { "States:" } else { "" },
+            part.join("  ")
+        )));
     }
     lines.push(Line::raw(" Press any key to go back."));
     frame.render_widget(Clear, place);

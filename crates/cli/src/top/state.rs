@@ -26,8 +26,12 @@ pub enum Tab {
 
 impl Tab {
     /// All pages and their titles, in the order of their keys from `1`.
-    pub const ALL: [(Self, &'static str); 4] =
-        [(Self::Methods, "Methods"), (Self::Threads, "Threads"), (Self::Exceptions, "Exceptions"), (Self::Gc, "GC")];
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Methods, "Methods"),
+        (Self::Threads, "Threads"),
+        (Self::Exceptions, "Exceptions"),
+        (Self::Gc, "GC"),
+    ];
 
     /// Its place in [`Self::ALL`].
     pub fn index(self) -> usize {
@@ -100,7 +104,9 @@ impl State {
         match self.tab {
             Tab::Methods => view.methods.iter().filter(|row| self.shows(&[&row.name])).count(),
             Tab::Threads => view.threads.iter().filter(|row| self.shows_thread(row)).count(),
-            Tab::Exceptions => view.exceptions.iter().filter(|row| self.shows_exception(row)).count(),
+            Tab::Exceptions => {
+                view.exceptions.iter().filter(|row| self.shows_exception(row)).count()
+            }
             Tab::Gc => view.collections.len(),
         }
     }
@@ -140,7 +146,9 @@ impl State {
         match key.code {
             KeyCode::Char('q') => self.quit = true,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help = true,
-            KeyCode::Char(digit @ '1'..='4') => self.tab = Tab::ALL[digit as usize - '1' as usize].0,
+            KeyCode::Char(digit @ '1'..='4') => {
+                self.tab = Tab::ALL[digit as usize - '1' as usize].0
+            }
             KeyCode::Tab | KeyCode::Right => self.turn(1),
             KeyCode::BackTab | KeyCode::Left => self.turn(Tab::ALL.len() - 1),
             KeyCode::Down | KeyCode::Char('j') => self.select(view, |row| row + 1),
@@ -164,7 +172,11 @@ impl State {
                 None => self.tab = Tab::Threads,
             },
             KeyCode::Enter if self.tab == Tab::Threads => {
-                let row = view.threads.iter().filter(|row| self.shows_thread(row)).nth(self.selected(view));
+                let row = view
+                    .threads
+                    .iter()
+                    .filter(|row| self.shows_thread(row))
+                    .nth(self.selected(view));
                 if let Some(row) = row {
                     self.thread = Some(row.id);
                     self.tab = Tab::Methods;
@@ -240,7 +252,10 @@ mod tests {
             states: Default::default(),
             method: None,
         };
-        View { threads: vec![thread(0, "main"), thread(1, "Pool 1"), thread(2, "Pool 2")], ..View::default() }
+        View {
+            threads: vec![thread(0, "main"), thread(1, "Pool 1"), thread(2, "Pool 2")],
+            ..View::default()
+        }
     }
 
     #[test]

@@ -45,7 +45,8 @@ impl Drop for LiveTerminal {
     }
 }
 
-/// Whether the terminal on standard input is gone: its window, tmux session or connection was closed.
+/// Whether the terminal on standard input is gone: its window, tmux session or connection was
+/// closed.
 pub fn is_gone() -> bool {
     crate::os::hung_up(&io::stdin())
 }

@@ -7,15 +7,17 @@ use super::{
 };
 use ratatui::{Terminal, backend::TestBackend};
 use session::{
-    Entry, ExceptionSample, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, GcEvent, ModuleDef,
-    ModuleId, ObserverStatus, PauseEvent, ProfilerRun, SampleBatch, SessionInfo, SessionRecord, StackDef, StackId,
-    ThreadDef, ThreadId, ThreadState, TypeDef, TypeId,
+    Entry, ExceptionSample, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind,
+    GcEvent, ModuleDef, ModuleId, ObserverStatus, PauseEvent, ProfilerRun, SampleBatch,
+    SessionInfo, SessionRecord, StackDef, StackId, ThreadDef, ThreadId, ThreadState, TypeDef,
+    TypeId,
 };
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Two threads: one burns 70 : 30 in two methods below `Main`, one waits for a lock; 120 exceptions and a collection.
+/// Two threads: one burns 70 : 30 in two methods below `Main`, one waits for a lock; 120 exceptions
+/// and a collection.
 fn live() -> Live {
     let mut live = Live::new();
     let mut add = |record: SessionRecord| live.add(&record).expect("the records fit each other");
@@ -65,12 +67,24 @@ fn live() -> Live {
             state_machine: None,
         }));
         let function = FunctionId(id);
-        add(SessionRecord::Frame(FrameDef { id: FrameId(id), function, line: None, trust: FrameTrust::Tables }));
+        add(SessionRecord::Frame(FrameDef {
+            id: FrameId(id),
+            function,
+            line: None,
+            trust: FrameTrust::Tables,
+        }));
     }
     for (id, parent) in [(0, None), (1, Some(0)), (2, Some(0))] {
-        add(SessionRecord::Stack(StackDef { id: StackId(id), parent: parent.map(StackId), frame: FrameId(id) }));
+        add(SessionRecord::Stack(StackDef {
+            id: StackId(id),
+            parent: parent.map(StackId),
+            frame: FrameId(id),
+        }));
     }
-    add(SessionRecord::Type(TypeDef { id: TypeId(0), name: "System.InvalidOperationException".into() }));
+    add(SessionRecord::Type(TypeDef {
+        id: TypeId(0),
+        name: "System.InvalidOperationException".into(),
+    }));
     let batch = |rows: &[(u32, u32, ThreadState)], weight| SampleBatch {
         start: 10 * SECOND,
         time_delta: vec![weight; rows.len()],
@@ -80,7 +94,8 @@ fn live() -> Live {
         state: rows.iter().map(|row| row.2).collect(),
         truncated: vec![false; rows.len()],
     };
-    let cpu: Vec<_> = (0..100).map(|row| (0, if row < 70 { 1 } else { 2 }, ThreadState::Running)).collect();
+    let cpu: Vec<_> =
+        (0..100).map(|row| (0, if row < 70 { 1 } else { 2 }, ThreadState::Running)).collect();
     add(SessionRecord::CpuSamples(batch(&cpu, SECOND / 100)));
     let mut wall = vec![(0, 1, ThreadState::Running); 20];
     wall.extend([(1, 0, ThreadState::Lock); 16]);
@@ -131,7 +146,9 @@ fn live() -> Live {
 fn drawn(live: &Live, state: &State) -> String {
     let view = live.view(state.question());
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal in memory");
-    terminal.draw(|frame| screen::draw(frame, &view, state, Theme::new(true))).expect("drawing in memory");
+    terminal
+        .draw(|frame| screen::draw(frame, &view, state, Theme::new(true)))
+        .expect("drawing in memory");
     terminal.backend().to_string()
 }
 
@@ -155,7 +172,9 @@ fn the_numbers_are_those_of_the_records() {
     let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
     assert!(near(method("Price").own, 0.7) && near(method("Tax").own, 0.3));
     assert!(near(method("Main").own, 0.0) && near(method("Main").total, 1.0));
-    assert!(near(view.cpu, 1.0) && near(view.paused, 0.031) && near(view.exceptions_per_second, 120.0));
+    assert!(
+        near(view.cpu, 1.0) && near(view.paused, 0.031) && near(view.exceptions_per_second, 120.0)
+    );
     assert_eq!((view.samples, view.dropped), (100, 3));
     let worker = view.threads.iter().find(|row| row.name == "worker").expect("worker");
     assert_eq!(worker.state, Some("lock"));
@@ -202,8 +221,11 @@ fn every_size_can_be_drawn() {
         for (tab, _) in Tab::ALL {
             for help in [false, true] {
                 (state.tab, state.help) = (tab, help);
-                let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
-                terminal.draw(|frame| screen::draw(frame, &view, &state, Theme::new(false))).expect("drawing");
+                let mut terminal =
+                    Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
+                terminal
+                    .draw(|frame| screen::draw(frame, &view, &state, Theme::new(false)))
+                    .expect("drawing");
             }
         }
     }

@@ -47,7 +47,8 @@ impl Live {
         let Some(stream) = &self.stream else { return };
         loop {
             match stream.try_next() {
-                // The recorder writes the same records to the file, which is checked when it is read.
+                // The recorder writes the same records to the file, which is checked when it is
+                // read.
                 Ok(Some(record)) => drop(self.builder.add(&record)),
                 Ok(None) => return,
                 Err(session::LiveEnded) => {
@@ -61,8 +62,14 @@ impl Live {
     /// Calls in a second, if any were reported since the last time.
     fn measure(&mut self, profile: &Profile) {
         let time = profile.traced.time();
-        let calls =
-            || profile.traced.called().into_iter().map(|method| (method.function, method.calls.calls)).collect();
+        let calls = || {
+            profile
+                .traced
+                .called()
+                .into_iter()
+                .map(|method| (method.function, method.calls.calls))
+                .collect()
+        };
         match &self.before {
             Some((last, _)) if *last == time => {}
             Some((last, before)) => {
@@ -72,7 +79,8 @@ impl Live {
                     (function, more as f64 / seconds)
                 };
                 let calls: HashMap<FunctionId, u64> = calls();
-                self.rates = calls.iter().map(|(function, calls)| rate((*function, *calls))).collect();
+                self.rates =
+                    calls.iter().map(|(function, calls)| rate((*function, *calls))).collect();
                 self.before = Some((time, calls));
             }
             None => self.before = Some((time, calls())),
@@ -92,8 +100,9 @@ impl Live {
         let shown = rows.saturating_sub(3);
         for method in called.iter().take(shown) {
             let calls = &method.calls;
-            let time =
-                |nanos: Option<f64>| nanos.map_or_else(|| "-".to_owned(), |nanos| duration(nanos.round() as u64));
+            let time = |nanos: Option<f64>| {
+                nanos.map_or_else(|| "-".to_owned(), |nanos| duration(nanos.round() as u64))
+            };
             let rate = self.rates.get(&method.function);
             lines.push(vec![
                 count(calls.calls),
@@ -108,7 +117,11 @@ impl Live {
         }
         let mut table = match lines.is_empty() {
             true => String::new(),
-            false => table(&["CALLS", "CALLS/S", "ERRORS", "P50", "P99", "MAX", "METHOD"], &lines, Some(columns)),
+            false => table(
+                &["CALLS", "CALLS/S", "ERRORS", "P50", "P99", "MAX", "METHOD"],
+                &lines,
+                Some(columns),
+            ),
         };
         if called.len() > shown {
             table.push_str(&format!("… and {} more\n", called.len() - shown));
@@ -134,9 +147,13 @@ impl Watcher for Live {
         {
             self.measure(&profile);
             let left_out = self.stream.as_ref().map_or(0, LiveStream::left_out);
-            self.table = self.draw(&profile, columns, rows.saturating_sub(usize::from(left_out > 0)));
+            self.table =
+                self.draw(&profile, columns, rows.saturating_sub(usize::from(left_out > 0)));
             if left_out > 0 {
-                self.table.push_str(&format!("{} not shown: the terminal was too slow\n", counted(left_out, "record")));
+                self.table.push_str(&format!(
+                    "{} not shown: the terminal was too slow\n",
+                    counted(left_out, "record")
+                ));
             }
             self.made = Some(Instant::now());
         }

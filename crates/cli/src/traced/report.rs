@@ -98,20 +98,26 @@ pub struct Node {
 impl Report {
     /// Of a recording that is over.
     pub fn of(profile: &Profile, dry_run: bool, summary: &Summary) -> Self {
-        let name = |method: &TracedMethod| profile.tables.function_name(method.function, NameStyle::FULL);
+        let name =
+            |method: &TracedMethod| profile.tables.function_name(method.function, NameStyle::FULL);
         let session = summary.sessions.first();
         let traced = &profile.traced;
-        let named = |method: &TracedMethod| Named { method: name(method), rule: method.rule.clone() };
+        let named =
+            |method: &TracedMethod| Named { method: name(method), rule: method.rule.clone() };
         let mut not_called: Vec<Named> = traced
             .methods()
-            .filter(|method| method.calls.calls == 0 && !matches!(method.state, InstrumentState::Refused(_)))
+            .filter(|method| {
+                method.calls.calls == 0 && !matches!(method.state, InstrumentState::Refused(_))
+            })
             .map(named)
             .collect();
         not_called.sort_by(|a, b| a.method.cmp(&b.method));
         let refused = traced.methods().filter_map(|method| match &method.state {
-            InstrumentState::Refused(reason) => {
-                Some(Refused { method: name(method), rule: method.rule.clone(), reason: reason.clone() })
-            }
+            InstrumentState::Refused(reason) => Some(Refused {
+                method: name(method),
+                rule: method.rule.clone(),
+                reason: reason.clone(),
+            }),
             _ => None,
         });
         let mut refused: Vec<Refused> = refused.collect();
@@ -123,12 +129,18 @@ impl Report {
             seconds: traced.time().as_secs_f64(),
             stopped_ns: session.map(|session| session.observer.target_stopped).unwrap_or_default(),
             dry_run,
-            methods: traced.called().into_iter().map(|method| Method::of(profile, method)).collect(),
+            methods: traced
+                .called()
+                .into_iter()
+                .map(|method| Method::of(profile, method))
+                .collect(),
             not_called,
             refused,
             tree: tree(profile),
             reverted: traced.methods().all(is_back),
-            dropped: session.map(|session| session.observer.dropped.iter().cloned().collect()).unwrap_or_default(),
+            dropped: session
+                .map(|session| session.observer.dropped.iter().cloned().collect())
+                .unwrap_or_default(),
             notes: session.map(|session| session.notes.clone()).unwrap_or_default(),
         }
     }
@@ -178,8 +190,11 @@ const MOST_NODES: usize = 10_000;
 /// The tree of calls, depth first, the child with the most time first.
 fn tree(profile: &Profile) -> Vec<Node> {
     let mut nodes = Vec::new();
-    let tree =
-        CallTree::new(&profile.tables, &profile.calls, TreeOptions { merge_recursion: true, ..TreeOptions::default() });
+    let tree = CallTree::new(
+        &profile.tables,
+        &profile.calls,
+        TreeOptions { merge_recursion: true, ..TreeOptions::default() },
+    );
     tree.visit(|node, enters| {
         if enters && nodes.len() < MOST_NODES {
             nodes.push(Node {

@@ -40,8 +40,8 @@ pub struct TraceArgs {
     /// Allow a pattern that matches every method of every assembly
     #[arg(long)]
     everything: bool,
-    /// Allow heap snapshots of this process after the trace (heap, leaks, async, survivors). .NET then makes no background
-    /// collections until the process ends: full collections block
+    /// Allow heap snapshots of this process after the trace (heap, leaks, async, survivors). .NET
+    /// then makes no background collections until the process ends: full collections block
     #[arg(long)]
     allow_heap: bool,
 }
@@ -50,7 +50,8 @@ impl TraceArgs {
     /// The profiler with what it was asked for, and with the code of methods for an event log.
     pub fn profiler(&self, logged: bool) -> anyhow::Result<Selection> {
         let params = [("each", self.each_call), ("il", logged), ("heap", self.allow_heap)];
-        let asked = params.iter().filter(|(_, asked)| *asked).map(|(name, _)| format!(":{name}=yes"));
+        let asked =
+            params.iter().filter(|(_, asked)| *asked).map(|(name, _)| format!(":{name}=yes"));
         Ok(Selection::parse(&format!("trace{}", asked.collect::<String>()))?)
     }
 
@@ -67,25 +68,32 @@ impl TraceArgs {
     /// The rules for these patterns and those of the file, checked.
     pub fn rules(&self, patterns: &[String]) -> anyhow::Result<RuleSet> {
         let wrong = |message: String| failure(Code::Usage, message);
-        let pattern = |text: &String| MethodPattern::parse(text).map_err(|error| wrong(format!("{text}: {error}")));
+        let pattern = |text: &String| {
+            MethodPattern::parse(text).map_err(|error| wrong(format!("{text}: {error}")))
+        };
         let action = match self.count {
             true => Action::Count,
             false => Action::Trace { slowest: Action::USUAL_SLOWEST, arguments: self.args },
         };
         let mut rules = Vec::new();
         for text in patterns {
-            let mut rule = Rule::new(text.chars().take(60).collect::<String>(), pattern(text)?, action);
+            let mut rule =
+                Rule::new(text.chars().take(60).collect::<String>(), pattern(text)?, action);
             rule.limits = Limits { one_in: self.one_in, calls: self.calls, seconds: None };
             rule.everything = self.everything;
             rules.push(rule);
         }
         let mut exclude = self.exclude.iter().map(pattern).collect::<anyhow::Result<Vec<_>>>()?;
-        let name = |text: &String| Pattern::parse(text).map_err(|error| wrong(format!("--redact {text}: {error}")));
+        let name = |text: &String| {
+            Pattern::parse(text).map_err(|error| wrong(format!("--redact {text}: {error}")))
+        };
         let mut redact = self.redact.iter().map(name).collect::<anyhow::Result<Vec<_>>>()?;
         if let Some(path) = &self.rules {
-            let text = fs::read_to_string(path)
-                .map_err(|error| failure(Code::File, format!("cannot read {}: {error}", path.display())))?;
-            let more = RuleSet::from_toml(&text).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+            let text = fs::read_to_string(path).map_err(|error| {
+                failure(Code::File, format!("cannot read {}: {error}", path.display()))
+            })?;
+            let more = RuleSet::from_toml(&text)
+                .map_err(|error| wrong(format!("{}: {error}", path.display())))?;
             rules.extend(more.rules().iter().cloned());
             exclude.extend(more.exclude().iter().cloned());
             redact.extend(more.redact().iter().cloned());
@@ -94,7 +102,10 @@ impl TraceArgs {
         for finding in rules.validate() {
             match finding.problem.severity() {
                 Severity::Error => {
-                    let rule = finding.rule.as_ref().map_or_else(String::new, |rule| format!("rule `{rule}`: "));
+                    let rule = finding
+                        .rule
+                        .as_ref()
+                        .map_or_else(String::new, |rule| format!("rule `{rule}`: "));
                     let help = match finding.problem {
                         Problem::Everything => " (--everything on the command line)",
                         _ => "",

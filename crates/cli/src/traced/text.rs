@@ -22,7 +22,11 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
     let process = format!("{} ({})", printable(&report.process), report.pid);
     if report.dry_run {
         let possible = counted(report.not_called.len() as u64, "method");
-        let _ = writeln!(text, "{process}: {possible} would be instrumented, {} not", report.refused.len());
+        let _ = writeln!(
+            text,
+            "{process}: {possible} would be instrumented, {} not",
+            report.refused.len()
+        );
         names(&mut text, report, top);
         refused(&mut text, report, top);
         text.push_str(nothing(report));
@@ -32,8 +36,11 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
     let instrumented = counted((called + report.not_called.len()) as u64, "method");
     let calls = report.methods.iter().map(|method| method.calls).sum();
     let calls = counted(calls, "call");
-    let _ =
-        write!(text, "{process}: {instrumented} instrumented for {:.1} s, {called} called, {calls}", report.seconds);
+    let _ = write!(
+        text,
+        "{process}: {instrumented} instrumented for {:.1} s, {called} called, {calls}",
+        report.seconds
+    );
     if report.stopped_ns > 0 {
         let _ = write!(text, "; the runtime was suspended for {}", duration(report.stopped_ns));
     }
@@ -48,13 +55,19 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
     slowest(&mut text, report, width);
     tree(&mut text, report, top);
     if !report.not_called.is_empty() {
-        let _ = writeln!(text, "\nNot called in this time: {}", counted(report.not_called.len() as u64, "method"));
+        let _ = writeln!(
+            text,
+            "\nNot called in this time: {}",
+            counted(report.not_called.len() as u64, "method")
+        );
         names(&mut text, report, top.min(10));
     }
     refused(&mut text, report, top);
     text.push_str(nothing(report));
     if !report.reverted {
-        text.push_str("\nNote: the process ended, or was lost, before all methods were reverted.\n");
+        text.push_str(
+            "\nNote: the process ended, or was lost, before all methods were reverted.\n",
+        );
     }
     for (reason, dropped) in report.dropped.iter().filter(|(_, dropped)| **dropped > 0) {
         let _ = writeln!(text, "\nDropped: {dropped} {reason}.");
@@ -68,7 +81,8 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
 /// What is said where no rule matches anything.
 fn nothing(report: &Report) -> &'static str {
     if report.methods.is_empty() && report.not_called.is_empty() && report.refused.is_empty() {
-        "\nNo loaded method matches. Names are those of the compiled program: `clrscope il <assembly>` lists them.\n"
+        "\n\
+            No loaded method matches. Names are those of the compiled program: `clrscope il <assembly>` lists them.\n"
     } else {
         ""
     }
@@ -111,8 +125,14 @@ fn histogram(text: &mut String, method: &Method) {
     let most = rows.iter().map(|(.., count)| *count).max().unwrap_or(1).max(1);
     for (from, to, calls) in rows {
         let bar = (calls * BAR).div_ceil(most) as usize;
-        let _ =
-            writeln!(text, "  {:>9} – {:<9} {:<40} {}", duration(from), duration(to), "█".repeat(bar), count(calls));
+        let _ = writeln!(
+            text,
+            "  {:>9} – {:<9} {:<40} {}",
+            duration(from),
+            duration(to),
+            "█".repeat(bar),
+            count(calls)
+        );
     }
 }
 
@@ -121,7 +141,10 @@ fn slowest(text: &mut String, report: &Report, width: Option<usize>) {
     if report.methods.iter().all(|method| method.timed <= 1) {
         return;
     }
-    let calls = report.methods.iter().flat_map(|method| method.slowest.iter().map(move |call| (method, call)));
+    let calls = report
+        .methods
+        .iter()
+        .flat_map(|method| method.slowest.iter().map(move |call| (method, call)));
     let mut calls: Vec<_> = calls.collect();
     calls.sort_by_key(|(_, call)| std::cmp::Reverse(call.ns));
     let rows = calls.iter().take(SLOWEST).map(|(method, call)| {
@@ -133,7 +156,8 @@ fn slowest(text: &mut String, report: &Report, width: Option<usize>) {
             printable(&method.method),
         ]
     });
-    let rows = table(&["SLOWEST", "FROM", "", "THREAD", "METHOD"], &rows.collect::<Vec<_>>(), width);
+    let rows =
+        table(&["SLOWEST", "FROM", "", "THREAD", "METHOD"], &rows.collect::<Vec<_>>(), width);
     let mut lines = rows.lines();
     let _ = writeln!(text, "\n{}", lines.next().unwrap_or_default());
     for (line, (_, call)) in lines.zip(calls) {
@@ -145,7 +169,11 @@ fn slowest(text: &mut String, report: &Report, width: Option<usize>) {
     }
     for method in &report.methods {
         if let Some(why) = &method.no_arguments {
-            let _ = writeln!(text, "\nArguments of {} are not shown: {why}.", printable(&method.method));
+            let _ = writeln!(
+                text,
+                "\nArguments of {} are not shown: {why}.",
+                printable(&method.method)
+            );
         }
     }
 }
@@ -159,7 +187,12 @@ fn tree(text: &mut String, report: &Report, top: usize) {
     for node in report.tree.iter().filter(|node| node.depth <= DEEPEST).take(top) {
         let indent = "  ".repeat(node.depth as usize + 1);
         let (total, own) = (duration(node.total_ns), duration(node.own_ns));
-        let _ = writeln!(text, "{indent}{}  {}, {total}, {own}", printable(&node.method), count(node.calls));
+        let _ = writeln!(
+            text,
+            "{indent}{}  {}, {total}, {own}",
+            printable(&node.method),
+            count(node.calls)
+        );
     }
     if report.tree.len() > top {
         let _ = writeln!(text, "  … and {} more (--top)", report.tree.len() - top);
@@ -179,7 +212,8 @@ fn refused(text: &mut String, report: &Report, top: usize) {
     if report.refused.is_empty() {
         return;
     }
-    let _ = writeln!(text, "\nNot instrumented: {}", counted(report.refused.len() as u64, "method"));
+    let _ =
+        writeln!(text, "\nNot instrumented: {}", counted(report.refused.len() as u64, "method"));
     for refused in report.refused.iter().take(top) {
         let _ = writeln!(text, "  {}: {}", printable(&refused.method), printable(&refused.reason));
     }

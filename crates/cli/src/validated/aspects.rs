@@ -33,10 +33,12 @@ impl Aspect {
     }
 }
 
-/// Everything that could be compared: whether events are on both sides, their order, and of code that both sides have its
-/// text, bytes, locals and exception clauses.
+/// Everything that could be compared: whether events are on both sides, their order, and of code
+/// that both sides have its text, bytes, locals and exception clauses.
 pub fn of(a: &[Event], b: &[Event], comparison: &Comparison<'_>) -> Vec<Aspect> {
-    let places = |is_log: bool| (a.iter().chain(b)).filter(|event| (event.kind.id == "log") == is_log).count();
+    let places = |is_log: bool| {
+        (a.iter().chain(b)).filter(|event| (event.kind.id == "log") == is_log).count()
+    };
     let pairs = || comparison.pairs.iter().map(|&(i, j)| (&a[i], &b[j]));
     let in_both = |is_log: bool| {
         let pairs: Vec<_> = pairs().filter(|(a, _)| (a.kind.id == "log") == is_log).collect();
@@ -64,7 +66,8 @@ pub fn of(a: &[Event], b: &[Event], comparison: &Comparison<'_>) -> Vec<Aspect> 
 /// The declaration of the locals of each body.
 fn locals(event: &Event) -> Vec<Vec<&str>> {
     fn of_body(lines: &[String]) -> Vec<&str> {
-        let lines = lines.iter().map(String::as_str).skip_while(|line| !line.starts_with(".locals"));
+        let lines =
+            lines.iter().map(String::as_str).skip_while(|line| !line.starts_with(".locals"));
         let mut is_over = false;
         lines.take_while(|line| !std::mem::replace(&mut is_over, line.ends_with(')'))).collect()
     }
@@ -100,21 +103,44 @@ mod tests {
 
     #[test]
     fn each_aspect_counts_what_it_looks_at() {
-        let body = [".maxstack  8", ".locals init ([0] int32 V_0,", "    [1] string V_1)", "IL_0000:  ret"];
+        let body = [
+            ".maxstack  8",
+            ".locals init ([0] int32 V_0,",
+            "    [1] string V_1)",
+            "IL_0000:  ret",
+        ];
         let other_locals = [".maxstack  8", ".locals init ([0] int32 V_0)", "IL_0000:  ret"];
-        let other_code = [".maxstack  8", ".locals init ([0] int32 V_0,", "    [1] string V_1)", "IL_0000:  nop"];
+        let other_code = [
+            ".maxstack  8",
+            ".locals init ([0] int32 V_0,",
+            "    [1] string V_1)",
+            "IL_0000:  nop",
+        ];
         let all = |first: &[&str], digits: &str| {
-            vec![event("rewrite", "x", first, digits), event("rewrite", "y", &body, "062a"), event("log", "l", &[], "")]
+            vec![
+                event("rewrite", "x", first, digits),
+                event("rewrite", "y", &body, "062a"),
+                event("log", "l", &[], ""),
+            ]
         };
         let percent = |a: &[Event], b: &[Event]| {
             let comparison = compare(a, b, Mode::Default);
             let found = of(a, b, &comparison);
-            found.iter().map(|aspect| (aspect.name, aspect.compared, aspect.equal)).collect::<Vec<_>>()
+            found
+                .iter()
+                .map(|aspect| (aspect.name, aspect.compared, aspect.equal))
+                .collect::<Vec<_>>()
         };
         let (a, b) = (all(&body, "062a"), all(&other_locals, "0600"));
         let expected = |events, bodies, bytes, locals| {
-            let rest = [("bodies", 2, bodies), ("bytes", 2, bytes), ("locals", 2, locals), ("clauses", 2, 2)];
-            [[("events", 2, events), ("log lines", 1, 1), ("order", 3, 3)].as_slice(), &rest].concat()
+            let rest = [
+                ("bodies", 2, bodies),
+                ("bytes", 2, bytes),
+                ("locals", 2, locals),
+                ("clauses", 2, 2),
+            ];
+            [[("events", 2, events), ("log lines", 1, 1), ("order", 3, 3)].as_slice(), &rest]
+                .concat()
         };
         assert_eq!(percent(&a, &a), expected(2, 2, 2, 2));
         assert_eq!(percent(&a, &b), expected(2, 1, 1, 1));

@@ -9,14 +9,16 @@ const FAT_HEADER: usize = 12;
 const LOCALS: usize = 8;
 /// Bits of the first byte: a header of one byte.
 const TINY: u8 = 0x2;
-/// Bit of a section of exception clauses with clauses of 24 bytes, and that of a further section (ECMA-335 II.25.4.5).
+/// Bit of a section of exception clauses with clauses of 24 bytes, and that of a further section
+/// (ECMA-335 II.25.4.5).
 const FAT_SECTION: u8 = 0x40;
 const MORE_SECTIONS: u8 = 0x80;
 /// What stands for a number that differs from run to run, in the text of a body.
 const NAMED: char = '&';
 
-/// A body as lines of hexadecimal digits. Zeros stand in place of tokens and of numbers that the text has by name, so header,
-/// code, exception clauses and the form of all of them are left; `None` for bytes that are no body.
+/// A body as lines of hexadecimal digits. Zeros stand in place of tokens and of numbers that the
+/// text has by name, so header, code, exception clauses and the form of all of them are left;
+/// `None` for bytes that are no body.
 pub fn masked(digits: &str, text: &[String], slot: Option<u64>) -> Option<Vec<String>> {
     let mut bytes = hex(digits)?;
     for (start, size) in holes(&bytes, text, slot)? {
@@ -50,7 +52,8 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
 /// Where tokens and named numbers stand, and how many bytes they have.
 fn holes(bytes: &[u8], text: &[String], slot: Option<u64>) -> Option<Vec<(usize, usize)>> {
     let body = MethodBody::parse(bytes).ok()?;
-    let header = if bytes.first()? & 0x3 == TINY { 1 } else { usize::from(*bytes.get(1)? >> 4) * 4 };
+    let header =
+        if bytes.first()? & 0x3 == TINY { 1 } else { usize::from(*bytes.get(1)? >> 4) * 4 };
     let mut found = Vec::new();
     if header >= FAT_HEADER {
         found.push((LOCALS, 4));
@@ -58,7 +61,9 @@ fn holes(bytes: &[u8], text: &[String], slot: Option<u64>) -> Option<Vec<(usize,
     let is_named = |offset: u32| {
         let start = format!("IL_{offset:04x}:");
         let line = text.iter().find_map(|line| line.trim_start().strip_prefix(&start));
-        line.is_some_and(|line| line.split_whitespace().nth(1).is_some_and(|operand| operand.starts_with(NAMED)))
+        line.is_some_and(|line| {
+            line.split_whitespace().nth(1).is_some_and(|operand| operand.starts_with(NAMED))
+        })
     };
     for instruction in body.instructions() {
         let instruction = instruction.ok()?;
@@ -75,7 +80,8 @@ fn holes(bytes: &[u8], text: &[String], slot: Option<u64>) -> Option<Vec<(usize,
     while is_more {
         let &[kind, s0, s1, s2] = bytes.get(section..)?.first_chunk::<4>()?;
         let is_fat = kind & FAT_SECTION != 0;
-        let size = if is_fat { u32::from_le_bytes([s0, s1, s2, 0]) as usize } else { usize::from(s0) };
+        let size =
+            if is_fat { u32::from_le_bytes([s0, s1, s2, 0]) as usize } else { usize::from(s0) };
         let (clause, token) = if is_fat { (24, 20) } else { (12, 8) };
         for start in (section + 4..section + size.max(4)).step_by(clause) {
             // The lower half of the flags: zero for a clause that catches a type.
@@ -101,23 +107,35 @@ mod tests {
     /// Eight times `nop` with a handler that catches a type, and a finally block up to `end`.
     fn body(locals: u32, caught: u32, end: u32) -> MethodBody<'static> {
         let clause = |kind, start, end| {
-            let (try_block, handler) = (CodeRange { start: 0, end: start }, CodeRange { start, end });
+            let (try_block, handler) =
+                (CodeRange { start: 0, end: start }, CodeRange { start, end });
             ExceptionClause { kind, try_block, handler }
         };
-        let header =
-            MethodHeader { format: HeaderFormat::Fat, local_signature: Token(locals), ..MethodHeader::default() };
-        let clauses = vec![clause(ClauseKind::Catch(Token(caught)), 1, 2), clause(ClauseKind::Finally, 2, end)];
+        let header = MethodHeader {
+            format: HeaderFormat::Fat,
+            local_signature: Token(locals),
+            ..MethodHeader::default()
+        };
+        let clauses = vec![
+            clause(ClauseKind::Catch(Token(caught)), 1, 2),
+            clause(ClauseKind::Finally, 2, end),
+        ];
         MethodBody { header, code: vec![0; 8].into(), clauses }
     }
 
     #[test]
     fn tokens_and_named_numbers_are_left_out() {
         let tiny = |code: &str| format!("{:02x}{code}", (code.len() / 2) << 2 | 2);
-        let masked = |code: &str, text: &[String], slot| masked(&tiny(code), text, slot).unwrap().concat();
+        let masked =
+            |code: &str, text: &[String], slot| masked(&tiny(code), text, slot).unwrap().concat();
         // ldc.i8 twice, call, ret.
         let code = "210100000000000000210200000000000000281234000a2a";
-        let text = ["  IL_0000:  ldc.i8     &function", "  IL_0009:  ldc.i8     2"].map(str::to_owned);
-        assert_eq!(masked(code, &text, None), tiny("21000000000000000021020000000000000028000000002a"));
+        let text =
+            ["  IL_0000:  ldc.i8     &function", "  IL_0009:  ldc.i8     2"].map(str::to_owned);
+        assert_eq!(
+            masked(code, &text, None),
+            tiny("21000000000000000021020000000000000028000000002a")
+        );
         // ldc.i4 of the slot, and of another number.
         let code = "200700000020080000002a";
         assert_eq!(masked(code, &[], Some(7)), tiny("200000000020080000002a"));
@@ -131,9 +149,13 @@ mod tests {
         let one = body(0x1100_0001, 0x0100_0002, 4);
         let masked = |bytes: &[u8]| masked(&digits(bytes), &[], None).unwrap();
         for is_fat in [false, true] {
-            let encoded =
-                |body: &MethodBody<'_>| if is_fat { body.encode_fat_clauses() } else { body.encode() }.unwrap();
-            assert_eq!(masked(&encoded(&one)), masked(&encoded(&body(0x1100_0009, 0x1b00_0007, 4))));
+            let encoded = |body: &MethodBody<'_>| {
+                if is_fat { body.encode_fat_clauses() } else { body.encode() }.unwrap()
+            };
+            assert_eq!(
+                masked(&encoded(&one)),
+                masked(&encoded(&body(0x1100_0009, 0x1b00_0007, 4)))
+            );
             let longer = encoded(&body(0x1100_0001, 0x0100_0002, 5));
             assert_ne!(masked(&encoded(&one)), masked(&longer));
             assert_ne!(clauses(&digits(&encoded(&one))), clauses(&digits(&longer)));

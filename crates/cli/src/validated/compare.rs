@@ -117,12 +117,16 @@ enum Relation {
     Different,
 }
 
-/// Compares what happened to each name, in its order. The order between names counts in strict mode only: threads differ in
-/// that.
+/// Compares what happened to each name, in its order. The order between names counts in strict mode
+/// only: threads differ in that.
 pub fn compare<'e>(a: &'e [Event], b: &'e [Event], mode: Mode) -> Comparison<'e> {
     let mut names: HashMap<&str, (Vec<usize>, Vec<usize>)> = HashMap::new();
-    a.iter().enumerate().for_each(|(index, event)| names.entry(&event.name).or_default().0.push(index));
-    b.iter().enumerate().for_each(|(index, event)| names.entry(&event.name).or_default().1.push(index));
+    a.iter()
+        .enumerate()
+        .for_each(|(index, event)| names.entry(&event.name).or_default().0.push(index));
+    b.iter()
+        .enumerate()
+        .for_each(|(index, event)| names.entry(&event.name).or_default().1.push(index));
     let mut comparison = Comparison::default();
     let (mut found, mut equal) = (Vec::new(), Vec::new());
     for (of_a, of_b) in names.values() {
@@ -172,9 +176,11 @@ pub fn compare<'e>(a: &'e [Event], b: &'e [Event], mode: Mode) -> Comparison<'e>
     comparison
 }
 
-/// Of pairs in the order of their first places, as few as possible without which their second places ascend, too.
+/// Of pairs in the order of their first places, as few as possible without which their second
+/// places ascend, too.
 pub fn out_of_order(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
-    // The pair that ends the ascending run of each length, the one with the least second place; and the one before each.
+    // The pair that ends the ascending run of each length, the one with the least second place; and
+    // the one before each.
     let (mut ends, mut before) = (Vec::<usize>::new(), vec![None; pairs.len()]);
     for (index, &(_, place)) in pairs.iter().enumerate() {
         let length = ends.partition_point(|&end| pairs[end].1 < place);
@@ -190,7 +196,12 @@ pub fn out_of_order(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
         is_in_order[index] = true;
         next = before[index];
     }
-    pairs.iter().zip(is_in_order).filter(|(_, is_in_order)| !is_in_order).map(|(pair, _)| *pair).collect()
+    pairs
+        .iter()
+        .zip(is_in_order)
+        .filter(|(_, is_in_order)| !is_in_order)
+        .map(|(pair, _)| *pair)
+        .collect()
 }
 
 /// Events without those that are equal to the one before them of the same name.
@@ -225,11 +236,16 @@ fn relation(a: &Event, b: &Event, mode: Mode) -> Option<Relation> {
 }
 
 /// Code that differs: what it is, and both sides.
-pub fn code_differs<'e>(a: &'e Event, b: &'e Event) -> impl Iterator<Item = (&'static str, Side<'e>, Side<'e>)> {
+pub fn code_differs<'e>(
+    a: &'e Event,
+    b: &'e Event,
+) -> impl Iterator<Item = (&'static str, Side<'e>, Side<'e>)> {
     const NONE: &[String] = &[];
     (0..a.code.len().max(b.code.len())).filter_map(move |part| {
-        let side =
-            |event: &'e Event| Side { lines: event.code.get(part).map_or(NONE, |(_, lines)| lines), slot: event.slot };
+        let side = |event: &'e Event| Side {
+            lines: event.code.get(part).map_or(NONE, |(_, lines)| lines),
+            slot: event.slot,
+        };
         let what = a.code.get(part).or(b.code.get(part)).map_or("", |(what, _)| what);
         (!diff::is_same(side(a), side(b))).then(|| (what, side(a), side(b)))
     })
@@ -238,13 +254,16 @@ pub fn code_differs<'e>(a: &'e Event, b: &'e Event) -> impl Iterator<Item = (&'s
 /// Bytes of code that differ: which code, and both sides in lines.
 pub fn bytes_differ(a: &Event, b: &Event) -> Vec<(&'static str, Vec<String>, Vec<String>)> {
     let lines = |event: &Event, part: &str| {
-        let digits = event.bytes.iter().find(|(known, _)| *known == part).map(|(_, digits)| digits)?;
-        let text = event.code.iter().find(|(known, _)| *known == part).map_or(&[][..], |(_, lines)| lines);
+        let digits =
+            event.bytes.iter().find(|(known, _)| *known == part).map(|(_, digits)| digits)?;
+        let text =
+            event.code.iter().find(|(known, _)| *known == part).map_or(&[][..], |(_, lines)| lines);
         Some(bytes::masked(digits, text, event.slot).unwrap_or_else(|| vec![digits.clone()]))
     };
     let parts = [("before", "bytes before"), ("after", "bytes after")];
-    let sides =
-        parts.map(|(part, name)| (name, lines(a, part).unwrap_or_default(), lines(b, part).unwrap_or_default()));
+    let sides = parts.map(|(part, name)| {
+        (name, lines(a, part).unwrap_or_default(), lines(b, part).unwrap_or_default())
+    });
     sides.into_iter().filter(|(_, a, b)| a != b).collect()
 }
 
@@ -260,8 +279,9 @@ fn pairs(
     let back = (1..=a.min(b) - front).take_while(|i| is_equal(a - i, b - i)).count();
     let mut found: Vec<_> = (0..front).map(|i| (Some(i), Some(i))).collect();
     let (rows, columns) = (a - front - back, b - front - back);
-    let cost =
-        |i: usize, j: usize| relation(front + i, front + j).map(|relation| u32::from(relation == Relation::Different));
+    let cost = |i: usize, j: usize| {
+        relation(front + i, front + j).map(|relation| u32::from(relation == Relation::Different))
+    };
     let (mut i, mut j) = (0, 0);
     if (rows + 1) * (columns + 1) <= LARGEST {
         let width = columns + 1;
@@ -274,7 +294,8 @@ fn pairs(
                 let both = (i < rows && j < columns)
                     .then(|| cost(i, j).map(|cost| best[(i + 1) * width + j + 1] + cost))
                     .flatten();
-                best[i * width + j] = [both, skip_a, skip_b].into_iter().flatten().min().unwrap_or(0);
+                best[i * width + j] =
+                    [both, skip_a, skip_b].into_iter().flatten().min().unwrap_or(0);
             }
         }
         while i < rows && j < columns {
@@ -313,7 +334,16 @@ mod tests {
     fn event(kind: &str, name: &str, field: &str) -> Event {
         let kind = KINDS.iter().find(|known| known.id == kind).unwrap();
         let fields = kind.fields.iter().map(|_| Some(field.to_owned())).collect();
-        Event { kind, name: name.into(), time: None, fields, code: vec![], bytes: vec![], slot: None, left_out: None }
+        Event {
+            kind,
+            name: name.into(),
+            time: None,
+            fields,
+            code: vec![],
+            bytes: vec![],
+            slot: None,
+            left_out: None,
+        }
     }
 
     fn rewrite(slot: u64, lines: &[&str]) -> Event {
@@ -323,14 +353,31 @@ mod tests {
 
     #[test]
     fn order_counts_for_a_name_and_not_between_names() {
-        let a = [event("rewrite", "x", ""), event("jit", "y", ""), event("jit", "x", ""), event("revert", "x", "")];
-        let b = [event("jit", "y", ""), event("rewrite", "x", ""), event("jit", "x", ""), event("revert", "x", "")];
+        let a = [
+            event("rewrite", "x", ""),
+            event("jit", "y", ""),
+            event("jit", "x", ""),
+            event("revert", "x", ""),
+        ];
+        let b = [
+            event("jit", "y", ""),
+            event("rewrite", "x", ""),
+            event("jit", "x", ""),
+            event("revert", "x", ""),
+        ];
         assert_eq!(
-            (compare(&a, &b, Mode::Default).total().fidelity(), compare(&a, &b, Mode::Default).differences.len()),
+            (
+                compare(&a, &b, Mode::Default).total().fidelity(),
+                compare(&a, &b, Mode::Default).differences.len()
+            ),
             (100.0, 0)
         );
-        let swapped =
-            [event("jit", "x", ""), event("rewrite", "x", ""), event("jit", "y", ""), event("revert", "x", "")];
+        let swapped = [
+            event("jit", "x", ""),
+            event("rewrite", "x", ""),
+            event("jit", "y", ""),
+            event("revert", "x", ""),
+        ];
         let found = compare(&a, &swapped, Mode::Default);
         let expected = Counts { equal: 3, only_a: 1, only_b: 1, ..Counts::default() };
         assert_eq!((found.total(), found.differences.len()), (expected, 2));
@@ -339,7 +386,8 @@ mod tests {
 
     #[test]
     fn a_pair_that_differs_is_one_difference() {
-        let a = [event("jit", "x", "tier-0"), event("jit", "x", "tier-1"), event("jit", "only a", "")];
+        let a =
+            [event("jit", "x", "tier-0"), event("jit", "x", "tier-1"), event("jit", "only a", "")];
         let b = [event("jit", "x", "tier-0"), event("jit", "x", "osr")];
         let found = compare(&a, &b, Mode::Default);
         let expected = Counts { equal: 1, different: 1, only_a: 1, ..Counts::default() };
@@ -356,7 +404,9 @@ mod tests {
 
     #[test]
     fn code_is_compared_but_for_the_number_of_the_method() {
-        let code = |slot: u64, rest: &'static str| rewrite(slot, &[&format!("IL_0000:  ldc.i4     {slot}"), rest]);
+        let code = |slot: u64, rest: &'static str| {
+            rewrite(slot, &[&format!("IL_0000:  ldc.i4     {slot}"), rest])
+        };
         let (a, b) = ([code(3, "ret")], [code(7, "ret")]);
         assert_eq!(compare(&a, &b, Mode::Default).total().equal, 1);
         let other = [code(7, "throw")];
@@ -376,13 +426,18 @@ mod tests {
 
     #[test]
     fn strict_counts_the_order_of_all_events() {
-        let events = |names: &[&str]| names.iter().map(|name| event("rewrite", name, "")).collect::<Vec<_>>();
+        let events = |names: &[&str]| {
+            names.iter().map(|name| event("rewrite", name, "")).collect::<Vec<_>>()
+        };
         let (a, b) = (events(&["x", "y", "z", "x"]), events(&["y", "z", "x", "x"]));
         assert_eq!(compare(&a, &b, Mode::Default).total().fidelity(), 100.0);
         assert_eq!(compare(&a, &a, Mode::Strict).total().fidelity(), 100.0);
         let found = compare(&a, &b, Mode::Strict);
         assert_eq!(found.total(), Counts { equal: 3, different: 1, ..Counts::default() });
-        assert_eq!(found.differences, [Difference { a: Some(&a[0]), b: Some(&b[2]), is_moved: true }]);
+        assert_eq!(
+            found.differences,
+            [Difference { a: Some(&a[0]), b: Some(&b[2]), is_moved: true }]
+        );
         assert_eq!(found.pairs, [(0, 2), (1, 0), (2, 1), (3, 3)]);
     }
 
@@ -402,13 +457,17 @@ mod tests {
 
     #[test]
     fn strict_compares_bytes_and_takes_nothing_for_granted() {
-        let with =
-            |digits: &str| [Event { bytes: vec![("after", digits.to_owned())], ..rewrite(1, &["IL_0000:  ret"]) }];
+        let with = |digits: &str| {
+            [Event { bytes: vec![("after", digits.to_owned())], ..rewrite(1, &["IL_0000:  ret"]) }]
+        };
         // A tiny and a fat header.
         let (tiny, fat) = (with("062a"), with("0330080001000000000000002a"));
         assert_eq!(compare(&tiny, &fat, Mode::Default).differences.len(), 0);
         let found = compare(&tiny, &fat, Mode::Strict);
-        assert_eq!((found.total().different, bytes_differ(&tiny[0], &fat[0])[0].0), (1, "bytes after"));
+        assert_eq!(
+            (found.total().different, bytes_differ(&tiny[0], &fat[0])[0].0),
+            (1, "bytes after")
+        );
         assert_eq!(compare(&tiny, &tiny, Mode::Strict).total().fidelity(), 100.0);
         let without = [rewrite(1, &["IL_0000:  ret"])];
         assert_eq!(compare(&tiny, &without, Mode::Strict).total().different, 1);
@@ -419,7 +478,8 @@ mod tests {
 
     #[test]
     fn repeats_are_left_out() {
-        let events = || vec![rewrite(1, &["a"]), event("revert", "m", "r"), event("revert", "n", "r")];
+        let events =
+            || vec![rewrite(1, &["a"]), event("revert", "m", "r"), event("revert", "n", "r")];
         let mut repeated = events();
         // The number of the method differs.
         repeated.insert(1, rewrite(2, &["a"]));

@@ -2,7 +2,8 @@
 
 /// Lines of context around a difference.
 const CONTEXT: usize = 2;
-/// Largest table of pairs of lines; of larger texts all lines between the first and the last difference are shown.
+/// Largest table of pairs of lines; of larger texts all lines between the first and the last
+/// difference are shown.
 const LARGEST: usize = 4 << 20;
 
 /// Code of one side, and the number in it that differs from run to run.
@@ -16,7 +17,8 @@ pub struct Side<'a> {
 
 /// Whether code is the same: line by line, but for the number in new code.
 pub fn is_same(a: Side<'_>, b: Side<'_>) -> bool {
-    a.lines.len() == b.lines.len() && a.lines.iter().zip(b.lines).all(|(x, y)| x == y || are_slots(x, a, y, b))
+    a.lines.len() == b.lines.len()
+        && a.lines.iter().zip(b.lines).all(|(x, y)| x == y || are_slots(x, a, y, b))
 }
 
 /// Whether both lines load the number of the method. It is always loaded in the long form.
@@ -28,8 +30,9 @@ fn are_slots(x: &str, a: Side<'_>, y: &str, b: Side<'_>) -> bool {
     loads(x, a.slot) && loads(y, b.slot)
 }
 
-/// What differs, with some lines around it: in front of each line a space, or `-` for one of `a` alone, `+` for one of `b` alone, `@` for
-/// lines that are left out. Offsets of instructions move with every change in front of them, and count only if nothing else differs.
+/// What differs, with some lines around it: in front of each line a space, or `-` for one of `a`
+/// alone, `+` for one of `b` alone, `@` for lines that are left out. Offsets of instructions move
+/// with every change in front of them, and count only if nothing else differs.
 pub fn unified(a: Side<'_>, b: Side<'_>) -> Vec<String> {
     let shown = with_keys(a, b, &without_offsets);
     if shown.is_empty() { with_keys(a, b, &str::to_owned) } else { shown }
@@ -38,10 +41,12 @@ pub fn unified(a: Side<'_>, b: Side<'_>) -> Vec<String> {
 fn with_keys(a: Side<'_>, b: Side<'_>, key: &dyn Fn(&str) -> String) -> Vec<String> {
     let keys = |side: Side<'_>| side.lines.iter().map(|line| key(line)).collect::<Vec<_>>();
     let (keys_a, keys_b) = (keys(a), keys(b));
-    let same = |i: usize, j: usize| keys_a[i] == keys_b[j] || are_slots(&a.lines[i], a, &b.lines[j], b);
+    let same =
+        |i: usize, j: usize| keys_a[i] == keys_b[j] || are_slots(&a.lines[i], a, &b.lines[j], b);
     let steps = align(keys_a.len(), keys_b.len(), &same);
     let changes = steps.iter().map(|step| !matches!(step, Step::Both(_)));
-    let changes: Vec<usize> = changes.enumerate().filter_map(|(index, is_change)| is_change.then_some(index)).collect();
+    let changes: Vec<usize> =
+        changes.enumerate().filter_map(|(index, is_change)| is_change.then_some(index)).collect();
     let mut text = Vec::new();
     let mut shown_to = 0;
     let mut next = changes.iter().peekable();
@@ -116,7 +121,11 @@ fn without_offsets(line: &str) -> String {
         if index > 0 {
             text.push_str("IL_");
         }
-        text.push_str(if index > 0 { part.trim_start_matches(|c: char| c.is_ascii_hexdigit()) } else { part });
+        text.push_str(if index > 0 {
+            part.trim_start_matches(|c: char| c.is_ascii_hexdigit())
+        } else {
+            part
+        });
     }
     text
 }
@@ -126,21 +135,37 @@ mod tests {
     use super::*;
 
     fn diff(a: &[&str], b: &[&str]) -> Vec<String> {
-        let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        let owned =
+            |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
         let (a, b) = (owned(a), owned(b));
         unified(Side { lines: &a, slot: Some(1) }, Side { lines: &b, slot: Some(200) })
     }
 
     #[test]
     fn what_moved_is_no_difference_beside_one_that_is() {
-        let a = ["IL_0000:  nop", "IL_0001:  ldarg.0", "IL_0002:  br.s       IL_0000", "IL_0004:  ret", "x", "y"];
+        let a = [
+            "IL_0000:  nop",
+            "IL_0001:  ldarg.0",
+            "IL_0002:  br.s       IL_0000",
+            "IL_0004:  ret",
+            "x",
+            "y",
+        ];
         let b = ["IL_0000:  nop", "IL_0001:  br.s       IL_0000", "IL_0003:  ret", "x", "y"];
-        let expected =
-            ["  IL_0000:  nop", "- IL_0001:  ldarg.0", "  IL_0002:  br.s       IL_0000", "  IL_0004:  ret", "@"];
+        let expected = [
+            "  IL_0000:  nop",
+            "- IL_0001:  ldarg.0",
+            "  IL_0002:  br.s       IL_0000",
+            "  IL_0004:  ret",
+            "@",
+        ];
         let shown = diff(&a, &b);
         assert_eq!(shown, expected[..4]);
         // Only offsets.
-        assert_eq!(diff(&["IL_0000:  ret"], &["IL_0001:  ret"]), ["- IL_0000:  ret", "+ IL_0001:  ret"]);
+        assert_eq!(
+            diff(&["IL_0000:  ret"], &["IL_0001:  ret"]),
+            ["- IL_0000:  ret", "+ IL_0001:  ret"]
+        );
     }
 
     #[test]
@@ -158,7 +183,10 @@ mod tests {
         a.remove(15);
         let shown = diff(&a, &b);
         assert_eq!(shown.iter().filter(|line| line.starts_with('@')).count(), 2, "{shown:?}");
-        assert!(shown.contains(&"- three".to_owned()) && shown.contains(&"+ 15".to_owned()), "{shown:?}");
+        assert!(
+            shown.contains(&"- three".to_owned()) && shown.contains(&"+ 15".to_owned()),
+            "{shown:?}"
+        );
         assert_eq!(shown.len(), 2 + (2 + 2 + 2) + (2 + 1 + 2));
     }
 }

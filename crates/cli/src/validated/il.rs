@@ -19,15 +19,19 @@ pub const METHOD: Kind = Kind { id: "method", fields: &["declaration"], is_certa
 pub fn read(path: &Path) -> anyhow::Result<Vec<Event>> {
     let shown = || path.display().to_string();
     let bytes = il::read(path).with_context(shown)?;
-    let assembly = Assembly::parse(&bytes).map_err(|error| failure(Code::File, format!("{}: {error}", shown())))?;
+    let assembly = Assembly::parse(&bytes)
+        .map_err(|error| failure(Code::File, format!("{}: {error}", shown())))?;
     Ok(assembly.methods().map(|method| of(&method)).collect())
 }
 
 fn of(method: &Method<'_, '_>) -> Event {
     let text = il::disassembly(method);
     // The declaration, a brace, the token, the body, and a brace.
-    let mut lines: Vec<String> =
-        text.lines().skip(3).map(|line| line.strip_prefix("  ").unwrap_or(line).to_owned()).collect();
+    let mut lines: Vec<String> = text
+        .lines()
+        .skip(3)
+        .map(|line| line.strip_prefix("  ").unwrap_or(line).to_owned())
+        .collect();
     lines.pop();
     Event {
         kind: &METHOD,

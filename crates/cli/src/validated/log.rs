@@ -1,5 +1,5 @@
-//! Event logs, as `clrscope report -f events` writes them: lines of JSON, or the sessions that they are made from; and the log
-//! of a native profiler of the New Relic agent.
+//! Event logs, as `clrscope report -f events` writes them: lines of JSON, or the sessions that they
+//! are made from; and the log of a native profiler of the New Relic agent.
 
 use crate::{
     console,
@@ -26,7 +26,8 @@ pub struct Kind {
 
 /// A line of the log of a native profiler of the New Relic agent.
 const LOG: Kind = Kind { id: "log", fields: &["level"], is_certain: true };
-/// Levels of these lines that are compared, as the lines have them. Others tell how the profiler works inside.
+/// Levels of these lines that are compared, as the lines have them. Others tell how the profiler
+/// works inside.
 const LEVELS: [&str; 3] = ["Info ", "Warn ", "Error"];
 /// All its levels.
 const ALL_LEVELS: [&str; 5] = ["Trace", "Debug", "Info ", "Warn ", "Error"];
@@ -78,14 +79,18 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Event>> {
     let shown = path.display();
     let open = || File::open(path).with_context(|| format!("cannot open {shown}"));
     let mut magic = Vec::new();
-    open()?.take(session::MAGIC.len() as u64).read_to_end(&mut magic).with_context(|| shown.to_string())?;
+    open()?
+        .take(session::MAGIC.len() as u64)
+        .read_to_end(&mut magic)
+        .with_context(|| shown.to_string())?;
     if magic != session::MAGIC {
         return parse(BufReader::new(open()?), &shown.to_string());
     }
     let exporter = report::exporter("events").context("event logs are a format of reports")?;
     let mut log = Vec::new();
-    let profile =
-        exporter.convert(open()?, &report::Options::default(), &mut log).with_context(|| shown.to_string())?;
+    let profile = exporter
+        .convert(open()?, &report::Options::default(), &mut log)
+        .with_context(|| shown.to_string())?;
     if let Some(damage) = &profile.damage {
         return Err(failure(Code::BadSession, format!("{shown}: {damage}")));
     }
@@ -95,13 +100,15 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Event>> {
     parse(&log[..], &shown.to_string())
 }
 
-/// Reads lines; `shown` is what the file is called in messages. Events of kinds that are not known are left out.
+/// Reads lines; `shown` is what the file is called in messages. Events of kinds that are not known
+/// are left out.
 fn parse(lines: impl BufRead, shown: &str) -> anyhow::Result<Vec<Event>> {
     let mut events = Vec::new();
     let mut has_head = false;
     let mut is_text = false;
     for (index, line) in lines.lines().enumerate() {
-        let wrong = |why: String| failure(Code::BadSession, format!("{shown}:{}: {why}", index + 1));
+        let wrong =
+            |why: String| failure(Code::BadSession, format!("{shown}:{}: {why}", index + 1));
         let line = line.map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData => wrong("this is not text".to_owned()),
             _ => anyhow::Error::from(error).context(shown.to_owned()),
@@ -111,13 +118,15 @@ fn parse(lines: impl BufRead, shown: &str) -> anyhow::Result<Vec<Event>> {
             events.extend(text_line(&line).and_then(|(level, text)| log_event(level, text)));
             continue;
         }
-        let value: Value = serde_json::from_str(&line).map_err(|error| wrong(format!("this is not JSON: {error}")))?;
+        let value: Value = serde_json::from_str(&line)
+            .map_err(|error| wrong(format!("this is not JSON: {error}")))?;
         if has_head {
             events.extend(event(&value).map_err(wrong)?);
             continue;
         }
         if value["format"] != "clrscope-events" {
-            let message = "this is not an event log; `clrscope report -f events` makes one from a session";
+            let message =
+                "this is not an event log; `clrscope report -f events` makes one from a session";
             return Err(wrong(message.to_owned()));
         }
         match value["version"].as_u64() {
@@ -136,22 +145,37 @@ fn parse(lines: impl BufRead, shown: &str) -> anyhow::Result<Vec<Event>> {
     }
 }
 
-/// Level and text of a line such as `[Info ] 2025-11-25 17:00:00 Profiler initialized`; the time may be missing.
+/// Level and text of a line such as `[Info ] 2025-11-25 17:00:00 Profiler initialized`; the time
+/// may be missing.
 fn text_line(line: &str) -> Option<(&str, &str)> {
     const TIME: &str = "0000-00-00 00:00:00 ";
     let (level, text) = line.strip_prefix('[')?.split_once("] ")?;
     let is_time = |start: &str| {
-        start.chars().zip(TIME.chars()).all(|(c, form)| if form == '0' { c.is_ascii_digit() } else { c == form })
+        start
+            .chars()
+            .zip(TIME.chars())
+            .all(|(c, form)| if form == '0' { c.is_ascii_digit() } else { c == form })
     };
-    let text = text.split_at_checked(TIME.len()).filter(|(start, _)| is_time(start)).map_or(text, |(_, rest)| rest);
+    let text = text
+        .split_at_checked(TIME.len())
+        .filter(|(start, _)| is_time(start))
+        .map_or(text, |(_, rest)| rest);
     ALL_LEVELS.contains(&level).then_some((level, text))
 }
 
 fn log_event(level: &str, text: &str) -> Option<Event> {
     let fields = vec![Some(level.trim_end().to_owned())];
     let (code, bytes) = (Vec::new(), Vec::new());
-    let event =
-        Event { kind: &LOG, name: text.to_owned(), time: None, fields, code, bytes, slot: None, left_out: None };
+    let event = Event {
+        kind: &LOG,
+        name: text.to_owned(),
+        time: None,
+        fields,
+        code,
+        bytes,
+        slot: None,
+        left_out: None,
+    };
     LEVELS.contains(&level).then_some(event)
 }
 
@@ -165,11 +189,15 @@ fn event(value: &Value) -> Result<Option<Event>, String> {
     let name = without_addresses(&name);
     let (mut code, mut bytes) = (Vec::new(), Vec::new());
     for part in ["before", "after"].into_iter().filter(|part| !value[part].is_null()) {
-        let lines =
-            value[part]["il"].as_array().ok_or_else(|| format!("`{part}.il`, a list of strings, is missing"))?;
+        let lines = value[part]["il"]
+            .as_array()
+            .ok_or_else(|| format!("`{part}.il`, a list of strings, is missing"))?;
         let lines = lines.iter().map(|line| line.as_str().map(str::to_owned));
         let lines: Option<Vec<String>> = lines.collect();
-        code.push((part, lines.ok_or_else(|| format!("`{part}.il` has something that is not a string"))?));
+        code.push((
+            part,
+            lines.ok_or_else(|| format!("`{part}.il` has something that is not a string"))?,
+        ));
         bytes.extend(value[part]["bytes"].as_str().map(|digits| (part, digits.to_owned())));
     }
     let left_out = text("left_out");
@@ -186,7 +214,8 @@ fn event(value: &Value) -> Result<Option<Event>, String> {
     Ok(Some(Event { kind, name, time, fields, code, bytes, slot, left_out }))
 }
 
-/// A name with all addresses alike: the runtime writes some into those of the code that it makes itself.
+/// A name with all addresses alike: the runtime writes some into those of the code that it makes
+/// itself.
 fn without_addresses(name: &str) -> String {
     const SHORTEST: usize = 8;
     let mut parts = name.split("0x");
@@ -206,7 +235,10 @@ mod tests {
 
     #[test]
     fn addresses_in_names_are_alike() {
-        assert_eq!(without_addresses("S(object, pMT: 0x7fcb08aae578<A>)"), "S(object, pMT: 0x…<A>)");
+        assert_eq!(
+            without_addresses("S(object, pMT: 0x7fcb08aae578<A>)"),
+            "S(object, pMT: 0x…<A>)"
+        );
         assert_eq!(without_addresses("A0x1.B(0xff)"), "A0x1.B(0xff)");
     }
 
@@ -222,20 +254,33 @@ mod tests {
             {\"event\":\"jit\",\"time_ns\":5,\"module\":\"m\",\"name\":\"A.B()\",\"tier\":\"tier-0\"}\n\
             {\"event\":\"rewrite\",\"name\":\"A.B()\",\"rule\":\"r\",\"slot\":3,\"before\":{\"il\":[\"ret\"]},\"after\":{\"il\":[]}}\n";
         let events = read(&(HEAD.to_owned() + lines)).unwrap();
-        assert_eq!((events.len(), events[0].name.as_str(), events[0].time), (2, "m!A.B()", Some(5)));
+        assert_eq!(
+            (events.len(), events[0].name.as_str(), events[0].time),
+            (2, "m!A.B()", Some(5))
+        );
         assert_eq!(events[0].fields, [Some("tier-0".to_owned())]);
-        assert_eq!((events[1].slot, &events[1].code[0]), (Some(3), &("before", vec!["ret".to_owned()])));
+        assert_eq!(
+            (events[1].slot, &events[1].code[0]),
+            (Some(3), &("before", vec!["ret".to_owned()]))
+        );
         assert_eq!(read(HEAD).unwrap(), []);
     }
 
     #[test]
     fn lines_of_a_text_log_are_events() {
-        let lines = "[Info ] 2025-11-25 17:00:00 Logger initialized.\n[Trace] 2025-11-25 17:00:00 No instrumentation point\n\
+        let lines = "[Info ] 2025-11-25 17:00:00 Logger initialized.\n\
+            [Trace] 2025-11-25 17:00:00 No instrumentation point\n\
             more of it\n[Error] Skipping: [A]B\n[Warn ] 2025 is no time\n";
         let found = read(lines).unwrap();
-        let found: Vec<_> =
-            found.iter().map(|event| (event.fields[0].as_deref().unwrap(), event.name.as_str())).collect();
-        let expected = [("Info", "Logger initialized."), ("Error", "Skipping: [A]B"), ("Warn", "2025 is no time")];
+        let found: Vec<_> = found
+            .iter()
+            .map(|event| (event.fields[0].as_deref().unwrap(), event.name.as_str()))
+            .collect();
+        let expected = [
+            ("Info", "Logger initialized."),
+            ("Error", "Skipping: [A]B"),
+            ("Warn", "2025 is no time"),
+        ];
         assert_eq!(found, expected);
         assert!(read("[Info] 2025-11-25 17:00:00 Logger initialized.\n").is_err());
     }
@@ -247,7 +292,10 @@ mod tests {
             ("hello\n", "x.jsonl:1: this is not JSON: "),
             ("{}\n", "x.jsonl:1: this is not an event log"),
             ("{\"format\":\"clrscope-events\"}\n", "x.jsonl:1: `version` is missing"),
-            ("{\"format\":\"clrscope-events\",\"version\":2}\n", "x.jsonl:1: version 2 is of a newer clrscope"),
+            (
+                "{\"format\":\"clrscope-events\",\"version\":2}\n",
+                "x.jsonl:1: version 2 is of a newer clrscope",
+            ),
         ] {
             assert!(read(lines).unwrap_err().starts_with(expected), "{lines}");
         }
@@ -257,14 +305,22 @@ mod tests {
             ("7", "`event`, a string, is missing"),
             ("{\"event\":\"jit\"}", "`name`, a string, is missing"),
             ("{\"event\":\"rewrite\",\"name\":\"a\"}", "a rewrite has `before` and `after`"),
-            ("{\"event\":\"rewrite\",\"name\":\"a\",\"before\":{},\"after\":{}}", "`before.il`, a list"),
-            ("{\"event\":\"rewrite\",\"name\":\"a\",\"before\":{\"il\":[1]}}", "`before.il` has something"),
+            (
+                "{\"event\":\"rewrite\",\"name\":\"a\",\"before\":{},\"after\":{}}",
+                "`before.il`, a list",
+            ),
+            (
+                "{\"event\":\"rewrite\",\"name\":\"a\",\"before\":{\"il\":[1]}}",
+                "`before.il` has something",
+            ),
         ] {
             let good = "{\"event\":\"jit\",\"name\":\"a\"}\n";
             let error = read(&format!("{HEAD}{good}{line}\n")).unwrap_err();
             assert!(error.starts_with(&format!("x.jsonl:3: {expected}")), "{line}: {error}");
         }
-        let error = parse(&[HEAD.as_bytes(), b"\xff\xfe\n"].concat()[..], "x.jsonl").unwrap_err().to_string();
+        let error = parse(&[HEAD.as_bytes(), b"\xff\xfe\n"].concat()[..], "x.jsonl")
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "x.jsonl:2: this is not text");
     }
 }

@@ -111,8 +111,16 @@ impl<'e> Report<'e> {
             aspects: aspects::of(a, b, comparison).iter().map(aspect).collect(),
             equal: differences.is_empty(),
             fidelity: comparison.total().fidelity(),
-            kinds: comparison.kinds.iter().map(|(kind, counts)| (*kind, Numbers::of(counts))).collect(),
-            differences: differences.iter().take(top).map(|difference| Shown::of(difference, mode)).collect(),
+            kinds: comparison
+                .kinds
+                .iter()
+                .map(|(kind, counts)| (*kind, Numbers::of(counts)))
+                .collect(),
+            differences: differences
+                .iter()
+                .take(top)
+                .map(|difference| Shown::of(difference, mode))
+                .collect(),
             more: differences.len().saturating_sub(top),
         }
     }
@@ -121,8 +129,14 @@ impl<'e> Report<'e> {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (letter, side) in [("a", &self.a), ("b", &self.b)] {
-            let what = if self.kinds.contains_key(super::il::METHOD.id) { "method" } else { "event" };
-            let _ = writeln!(text, "{letter}: {}, {}", printable(&side.path), counted(side.events as u64, what));
+            let what =
+                if self.kinds.contains_key(super::il::METHOD.id) { "method" } else { "event" };
+            let _ = writeln!(
+                text,
+                "{letter}: {}, {}",
+                printable(&side.path),
+                counted(side.events as u64, what)
+            );
         }
         let rows = self.kinds.iter().map(|(kind, numbers)| {
             let numbers_of = [numbers.equal, numbers.different, numbers.only_a, numbers.only_b];
@@ -139,17 +153,26 @@ impl<'e> Report<'e> {
             vec![(*aspect).to_owned(), count(*equal), count(*compared), format!("{percent} %")]
         });
         text.push('\n');
-        text.push_str(&console::table(&["ASPECT", "EQUAL", "COMPARED", "SHARE"], &rows.collect::<Vec<_>>(), None));
+        text.push_str(&console::table(
+            &["ASPECT", "EQUAL", "COMPARED", "SHARE"],
+            &rows.collect::<Vec<_>>(),
+            None,
+        ));
         let not_compared: u64 = self.kinds.values().map(|numbers| numbers.not_compared).sum();
         if not_compared > 0 {
-            let _ = writeln!(text, "\nNot compared, because code was left out: {}", counted(not_compared, "pair"));
+            let _ = writeln!(
+                text,
+                "\nNot compared, because code was left out: {}",
+                counted(not_compared, "pair")
+            );
         }
         for shown in &self.differences {
             text.push('\n');
             shown.write(&mut text);
         }
         if self.more > 0 {
-            let _ = writeln!(text, "\n… and {} (--top)", counted(self.more as u64, "more difference"));
+            let _ =
+                writeln!(text, "\n… and {} (--top)", counted(self.more as u64, "more difference"));
         }
         let verdict = match (self.equal, not_compared) {
             (false, _) => "not equal",
@@ -168,7 +191,11 @@ impl<'e> Shown<'e> {
         let (mut fields, mut code) = (Vec::new(), Vec::new());
         if let (Some(a), Some(b)) = (a, b) {
             let pairs = a.kind.fields.iter().zip(a.fields.iter().zip(&b.fields));
-            fields.extend(pairs.filter(|(_, (a, b))| a != b).map(|(name, (a, b))| (*name, a.as_deref(), b.as_deref())));
+            fields.extend(
+                pairs
+                    .filter(|(_, (a, b))| a != b)
+                    .map(|(name, (a, b))| (*name, a.as_deref(), b.as_deref())),
+            );
             if a.left_out.is_some() || b.left_out.is_some() {
                 fields.push(("left_out", a.left_out.as_deref(), b.left_out.as_deref()));
             }
@@ -186,7 +213,15 @@ impl<'e> Shown<'e> {
             (Some(_), None) => "only-a",
             _ => "only-b",
         };
-        Self { kind: difference.kind(), name: difference.name(), what, a_ns: time(a), b_ns: time(b), fields, code }
+        Self {
+            kind: difference.kind(),
+            name: difference.name(),
+            what,
+            a_ns: time(a),
+            b_ns: time(b),
+            fields,
+            code,
+        }
     }
 
     fn write(&self, text: &mut String) {
@@ -196,12 +231,17 @@ impl<'e> Shown<'e> {
             "moved" => "at another place among the events",
             _ => "different",
         };
-        let times = [("a", self.a_ns), ("b", self.b_ns)].into_iter().filter_map(|(side, time)| Some((side, time?)));
-        let times: Vec<String> = times.map(|(side, time)| format!("{side} at {}", duration(time))).collect();
-        let times = if times.is_empty() { String::new() } else { format!(" ({})", times.join(", ")) };
+        let times = [("a", self.a_ns), ("b", self.b_ns)]
+            .into_iter()
+            .filter_map(|(side, time)| Some((side, time?)));
+        let times: Vec<String> =
+            times.map(|(side, time)| format!("{side} at {}", duration(time))).collect();
+        let times =
+            if times.is_empty() { String::new() } else { format!(" ({})", times.join(", ")) };
         let _ = writeln!(text, "{} {}: {what}{times}", self.kind, printable(self.name));
         for (name, a, b) in &self.fields {
-            let value = |value: &Option<&str>| value.map_or_else(|| "nothing".to_owned(), printable);
+            let value =
+                |value: &Option<&str>| value.map_or_else(|| "nothing".to_owned(), printable);
             let _ = writeln!(text, "  {name}: {} in a, {} in b", value(a), value(b));
         }
         for CodeShown { part, diff } in &self.code {
@@ -210,7 +250,11 @@ impl<'e> Shown<'e> {
                 let _ = writeln!(text, "    {}", printable(line));
             }
             if diff.len() > MOST_LINES {
-                let _ = writeln!(text, "    … and {} (--json)", counted((diff.len() - MOST_LINES) as u64, "more line"));
+                let _ = writeln!(
+                    text,
+                    "    … and {} (--json)",
+                    counted((diff.len() - MOST_LINES) as u64, "more line")
+                );
             }
         }
     }

@@ -52,7 +52,14 @@ impl Ended {
     /// Asserts the exit code, and shows what was written when it is another one.
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code(), code, "{}\nstandard output:\n{}\nstandard error:\n{}", self.status, self.out, self.err);
+        assert_eq!(
+            self.code(),
+            code,
+            "{}\nstandard output:\n{}\nstandard error:\n{}",
+            self.status,
+            self.out,
+            self.err
+        );
         self
     }
 
@@ -70,7 +77,8 @@ impl Ended {
     /// Standard output as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("no JSON ({error}): {}", self.out))
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("no JSON ({error}): {}", self.out))
     }
 }
 
@@ -84,13 +92,15 @@ pub struct Running {
 impl Running {
     #[track_caller]
     pub fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
         let out = child.stdout.take().map(collect);
         let err = child.stderr.take().map(collect);
         Self { child, out, err }
     }
 
-    /// One that was started by other means, with what it has said on standard error, and the rest of that.
+    /// One that was started by other means, with what it has said on standard error, and the rest
+    /// of that.
     pub fn adopt(mut child: Child, said: String, mut error: impl Read + Send + 'static) -> Self {
         let out = child.stdout.take().map(collect);
         let err = std::thread::spawn(move || {
@@ -129,7 +139,10 @@ impl Running {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 let (out, err) = self.output();
-                panic!("the command did not end within {LIMIT:?}\nstandard output:\n{out}\nstandard error:\n{err}");
+                panic!(
+                    "the command did not end within {LIMIT:?}\nstandard output:\n{out}\n\
+                        standard error:\n{err}"
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         };
@@ -138,7 +151,9 @@ impl Running {
     }
 
     fn output(&mut self) -> (String, String) {
-        let text = |thread: Option<JoinHandle<String>>| thread.map(|thread| thread.join().unwrap()).unwrap_or_default();
+        let text = |thread: Option<JoinHandle<String>>| {
+            thread.map(|thread| thread.join().unwrap()).unwrap_or_default()
+        };
         (text(self.out.take()), text(self.err.take()))
     }
 }
@@ -161,10 +176,15 @@ fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
 /// The one process that a process has started, but for the keeper of its event sessions.
 pub fn child_of(pid: u32) -> u32 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
-    let children = children.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-    let is_keeper =
-        |pid: &String| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "event-keeper\n");
+    let children = tasks.map(|task| {
+        std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default()
+    });
+    let children =
+        children.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    let is_keeper = |pid: &String| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|name| name == "event-keeper\n")
+    };
     let children: Vec<String> = children.filter(|pid| !is_keeper(pid)).collect();
     assert_eq!(children.len(), 1, "{children:?}");
     children[0].parse().unwrap()
@@ -176,23 +196,33 @@ pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ended {
     Running::start(clrscope(args)).wait()
 }
 
-/// Asserts that a report of a session has in each format what the command of that name says of its heap snapshots.
+/// Asserts that a report of a session has in each format what the command of that name says of its
+/// heap snapshots.
 #[track_caller]
 pub fn report_shows(session: &Path, command: &str) {
     let session = session.to_str().unwrap();
-    let report = |more: &[&str]| run([&["report", session, "--rows", "15"], more].concat()).expect(0);
-    let (text, known) =
-        (run([command, session, "--top", "15"]).expect(0).out, [command, session, "--top", "15", "--json"]);
+    let report =
+        |more: &[&str]| run([&["report", session, "--rows", "15"], more].concat()).expect(0);
+    let (text, known) = (
+        run([command, session, "--top", "15"]).expect(0).out,
+        [command, session, "--top", "15", "--json"],
+    );
     assert!(text.lines().count() > 5, "{text}");
     let page = report(&[]).out;
     assert!(page.contains(&format!("\n\n{text}\n")), "{page}\nlacks\n{text}");
-    assert!(report(&["--format", "markdown"]).out.contains(&format!("\n```text\n{text}```\n")), "{text}");
+    assert!(
+        report(&["--format", "markdown"]).out.contains(&format!("\n```text\n{text}```\n")),
+        "{text}"
+    );
     let json = report(&["--format", "json"]).json();
     assert_eq!(json[command], run(known).expect(0).json());
     let html = report(&["--format", "html"]).out;
-    let data = html.split_once("type=\"application/json\">").unwrap().1.split_once("</script>").unwrap().0;
+    let data =
+        html.split_once("type=\"application/json\">").unwrap().1.split_once("</script>").unwrap().0;
     let data: Value = serde_json::from_str(data).unwrap();
-    let [section] = &data["snapshots"].as_array().unwrap()[..] else { panic!("{}", data["snapshots"]) };
+    let [section] = &data["snapshots"].as_array().unwrap()[..] else {
+        panic!("{}", data["snapshots"])
+    };
     assert_eq!((&section[0], &section[2]), (&command.into(), &text.trim_end().into()));
     // They cannot be narrowed down, so they are left out where samples are.
     let narrow = report(&["--format", "json", "--to", "1s"]).json();
@@ -210,19 +240,34 @@ pub fn wait_until_recording(session: &Path, recorder: &mut Running) {
     while begun().is_none() {
         if recorder.has_ended() {
             let (out, err) = recorder.output();
-            panic!("the recording ended before it began\nstandard output:\n{out}\nstandard error:\n{err}");
+            panic!(
+                "the recording ended before it began\nstandard output:\n{out}\nstandard error:\n\
+                    {err}"
+            );
         }
         assert!(Instant::now() < until, "the recording did not begin");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Records a sample that waits for its `go`, from before it until so long after what it says of itself: events come in
-/// blocks, a moment late. Gives the report, and the truth.
+/// Records a sample that waits for its `go`, from before it until so long after what it says of
+/// itself: events come in blocks, a moment late. Gives the report, and the truth.
 #[track_caller]
-pub fn recorded_work(process: &mut TargetProcess, profilers: &str, session: &Path, after: Duration) -> (Report, Value) {
+pub fn recorded_work(
+    process: &mut TargetProcess,
+    profilers: &str,
+    session: &Path,
+    after: Duration,
+) -> (Report, Value) {
     let pid = process.pid().to_string();
-    let mut recorder = Running::start(clrscope(["record", &pid, "-o", session.to_str().unwrap(), "-p", profilers]));
+    let mut recorder = Running::start(clrscope([
+        "record",
+        &pid,
+        "-o",
+        session.to_str().unwrap(),
+        "-p",
+        profilers,
+    ]));
     wait_until_recording(session, &mut recorder);
     std::thread::sleep(Duration::from_millis(500));
     process.send_line("go").unwrap();
@@ -240,7 +285,11 @@ impl Report {
     /// Of a session that is whole.
     #[track_caller]
     pub fn of(session: &Path) -> Self {
-        Self(run(["report".as_ref(), session.as_os_str(), "--format".as_ref(), "json".as_ref()]).expect(0).json())
+        Self(
+            run(["report".as_ref(), session.as_os_str(), "--format".as_ref(), "json".as_ref()])
+                .expect(0)
+                .json(),
+        )
     }
 
     /// The samples of a profiler.
@@ -255,33 +304,46 @@ impl Report {
 
     /// Whether there is any sample of a profiler.
     pub fn has_series(&self, profiler: &str) -> bool {
-        self.0["series"].as_array().is_some_and(|all| all.iter().any(|series| series["profiler"] == profiler))
+        self.0["series"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|series| series["profiler"] == profiler))
     }
 
-    /// Weight of all samples with a method on their stack whose type and name begin so. A sample counts once, also when
-    /// several functions are that method: an asynchronous one is there twice while it runs synchronously.
+    /// Weight of all samples with a method on their stack whose type and name begin so. A sample
+    /// counts once, also when several functions are that method: an asynchronous one is there twice
+    /// while it runs synchronously.
     #[track_caller]
     pub fn total_weight(&self, profiler: &str, type_name: &str, method: &str) -> u64 {
         let list = |value: &Value| value.as_array().expect("a list").clone();
-        let starts = |text: &Value, with: &str| text.as_str().is_some_and(|text| text.starts_with(with));
+        let starts =
+            |text: &Value, with: &str| text.as_str().is_some_and(|text| text.starts_with(with));
         let functions: Vec<bool> = list(&self.0["functions"])
             .iter()
-            .map(|function| starts(&function["type_name"], type_name) && starts(&function["method"], method))
+            .map(|function| {
+                starts(&function["type_name"], type_name) && starts(&function["method"], method)
+            })
             .collect();
         let index = |value: &Value| value.as_u64().expect("an id") as usize;
-        let frames: Vec<bool> =
-            list(&self.0["frames"]).iter().map(|frame| functions[index(&frame["function"])]).collect();
+        let frames: Vec<bool> = list(&self.0["frames"])
+            .iter()
+            .map(|frame| functions[index(&frame["function"])])
+            .collect();
         let mut stacks: Vec<bool> = Vec::new();
-        for (parent, frame) in list(&self.0["stacks"]["parent"]).iter().zip(&list(&self.0["stacks"]["frame"])) {
+        for (parent, frame) in
+            list(&self.0["stacks"]["parent"]).iter().zip(&list(&self.0["stacks"]["frame"]))
+        {
             stacks.push(frames[index(frame)] || (!parent.is_null() && stacks[index(parent)]));
         }
         let sums = &self.series(profiler)["sums"];
         let rows = list(&sums["stack"]).into_iter().zip(list(&sums["weight"]));
-        rows.filter(|(stack, _)| stacks[index(stack)]).map(|(_, weight)| weight.as_u64().expect("a weight")).sum()
+        rows.filter(|(stack, _)| stacks[index(stack)])
+            .map(|(_, weight)| weight.as_u64().expect("a weight"))
+            .sum()
     }
 
-    /// What a profiler of calls has counted: by the path to it, root first, as `Type.Method` without namespaces and generic
-    /// arguments: calls and own nanoseconds. Several ways that read the same are several rows.
+    /// What a profiler of calls has counted: by the path to it, root first, as `Type.Method`
+    /// without namespaces and generic arguments: calls and own nanoseconds. Several ways that read
+    /// the same are several rows.
     #[track_caller]
     pub fn calls(&self, profiler: &str) -> Vec<(Vec<String>, u64, u64)> {
         let list = |value: &Value| value.as_array().expect("a list").clone();
@@ -294,15 +356,20 @@ impl Report {
             if type_name.is_empty() { method.to_owned() } else { format!("{type_name}.{method}") }
         };
         let functions: Vec<String> = list(&self.0["functions"]).iter().map(name).collect();
-        let frames: Vec<usize> = list(&self.0["frames"]).iter().map(|frame| index(&frame["function"])).collect();
+        let frames: Vec<usize> =
+            list(&self.0["frames"]).iter().map(|frame| index(&frame["function"])).collect();
         let mut stacks: Vec<Vec<String>> = Vec::new();
-        for (parent, frame) in list(&self.0["stacks"]["parent"]).iter().zip(&list(&self.0["stacks"]["frame"])) {
-            let mut path = if parent.is_null() { Vec::new() } else { stacks[index(parent)].clone() };
+        for (parent, frame) in
+            list(&self.0["stacks"]["parent"]).iter().zip(&list(&self.0["stacks"]["frame"]))
+        {
+            let mut path =
+                if parent.is_null() { Vec::new() } else { stacks[index(parent)].clone() };
             path.push(functions[frames[index(frame)]].clone());
             stacks.push(path);
         }
         let sums = &self.series(profiler)["sums"];
-        let rows = list(&sums["stack"]).into_iter().zip(list(&sums["samples"])).zip(list(&sums["weight"]));
+        let rows =
+            list(&sums["stack"]).into_iter().zip(list(&sums["samples"])).zip(list(&sums["weight"]));
         rows.map(|((stack, samples), weight)| {
             let number = |value: &Value| value.as_u64().expect("a number");
             (stacks[index(&stack)].clone(), number(&samples), number(&weight))
@@ -327,7 +394,8 @@ impl Report {
     }
 }
 
-/// A type name without generic arguments, as we write it (`Box<int>`) or as metadata does (`Box`1`).
+/// A type name without generic arguments, as we write it (`Box<int>`) or as metadata does
+/// (`Box`1`).
 pub fn open_type(name: &str) -> &str {
     name.split(['<', '`']).next().unwrap_or(name)
 }
@@ -336,7 +404,8 @@ pub fn open_type(name: &str) -> &str {
 #[track_caller]
 pub fn left_behind(tmp: &Path) -> Vec<String> {
     let names = std::fs::read_dir(tmp).expect("the folder is there");
-    let names = names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let names =
+        names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
     names.filter(|name| name.contains("clrscope")).collect()
 }
 
@@ -350,12 +419,14 @@ pub fn wait_until_clean(tmp: &Path) {
     }
 }
 
-/// Whether an agent is still mapped into a process, other than those that only make up for main profilers that have left.
+/// Whether an agent is still mapped into a process, other than those that only make up for main
+/// profilers that have left.
 pub fn agent_is_mapped(pid: u32) -> bool {
     libraries(pid).iter().any(|name| !name.starts_with("libclrscope-idle-"))
 }
 
-/// Waits until no agent is mapped any more: on a busy machine it leaves some time after clrscope has ended.
+/// Waits until no agent is mapped any more: on a busy machine it leaves some time after clrscope
+/// has ended.
 #[track_caller]
 pub fn wait_until_left(pid: u32) {
     let start = Instant::now();

@@ -53,8 +53,8 @@ impl Tracing {
     }
 }
 
-/// Calls, ended calls and errors of each method, by its name without parameters; overloads are put together. What the compiler
-/// made of a method has the name of that, and no parameters.
+/// Calls, ended calls and errors of each method, by its name without parameters; overloads are put
+/// together. What the compiler made of a method has the name of that, and no parameters.
 pub fn by_name(report: &Value) -> BTreeMap<String, (u64, u64, u64)> {
     let mut found: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     for method in report["methods"].as_array().unwrap() {
@@ -72,5 +72,9 @@ pub fn by_name(report: &Value) -> BTreeMap<String, (u64, u64, u64)> {
 pub fn refusals(report: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let refused = report["refused"].as_array().unwrap().iter();
-    refused.map(|one| (text(&one["method"]).split('(').next().unwrap().to_owned(), text(&one["reason"]))).collect()
+    refused
+        .map(|one| {
+            (text(&one["method"]).split('(').next().unwrap().to_owned(), text(&one["reason"]))
+        })
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! The interfaces that a profiler implements and the runtime calls (`corprof.idl`), row by row in vtable order.
+//! The interfaces that a profiler implements and the runtime calls (`corprof.idl`), row by row in
+//! vtable order.
 
 use core::ffi::c_void;
 
@@ -104,7 +105,8 @@ com_interface! {
 }
 
 com_interface! {
-    /// Runtime to profiler, since .NET Framework 2.0: collections, survivors, root kinds, handles, thread names.
+    /// Runtime to profiler, since .NET Framework 2.0: collections, survivors, root kinds, handles,
+    /// thread names.
     interface ICorProfilerCallback2(ICorProfilerCallback2Vtbl, ICorProfilerCallback2Impl): ICorProfilerCallback(ICorProfilerCallbackImpl)
         = "8A8CC829-CCF2-49FE-BBAE-0F022228071A", default S_OK;
     fn ThreadNameChanged(thread_id: ThreadId, cch_name: u32, name: *const u16) -> HResult;

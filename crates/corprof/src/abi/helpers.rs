@@ -1,4 +1,5 @@
-//! The small interfaces that the profiling API hands out (`corprof.idl`), row by row in vtable order.
+//! The small interfaces that the profiling API hands out (`corprof.idl`), row by row in vtable
+//! order.
 
 use core::ffi::c_void;
 

@@ -1,4 +1,5 @@
-//! The interfaces that the runtime implements and a profiler calls (`corprof.idl`), row by row in vtable order.
+//! The interfaces that the runtime implements and a profiler calls (`corprof.idl`), row by row in
+//! vtable order.
 
 use core::ffi::c_void;
 
@@ -211,7 +212,8 @@ com_interface! {
 }
 
 com_interface! {
-    /// Profiler to runtime, since .NET Framework 4: attach and detach, enumerations of what is loaded.
+    /// Profiler to runtime, since .NET Framework 4: attach and detach, enumerations of what is
+    /// loaded.
     interface ICorProfilerInfo3(ICorProfilerInfo3Vtbl, ICorProfilerInfo3Impl): ICorProfilerInfo2(ICorProfilerInfo2Impl)
         = "B555ED4F-452A-4E54-8B39-B5360BAD32A0", default E_NOTIMPL;
     fn EnumJITedFunctions(enumerator: *mut Option<ICorProfilerFunctionEnum>) -> HResult;
@@ -283,7 +285,8 @@ com_interface! {
 }
 
 com_interface! {
-    /// Profiler to runtime, since .NET Framework 4.5: ReJIT, thread enumeration, 64-bit object sizes.
+    /// Profiler to runtime, since .NET Framework 4.5: ReJIT, thread enumeration, 64-bit object
+    /// sizes.
     interface ICorProfilerInfo4(ICorProfilerInfo4Vtbl, ICorProfilerInfo4Impl): ICorProfilerInfo3(ICorProfilerInfo3Impl)
         = "0D8FDCAA-6257-47BF-B1BF-94DAC88466EE", default E_NOTIMPL;
     fn EnumThreads(enumerator: *mut Option<ICorProfilerThreadEnum>) -> HResult;
@@ -342,7 +345,8 @@ com_interface! {
 }
 
 com_interface! {
-    /// Profiler to runtime, since .NET Framework 4.6.1: added metadata, symbols of in-memory modules.
+    /// Profiler to runtime, since .NET Framework 4.6.1: added metadata, symbols of in-memory
+    /// modules.
     interface ICorProfilerInfo7(ICorProfilerInfo7Vtbl, ICorProfilerInfo7Impl): ICorProfilerInfo6(ICorProfilerInfo6Impl)
         = "9AEECC0D-63E0-4187-8C00-E312F503F663", default E_NOTIMPL;
     fn ApplyMetaData(module_id: ModuleId) -> HResult;

@@ -1,5 +1,5 @@
-//! Every slot of every table, against positions counted in the C vtables of the runtime's generated header, which is
-//! another source than the one the tables were written from.
+//! Every slot of every table, against positions counted in the C vtables of the runtime's generated
+//! header, which is another source than the one the tables were written from.
 
 use core::mem::{align_of, offset_of, size_of};
 

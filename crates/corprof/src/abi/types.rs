@@ -22,7 +22,8 @@ pub type mdFieldDef = crate::metadata::token::FieldDef;
 pub type CorElementType = u32;
 /// What an enter/leave/tailcall hook passes on to ask for arguments and return values.
 pub type COR_PRF_ELT_INFO = usize;
-/// A frame, as `DoStackSnapshot` and the hooks of .NET Framework 2.0 know it; good only inside the callback.
+/// A frame, as `DoStackSnapshot` and the hooks of .NET Framework 2.0 know it; good only inside the
+/// callback.
 pub type COR_PRF_FRAME_INFO = usize;
 /// An EventPipe provider.
 pub type EVENTPIPE_PROVIDER = usize;
@@ -33,11 +34,16 @@ pub type EVENTPIPE_SESSION = u64;
 /// A handle to an object, made by `CreateHandle`.
 pub type ObjectHandleID = *mut *mut c_void;
 
-/// Decides, for each function, what the enter/leave hooks get as its id and whether they are called.
-pub type FunctionIDMapper = unsafe extern "system" fn(function: FunctionId, hook: *mut BOOL) -> usize;
+/// Decides, for each function, what the enter/leave hooks get as its id and whether they are
+/// called.
+pub type FunctionIDMapper =
+    unsafe extern "system" fn(function: FunctionId, hook: *mut BOOL) -> usize;
 /// The same with the data that it was registered with.
-pub type FunctionIDMapper2 =
-    unsafe extern "system" fn(function: FunctionId, client_data: *mut c_void, hook: *mut BOOL) -> usize;
+pub type FunctionIDMapper2 = unsafe extern "system" fn(
+    function: FunctionId,
+    client_data: *mut c_void,
+    hook: *mut BOOL,
+) -> usize;
 /// Enter hook of .NET Framework 1.0.
 pub type FunctionEnter = unsafe extern "system" fn(function: FunctionId);
 /// Leave hook of .NET Framework 1.0.
@@ -61,20 +67,24 @@ pub type FunctionLeave2 = unsafe extern "system" fn(
 /// Tail call hook of .NET Framework 2.0.
 pub type FunctionTailcall2 =
     unsafe extern "system" fn(function: FunctionId, client_data: usize, frame: COR_PRF_FRAME_INFO);
-/// Enter hook without details. It is called with the method's registers live: it must save every register, so it has
-/// to be written in assembly.
+/// Enter hook without details. It is called with the method's registers live: it must save every
+/// register, so it has to be written in assembly.
 pub type FunctionEnter3 = unsafe extern "system" fn(function: FunctionIDOrClientID);
 /// Leave hook without details; see [`FunctionEnter3`].
 pub type FunctionLeave3 = unsafe extern "system" fn(function: FunctionIDOrClientID);
 /// Tail call hook without details; see [`FunctionEnter3`].
 pub type FunctionTailcall3 = unsafe extern "system" fn(function: FunctionIDOrClientID);
 /// Enter hook with details.
-pub type FunctionEnter3WithInfo = unsafe extern "system" fn(function: FunctionIDOrClientID, info: COR_PRF_ELT_INFO);
+pub type FunctionEnter3WithInfo =
+    unsafe extern "system" fn(function: FunctionIDOrClientID, info: COR_PRF_ELT_INFO);
 /// Leave hook with details.
-pub type FunctionLeave3WithInfo = unsafe extern "system" fn(function: FunctionIDOrClientID, info: COR_PRF_ELT_INFO);
+pub type FunctionLeave3WithInfo =
+    unsafe extern "system" fn(function: FunctionIDOrClientID, info: COR_PRF_ELT_INFO);
 /// Tail call hook with details.
-pub type FunctionTailcall3WithInfo = unsafe extern "system" fn(function: FunctionIDOrClientID, info: COR_PRF_ELT_INFO);
-/// Called by `DoStackSnapshot` for each frame, leaf first; a result other than `S_OK` ends the walk.
+pub type FunctionTailcall3WithInfo =
+    unsafe extern "system" fn(function: FunctionIDOrClientID, info: COR_PRF_ELT_INFO);
+/// Called by `DoStackSnapshot` for each frame, leaf first; a result other than `S_OK` ends the
+/// walk.
 pub type StackSnapshotCallback = unsafe extern "system" fn(
     function: FunctionId,
     instruction_pointer: usize,
@@ -84,10 +94,14 @@ pub type StackSnapshotCallback = unsafe extern "system" fn(
     client_data: *mut c_void,
 ) -> HResult;
 /// Called by `EnumerateObjectReferences` for each reference; zero ends the enumeration.
-pub type ObjectReferenceCallback =
-    unsafe extern "system" fn(root: RawObjectId, reference: *mut RawObjectId, client_data: *mut c_void) -> BOOL;
+pub type ObjectReferenceCallback = unsafe extern "system" fn(
+    root: RawObjectId,
+    reference: *mut RawObjectId,
+    client_data: *mut c_void,
+) -> BOOL;
 /// Called by `EnumerateGCHeapObjects` for each object; zero ends the enumeration.
-pub type ObjectCallback = unsafe extern "system" fn(object: RawObjectId, client_data: *mut c_void) -> BOOL;
+pub type ObjectCallback =
+    unsafe extern "system" fn(object: RawObjectId, client_data: *mut c_void) -> BOOL;
 /// Called when a session enables, changes or disables a provider of ours.
 pub type EventPipeProviderCallback = unsafe extern "system" fn(
     source_id: *const u8,
@@ -99,7 +113,8 @@ pub type EventPipeProviderCallback = unsafe extern "system" fn(
     client_data: *mut c_void,
 );
 
-/// What the third generation of enter/leave hooks gets: the function's id, or what the mapper put in its place.
+/// What the third generation of enter/leave hooks gets: the function's id, or what the mapper put
+/// in its place.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union FunctionIDOrClientID {
@@ -122,7 +137,8 @@ macro_rules! structs {
 
             impl Default for $name {
                 fn default() -> $name {
-                    // SAFETY: every field is an integer, a bare pointer, or made of these; zero is a value of all.
+                    // SAFETY: every field is an integer, a bare pointer, or made of these; zero is
+                    // a value of all.
                     unsafe { core::mem::zeroed() }
                 }
             }
@@ -155,7 +171,8 @@ structs! {
     COR_FIELD_OFFSET {
         /// Token of the field.
         field: mdFieldDef,
-        /// Offset in bytes from the object's address, or from the start of the value in a value type.
+        /// Offset in bytes from the object's address, or from the start of the value in a value
+        /// type.
         offset: u32,
     }
 
@@ -414,7 +431,8 @@ enums! {
     /// How `RequestReJITWithInliners` works; flags.
     COR_PRF_REJIT_FLAGS {
         BLOCK_INLINING = 0x1, "The methods are no longer inlined anywhere.";
-        INLINING_CALLBACKS = 0x2, "GetReJITParameters is also called for methods that had inlined them.";
+        INLINING_CALLBACKS = 0x2, "GetReJITParameters is also called for methods that had inlined \
+            them.";
     }
 
     /// Types of an event's fields.
@@ -469,7 +487,8 @@ enums! {
         PINNING = 0x1, "The object may not move.";
         WEAKREF = 0x2, "Does not keep the object alive.";
         INTERIOR = 0x4, "Points into the object, not at it.";
-        REFCOUNTED = 0x8, "Keeps the object alive depending on a count; if it does not, WEAKREF is set too.";
+        REFCOUNTED = 0x8, "Keeps the object alive depending on a count; if it does not, WEAKREF is \
+            set too.";
     }
 
     /// Properties of a finalizer; flags.
@@ -483,7 +502,8 @@ enums! {
         GEN_1 = 1, "Survived once.";
         GEN_2 = 2, "Survived at least twice.";
         LARGE_OBJECT_HEAP = 3, "Large objects; collected with generation 2.";
-        PINNED_OBJECT_HEAP = 4, "Objects allocated as pinned (.NET 5 and newer); collected with generation 2.";
+        PINNED_OBJECT_HEAP = 4, "Objects allocated as pinned (.NET 5 and newer); collected with \
+            generation 2.";
     }
 
     /// Kinds of exception clauses.
@@ -503,7 +523,8 @@ enums! {
     /// What a module is; flags.
     COR_PRF_MODULE_FLAGS {
         DISK = 0x1, "Loaded from a file.";
-        NGEN = 0x2, "With code that was compiled before: a native image of .NET Framework, ReadyToRun.";
+        NGEN = 0x2, "With code that was compiled before: a native image of .NET Framework, \
+            ReadyToRun.";
         DYNAMIC = 0x4, "Made by Reflection.Emit.";
         COLLECTIBLE = 0x8, "May be unloaded by the garbage collector.";
         RESOURCE = 0x10, "Only resources, no metadata.";

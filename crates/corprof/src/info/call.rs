@@ -6,14 +6,15 @@ use com::hresult::{E_CHANGED_STATE, E_INSUFFICIENT_BUFFER, E_INVALIDARG};
 
 use super::error::{Error, Result};
 
-/// Calls a method of an interface pointer. Every pointer among the arguments is a reference that coerces, or the
-/// start of a slice whose length is the argument beside it, or null where the method's documentation allows that:
-/// whoever uses this macro passes nothing else.
+/// Calls a method of an interface pointer. Every pointer among the arguments is a reference that
+/// coerces, or the start of a slice whose length is the argument beside it, or null where the
+/// method's documentation allows that: whoever uses this macro passes nothing else.
 macro_rules! raw {
     ($object:expr, $method:ident($($arg:expr),* $(,)?)) => {{
         let object = &$object;
-        // SAFETY: the interface pointer holds a reference, so its object is alive. The arguments keep to the rule that
-        // stands above: references and slices with their lengths, which are valid for the whole call.
+        // SAFETY: the interface pointer holds a reference, so its object is alive. The arguments
+        // keep to the rule that stands above: references and slices with their lengths, which are
+        // valid for the whole call.
         unsafe { object.$method($($arg),*) }
     }};
 }
@@ -54,12 +55,16 @@ pub(crate) fn wide(call: &'static str, text: &str) -> Result<Vec<u16>> {
     Ok(units)
 }
 
-/// Text of the runtime: ill-formed UTF-16 is replaced, not refused. Nearly all names are ASCII, which is copied.
+/// Text of the runtime: ill-formed UTF-16 is replaced, not refused. Nearly all names are ASCII,
+/// which is copied.
 pub(crate) fn push_utf16(out: &mut String, units: &[u16]) {
     if units.iter().all(|unit| *unit < 0x80) {
         out.extend(units.iter().map(|unit| *unit as u8 as char));
     } else {
-        out.extend(char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)));
+        out.extend(
+            char::decode_utf16(units.iter().copied())
+                .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)),
+        );
     }
 }
 
@@ -70,14 +75,16 @@ pub(crate) fn utf16(units: &[u16]) -> String {
     out
 }
 
-/// Whether the answer says that the buffer was too small: an error, or a size over that of the buffer.
+/// Whether the answer says that the buffer was too small: an error, or a size over that of the
+/// buffer.
 fn too_small(hresult: HResult, needed: u32, length: u32) -> bool {
     needed > length && (hresult.is_ok() || hresult == E_INSUFFICIENT_BUFFER)
 }
 
 /// Asks for a text with a buffer on the stack, and again with a larger one only if it does not fit.
 ///
-/// `ask` gets buffer, length in UTF-16 units and where to put the length needed, including the zero at the end.
+/// `ask` gets buffer, length in UTF-16 units and where to put the length needed, including the zero
+/// at the end.
 pub(crate) fn text_into(
     out: &mut String,
     call: &'static str,
@@ -103,7 +110,10 @@ pub(crate) fn text_into(
 }
 
 /// As [`text_into`], into a new text.
-pub(crate) fn text(call: &'static str, ask: impl FnMut(*mut u16, u32, *mut u32) -> HResult) -> Result<String> {
+pub(crate) fn text(
+    call: &'static str,
+    ask: impl FnMut(*mut u16, u32, *mut u32) -> HResult,
+) -> Result<String> {
     let mut out = String::new();
     text_into(&mut out, call, ask)?;
     Ok(out)
@@ -111,7 +121,8 @@ pub(crate) fn text(call: &'static str, ask: impl FnMut(*mut u16, u32, *mut u32) 
 
 /// Asks for a list with room for `guess` items, and again with more room only if they do not fit.
 ///
-/// `ask` gets the room, where to put the number there are, and the buffer (null if there is no room).
+/// `ask` gets the room, where to put the number there are, and the buffer (null if there is no
+/// room).
 pub(crate) fn list<T: Copy + Default>(
     call: &'static str,
     guess: usize,
@@ -207,7 +218,10 @@ mod tests {
             });
             assert_eq!((got, calls), (Ok(vec![7, 8, 9]), calls_expected));
         }
-        assert_eq!(list::<u32>("L", 1, |_, _, _| E_FAIL), Err(Error::Hr { call: "L", hresult: E_FAIL }));
+        assert_eq!(
+            list::<u32>("L", 1, |_, _, _| E_FAIL),
+            Err(Error::Hr { call: "L", hresult: E_FAIL })
+        );
     }
 
     #[test]

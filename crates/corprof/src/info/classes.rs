@@ -13,8 +13,8 @@ use crate::metadata::token::TypeDef;
 /// How many generic arguments fit without an allocation.
 const INLINE_ARGUMENTS: usize = 8;
 
-/// Generic arguments of a class or function. Up to eight are held in place. An argument whose type is not loaded is
-/// a null handle.
+/// Generic arguments of a class or function. Up to eight are held in place. An argument whose type
+/// is not loaded is a null handle.
 #[derive(Clone, Debug, Default)]
 pub struct TypeArguments {
     inline: [ClassId; INLINE_ARGUMENTS],
@@ -27,11 +27,18 @@ impl TypeArguments {
     /// The arguments.
     #[must_use]
     pub fn as_slice(&self) -> &[ClassId] {
-        if self.heap.is_empty() { self.inline.get(..self.length).unwrap_or_default() } else { &self.heap }
+        if self.heap.is_empty() {
+            self.inline.get(..self.length).unwrap_or_default()
+        } else {
+            &self.heap
+        }
     }
 
     /// Asks with the room that is there, and again if it does not suffice.
-    pub(super) fn ask(call: &'static str, mut ask: impl FnMut(u32, *mut u32, *mut ClassId) -> HResult) -> Result<Self> {
+    pub(super) fn ask(
+        call: &'static str,
+        mut ask: impl FnMut(u32, *mut u32, *mut ClassId) -> HResult,
+    ) -> Result<Self> {
         let mut arguments = Self::default();
         let mut needed = 0;
         let hresult = ask(INLINE_ARGUMENTS as u32, &mut needed, arguments.inline.as_mut_ptr());
@@ -68,7 +75,8 @@ pub struct ClassInfo {
     pub module: ModuleId,
     /// Its token; nil for types without one.
     pub type_def: TypeDef,
-    /// The class that it is derived from; `None` for `System.Object`, interfaces, and what is not loaded so far.
+    /// The class that it is derived from; `None` for `System.Object`, interfaces, and what is not
+    /// loaded so far.
     pub parent: Option<ClassId>,
     /// Its generic arguments, those of enclosing types first.
     pub type_arguments: TypeArguments,
@@ -88,10 +96,11 @@ pub struct ArrayClass {
 /// How objects of a class are laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassLayout {
-    /// Size in bytes: of an object with its header word for a reference type, of the value for a value type.
+    /// Size in bytes: of an object with its header word for a reference type, of the value for a
+    /// value type.
     pub size: u32,
-    /// Its own fields, without those of its parents, by offset from the object's address (for a value type, from the
-    /// start of the value).
+    /// Its own fields, without those of its parents, by offset from the object's address (for a
+    /// value type, from the start of the value).
     pub fields: Vec<FieldOffset>,
 }
 
@@ -108,17 +117,23 @@ impl ProfilerInfo {
     /// The class of a type that is not generic (`GetClassFromToken`). May load it.
     ///
     /// # Errors
-    /// `CORPROF_E_TYPE_IS_PARAMETERIZED` for a generic type, `CORPROF_E_DATAINCOMPLETE` if it cannot be loaded now.
+    /// `CORPROF_E_TYPE_IS_PARAMETERIZED` for a generic type, `CORPROF_E_DATAINCOMPLETE` if it
+    /// cannot be loaded now.
     pub fn class_from_token(&self, module: ModuleId, type_def: TypeDef) -> Result<ClassId> {
         let mut class = ClassId::NULL;
-        check("GetClassFromToken", raw!(self.raw, GetClassFromToken(module, type_def, &mut class)))?;
+        check(
+            "GetClassFromToken",
+            raw!(self.raw, GetClassFromToken(module, type_def, &mut class)),
+        )?;
         class.non_null().ok_or(Error::Nothing { call: "GetClassFromToken" })
     }
 
-    /// The class of a generic type with these arguments (`GetClassFromTokenAndTypeArgs`). May load it.
+    /// The class of a generic type with these arguments (`GetClassFromTokenAndTypeArgs`). May load
+    /// it.
     ///
     /// # Errors
-    /// `E_INVALIDARG` if the number of arguments is wrong, `CORPROF_E_DATAINCOMPLETE` if it cannot be loaded now.
+    /// `E_INVALIDARG` if the number of arguments is wrong, `CORPROF_E_DATAINCOMPLETE` if it cannot
+    /// be loaded now.
     pub fn class_from_token_and_type_arguments(
         &self,
         module: ModuleId,
@@ -131,7 +146,13 @@ impl ProfilerInfo {
             CALL,
             raw!(
                 self.raw,
-                GetClassFromTokenAndTypeArgs(module, type_def, arguments.len() as u32, arguments.as_ptr(), &mut class,)
+                GetClassFromTokenAndTypeArgs(
+                    module,
+                    type_def,
+                    arguments.len() as u32,
+                    arguments.as_ptr(),
+                    &mut class,
+                )
             ),
         )?;
         class.non_null().ok_or(Error::Nothing { call: CALL })
@@ -157,7 +178,18 @@ impl ProfilerInfo {
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
         let (mut module, mut type_def, mut parent) = (ModuleId::NULL, TypeDef::NIL, ClassId::NULL);
         let type_arguments = TypeArguments::ask("GetClassIDInfo2", |room, needed, arguments| {
-            raw!(self.raw, GetClassIDInfo2(class, &mut module, &mut type_def, &mut parent, room, needed, arguments))
+            raw!(
+                self.raw,
+                GetClassIDInfo2(
+                    class,
+                    &mut module,
+                    &mut type_def,
+                    &mut parent,
+                    room,
+                    needed,
+                    arguments
+                )
+            )
         })?;
         Ok(ClassInfo { module, type_def, parent: parent.non_null(), type_arguments })
     }
@@ -188,7 +220,10 @@ impl ProfilerInfo {
         let fields = list::<COR_FIELD_OFFSET>("GetClassLayout", 16, |room, needed, fields| {
             raw!(self.raw, GetClassLayout(class, fields, room, needed, &mut size))
         })?;
-        let fields = fields.into_iter().map(|field| FieldOffset { field: field.field, offset: field.offset }).collect();
+        let fields = fields
+            .into_iter()
+            .map(|field| FieldOffset { field: field.field, offset: field.offset })
+            .collect();
         Ok(ClassLayout { size, fields })
     }
 
@@ -208,12 +243,15 @@ impl ProfilerInfo {
     /// None on any known runtime.
     pub fn string_layout(&self) -> Result<StringLayout> {
         let (mut length_offset, mut buffer_offset) = (0, 0);
-        check("GetStringLayout2", raw!(self.raw, GetStringLayout2(&mut length_offset, &mut buffer_offset)))?;
+        check(
+            "GetStringLayout2",
+            raw!(self.raw, GetStringLayout2(&mut length_offset, &mut buffer_offset)),
+        )?;
         Ok(StringLayout { length_offset, buffer_offset })
     }
 
-    /// How strings were laid out when they had a capacity (`GetStringLayout`): offset of the capacity, which today
-    /// is that of the length, and the rest.
+    /// How strings were laid out when they had a capacity (`GetStringLayout`): offset of the
+    /// capacity, which today is that of the length, and the rest.
     ///
     /// # Errors
     /// None on any known runtime.
@@ -221,7 +259,10 @@ impl ProfilerInfo {
         let (mut capacity_offset, mut length_offset, mut buffer_offset) = (0, 0, 0);
         check(
             "GetStringLayout",
-            raw!(self.raw, GetStringLayout(&mut capacity_offset, &mut length_offset, &mut buffer_offset)),
+            raw!(
+                self.raw,
+                GetStringLayout(&mut capacity_offset, &mut length_offset, &mut buffer_offset)
+            ),
         )?;
         Ok((capacity_offset, StringLayout { length_offset, buffer_offset }))
     }

@@ -82,8 +82,10 @@ impl ProfilerInfo {
     /// # Errors
     /// `CORPROF_E_FUNCTION_NOT_COMPILED` if it has none.
     pub fn code_info2(&self, function: FunctionId) -> Result<Vec<CodeRange>> {
-        list("GetCodeInfo2", 2, |room, needed, infos| raw!(self.raw, GetCodeInfo2(function, room, needed, infos)))
-            .map(ranges)
+        list("GetCodeInfo2", 2, |room, needed, infos| {
+            raw!(self.raw, GetCodeInfo2(function, room, needed, infos))
+        })
+        .map(ranges)
     }
 
     /// All pieces of the code of one ReJIT version (`GetCodeInfo3`).
@@ -92,26 +94,35 @@ impl ProfilerInfo {
     /// `CORPROF_E_FUNCTION_NOT_COMPILED` if it has none, `E_INVALIDARG` for an unknown version.
     pub fn code_info3(&self, function: FunctionId, rejit: ReJitId) -> Result<Vec<CodeRange>> {
         let info = self.info4()?;
-        list("GetCodeInfo3", 2, |room, needed, infos| raw!(*info, GetCodeInfo3(function, rejit, room, needed, infos)))
-            .map(ranges)
+        list("GetCodeInfo3", 2, |room, needed, infos| {
+            raw!(*info, GetCodeInfo3(function, rejit, room, needed, infos))
+        })
+        .map(ranges)
     }
 
-    /// All pieces of the code that starts at `start`, an answer of [`Self::native_code_start_addresses`]
-    /// (`GetCodeInfo4`).
+    /// All pieces of the code that starts at `start`, an answer of
+    /// [`Self::native_code_start_addresses`] (`GetCodeInfo4`).
     ///
     /// # Errors
     /// `CORPROF_E_FUNCTION_NOT_COMPILED` or `E_INVALIDARG` if no code starts there.
     pub fn code_info4(&self, start: usize) -> Result<Vec<CodeRange>> {
         let info = self.info9()?;
-        list("GetCodeInfo4", 2, |room, needed, infos| raw!(*info, GetCodeInfo4(start, room, needed, infos))).map(ranges)
+        list("GetCodeInfo4", 2, |room, needed, infos| {
+            raw!(*info, GetCodeInfo4(start, room, needed, infos))
+        })
+        .map(ranges)
     }
 
     /// Where the code of each tier of one ReJIT version starts (`GetNativeCodeStartAddresses`).
     ///
     /// # Errors
-    /// `E_INVALIDARG` for an unknown version; [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET Core
-    /// 2.1.
-    pub fn native_code_start_addresses(&self, function: FunctionId, rejit: ReJitId) -> Result<Vec<usize>> {
+    /// `E_INVALIDARG` for an unknown version; [`Error::NeedsRuntime`](super::Error::NeedsRuntime)
+    /// before .NET Core 2.1.
+    pub fn native_code_start_addresses(
+        &self,
+        function: FunctionId,
+        rejit: ReJitId,
+    ) -> Result<Vec<usize>> {
         let info = self.info9()?;
         list("GetNativeCodeStartAddresses", 4, |room, needed, starts| {
             raw!(*info, GetNativeCodeStartAddresses(function, rejit, room, needed, starts))
@@ -121,8 +132,8 @@ impl ProfilerInfo {
     /// Map from native code to IL of a function's original code (`GetILToNativeMapping`).
     ///
     /// # Errors
-    /// `CORPROF_E_FUNCTION_NOT_COMPILED` if it has no code, `CORPROF_E_DEBUGGING_DISABLED` without the debugger's part
-    /// of the runtime.
+    /// `CORPROF_E_FUNCTION_NOT_COMPILED` if it has no code, `CORPROF_E_DEBUGGING_DISABLED` without
+    /// the debugger's part of the runtime.
     pub fn il_to_native_mapping(&self, function: FunctionId) -> Result<Vec<NativeMapping>> {
         list("GetILToNativeMapping", 64, |room, needed, map| {
             raw!(self.raw, GetILToNativeMapping(function, room, needed, map))
@@ -134,7 +145,11 @@ impl ProfilerInfo {
     ///
     /// # Errors
     /// As [`Self::il_to_native_mapping`].
-    pub fn il_to_native_mapping2(&self, function: FunctionId, rejit: ReJitId) -> Result<Vec<NativeMapping>> {
+    pub fn il_to_native_mapping2(
+        &self,
+        function: FunctionId,
+        rejit: ReJitId,
+    ) -> Result<Vec<NativeMapping>> {
         let info = self.info4()?;
         list("GetILToNativeMapping2", 64, |room, needed, map| {
             raw!(*info, GetILToNativeMapping2(function, rejit, room, needed, map))
@@ -145,8 +160,8 @@ impl ProfilerInfo {
     /// The same for the code that starts at `start` (`GetILToNativeMapping3`).
     ///
     /// # Errors
-    /// `E_INVALIDARG` if no code starts there; [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET Core
-    /// 2.1.
+    /// `E_INVALIDARG` if no code starts there; [`Error::NeedsRuntime`](super::Error::NeedsRuntime)
+    /// before .NET Core 2.1.
     pub fn il_to_native_mapping3(&self, start: usize) -> Result<Vec<NativeMapping>> {
         let info = self.info9()?;
         list("GetILToNativeMapping3", 64, |room, needed, map| {
@@ -161,6 +176,8 @@ impl ProfilerInfo {
     /// `E_INVALIDARG` for a null handle.
     pub fn rejit_ids(&self, function: FunctionId) -> Result<Vec<ReJitId>> {
         let info = self.info4()?;
-        list("GetReJITIDs", 4, |room, needed, ids| raw!(*info, GetReJITIDs(function, room, needed, ids)))
+        list("GetReJITIDs", 4, |room, needed, ids| {
+            raw!(*info, GetReJITIDs(function, room, needed, ids))
+        })
     }
 }

@@ -95,7 +95,8 @@ enumerators! {
         |raw| ModuleMethod { module: raw.module_id, method: raw.method_id };
 }
 
-/// Iterator over what the runtime enumerates: a snapshot, taken when it was asked for. Items are fetched in batches.
+/// Iterator over what the runtime enumerates: a snapshot, taken when it was asked for. Items are
+/// fetched in batches.
 ///
 /// After an error the iterator ends.
 #[derive(Debug)]

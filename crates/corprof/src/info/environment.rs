@@ -18,15 +18,17 @@ impl ProfilerInfo {
         const CALL: &str = "GetEnvironmentVariable";
         let info = self.info11()?;
         let name = wide(CALL, name)?;
-        let answer =
-            text(CALL, |buffer, room, needed| raw!(*info, GetEnvironmentVariable(name.as_ptr(), room, needed, buffer)));
+        let answer = text(CALL, |buffer, room, needed| {
+            raw!(*info, GetEnvironmentVariable(name.as_ptr(), room, needed, buffer))
+        });
         match answer {
             Err(Error::Hr { hresult, .. }) if hresult == ENVVAR_NOT_FOUND => Ok(None),
             answer => answer.map(Some),
         }
     }
 
-    /// Sets an environment variable of the process, or removes it with `None` (`SetEnvironmentVariable`).
+    /// Sets an environment variable of the process, or removes it with `None`
+    /// (`SetEnvironmentVariable`).
     ///
     /// # Errors
     /// [`Error::NeedsRuntime`] before .NET Core 3.1; `E_INVALIDARG` for a text with a zero inside.

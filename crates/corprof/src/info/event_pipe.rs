@@ -1,4 +1,5 @@
-//! EventPipe from inside: sessions whose events come to the callback `EventPipeEventDelivered`, and events of our own.
+//! EventPipe from inside: sessions whose events come to the callback `EventPipeEventDelivered`, and
+//! events of our own.
 
 use com::Guid;
 
@@ -6,9 +7,9 @@ use super::ProfilerInfo;
 use super::call::{check, raw, text, wide};
 use super::error::Result;
 use crate::abi::{
-    COR_PRF_EVENT_DATA, COR_PRF_EVENTPIPE_LEVEL, COR_PRF_EVENTPIPE_PARAM_DESC, COR_PRF_EVENTPIPE_PARAM_TYPE,
-    COR_PRF_EVENTPIPE_PROVIDER_CONFIG, EVENTPIPE_EVENT, EVENTPIPE_PROVIDER, EVENTPIPE_SESSION,
-    EventPipeProviderCallback,
+    COR_PRF_EVENT_DATA, COR_PRF_EVENTPIPE_LEVEL, COR_PRF_EVENTPIPE_PARAM_DESC,
+    COR_PRF_EVENTPIPE_PARAM_TYPE, COR_PRF_EVENTPIPE_PROVIDER_CONFIG, EVENTPIPE_EVENT,
+    EVENTPIPE_PROVIDER, EVENTPIPE_SESSION, EventPipeProviderCallback,
 };
 use crate::callback::EventPipeProviderId;
 
@@ -37,7 +38,11 @@ impl WideConfig {
     fn new(call: &'static str, config: &ProviderConfig) -> Result<Self> {
         Ok(Self {
             name: wide(call, &config.name)?,
-            arguments: config.arguments.as_deref().map(|arguments| wide(call, arguments)).transpose()?,
+            arguments: config
+                .arguments
+                .as_deref()
+                .map(|arguments| wide(call, arguments))
+                .transpose()?,
             keywords: config.keywords,
             level: config.level.0,
         })
@@ -49,13 +54,16 @@ impl WideConfig {
             provider_name: self.name.as_ptr(),
             keywords: self.keywords,
             logging_level: self.level,
-            filter_data: self.arguments.as_ref().map_or(core::ptr::null(), |arguments| arguments.as_ptr()),
+            filter_data: self
+                .arguments
+                .as_ref()
+                .map_or(core::ptr::null(), |arguments| arguments.as_ptr()),
         }
     }
 }
 
-/// A running session; stopped on drop. Stopping waits for callbacks that are under way, so it must not happen inside
-/// one of them.
+/// A running session; stopped on drop. Stopping waits for callbacks that are under way, so it must
+/// not happen inside one of them.
 #[derive(Debug)]
 pub struct EventPipeSession {
     info: ProfilerInfo,
@@ -76,11 +84,14 @@ impl EventPipeSession {
     pub fn add_provider(&self, provider: &ProviderConfig) -> Result<()> {
         const CALL: &str = "EventPipeAddProviderToSession";
         let config = WideConfig::new(CALL, provider)?;
-        check(CALL, raw!(*self.info.info12()?, EventPipeAddProviderToSession(self.session, config.raw())))
+        check(
+            CALL,
+            raw!(*self.info.info12()?, EventPipeAddProviderToSession(self.session, config.raw())),
+        )
     }
 
-    /// Stops the session, and tells whether that worked (`EventPipeStopSession`). Dropping does the same and tells
-    /// nobody.
+    /// Stops the session, and tells whether that worked (`EventPipeStopSession`). Dropping does the
+    /// same and tells nobody.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -161,22 +172,36 @@ pub struct EventDefinition {
 pub type EventData<'a> = &'a [u8];
 
 impl ProfilerInfo {
-    /// Starts a session whose events come to the callback `EventPipeEventDelivered` (`EventPipeStartSession`). Needs
-    /// `EventMask::EVENT_PIPE`. They come on the thread that writes the event, some with locks of the runtime held.
+    /// Starts a session whose events come to the callback `EventPipeEventDelivered`
+    /// (`EventPipeStartSession`). Needs `EventMask::EVENT_PIPE`. They come on the thread that
+    /// writes the event, some with locks of the runtime held.
     ///
     /// # Errors
-    /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET 5; `E_FAIL` if there are 64 sessions already.
-    pub fn start_event_pipe_session(&self, providers: &[ProviderConfig], rundown: bool) -> Result<EventPipeSession> {
+    /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET 5; `E_FAIL` if there are 64
+    /// sessions already.
+    pub fn start_event_pipe_session(
+        &self,
+        providers: &[ProviderConfig],
+        rundown: bool,
+    ) -> Result<EventPipeSession> {
         const CALL: &str = "EventPipeStartSession";
         let info = self.info12()?;
-        let texts = providers.iter().map(|provider| WideConfig::new(CALL, provider)).collect::<Result<Vec<_>>>()?;
+        let texts = providers
+            .iter()
+            .map(|provider| WideConfig::new(CALL, provider))
+            .collect::<Result<Vec<_>>>()?;
         let configs = texts.iter().map(WideConfig::raw).collect::<Vec<_>>();
         let mut session = 0;
         check(
             CALL,
             raw!(
                 *info,
-                EventPipeStartSession(configs.len() as u32, configs.as_ptr(), i32::from(rundown), &mut session)
+                EventPipeStartSession(
+                    configs.len() as u32,
+                    configs.as_ptr(),
+                    i32::from(rundown),
+                    &mut session
+                )
             ),
         )?;
         Ok(EventPipeSession { info: self.clone(), session })
@@ -194,10 +219,12 @@ impl ProfilerInfo {
         Ok(EventPipeProvider(provider))
     }
 
-    /// The same, with a function that is called when a session turns it on or off (`EventPipeCreateProvider2`).
+    /// The same, with a function that is called when a session turns it on or off
+    /// (`EventPipeCreateProvider2`).
     ///
     /// # Safety
-    /// `callback` may be called on any thread, does not panic, and stays loaded for as long as the process lives.
+    /// `callback` may be called on any thread, does not panic, and stays loaded for as long as the
+    /// process lives.
     ///
     /// # Errors
     /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET 8.
@@ -209,7 +236,13 @@ impl ProfilerInfo {
         const CALL: &str = "EventPipeCreateProvider2";
         let name = wide(CALL, name)?;
         let mut provider = 0;
-        check(CALL, raw!(*self.info14()?, EventPipeCreateProvider2(name.as_ptr(), Some(callback), &mut provider)))?;
+        check(
+            CALL,
+            raw!(
+                *self.info14()?,
+                EventPipeCreateProvider2(name.as_ptr(), Some(callback), &mut provider)
+            ),
+        )?;
         Ok(EventPipeProvider(provider))
     }
 
@@ -227,8 +260,8 @@ impl ProfilerInfo {
     /// Defines an event of a provider of ours (`EventPipeDefineEvent`).
     ///
     /// # Errors
-    /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET 5; `E_INVALIDARG` for types that events cannot
-    /// have.
+    /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET 5; `E_INVALIDARG` for types
+    /// that events cannot have.
     pub fn define_event_pipe_event(
         &self,
         provider: EventPipeProvider,
@@ -237,7 +270,11 @@ impl ProfilerInfo {
         const CALL: &str = "EventPipeDefineEvent";
         let info = self.info12()?;
         let name = wide(CALL, &definition.name)?;
-        let names = definition.fields.iter().map(|field| wide(CALL, &field.name)).collect::<Result<Vec<_>>>()?;
+        let names = definition
+            .fields
+            .iter()
+            .map(|field| wide(CALL, &field.name))
+            .collect::<Result<Vec<_>>>()?;
         let fields = definition
             .fields
             .iter()
@@ -247,7 +284,11 @@ impl ProfilerInfo {
                     FieldKind::One(kind) => (kind, COR_PRF_EVENTPIPE_PARAM_TYPE::default()),
                     FieldKind::Array(element) => (COR_PRF_EVENTPIPE_PARAM_TYPE::ARRAY, element),
                 };
-                COR_PRF_EVENTPIPE_PARAM_DESC { kind: kind.0, element_kind: element_kind.0, name: name.as_ptr() }
+                COR_PRF_EVENTPIPE_PARAM_DESC {
+                    kind: kind.0,
+                    element_kind: element_kind.0,
+                    name: name.as_ptr(),
+                }
             })
             .collect::<Vec<_>>();
         let mut event = 0;
@@ -273,7 +314,8 @@ impl ProfilerInfo {
         Ok(EventPipeEvent(event))
     }
 
-    /// Writes an event, with the bytes of each field in the order of its definition (`EventPipeWriteEvent`).
+    /// Writes an event, with the bytes of each field in the order of its definition
+    /// (`EventPipeWriteEvent`).
     ///
     /// # Errors
     /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET 5.

@@ -33,13 +33,14 @@ impl ProfilerInfo {
         Ok(EventMask::from_words(low, high))
     }
 
-    /// Sets which events are delivered and which abilities are on (`SetEventMask2`; `SetEventMask` where that is
-    /// missing and only the lower half is used).
+    /// Sets which events are delivered and which abilities are on (`SetEventMask2`; `SetEventMask`
+    /// where that is missing and only the lower half is used).
     ///
     /// # Errors
-    /// `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER` or `E_FAIL` for a flag that cannot be set (any more);
-    /// `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE` for `GC` at any time but in `InitializeForAttach`;
-    /// [`Error::NeedsRuntime`] if the upper half is used on a runtime that does not have it.
+    /// `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER` or `E_FAIL` for a flag that cannot be set
+    /// (any more); `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE` for `GC` at any time but in
+    /// `InitializeForAttach`; [`Error::NeedsRuntime`] if the upper half is used on a runtime that
+    /// does not have it.
     pub fn set_event_mask(&self, mask: EventMask) -> Result<()> {
         match self.info5() {
             Ok(info) => check("SetEventMask2", raw!(*info, SetEventMask2(mask.low(), mask.high()))),
@@ -49,7 +50,8 @@ impl ProfilerInfo {
     }
 
     /// The exception clause that the calling thread is about to run or has just left
-    /// (`GetNotifiedExceptionClauseInfo`): inside the callbacks for finally and catch blocks. `None` elsewhere.
+    /// (`GetNotifiedExceptionClauseInfo`): inside the callbacks for finally and catch blocks.
+    /// `None` elsewhere.
     ///
     /// # Errors
     /// The runtime refuses.

@@ -17,7 +17,8 @@ use crate::metadata::token::{MethodDef, Token};
 /// Where a function was declared, and with which generic arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// Its class; `None` where the code is shared by several instantiations and no frame tells which one it is.
+    /// Its class; `None` where the code is shared by several instantiations and no frame tells
+    /// which one it is.
     pub class: Option<ClassId>,
     /// Its module.
     pub module: ModuleId,
@@ -56,7 +57,10 @@ impl ProfilerInfo {
     /// `E_FAIL` if no managed function has code there.
     pub fn function_from_ip(&self, ip: usize) -> Result<FunctionId> {
         let mut function = FunctionId::NULL;
-        check("GetFunctionFromIP", raw!(self.raw, GetFunctionFromIP(ip as *const u8, &mut function)))?;
+        check(
+            "GetFunctionFromIP",
+            raw!(self.raw, GetFunctionFromIP(ip as *const u8, &mut function)),
+        )?;
         Ok(function)
     }
 
@@ -67,38 +71,52 @@ impl ProfilerInfo {
     pub fn function_from_ip2(&self, ip: usize) -> Result<FunctionVersion> {
         let (mut function, mut rejit) = (FunctionId::NULL, ReJitId::NULL);
         let info = self.info4()?;
-        check("GetFunctionFromIP2", raw!(*info, GetFunctionFromIP2(ip as *const u8, &mut function, &mut rejit)))?;
+        check(
+            "GetFunctionFromIP2",
+            raw!(*info, GetFunctionFromIP2(ip as *const u8, &mut function, &mut rejit)),
+        )?;
         Ok(FunctionVersion { function, rejit })
     }
 
-    /// The function and body version at `ip`, dynamic methods and IL stubs included (`GetFunctionFromIP3`): the
-    /// fastest look-up there is, and the most complete.
+    /// The function and body version at `ip`, dynamic methods and IL stubs included
+    /// (`GetFunctionFromIP3`): the fastest look-up there is, and the most complete.
     ///
     /// Does not allocate.
     ///
     /// # Errors
-    /// `E_FAIL` if no managed function has code there; [`Error::NeedsRuntime`] before .NET Core 2.0.
+    /// `E_FAIL` if no managed function has code there; [`Error::NeedsRuntime`] before .NET Core
+    /// 2.0.
     pub fn function_from_ip3(&self, ip: usize) -> Result<FunctionVersion> {
         let (mut function, mut rejit) = (FunctionId::NULL, ReJitId::NULL);
         let info = self.info8()?;
-        check("GetFunctionFromIP3", raw!(*info, GetFunctionFromIP3(ip as *const u8, &mut function, &mut rejit)))?;
+        check(
+            "GetFunctionFromIP3",
+            raw!(*info, GetFunctionFromIP3(ip as *const u8, &mut function, &mut rejit)),
+        )?;
         Ok(FunctionVersion { function, rejit })
     }
 
-    /// The function of a method that is not generic, nor in a generic type (`GetFunctionFromToken`).
+    /// The function of a method that is not generic, nor in a generic type
+    /// (`GetFunctionFromToken`).
     ///
     /// # Errors
-    /// `CORPROF_E_FUNCTION_IS_PARAMETERIZED` for a generic one, `CORPROF_E_DATAINCOMPLETE` if it is not loaded.
+    /// `CORPROF_E_FUNCTION_IS_PARAMETERIZED` for a generic one, `CORPROF_E_DATAINCOMPLETE` if it is
+    /// not loaded.
     pub fn function_from_token(&self, module: ModuleId, method: MethodDef) -> Result<FunctionId> {
         let mut function = FunctionId::NULL;
-        check("GetFunctionFromToken", raw!(self.raw, GetFunctionFromToken(module, method.into(), &mut function)))?;
+        check(
+            "GetFunctionFromToken",
+            raw!(self.raw, GetFunctionFromToken(module, method.into(), &mut function)),
+        )?;
         Ok(function)
     }
 
-    /// The function of a method with generic arguments (`GetFunctionFromTokenAndTypeArgs`). May load types.
+    /// The function of a method with generic arguments (`GetFunctionFromTokenAndTypeArgs`). May
+    /// load types.
     ///
     /// # Errors
-    /// `E_INVALIDARG` if the number of arguments is wrong, `CORPROF_E_DATAINCOMPLETE` if the class is not loaded.
+    /// `E_INVALIDARG` if the number of arguments is wrong, `CORPROF_E_DATAINCOMPLETE` if the class
+    /// is not loaded.
     pub fn function_from_token_and_type_arguments(
         &self,
         module: ModuleId,
@@ -127,10 +145,14 @@ impl ProfilerInfo {
     /// Class, module and token of a function (`GetFunctionInfo`), without generic arguments.
     ///
     /// # Errors
-    /// `E_INVALIDARG` for a null handle, `CORPROF_E_DATAINCOMPLETE` while the function is being loaded.
+    /// `E_INVALIDARG` for a null handle, `CORPROF_E_DATAINCOMPLETE` while the function is being
+    /// loaded.
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         let (mut class, mut module, mut token) = (ClassId::NULL, ModuleId::NULL, Token::NIL);
-        check("GetFunctionInfo", raw!(self.raw, GetFunctionInfo(function, &mut class, &mut module, &mut token)))?;
+        check(
+            "GetFunctionInfo",
+            raw!(self.raw, GetFunctionInfo(function, &mut class, &mut module, &mut token)),
+        )?;
         Ok(FunctionInfo {
             class: class.non_null(),
             module,
@@ -139,24 +161,43 @@ impl ProfilerInfo {
         })
     }
 
-    /// Class, module, token and generic arguments of a function (`GetFunctionInfo2`). With the frame that an enter or
-    /// leave hook got, shared generic code is told apart by its instantiation. Without one, or with that of a stack
-    /// snapshot, its class is `None`, and of the method's own arguments the shared ones are `System.__Canon`.
+    /// Class, module, token and generic arguments of a function (`GetFunctionInfo2`). With the
+    /// frame that an enter or leave hook got, shared generic code is told apart by its
+    /// instantiation. Without one, or with that of a stack snapshot, its class is `None`, and of
+    /// the method's own arguments the shared ones are `System.__Canon`.
     ///
     /// Allocates only for more than eight generic arguments.
     ///
     /// # Errors
     /// As [`Self::function_info`].
-    pub fn function_info2(&self, function: FunctionId, frame: Option<FrameInfo<'_>>) -> Result<FunctionInfo> {
+    pub fn function_info2(
+        &self,
+        function: FunctionId,
+        frame: Option<FrameInfo<'_>>,
+    ) -> Result<FunctionInfo> {
         let (mut class, mut module, mut token) = (ClassId::NULL, ModuleId::NULL, Token::NIL);
         let frame = frame.map_or(0, FrameInfo::raw);
         let type_arguments = TypeArguments::ask("GetFunctionInfo2", |room, needed, arguments| {
             raw!(
                 self.raw,
-                GetFunctionInfo2(function, frame, &mut class, &mut module, &mut token, room, needed, arguments)
+                GetFunctionInfo2(
+                    function,
+                    frame,
+                    &mut class,
+                    &mut module,
+                    &mut token,
+                    room,
+                    needed,
+                    arguments
+                )
             )
         })?;
-        Ok(FunctionInfo { class: class.non_null(), module, token: MethodDef::from_raw(token.0), type_arguments })
+        Ok(FunctionInfo {
+            class: class.non_null(),
+            module,
+            token: MethodDef::from_raw(token.0),
+            type_arguments,
+        })
     }
 
     /// Metadata of a function's module, and its token there (`GetTokenAndMetaDataFromFunction`).
@@ -168,7 +209,15 @@ impl ProfilerInfo {
         let (mut unknown, mut token) = (None, Token::NIL);
         check(
             CALL,
-            raw!(self.raw, GetTokenAndMetaDataFromFunction(function, &IMetaDataImport2::IID, &mut unknown, &mut token)),
+            raw!(
+                self.raw,
+                GetTokenAndMetaDataFromFunction(
+                    function,
+                    &IMetaDataImport2::IID,
+                    &mut unknown,
+                    &mut token
+                )
+            ),
         )?;
         let unknown = unknown.ok_or(Error::Nothing { call: CALL })?;
         Ok((Metadata::from_unknown(&unknown)?, token))
@@ -180,12 +229,15 @@ impl ProfilerInfo {
     /// `E_INVALIDARG` for a null handle; [`Error::NeedsRuntime`] before .NET Core 2.0.
     pub fn is_function_dynamic(&self, function: FunctionId) -> Result<bool> {
         let mut dynamic = 0;
-        check("IsFunctionDynamic", raw!(*self.info8()?, IsFunctionDynamic(function, &mut dynamic)))?;
+        check(
+            "IsFunctionDynamic",
+            raw!(*self.info8()?, IsFunctionDynamic(function, &mut dynamic)),
+        )?;
         Ok(dynamic != 0)
     }
 
-    /// Name and signature of a function without metadata (`GetDynamicFunctionInfo`). The signature is only good
-    /// until the function is unloaded.
+    /// Name and signature of a function without metadata (`GetDynamicFunctionInfo`). The signature
+    /// is only good until the function is unloaded.
     ///
     /// # Errors
     /// `E_INVALIDARG` if it has metadata; [`Error::NeedsRuntime`] before .NET Core 2.0.
@@ -195,16 +247,25 @@ impl ProfilerInfo {
         let name = text("GetDynamicFunctionInfo", |buffer, room, needed| {
             raw!(
                 *info,
-                GetDynamicFunctionInfo(function, &mut module, &mut signature, &mut length, room, needed, buffer)
+                GetDynamicFunctionInfo(
+                    function,
+                    &mut module,
+                    &mut signature,
+                    &mut length,
+                    room,
+                    needed,
+                    buffer
+                )
             )
         })?;
-        // SAFETY: the runtime answers with a signature of that length, which lives as long as the function.
+        // SAFETY: the runtime answers with a signature of that length, which lives as long as the
+        // function.
         let signature = unsafe { blob(signature, length) };
         Ok(DynamicFunction { module: module.non_null(), signature, name })
     }
 
-    /// Functions that have native code now, precompiled ones left out (`EnumJITedFunctions2`; before .NET Framework
-    /// 4.5 `EnumJITedFunctions`).
+    /// Functions that have native code now, precompiled ones left out (`EnumJITedFunctions2`;
+    /// before .NET Framework 4.5 `EnumJITedFunctions`).
     ///
     /// # Errors
     /// The runtime refuses.
@@ -223,14 +284,25 @@ impl ProfilerInfo {
     ///
     /// # Errors
     /// `CORPROF_E_DATAINCOMPLETE` if the module has no inlining information loaded yet.
-    pub fn inliners(&self, inliners: ModuleId, inlinee: ModuleId, method: MethodDef) -> Result<Inliners> {
+    pub fn inliners(
+        &self,
+        inliners: ModuleId,
+        inlinee: ModuleId,
+        method: MethodDef,
+    ) -> Result<Inliners> {
         const CALL: &str = "EnumNgenModuleMethodsInliningThisMethod";
         let (mut incomplete, mut methods) = (0, None);
         check(
             CALL,
             raw!(
                 *self.info6()?,
-                EnumNgenModuleMethodsInliningThisMethod(inliners, inlinee, method, &mut incomplete, &mut methods)
+                EnumNgenModuleMethodsInliningThisMethod(
+                    inliners,
+                    inlinee,
+                    method,
+                    &mut incomplete,
+                    &mut methods
+                )
             ),
         )?;
         Ok(Inliners { incomplete: incomplete != 0, methods: HandleEnum::new(CALL, methods)? })

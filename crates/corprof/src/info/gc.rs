@@ -10,7 +10,8 @@ use super::enumerate::HandleEnum;
 use super::error::Result;
 use super::stacks::Visitor;
 use crate::abi::{
-    BOOL, COR_PRF_GC_GENERATION, COR_PRF_GC_GENERATION_RANGE, COR_PRF_NONGC_HEAP_RANGE, ICorProfilerObjectEnum,
+    BOOL, COR_PRF_GC_GENERATION, COR_PRF_GC_GENERATION_RANGE, COR_PRF_NONGC_HEAP_RANGE,
+    ICorProfilerObjectEnum,
 };
 use crate::ids::{ObjectId, RawObjectId};
 
@@ -50,11 +51,12 @@ pub struct NonGcRange {
 }
 
 impl ProfilerInfo {
-    /// Runs a full blocking collection and waits for it (`ForceGC`). Never call it from a callback or from a thread
-    /// that has run managed code.
+    /// Runs a full blocking collection and waits for it (`ForceGC`). Never call it from a callback
+    /// or from a thread that has run managed code.
     ///
     /// # Errors
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE` on such a thread, `CORPROF_E_RUNTIME_UNINITIALIZED` too early.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE` on such a thread, `CORPROF_E_RUNTIME_UNINITIALIZED`
+    /// too early.
     pub fn force_gc(&self) -> Result<()> {
         check("ForceGC", raw!(self.raw, ForceGC()))
     }
@@ -76,17 +78,24 @@ impl ProfilerInfo {
     /// `CORPROF_E_NOT_GC_OBJECT` for a frozen object.
     pub fn object_generation(&self, object: ObjectId<'_>) -> Result<GenerationRange> {
         let mut range = COR_PRF_GC_GENERATION_RANGE::default();
-        check("GetObjectGeneration", raw!(self.raw, GetObjectGeneration(object.raw(), &mut range)))?;
+        check(
+            "GetObjectGeneration",
+            raw!(self.raw, GetObjectGeneration(object.raw(), &mut range)),
+        )?;
         Ok(GenerationRange::lift(range))
     }
 
-    /// From which size in bytes an object goes to the large object heap (`GetLOHObjectSizeThreshold`).
+    /// From which size in bytes an object goes to the large object heap
+    /// (`GetLOHObjectSizeThreshold`).
     ///
     /// # Errors
     /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET Core 3.0.
     pub fn large_object_threshold(&self) -> Result<u32> {
         let mut threshold = 0;
-        check("GetLOHObjectSizeThreshold", raw!(*self.info10()?, GetLOHObjectSizeThreshold(&mut threshold)))?;
+        check(
+            "GetLOHObjectSizeThreshold",
+            raw!(*self.info10()?, GetLOHObjectSizeThreshold(&mut threshold)),
+        )?;
         Ok(threshold)
     }
 
@@ -121,12 +130,13 @@ impl ProfilerInfo {
         })
     }
 
-    /// Calls `visit` with every object of the collected heap (`EnumerateGCHeapObjects`). The runtime stands still
-    /// meanwhile, so `visit` must not wait for managed code. `false` ends the enumeration. A panic of `visit` ends
-    /// it too and goes on from here.
+    /// Calls `visit` with every object of the collected heap (`EnumerateGCHeapObjects`). The
+    /// runtime stands still meanwhile, so `visit` must not wait for managed code. `false` ends the
+    /// enumeration. A panic of `visit` ends it too and goes on from here.
     ///
-    /// The runtime is meant to suspend itself for this. .NET 9 and 10 often answer instead that it is suspended already;
-    /// then it is suspended from here, as [`Self::suspend_runtime`] does, and asked again.
+    /// The runtime is meant to suspend itself for this. .NET 9 and 10 often answer instead that it
+    /// is suspended already; then it is suspended from here, as [`Self::suspend_runtime`] does, and
+    /// asked again.
     ///
     /// # Errors
     /// `CORPROF_E_SUSPENSION_IN_PROGRESS` if somebody else is suspending: try again;
@@ -136,22 +146,28 @@ impl ProfilerInfo {
             object: RawObjectId,
             visitor: *mut c_void,
         ) -> BOOL {
-            // SAFETY: the runtime passes back what we gave it, and calls from the calling thread only.
+            // SAFETY: the runtime passes back what we gave it, and calls from the calling thread
+            // only.
             let visitor = unsafe { &mut *visitor.cast::<Visitor<F>>() };
-            // SAFETY: the runtime stands still while it enumerates, and the closure cannot keep the object longer.
+            // SAFETY: the runtime stands still while it enumerates, and the closure cannot keep the
+            // object longer.
             let object = unsafe { ObjectId::from_raw(object) };
             BOOL::from(visitor.call(|visit| visit(object)).unwrap_or(false))
         }
-        fn callback_of<F: FnMut(ObjectId<'_>) -> bool>(_: &Visitor<F>) -> crate::abi::ObjectCallback {
+        fn callback_of<F: FnMut(ObjectId<'_>) -> bool>(
+            _: &Visitor<F>,
+        ) -> crate::abi::ObjectCallback {
             each::<F>
         }
         let info = self.info15()?;
         let mut visitor = Visitor::new(visit);
         let callback = callback_of(&visitor);
-        let mut hresult = raw!(*info, EnumerateGCHeapObjects(Some(callback), (&raw mut visitor).cast()));
+        let mut hresult =
+            raw!(*info, EnumerateGCHeapObjects(Some(callback), (&raw mut visitor).cast()));
         if hresult == CORPROF_E_SUSPENSION_IN_PROGRESS {
             let _suspended = self.suspend_runtime()?;
-            hresult = raw!(*info, EnumerateGCHeapObjects(Some(callback), (&raw mut visitor).cast()));
+            hresult =
+                raw!(*info, EnumerateGCHeapObjects(Some(callback), (&raw mut visitor).cast()));
         }
         visitor.finish();
         check("EnumerateGCHeapObjects", hresult)

@@ -1,7 +1,8 @@
 //! Enter, leave and tailcall hooks, and what they may ask.
 //!
-//! The hooks themselves are called with the registers of the hooked method live, so they are assembly, and setting
-//! them is `unsafe`. They can be set only while the profiler is initialized at launch.
+//! The hooks themselves are called with the registers of the hooked method live, so they are
+//! assembly, and setting them is `unsafe`. They can be set only while the profiler is initialized
+//! at launch.
 
 use core::ffi::c_void;
 
@@ -36,8 +37,8 @@ impl ProfilerInfo {
     /// Sets the hooks of .NET Framework 1.0 (`SetEnterLeaveFunctionHooks`).
     ///
     /// # Safety
-    /// The functions keep to the hooks' calling convention: they preserve every register, and stay loaded for as long
-    /// as the process lives.
+    /// The functions keep to the hooks' calling convention: they preserve every register, and stay
+    /// loaded for as long as the process lives.
     ///
     /// # Errors
     /// `CORPROF_E_CALL_ONLY_FROM_INIT`, `E_NOTIMPL` on runtimes without them.
@@ -47,7 +48,10 @@ impl ProfilerInfo {
         leave: Option<FunctionLeave>,
         tailcall: Option<FunctionTailcall>,
     ) -> Result<()> {
-        check("SetEnterLeaveFunctionHooks", raw!(self.raw, SetEnterLeaveFunctionHooks(enter, leave, tailcall)))
+        check(
+            "SetEnterLeaveFunctionHooks",
+            raw!(self.raw, SetEnterLeaveFunctionHooks(enter, leave, tailcall)),
+        )
     }
 
     /// Sets the hooks of .NET Framework 2.0 (`SetEnterLeaveFunctionHooks2`).
@@ -63,7 +67,10 @@ impl ProfilerInfo {
         leave: Option<FunctionLeave2>,
         tailcall: Option<FunctionTailcall2>,
     ) -> Result<()> {
-        check("SetEnterLeaveFunctionHooks2", raw!(self.raw, SetEnterLeaveFunctionHooks2(enter, leave, tailcall)))
+        check(
+            "SetEnterLeaveFunctionHooks2",
+            raw!(self.raw, SetEnterLeaveFunctionHooks2(enter, leave, tailcall)),
+        )
     }
 
     /// Sets the hooks of today without details (`SetEnterLeaveFunctionHooks3`).
@@ -79,7 +86,10 @@ impl ProfilerInfo {
         leave: Option<FunctionLeave3>,
         tailcall: Option<FunctionTailcall3>,
     ) -> Result<()> {
-        check("SetEnterLeaveFunctionHooks3", raw!(self.raw, SetEnterLeaveFunctionHooks3(enter, leave, tailcall)))
+        check(
+            "SetEnterLeaveFunctionHooks3",
+            raw!(self.raw, SetEnterLeaveFunctionHooks3(enter, leave, tailcall)),
+        )
     }
 
     /// Sets the hooks of today with details (`SetEnterLeaveFunctionHooks3WithInfo`).
@@ -88,8 +98,8 @@ impl ProfilerInfo {
     /// As [`Self::set_enter_leave_hooks`].
     ///
     /// # Errors
-    /// As [`Self::set_enter_leave_hooks3`]; `CORPROF_E_INCONSISTENT_WITH_FLAGS` without one of the flags
-    /// `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL`, `ENABLE_FRAME_INFO`.
+    /// As [`Self::set_enter_leave_hooks3`]; `CORPROF_E_INCONSISTENT_WITH_FLAGS` without one of the
+    /// flags `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL`, `ENABLE_FRAME_INFO`.
     pub unsafe fn set_enter_leave_hooks3_with_info(
         &self,
         enter: Option<FunctionEnter3WithInfo>,
@@ -102,7 +112,8 @@ impl ProfilerInfo {
         )
     }
 
-    /// Sets the function that decides which functions are hooked and under which number (`SetFunctionIDMapper`).
+    /// Sets the function that decides which functions are hooked and under which number
+    /// (`SetFunctionIDMapper`).
     ///
     /// # Safety
     /// The function may be called on any thread and stays loaded for as long as the process lives.
@@ -131,7 +142,8 @@ impl ProfilerInfo {
     /// Inside an enter hook: the frame and where the arguments lie (`GetFunctionEnter3Info`).
     ///
     /// # Safety
-    /// `elt_info` is what the running enter hook got for `function`; the answer is not used after the hook returns.
+    /// `elt_info` is what the running enter hook got for `function`; the answer is not used after
+    /// the hook returns.
     ///
     /// # Errors
     /// `CORPROF_E_INCONSISTENT_WITH_FLAGS` without `ENABLE_FUNCTION_ARGS`.
@@ -142,7 +154,8 @@ impl ProfilerInfo {
     ) -> Result<ArgumentInfo<'cx>> {
         const CALL: &str = "GetFunctionEnter3Info";
         /// Two words of head, then one range of two words for each argument.
-        const HEAD: usize = core::mem::offset_of!(COR_PRF_FUNCTION_ARGUMENT_INFO, ranges) / size_of::<usize>();
+        const HEAD: usize =
+            core::mem::offset_of!(COR_PRF_FUNCTION_ARGUMENT_INFO, ranges) / size_of::<usize>();
         const RANGE: usize = size_of::<COR_PRF_FUNCTION_ARGUMENT_RANGE>() / size_of::<usize>();
         let mut frame = 0;
         // Words, so that the structure is aligned; 16 ranges to begin with.
@@ -151,9 +164,17 @@ impl ProfilerInfo {
             let mut size = size_of_val(words.as_slice()) as u32;
             let hresult = raw!(
                 self.raw,
-                GetFunctionEnter3Info(function, elt_info, &mut frame, &mut size, words.as_mut_ptr().cast())
+                GetFunctionEnter3Info(
+                    function,
+                    elt_info,
+                    &mut frame,
+                    &mut size,
+                    words.as_mut_ptr().cast()
+                )
             );
-            if hresult == com::hresult::E_INSUFFICIENT_BUFFER && size as usize > size_of_val(words.as_slice()) {
+            if hresult == com::hresult::E_INSUFFICIENT_BUFFER
+                && size as usize > size_of_val(words.as_slice())
+            {
                 words = vec![0; (size as usize).div_ceil(size_of::<usize>())];
                 continue;
             }
@@ -162,15 +183,18 @@ impl ProfilerInfo {
             // SAFETY: the buffer holds at least the head, which the runtime has filled.
             let (count, total_size) = unsafe { ((*head).num_ranges, (*head).total_argument_size) };
             let room = (words.len() - HEAD) / RANGE;
-            // SAFETY: the ranges follow the head, and no more of them are read than the buffer has room for.
+            // SAFETY: the ranges follow the head, and no more of them are read than the buffer has
+            // room for.
             let ranges = unsafe {
                 core::slice::from_raw_parts(
                     (&raw const (*head).ranges).cast::<COR_PRF_FUNCTION_ARGUMENT_RANGE>(),
                     (count as usize).min(room),
                 )
             };
-            let ranges =
-                ranges.iter().map(|range| ArgumentRange { start: range.start_address, length: range.length }).collect();
+            let ranges = ranges
+                .iter()
+                .map(|range| ArgumentRange { start: range.start_address, length: range.length })
+                .collect();
             // SAFETY: the frame is the hooked one, which is active for as long as the hook runs.
             let frame = unsafe { FrameInfo::from_raw(frame) };
             return Ok(ArgumentInfo { frame, total_size, ranges });
@@ -213,7 +237,10 @@ impl ProfilerInfo {
         elt_info: COR_PRF_ELT_INFO,
     ) -> Result<FrameInfo<'cx>> {
         let mut frame = 0;
-        check("GetFunctionTailcall3Info", raw!(self.raw, GetFunctionTailcall3Info(function, elt_info, &mut frame)))?;
+        check(
+            "GetFunctionTailcall3Info",
+            raw!(self.raw, GetFunctionTailcall3Info(function, elt_info, &mut frame)),
+        )?;
         // SAFETY: the frame is the hooked one, which is active for as long as the hook runs.
         Ok(unsafe { FrameInfo::from_raw(frame) })
     }

@@ -23,14 +23,17 @@ pub struct IlMapEntry {
 }
 
 impl ProfilerInfo {
-    /// The current body of a method (`GetILFunctionBody`): what was last set, else what the module has. It is good
-    /// until the module is unloaded.
+    /// The current body of a method (`GetILFunctionBody`): what was last set, else what the module
+    /// has. It is good until the module is unloaded.
     ///
     /// # Errors
     /// `CORPROF_E_FUNCTION_NOT_IL` for a method without one.
     pub fn il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<IlBody<'_>> {
         let (mut start, mut size) = (core::ptr::null(), 0);
-        check("GetILFunctionBody", raw!(self.raw, GetILFunctionBody(module, method, &mut start, &mut size)))?;
+        check(
+            "GetILFunctionBody",
+            raw!(self.raw, GetILFunctionBody(module, method, &mut start, &mut size)),
+        )?;
         // SAFETY: the runtime answers with a body of that size, in memory of the module.
         Ok(unsafe { blob(start, size) })
     }
@@ -46,16 +49,21 @@ impl ProfilerInfo {
         allocator.ok_or(Error::Nothing { call: CALL })
     }
 
-    /// Replaces a method's body (`SetILFunctionBody`), before it is first compiled: in `ModuleLoadFinished` or
-    /// `JITCompilationStarted`. The bytes are copied into memory of the module's own allocator. A profiler that has
-    /// used this can no longer detach.
+    /// Replaces a method's body (`SetILFunctionBody`), before it is first compiled: in
+    /// `ModuleLoadFinished` or `JITCompilationStarted`. The bytes are copied into memory of the
+    /// module's own allocator. A profiler that has used this can no longer detach.
     ///
-    /// `body` is header, IL and clauses; that they are valid is not checked, and code that is not crashes the
-    /// process when it runs, as any invalid module would.
+    /// `body` is header, IL and clauses; that they are valid is not checked, and code that is not
+    /// crashes the process when it runs, as any invalid module would.
     ///
     /// # Errors
     /// `E_INVALIDARG` and the like; `E_OUTOFMEMORY` if there is no memory near the module.
-    pub fn set_il_function_body(&self, module: ModuleId, method: MethodDef, body: &[u8]) -> Result<()> {
+    pub fn set_il_function_body(
+        &self,
+        module: ModuleId,
+        method: MethodDef,
+        body: &[u8],
+    ) -> Result<()> {
         let allocator = self.il_function_body_allocator(module)?;
         let memory = raw!(allocator, Alloc(body.len() as u32)).cast::<u8>();
         if memory.is_null() {
@@ -67,7 +75,8 @@ impl ProfilerInfo {
     }
 
     /// Tells debuggers how the IL offsets of a replaced body map to those of the original one
-    /// (`SetILInstrumentedCodeMap`). `start_jit` is whether this comes before the function is first compiled.
+    /// (`SetILInstrumentedCodeMap`). `start_jit` is whether this comes before the function is first
+    /// compiled.
     ///
     /// # Errors
     /// `E_INVALIDARG`, `CORPROF_E_DEBUGGING_DISABLED`, `E_OUTOFMEMORY`.
@@ -80,7 +89,11 @@ impl ProfilerInfo {
         const CALL: &str = "SetILInstrumentedCodeMap";
         let entries = map
             .iter()
-            .map(|entry| COR_IL_MAP { old_offset: entry.old_offset, new_offset: entry.new_offset, accurate: 1 })
+            .map(|entry| COR_IL_MAP {
+                old_offset: entry.old_offset,
+                new_offset: entry.new_offset,
+                accurate: 1,
+            })
             .collect::<Vec<_>>();
         // The runtime keeps the map and frees it later.
         let memory = give_away(&entries);
@@ -89,7 +102,15 @@ impl ProfilerInfo {
         }
         check(
             CALL,
-            raw!(self.raw, SetILInstrumentedCodeMap(function, i32::from(start_jit), entries.len() as u32, memory)),
+            raw!(
+                self.raw,
+                SetILInstrumentedCodeMap(
+                    function,
+                    i32::from(start_jit),
+                    entries.len() as u32,
+                    memory
+                )
+            ),
         )
     }
 }

@@ -32,7 +32,8 @@ mod platform {
     }
 }
 
-/// Copies a slice into memory that the runtime will free; null if there is none left, or for an empty slice.
+/// Copies a slice into memory that the runtime will free; null if there is none left, or for an
+/// empty slice.
 pub(super) fn give_away<T: Copy>(items: &[T]) -> *mut T {
     if items.is_empty() {
         return core::ptr::null_mut();

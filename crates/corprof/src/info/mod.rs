@@ -1,11 +1,13 @@
 //! What a profiler may ask of the runtime and tell it: `ICorProfilerInfo` 1 to 15, safe.
 //!
-//! [`ProfilerInfo`] holds the newest interface that the runtime answers to. A method that needs a newer one returns
-//! [`Error::NeedsRuntime`] and does nothing else, so a profiler is written once and told what it cannot have. The
-//! methods stand in files by topic; each names the runtime's method that it calls.
+//! [`ProfilerInfo`] holds the newest interface that the runtime answers to. A method that needs a
+//! newer one returns [`Error::NeedsRuntime`] and does nothing else, so a profiler is written once
+//! and told what it cannot have. The methods stand in files by topic; each names the runtime's
+//! method that it calls.
 //!
 //! Rules that hold everywhere:
-//! * A success is whatever is not negative. Where `S_FALSE` has a meaning, it is in the return type.
+//! * A success is whatever is not negative. Where `S_FALSE` has a meaning, it is in the return
+//!   type.
 //! * What may be missing on success is an `Option`, and zero handles never come out.
 //! * Lists and texts come whole: sizes are asked for inside.
 //! * No method allocates for a single value; the address look-ups are one call of the runtime each.
@@ -42,8 +44,8 @@ pub use code::{CodeRange, IlOffset, NativeMapping};
 pub use enumerate::{FunctionVersion, HandleEnum, ModuleMethod};
 pub use error::{Error, Result};
 pub use event_pipe::{
-    EventData, EventDefinition, EventField, EventPipeEvent, EventPipeProvider, EventPipeSession, FieldKind,
-    ProviderConfig,
+    EventData, EventDefinition, EventField, EventPipeEvent, EventPipeProvider, EventPipeSession,
+    FieldKind, ProviderConfig,
 };
 pub use events::ExceptionClause;
 pub use functions::{DynamicFunction, FunctionInfo, Inliners};
@@ -57,11 +59,13 @@ pub use stacks::{FrameInfo, SnapshotFlags, StackFrame};
 pub use statics::StaticKind;
 pub use threads::OsThreadId;
 
-/// The runtime, as a profiler talks to it. Clones share the same connection; it may be used on any thread.
+/// The runtime, as a profiler talks to it. Clones share the same connection; it may be used on any
+/// thread.
 ///
-/// Its methods may be called as long as the profiler is attached. Many of them take locks of the runtime or look at
-/// structures that a collection moves, so inside a signal handler only the address look-ups may be called, and
-/// inside some callbacks others are barred: the runtime then answers `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`.
+/// Its methods may be called as long as the profiler is attached. Many of them take locks of the
+/// runtime or look at structures that a collection moves, so inside a signal handler only the
+/// address look-ups may be called, and inside some callbacks others are barred: the runtime then
+/// answers `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`.
 #[derive(Clone, Debug)]
 pub struct ProfilerInfo {
     /// A pointer to interface number `version`, kept as the oldest one that is supported.
@@ -82,9 +86,10 @@ macro_rules! newer {
                     if self.version < $version {
                         return Err(Error::NeedsRuntime { interface: stringify!($interface), since: $since });
                     }
-                    // SAFETY: the pointer came from QueryInterface for interface number `version`. The interfaces are
-                    // one chain, each beginning with the slots of the one before, and the pointer types are
-                    // transparent wrappers of each other, so it is also a pointer to this one.
+                    // SAFETY: the pointer came from QueryInterface for interface number `version`.
+                    // The interfaces are one chain, each beginning with the slots of the one
+                    // before, and the pointer types are transparent wrappers of each other, so it
+                    // is also a pointer to this one.
                     Ok(unsafe { &*(&raw const self.raw).cast::<$interface>() })
                 }
             )*
@@ -94,8 +99,9 @@ macro_rules! newer {
                 let mut newest = None;
                 $(
                     if let Ok(interface) = unknown.cast::<$interface>() {
-                        // SAFETY: the reference is taken over from a pointer to a later interface of the same chain,
-                        // whose vtable begins with the slots of ICorProfilerInfo3; `into_raw` is never null.
+                        // SAFETY: the reference is taken over from a pointer to a later interface
+                        // of the same chain, whose vtable begins with the slots of
+                        // ICorProfilerInfo3; `into_raw` is never null.
                         newest = unsafe { ICorProfilerInfo3::from_nullable(interface.into_raw()) }
                             .map(|interface| (interface, $version));
                     }
@@ -122,8 +128,8 @@ newer! {
 }
 
 impl ProfilerInfo {
-    /// Asks the object that the runtime passes to `Initialize` or `InitializeForAttach` for the newest interface it
-    /// has.
+    /// Asks the object that the runtime passes to `Initialize` or `InitializeForAttach` for the
+    /// newest interface it has.
     ///
     /// # Errors
     /// `E_NOINTERFACE` if it does not even have `ICorProfilerInfo3` (.NET Framework 4.0).
@@ -141,7 +147,8 @@ impl ProfilerInfo {
         self.version
     }
 
-    /// The interface below, for what is not lifted here. See `info4()` … `info15()` for the newer ones.
+    /// The interface below, for what is not lifted here. See `info4()` … `info15()` for the newer
+    /// ones.
     #[must_use]
     pub const fn raw(&self) -> &ICorProfilerInfo3 {
         &self.raw

@@ -52,7 +52,10 @@ impl ProfilerInfo {
     pub fn module_info(&self, module: ModuleId) -> Result<ModuleInfo> {
         let (mut base, mut assembly, mut flags) = (core::ptr::null(), AssemblyId::NULL, 0);
         let name = text("GetModuleInfo2", |buffer, room, needed| {
-            raw!(self.raw, GetModuleInfo2(module, &mut base, room, needed, buffer, &mut assembly, &mut flags))
+            raw!(
+                self.raw,
+                GetModuleInfo2(module, &mut base, room, needed, buffer, &mut assembly, &mut flags)
+            )
         })?;
         Ok(ModuleInfo {
             base: (!base.is_null()).then(|| base.addr()),
@@ -86,32 +89,38 @@ impl ProfilerInfo {
     pub fn module_metadata(&self, module: ModuleId) -> Result<Metadata> {
         const CALL: &str = "GetModuleMetaData";
         let mut unknown = None;
-        let hresult =
-            raw!(self.raw, GetModuleMetaData(module, OpenFlags::READ.bits(), &IMetaDataImport2::IID, &mut unknown));
+        let hresult = raw!(
+            self.raw,
+            GetModuleMetaData(module, OpenFlags::READ.bits(), &IMetaDataImport2::IID, &mut unknown)
+        );
         check(CALL, hresult)?;
         // S_FALSE comes with nothing: a resource module.
         let unknown = unknown.filter(|_| hresult == S_OK).ok_or(Error::Nothing { call: CALL })?;
         Metadata::from_unknown(&unknown)
     }
 
-    /// A module's metadata, to add to (`GetModuleMetaData` with `ofRead | ofWrite`). From then on the runtime reads
-    /// this module's metadata in a slower form. What is added counts after [`Self::apply_metadata`], or at once
-    /// inside `ModuleLoadFinished`.
+    /// A module's metadata, to add to (`GetModuleMetaData` with `ofRead | ofWrite`). From then on
+    /// the runtime reads this module's metadata in a slower form. What is added counts after
+    /// [`Self::apply_metadata`], or at once inside `ModuleLoadFinished`.
     ///
     /// # Errors
-    /// As [`Self::module_metadata`]; `CORPROF_E_MODULE_IS_ENC`, or a refusal for collectible and dynamic modules.
+    /// As [`Self::module_metadata`]; `CORPROF_E_MODULE_IS_ENC`, or a refusal for collectible and
+    /// dynamic modules.
     pub fn module_metadata_emit(&self, module: ModuleId) -> Result<MetadataEmit> {
         const CALL: &str = "GetModuleMetaData";
         let flags = OpenFlags::READ | OpenFlags::WRITE;
         let mut unknown = None;
-        let hresult = raw!(self.raw, GetModuleMetaData(module, flags.bits(), &IMetaDataEmit2::IID, &mut unknown));
+        let hresult = raw!(
+            self.raw,
+            GetModuleMetaData(module, flags.bits(), &IMetaDataEmit2::IID, &mut unknown)
+        );
         check(CALL, hresult)?;
         let unknown = unknown.filter(|_| hresult == S_OK).ok_or(Error::Nothing { call: CALL })?;
         MetadataEmit::from_unknown(&unknown)
     }
 
-    /// Makes what was added to a module's metadata known to the runtime (`ApplyMetaData`), outside of
-    /// `ModuleLoadFinished`.
+    /// Makes what was added to a module's metadata known to the runtime (`ApplyMetaData`), outside
+    /// of `ModuleLoadFinished`.
     ///
     /// # Errors
     /// `E_INVALIDARG`, `CORPROF_E_MODULE_IS_DYNAMIC`, or what was added is not allowed.
@@ -126,9 +135,16 @@ impl ProfilerInfo {
     pub fn assembly_info(&self, assembly: AssemblyId) -> Result<AssemblyInfo> {
         let (mut app_domain, mut module) = (AppDomainId::NULL, ModuleId::NULL);
         let name = text("GetAssemblyInfo", |buffer, room, needed| {
-            raw!(self.raw, GetAssemblyInfo(assembly, room, needed, buffer, &mut app_domain, &mut module))
+            raw!(
+                self.raw,
+                GetAssemblyInfo(assembly, room, needed, buffer, &mut app_domain, &mut module)
+            )
         })?;
-        Ok(AssemblyInfo { name, app_domain: app_domain.non_null(), manifest_module: module.non_null() })
+        Ok(AssemblyInfo {
+            name,
+            app_domain: app_domain.non_null(),
+            manifest_module: module.non_null(),
+        })
     }
 
     /// Name of an application domain (`GetAppDomainInfo`).
@@ -171,7 +187,10 @@ impl ProfilerInfo {
     pub fn in_memory_symbols(&self, module: ModuleId) -> Result<Vec<u8>> {
         let info = self.info7()?;
         let mut length = 0;
-        check("GetInMemorySymbolsLength", raw!(*info, GetInMemorySymbolsLength(module, &mut length)))?;
+        check(
+            "GetInMemorySymbolsLength",
+            raw!(*info, GetInMemorySymbolsLength(module, &mut length)),
+        )?;
         let mut symbols = vec![0; length as usize];
         let mut filled = 0_usize;
         while let Some(rest) = symbols.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -180,7 +199,13 @@ impl ProfilerInfo {
                 "ReadInMemorySymbols",
                 raw!(
                     *info,
-                    ReadInMemorySymbols(module, filled as u32, rest.as_mut_ptr(), rest.len() as u32, &mut read)
+                    ReadInMemorySymbols(
+                        module,
+                        filled as u32,
+                        rest.as_mut_ptr(),
+                        rest.len() as u32,
+                        &mut read
+                    )
                 ),
             )?;
             if read == 0 {
@@ -193,7 +218,8 @@ impl ProfilerInfo {
     }
 }
 
-/// The assembly, or nothing while it is not known (`PROFILER_PARENT_UNKNOWN`, which is 32 bits wide everywhere).
+/// The assembly, or nothing while it is not known (`PROFILER_PARENT_UNKNOWN`, which is 32 bits wide
+/// everywhere).
 fn known(assembly: AssemblyId) -> Option<AssemblyId> {
     const PARENT_UNKNOWN: usize = crate::abi::COR_PRF_MISC::PROFILER_PARENT_UNKNOWN.0 as usize;
     assembly.non_null().filter(|assembly| assembly.0 != PARENT_UNKNOWN)

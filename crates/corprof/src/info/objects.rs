@@ -43,13 +43,15 @@ pub struct ObjectHandle {
     handle: ObjectHandleID,
 }
 
-// SAFETY: a handle is a slot of the runtime's handle table; the methods that take one may be called on any thread.
+// SAFETY: a handle is a slot of the runtime's handle table; the methods that take one may be called
+// on any thread.
 unsafe impl Send for ObjectHandle {}
 // SAFETY: as above.
 unsafe impl Sync for ObjectHandle {}
 
 impl ObjectHandle {
-    /// The object; `None` if it was collected, which only weak handles allow (`GetObjectIDFromHandle`).
+    /// The object; `None` if it was collected, which only weak handles allow
+    /// (`GetObjectIDFromHandle`).
     ///
     /// The address is good until the next collection may run.
     ///
@@ -57,7 +59,10 @@ impl ObjectHandle {
     /// The runtime refuses.
     pub fn object(&self) -> Result<Option<RawObjectId>> {
         let mut object = RawObjectId::NULL;
-        check("GetObjectIDFromHandle", raw!(*self.info.info13()?, GetObjectIDFromHandle(self.handle, &mut object)))?;
+        check(
+            "GetObjectIDFromHandle",
+            raw!(*self.info.info13()?, GetObjectIDFromHandle(self.handle, &mut object)),
+        )?;
         Ok(object.non_null())
     }
 }
@@ -82,8 +87,8 @@ impl ProfilerInfo {
         class.non_null().ok_or(Error::Nothing { call: "GetClassFromObject" })
     }
 
-    /// Size of an object in bytes (`GetObjectSize2`; before .NET Framework 4.5 `GetObjectSize`, which cannot tell
-    /// sizes of 4 GiB or more).
+    /// Size of an object in bytes (`GetObjectSize2`; before .NET Framework 4.5 `GetObjectSize`,
+    /// which cannot tell sizes of 4 GiB or more).
     ///
     /// # Errors
     /// `E_INVALIDARG` for a null object.
@@ -110,7 +115,13 @@ impl ProfilerInfo {
             "GetArrayObjectInfo",
             raw!(
                 self.raw,
-                GetArrayObjectInfo(array.raw(), rank, sizes.as_mut_ptr(), lower_bounds.as_mut_ptr(), &mut data)
+                GetArrayObjectInfo(
+                    array.raw(),
+                    rank,
+                    sizes.as_mut_ptr(),
+                    lower_bounds.as_mut_ptr(),
+                    &mut data
+                )
             ),
         )?;
         Ok(ArrayObject { sizes, lower_bounds, data: data.addr() })
@@ -118,20 +129,23 @@ impl ProfilerInfo {
 
     /// Copies bytes out of an object, from `offset` bytes behind its address.
     ///
-    /// Other threads may be writing to the object at the same time: the bytes may then be half old and half new.
+    /// Other threads may be writing to the object at the same time: the bytes may then be half old
+    /// and half new.
     ///
     /// # Errors
     /// `E_BOUNDS` if the object ends before; otherwise as [`Self::object_size`].
     pub fn read_object(&self, object: ObjectId<'_>, offset: usize, out: &mut [u8]) -> Result<()> {
-        // The size counts the header word before the address as well, so the last word is out of reach.
+        // The size counts the header word before the address as well, so the last word is out of
+        // reach.
         let end = self.object_size(object)?.saturating_sub(size_of::<usize>());
         if offset.checked_add(out.len()).is_none_or(|last| last > end) {
             return Err(Error::Hr { call: "read_object", hresult: E_BOUNDS });
         }
         let start = (object.address() as *const u8).wrapping_add(offset);
         for (index, byte) in out.iter_mut().enumerate() {
-            // SAFETY: an `ObjectId` is an object that neither moves nor dies during its lifetime, and the range is
-            // within its size. The read is volatile since the program may write at the same time.
+            // SAFETY: an `ObjectId` is an object that neither moves nor dies during its lifetime,
+            // and the range is within its size. The read is volatile since the program may write at
+            // the same time.
             *byte = unsafe { start.wrapping_add(index).read_volatile() };
         }
         Ok(())
@@ -157,8 +171,11 @@ impl ProfilerInfo {
         let length = (u32::from_ne_bytes(length) as usize).min(limit);
         let mut bytes = vec![0; length * 2];
         self.read_object(object, layout.buffer_offset as usize, &mut bytes)?;
-        let units =
-            bytes.chunks_exact(2).filter_map(|pair| pair.try_into().ok()).map(u16::from_ne_bytes).collect::<Vec<_>>();
+        let units = bytes
+            .chunks_exact(2)
+            .filter_map(|pair| pair.try_into().ok())
+            .map(u16::from_ne_bytes)
+            .collect::<Vec<_>>();
         Ok(Some(utf16(&units)))
     }
 
@@ -197,11 +214,12 @@ impl ProfilerInfo {
         Ok(frozen != 0)
     }
 
-    /// Calls `visit` with each object that this one refers to, and with the address of the reference
-    /// (`EnumerateObjectReferences`). To be called while the runtime stands still. `false` ends the enumeration.
+    /// Calls `visit` with each object that this one refers to, and with the address of the
+    /// reference (`EnumerateObjectReferences`). To be called while the runtime stands still.
+    /// `false` ends the enumeration.
     ///
-    /// Returns whether the object can hold references at all. A panic of `visit` ends the enumeration and goes on
-    /// from here.
+    /// Returns whether the object can hold references at all. A panic of `visit` ends the
+    /// enumeration and goes on from here.
     ///
     /// # Errors
     /// `E_INVALIDARG` for a null object; [`Error::NeedsRuntime`] before .NET Core 3.0.
@@ -216,9 +234,11 @@ impl ProfilerInfo {
             visitor: *mut c_void,
         ) -> BOOL {
             // SAFETY: the runtime passes a reference inside the object, and back what we gave it.
-            let (target, visitor) = unsafe { (reference.read(), &mut *visitor.cast::<Visitor<F>>()) };
+            let (target, visitor) =
+                unsafe { (reference.read(), &mut *visitor.cast::<Visitor<F>>()) };
             let Some(target) = target.non_null() else { return 1 };
-            // SAFETY: what a living object refers to lives; nothing moves during 'cx, as its `ObjectId` promises.
+            // SAFETY: what a living object refers to lives; nothing moves during 'cx, as its
+            // `ObjectId` promises.
             let target = unsafe { ObjectId::from_raw(target) };
             BOOL::from(visitor.call(|visit| visit(target, reference.addr())).unwrap_or(false))
         }
@@ -230,7 +250,10 @@ impl ProfilerInfo {
         let info = self.info10()?;
         let mut visitor = Visitor::new(visit);
         let callback = callback_of(&visitor);
-        let hresult = raw!(*info, EnumerateObjectReferences(object.raw(), Some(callback), (&raw mut visitor).cast()));
+        let hresult = raw!(
+            *info,
+            EnumerateObjectReferences(object.raw(), Some(callback), (&raw mut visitor).cast())
+        );
         visitor.finish();
         super::call::check_s_ok("EnumerateObjectReferences", hresult)
     }
@@ -239,23 +262,39 @@ impl ProfilerInfo {
     ///
     /// # Errors
     /// `E_NOTIMPL` on .NET (Core), or the runtime refuses.
-    pub fn module_frozen_objects(&self, module: ModuleId) -> Result<HandleEnum<ICorProfilerObjectEnum>> {
+    pub fn module_frozen_objects(
+        &self,
+        module: ModuleId,
+    ) -> Result<HandleEnum<ICorProfilerObjectEnum>> {
         let mut objects = None;
-        check("EnumModuleFrozenObjects", raw!(self.raw, EnumModuleFrozenObjects(module, &mut objects)))?;
+        check(
+            "EnumModuleFrozenObjects",
+            raw!(self.raw, EnumModuleFrozenObjects(module, &mut objects)),
+        )?;
         HandleEnum::new("EnumModuleFrozenObjects", objects)
     }
 
-    /// Makes a handle to an object (`CreateHandle`), to hold on to it over collections. May be called only where the
-    /// runtime allows allocation, not inside a collection.
+    /// Makes a handle to an object (`CreateHandle`), to hold on to it over collections. May be
+    /// called only where the runtime allows allocation, not inside a collection.
     ///
     /// # Errors
     /// [`Error::NeedsRuntime`] before .NET 7.
-    pub fn create_handle(&self, object: ObjectId<'_>, kind: COR_PRF_HANDLE_TYPE) -> Result<ObjectHandle> {
-        if !matches!(kind, COR_PRF_HANDLE_TYPE::WEAK | COR_PRF_HANDLE_TYPE::STRONG | COR_PRF_HANDLE_TYPE::PINNED) {
+    pub fn create_handle(
+        &self,
+        object: ObjectId<'_>,
+        kind: COR_PRF_HANDLE_TYPE,
+    ) -> Result<ObjectHandle> {
+        if !matches!(
+            kind,
+            COR_PRF_HANDLE_TYPE::WEAK | COR_PRF_HANDLE_TYPE::STRONG | COR_PRF_HANDLE_TYPE::PINNED
+        ) {
             return Err(Error::Hr { call: "CreateHandle", hresult: E_INVALIDARG });
         }
         let mut handle = core::ptr::null_mut();
-        check("CreateHandle", raw!(*self.info13()?, CreateHandle(object.raw(), kind, &mut handle)))?;
+        check(
+            "CreateHandle",
+            raw!(*self.info13()?, CreateHandle(object.raw(), kind, &mut handle)),
+        )?;
         if handle.is_null() {
             return Err(Error::Nothing { call: "CreateHandle" });
         }

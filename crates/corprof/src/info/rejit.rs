@@ -1,6 +1,7 @@
 //! ReJIT: new bodies for methods that already run.
 //!
-//! All of it needs `EventMask::ENABLE_REJIT`, which can never be taken back: a profiler that has set it cannot detach.
+//! All of it needs `EventMask::ENABLE_REJIT`, which can never be taken back: a profiler that has
+//! set it cannot detach.
 
 use com::HResult;
 
@@ -18,39 +19,52 @@ fn split(methods: &[ModuleMethod]) -> (Vec<ModuleId>, Vec<MethodDef>) {
 }
 
 impl ProfilerInfo {
-    /// Asks for new bodies of methods (`RequestReJIT`). The runtime calls `GetReJITParameters` for each, on another
-    /// thread, when it is next called. Callers that have it inlined keep the old body: see
-    /// [`Self::request_rejit_with_inliners`].
+    /// Asks for new bodies of methods (`RequestReJIT`). The runtime calls `GetReJITParameters` for
+    /// each, on another thread, when it is next called. Callers that have it inlined keep the old
+    /// body: see [`Self::request_rejit_with_inliners`].
     ///
     /// # Errors
-    /// `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_CALLBACK4_REQUIRED`, `E_INVALIDARG`. Faults of single methods come by
-    /// the callback `ReJITError`.
+    /// `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_CALLBACK4_REQUIRED`, `E_INVALIDARG`. Faults of
+    /// single methods come by the callback `ReJITError`.
     pub fn request_rejit(&self, methods: &[ModuleMethod]) -> Result<()> {
         let (modules, tokens) = split(methods);
         check(
             "RequestReJIT",
-            raw!(*self.info4()?, RequestReJIT(methods.len() as u32, modules.as_ptr(), tokens.as_ptr())),
+            raw!(
+                *self.info4()?,
+                RequestReJIT(methods.len() as u32, modules.as_ptr(), tokens.as_ptr())
+            ),
         )
     }
 
-    /// As [`Self::request_rejit`], also for every method that has one of them inlined (`RequestReJITWithInliners`).
-    /// `flags` must contain [`COR_PRF_REJIT_FLAGS::BLOCK_INLINING`].
+    /// As [`Self::request_rejit`], also for every method that has one of them inlined
+    /// (`RequestReJITWithInliners`). `flags` must contain [`COR_PRF_REJIT_FLAGS::BLOCK_INLINING`].
     ///
     /// # Errors
     /// As [`Self::request_rejit`]; `E_INVALIDARG` without that flag;
     /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET Core 3.0.
-    pub fn request_rejit_with_inliners(&self, flags: COR_PRF_REJIT_FLAGS, methods: &[ModuleMethod]) -> Result<()> {
+    pub fn request_rejit_with_inliners(
+        &self,
+        flags: COR_PRF_REJIT_FLAGS,
+        methods: &[ModuleMethod],
+    ) -> Result<()> {
         let (modules, tokens) = split(methods);
         check(
             "RequestReJITWithInliners",
             raw!(
                 *self.info10()?,
-                RequestReJITWithInliners(flags.0, methods.len() as u32, modules.as_ptr(), tokens.as_ptr())
+                RequestReJITWithInliners(
+                    flags.0,
+                    methods.len() as u32,
+                    modules.as_ptr(),
+                    tokens.as_ptr()
+                )
             ),
         )
     }
 
-    /// Gives methods their original bodies back (`RequestRevert`), and answers for each whether it did.
+    /// Gives methods their original bodies back (`RequestRevert`), and answers for each whether it
+    /// did.
     ///
     /// # Errors
     /// `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_CALLBACK4_REQUIRED`, `E_INVALIDARG`.
@@ -61,7 +75,12 @@ impl ProfilerInfo {
             "RequestRevert",
             raw!(
                 *self.info4()?,
-                RequestRevert(methods.len() as u32, modules.as_ptr(), tokens.as_ptr(), status.as_mut_ptr())
+                RequestRevert(
+                    methods.len() as u32,
+                    modules.as_ptr(),
+                    tokens.as_ptr(),
+                    status.as_mut_ptr()
+                )
             ),
         )?;
         Ok(status)

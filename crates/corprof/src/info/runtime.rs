@@ -18,8 +18,8 @@ pub struct RuntimeInfo {
     pub instance: u16,
     /// .NET Framework or .NET (Core).
     pub kind: COR_PRF_RUNTIME_TYPE,
-    /// Major, minor, build and fix number. .NET Core 3.1 and older all say 4.0.30319.0; their real version has to be
-    /// taken from the path of the core library.
+    /// Major, minor, build and fix number. .NET Core 3.1 and older all say 4.0.30319.0; their real
+    /// version has to be taken from the path of the core library.
     pub version: [u16; 4],
     /// Version as a text.
     pub version_text: String,
@@ -27,8 +27,8 @@ pub struct RuntimeInfo {
 
 /// The runtime stands still until this is dropped: managed threads do not run, objects do not move.
 ///
-/// Whoever holds it must not wait for managed code. It stays on its thread, since some runtimes want the one that
-/// suspended to resume.
+/// Whoever holds it must not wait for managed code. It stays on its thread, since some runtimes
+/// want the one that suspended to resume.
 pub struct SuspendedRuntime<'a> {
     info: &'a ProfilerInfo,
     not_send: PhantomData<*mut ()>,
@@ -53,11 +53,13 @@ impl SuspendedRuntime<'_> {
     /// `object` is the address of an object at this time: it was got since the suspension began.
     #[must_use]
     pub unsafe fn object(&self, object: RawObjectId) -> ObjectId<'_> {
-        // SAFETY: nothing moves or dies while the runtime stands still; the rest is this function's contract.
+        // SAFETY: nothing moves or dies while the runtime stands still; the rest is this function's
+        // contract.
         unsafe { ObjectId::from_raw(object) }
     }
 
-    /// Lets the runtime go on, and tells whether that worked. Dropping does the same and tells nobody.
+    /// Lets the runtime go on, and tells whether that worked. Dropping does the same and tells
+    /// nobody.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -102,13 +104,13 @@ impl ProfilerInfo {
         Ok(RuntimeInfo { instance, kind, version, version_text })
     }
 
-    /// Stops all managed threads (`SuspendRuntime`) until the guard is dropped. To be called on a thread of the
-    /// profiler's own, not inside a callback.
+    /// Stops all managed threads (`SuspendRuntime`) until the guard is dropped. To be called on a
+    /// thread of the profiler's own, not inside a callback.
     ///
-    /// The runtime keeps one flag for all profilers of a process and sets it before it waits for its turn: where two
-    /// threads or two profilers ask at the same moment, **the second cannot resume, and the process stands still for
-    /// ever** (`SuspendRuntime` and `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp). See to it that they
-    /// do not.
+    /// The runtime keeps one flag for all profilers of a process and sets it before it waits for
+    /// its turn: where two threads or two profilers ask at the same moment, **the second cannot
+    /// resume, and the process stands still for ever** (`SuspendRuntime` and `ResumeRuntime`,
+    /// src/coreclr/vm/proftoeeinterfaceimpl.cpp). See to it that they do not.
     ///
     /// # Errors
     /// `CORPROF_E_SUSPENSION_IN_PROGRESS` while a collection suspends: try again;
@@ -122,19 +124,20 @@ impl ProfilerInfo {
         check("ResumeRuntime", raw!(*self.info10()?, ResumeRuntime()))
     }
 
-    /// Asks to be detached (`RequestProfilerDetach`). The runtime waits about `expected_ms` for its threads to leave
-    /// the profiler's code, then looks again every now and then, and calls `ProfilerDetachSucceeded` at the end. Own
-    /// threads, timers and sessions must be gone by then. 300 is a good number: 0 means seconds, and smaller ones
-    /// sometimes do.
+    /// Asks to be detached (`RequestProfilerDetach`). The runtime waits about `expected_ms` for its
+    /// threads to leave the profiler's code, then looks again every now and then, and calls
+    /// `ProfilerDetachSucceeded` at the end. Own threads, timers and sessions must be gone by then.
+    /// 300 is a good number: 0 means seconds, and smaller ones sometimes do.
     ///
-    /// From .NET 6 on the runtime counts notification-only profilers, and counts down for the main one too when that
-    /// detaches (src/coreclr/inc/profilepriv.inl, `DeRegisterProfilerInfo`). From then on a notification-only profiler
-    /// that is attached gets no callbacks, and **this call ends the process**. One that hears nothing of a
-    /// [`Self::suspend_runtime`] of its own, although it asked for [`SUSPENDS`](crate::EventMask::SUSPENDS), must stay.
+    /// From .NET 6 on the runtime counts notification-only profilers, and counts down for the main
+    /// one too when that detaches (src/coreclr/inc/profilepriv.inl, `DeRegisterProfilerInfo`). From
+    /// then on a notification-only profiler that is attached gets no callbacks, and **this call
+    /// ends the process**. One that hears nothing of a [`Self::suspend_runtime`] of its own,
+    /// although it asked for [`SUSPENDS`](crate::EventMask::SUSPENDS), must stay.
     ///
     /// # Errors
-    /// `CORPROF_E_IMMUTABLE_FLAGS_SET` and `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT` after what cannot be taken
-    /// back: hooks, new bodies, or the mere flag for ReJIT.
+    /// `CORPROF_E_IMMUTABLE_FLAGS_SET` and `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT` after
+    /// what cannot be taken back: hooks, new bodies, or the mere flag for ReJIT.
     pub fn request_detach(&self, expected_ms: u32) -> Result<()> {
         check("RequestProfilerDetach", raw!(self.raw, RequestProfilerDetach(expected_ms)))
     }
@@ -145,7 +148,10 @@ impl ProfilerInfo {
     /// `E_NOTIMPL` on every later runtime.
     pub fn inproc_inspection_interface(&self) -> Result<Option<IUnknown>> {
         let mut debugger = None;
-        check("GetInprocInspectionInterface", raw!(self.raw, GetInprocInspectionInterface(&mut debugger)))?;
+        check(
+            "GetInprocInspectionInterface",
+            raw!(self.raw, GetInprocInspectionInterface(&mut debugger)),
+        )?;
         Ok(debugger)
     }
 
@@ -155,7 +161,10 @@ impl ProfilerInfo {
     /// `E_NOTIMPL` on every later runtime.
     pub fn inproc_inspection_of_this_thread(&self) -> Result<Option<IUnknown>> {
         let mut debugger = None;
-        check("GetInprocInspectionIThisThread", raw!(self.raw, GetInprocInspectionIThisThread(&mut debugger)))?;
+        check(
+            "GetInprocInspectionIThisThread",
+            raw!(self.raw, GetInprocInspectionIThisThread(&mut debugger)),
+        )?;
         Ok(debugger)
     }
 
@@ -166,7 +175,10 @@ impl ProfilerInfo {
     /// `E_NOTIMPL` on every later runtime.
     pub fn begin_inproc_debugging(&self, this_thread_only: bool) -> Result<u32> {
         let mut context = 0;
-        check("BeginInprocDebugging", raw!(self.raw, BeginInprocDebugging(i32::from(this_thread_only), &mut context)))?;
+        check(
+            "BeginInprocDebugging",
+            raw!(self.raw, BeginInprocDebugging(i32::from(this_thread_only), &mut context)),
+        )?;
         Ok(context)
     }
 

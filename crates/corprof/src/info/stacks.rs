@@ -46,7 +46,8 @@ impl FrameInfo<'_> {
     /// From the number that a callback or hook gave.
     ///
     /// # Safety
-    /// It is a frame of the calling thread (or of the thread being walked) that stays active during the lifetime.
+    /// It is a frame of the calling thread (or of the thread being walked) that stays active during
+    /// the lifetime.
     #[must_use]
     pub const unsafe fn from_raw(raw: COR_PRF_FRAME_INFO) -> Self {
         Self { raw, scope: PhantomData }
@@ -58,15 +59,18 @@ impl FrameInfo<'_> {
 pub struct StackFrame<'cx> {
     /// The function; `None` for a run of native frames.
     pub function: Option<FunctionId>,
-    /// Instruction pointer; a return address in all but the leaf. For a run of native frames, the most inner one's.
+    /// Instruction pointer; a return address in all but the leaf. For a run of native frames, the
+    /// most inner one's.
     pub ip: usize,
     /// For [`ProfilerInfo::function_info2`], to tell instantiations of shared code apart.
     pub frame: FrameInfo<'cx>,
-    /// The platform's `CONTEXT` structure, if [`SnapshotFlags::REGISTERS`] asked for it, else empty.
+    /// The platform's `CONTEXT` structure, if [`SnapshotFlags::REGISTERS`] asked for it, else
+    /// empty.
     pub context: &'cx [u8],
 }
 
-/// A closure on its way through the runtime and back: panics stay behind at the border and go on from this side.
+/// A closure on its way through the runtime and back: panics stay behind at the border and go on
+/// from this side.
 pub(super) struct Visitor<F> {
     visit: F,
     panic: Option<Box<dyn Any + Send>>,
@@ -100,18 +104,19 @@ impl<F> Visitor<F> {
 }
 
 impl ProfilerInfo {
-    /// Walks a thread's managed frames, leaf first (`DoStackSnapshot`); `None` is the calling thread. A run of native
-    /// frames comes as one frame without a function.
+    /// Walks a thread's managed frames, leaf first (`DoStackSnapshot`); `None` is the calling
+    /// thread. A run of native frames comes as one frame without a function.
     ///
-    /// Walking another thread takes a suspended runtime ([`Self::suspend_runtime`]) or a suspended thread. `seed` is
-    /// a `CONTEXT` of the target to start from. `visit` must neither block nor call managed code; it may break the
-    /// walk off, which counts as success. If it panics, the walk ends and the panic goes on from here.
+    /// Walking another thread takes a suspended runtime ([`Self::suspend_runtime`]) or a suspended
+    /// thread. `seed` is a `CONTEXT` of the target to start from. `visit` must neither block nor
+    /// call managed code; it may break the walk off, which counts as success. If it panics, the
+    /// walk ends and the panic goes on from here.
     ///
     /// # Errors
     /// `CORPROF_E_INCONSISTENT_WITH_FLAGS` unless the event mask has `ENABLE_STACK_SNAPSHOT`;
     /// `CORPROF_E_STACKSNAPSHOT_UNSAFE`, `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX` and
-    /// `CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD` if the target cannot be walked now; `E_FAIL` if it has no managed
-    /// frames.
+    /// `CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD` if the target cannot be walked now; `E_FAIL` if
+    /// it has no managed frames.
     pub fn stack_snapshot(
         &self,
         thread: Option<ThreadId>,
@@ -131,12 +136,14 @@ impl ProfilerInfo {
             context: *mut u8,
             walk: *mut c_void,
         ) -> HResult {
-            // SAFETY: the runtime passes back what we gave it, and calls from the calling thread only.
+            // SAFETY: the runtime passes back what we gave it, and calls from the calling thread
+            // only.
             let walk = unsafe { &mut *walk.cast::<Walk<F>>() };
             let frame = StackFrame {
                 function: function.non_null(),
                 ip,
-                // SAFETY: the frame is active while this callback runs, and the closure cannot keep it longer.
+                // SAFETY: the frame is active while this callback runs, and the closure cannot keep
+                // it longer.
                 frame: unsafe { FrameInfo::from_raw(frame) },
                 // SAFETY: the context has that size and stays as it is while this callback runs.
                 context: unsafe { blob(context, context_size) },
@@ -149,12 +156,15 @@ impl ProfilerInfo {
                 }
             }
         }
-        fn callback_of<F: FnMut(&StackFrame<'_>) -> ControlFlow<()>>(_: &Walk<F>) -> crate::abi::StackSnapshotCallback {
+        fn callback_of<F: FnMut(&StackFrame<'_>) -> ControlFlow<()>>(
+            _: &Walk<F>,
+        ) -> crate::abi::StackSnapshotCallback {
             each::<F>
         }
         let mut walk = Walk { visitor: Visitor::new(visit), broken_off: false };
         let callback = callback_of(&walk);
-        let (context, context_size) = seed.map_or((core::ptr::null(), 0), |seed| (seed.as_ptr(), seed.len() as u32));
+        let (context, context_size) =
+            seed.map_or((core::ptr::null(), 0), |seed| (seed.as_ptr(), seed.len() as u32));
         let hresult = raw!(
             self.raw,
             DoStackSnapshot(

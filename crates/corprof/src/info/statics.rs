@@ -33,7 +33,8 @@ impl ProfilerInfo {
     /// What a static field belongs to (`GetStaticFieldInfo`).
     ///
     /// # Errors
-    /// `CORPROF_E_DATAINCOMPLETE` while the class is being loaded, `CORPROF_E_LITERALS_HAVE_NO_ADDRESS` for constants.
+    /// `CORPROF_E_DATAINCOMPLETE` while the class is being loaded,
+    /// `CORPROF_E_LITERALS_HAVE_NO_ADDRESS` for constants.
     pub fn static_field_info(&self, class: ClassId, field: FieldDef) -> Result<StaticKind> {
         let mut kind = COR_PRF_STATIC_TYPE::default();
         check("GetStaticFieldInfo", raw!(self.raw, GetStaticFieldInfo(class, field, &mut kind)))?;
@@ -79,14 +80,22 @@ impl ProfilerInfo {
         Ok(address(at))
     }
 
-    /// Address of a field that each thread has its own of (`GetThreadStaticAddress`). Before .NET 8 only for the
-    /// calling thread.
+    /// Address of a field that each thread has its own of (`GetThreadStaticAddress`). Before .NET 8
+    /// only for the calling thread.
     ///
     /// # Errors
     /// As [`Self::rva_static_address`]; `CORPROF_E_NOT_MANAGED_THREAD`.
-    pub fn thread_static_address(&self, class: ClassId, field: FieldDef, thread: ThreadId) -> Result<Option<usize>> {
+    pub fn thread_static_address(
+        &self,
+        class: ClassId,
+        field: FieldDef,
+        thread: ThreadId,
+    ) -> Result<Option<usize>> {
         let mut at = core::ptr::null_mut();
-        check("GetThreadStaticAddress", raw!(self.raw, GetThreadStaticAddress(class, field, thread, &mut at)))?;
+        check(
+            "GetThreadStaticAddress",
+            raw!(self.raw, GetThreadStaticAddress(class, field, thread, &mut at)),
+        )?;
         Ok(address(at))
     }
 
@@ -113,9 +122,17 @@ impl ProfilerInfo {
     ///
     /// # Errors
     /// `E_NOTIMPL` on .NET (Core).
-    pub fn context_static_address(&self, class: ClassId, field: FieldDef, context: ContextId) -> Result<Option<usize>> {
+    pub fn context_static_address(
+        &self,
+        class: ClassId,
+        field: FieldDef,
+        context: ContextId,
+    ) -> Result<Option<usize>> {
         let mut at = core::ptr::null_mut();
-        check("GetContextStaticAddress", raw!(self.raw, GetContextStaticAddress(class, field, context, &mut at)))?;
+        check(
+            "GetContextStaticAddress",
+            raw!(self.raw, GetContextStaticAddress(class, field, context, &mut at)),
+        )?;
         Ok(address(at))
     }
 }

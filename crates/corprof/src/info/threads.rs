@@ -14,7 +14,8 @@ use crate::ids::{AppDomainId, ContextId, ThreadId};
 pub type OsThreadId = u32;
 
 impl ProfilerInfo {
-    /// The managed thread that calls (`GetCurrentThreadID`); `None` on a thread that has never run managed code.
+    /// The managed thread that calls (`GetCurrentThreadID`); `None` on a thread that has never run
+    /// managed code.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -28,7 +29,8 @@ impl ProfilerInfo {
         Ok(thread.non_null())
     }
 
-    /// The operating system's id of a managed thread (`GetThreadInfo`); `None` if it has not started or has ended.
+    /// The operating system's id of a managed thread (`GetThreadInfo`); `None` if it has not
+    /// started or has ended.
     ///
     /// # Errors
     /// `E_INVALIDARG` for a null handle.
@@ -80,8 +82,8 @@ impl ProfilerInfo {
         HandleEnum::new("EnumThreads", threads)
     }
 
-    /// Prepares the calling native thread for calls into the runtime, so that a later one does not allocate
-    /// (`InitializeCurrentThread`).
+    /// Prepares the calling native thread for calls into the runtime, so that a later one does not
+    /// allocate (`InitializeCurrentThread`).
     ///
     /// # Errors
     /// `E_OUTOFMEMORY`.

@@ -1,7 +1,9 @@
-//! The metadata interfaces as the runtime's headers define them (`cor.h`), row by row in vtable order.
+//! The metadata interfaces as the runtime's headers define them (`cor.h`), row by row in vtable
+//! order.
 //!
-//! Names here are the header's and every method takes bare pointers; [`Metadata`](super::Metadata) and its
-//! neighbours are the safe side. Tokens have their types already here, since a token is only a number.
+//! Names here are the header's and every method takes bare pointers; [`Metadata`](super::Metadata)
+//! and its neighbours are the safe side. Tokens have their types already here, since a token is
+//! only a number.
 #![allow(non_camel_case_types, non_snake_case, clippy::too_many_arguments)]
 
 use core::ffi::{c_char, c_void};
@@ -66,7 +68,8 @@ com_interface! {
 }
 
 com_interface! {
-    /// [`IMetaDataDispenser`] with options. CoreCLR answers only `SetOption`, `GetOption` and what opens scopes.
+    /// [`IMetaDataDispenser`] with options. CoreCLR answers only `SetOption`, `GetOption` and what
+    /// opens scopes.
     interface IMetaDataDispenserEx(IMetaDataDispenserExVtbl, IMetaDataDispenserExImpl): IMetaDataDispenser(IMetaDataDispenserImpl)
         = "31BCFCE2-DAFB-11D2-9F81-00C04F79A0A3", default E_NOTIMPL;
     fn SetOption(optionid: *const Guid, value: *const VARIANT) -> HResult;

@@ -112,10 +112,9 @@ impl Metadata {
     /// # Errors
     /// `E_NOINTERFACE` if the scope has none.
     pub fn manifest(&self) -> Result<Manifest> {
-        self.raw()
-            .cast::<IMetaDataAssemblyImport>()
-            .map(|import| Manifest { import })
-            .map_err(|hresult| Error::Hr { call: "QueryInterface(IMetaDataAssemblyImport)", hresult })
+        self.raw().cast::<IMetaDataAssemblyImport>().map(|import| Manifest { import }).map_err(
+            |hresult| Error::Hr { call: "QueryInterface(IMetaDataAssemblyImport)", hresult },
+        )
     }
 }
 
@@ -155,7 +154,8 @@ impl Manifest {
         &self.import
     }
 
-    /// Token of the assembly (`GetAssemblyFromScope`); `None` if the scope is a module without manifest.
+    /// Token of the assembly (`GetAssemblyFromScope`); `None` if the scope is a module without
+    /// manifest.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -237,10 +237,14 @@ impl Manifest {
     pub fn file_props(&self, file: File) -> Result<FileProps<'_>> {
         let (mut hash, mut hash_length, mut flags) = (core::ptr::null(), 0, 0);
         let name = text("GetFileProps", |buffer, room, needed| {
-            raw!(self.import, GetFileProps(file, buffer, room, needed, &mut hash, &mut hash_length, &mut flags))
+            raw!(
+                self.import,
+                GetFileProps(file, buffer, room, needed, &mut hash, &mut hash_length, &mut flags)
+            )
         })?;
         // SAFETY: the runtime answers with a blob of that length in the scope's memory.
-        Ok(FileProps { name, hash: unsafe { blob(hash, hash_length) }, flags: FileFlags::from_bits(flags) })
+        let hash = unsafe { blob(hash, hash_length) };
+        Ok(FileProps { name, hash, flags: FileFlags::from_bits(flags) })
     }
 
     /// Name and place of an exported or forwarded type (`GetExportedTypeProps`).
@@ -252,25 +256,54 @@ impl Manifest {
         let name = text("GetExportedTypeProps", |buffer, room, needed| {
             raw!(
                 self.import,
-                GetExportedTypeProps(exported, buffer, room, needed, &mut implementation, &mut type_def, &mut flags)
+                GetExportedTypeProps(
+                    exported,
+                    buffer,
+                    room,
+                    needed,
+                    &mut implementation,
+                    &mut type_def,
+                    &mut flags
+                )
             )
         })?;
-        Ok(ExportedTypeProps { name, implementation, type_def, flags: TypeAttributes::from_bits(flags) })
+        Ok(ExportedTypeProps {
+            name,
+            implementation,
+            type_def,
+            flags: TypeAttributes::from_bits(flags),
+        })
     }
 
     /// Name and place of a resource (`GetManifestResourceProps`).
     ///
     /// # Errors
     /// `CLDB_E_INDEX_NOTFOUND` for a row that does not exist.
-    pub fn manifest_resource_props(&self, resource: ManifestResource) -> Result<ManifestResourceProps> {
+    pub fn manifest_resource_props(
+        &self,
+        resource: ManifestResource,
+    ) -> Result<ManifestResourceProps> {
         let (mut implementation, mut offset, mut flags) = (Token::NIL, 0, 0);
         let name = text("GetManifestResourceProps", |buffer, room, needed| {
             raw!(
                 self.import,
-                GetManifestResourceProps(resource, buffer, room, needed, &mut implementation, &mut offset, &mut flags)
+                GetManifestResourceProps(
+                    resource,
+                    buffer,
+                    room,
+                    needed,
+                    &mut implementation,
+                    &mut offset,
+                    &mut flags
+                )
             )
         })?;
-        Ok(ManifestResourceProps { name, implementation, offset, flags: ManifestResourceFlags::from_bits(flags) })
+        Ok(ManifestResourceProps {
+            name,
+            implementation,
+            offset,
+            flags: ManifestResourceFlags::from_bits(flags),
+        })
     }
 
     /// The assemblies that this one uses (`EnumAssemblyRefs`).
@@ -301,16 +334,22 @@ impl Manifest {
         })
     }
 
-    /// An exported type by its name, and by the one that it is nested in (`FindExportedTypeByName`).
+    /// An exported type by its name, and by the one that it is nested in
+    /// (`FindExportedTypeByName`).
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
-    pub fn find_exported_type(&self, name: &str, enclosing: Option<ExportedType>) -> Result<Option<ExportedType>> {
+    pub fn find_exported_type(
+        &self,
+        name: &str,
+        enclosing: Option<ExportedType>,
+    ) -> Result<Option<ExportedType>> {
         const CALL: &str = "FindExportedTypeByName";
         let name = wide(CALL, name)?;
         let enclosing = enclosing.map_or(Token::NIL, Token::from);
         let mut exported = ExportedType::NIL;
-        let hresult = raw!(self.import, FindExportedTypeByName(name.as_ptr(), enclosing, &mut exported));
+        let hresult =
+            raw!(self.import, FindExportedTypeByName(name.as_ptr(), enclosing, &mut exported));
         found(CALL, hresult, ()).map(|found| found.map(|()| exported))
     }
 
@@ -326,14 +365,21 @@ impl Manifest {
         found(CALL, hresult, ()).map(|found| found.map(|()| resource))
     }
 
-    /// Scopes of the assemblies that a simple name finds under an application's folder (`FindAssembliesByName`).
+    /// Scopes of the assemblies that a simple name finds under an application's folder
+    /// (`FindAssembliesByName`).
     ///
     /// # Errors
     /// `E_NOTIMPL` on .NET (Core).
-    pub fn find_assemblies(&self, app_base: &str, private_bin: &str, name: &str) -> Result<Vec<Metadata>> {
+    pub fn find_assemblies(
+        &self,
+        app_base: &str,
+        private_bin: &str,
+        name: &str,
+    ) -> Result<Vec<Metadata>> {
         const CALL: &str = "FindAssembliesByName";
         const ROOM: usize = 16;
-        let (app_base, private_bin, name) = (wide(CALL, app_base)?, wide(CALL, private_bin)?, wide(CALL, name)?);
+        let (app_base, private_bin, name) =
+            (wide(CALL, app_base)?, wide(CALL, private_bin)?, wide(CALL, name)?);
         let (mut scopes, mut count) = ([core::ptr::null_mut(); ROOM], 0);
         check(
             CALL,
@@ -362,7 +408,8 @@ impl Manifest {
     fn tokens<'a, T: EnumeratedToken>(
         &'a self,
         call: &'static str,
-        mut fetch: impl FnMut(&IMetaDataAssemblyImport, *mut HCORENUM, *mut T, u32, *mut u32) -> HResult + 'a,
+        mut fetch: impl FnMut(&IMetaDataAssemblyImport, *mut HCORENUM, *mut T, u32, *mut u32) -> HResult
+        + 'a,
     ) -> TokenEnum<'a, T> {
         TokenEnum::new(Scope::Assembly(&self.import), call, move |handle, buffer, room, fetched| {
             fetch(&self.import, handle, buffer.cast(), room, fetched)

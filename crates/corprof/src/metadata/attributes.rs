@@ -30,7 +30,11 @@ pub struct PermissionProps<'a> {
 impl Metadata {
     /// Custom attributes attached to `owner`, with constructor or type `kind`; `None` means any
     /// (`EnumCustomAttributes`).
-    pub fn custom_attributes(&self, owner: Option<Token>, kind: Option<Token>) -> TokenEnum<'_, CustomAttribute> {
+    pub fn custom_attributes(
+        &self,
+        owner: Option<Token>,
+        kind: Option<Token>,
+    ) -> TokenEnum<'_, CustomAttribute> {
         let (owner, kind) = (owner.unwrap_or_default(), kind.unwrap_or_default());
         self.tokens("EnumCustomAttributes", move |import, handle, buffer, room, fetched| {
             raw!(import, EnumCustomAttributes(handle, owner, kind, buffer, room, fetched))
@@ -41,30 +45,46 @@ impl Metadata {
     ///
     /// # Errors
     /// `CLDB_E_INDEX_NOTFOUND` for a row that does not exist.
-    pub fn custom_attribute_props(&self, attribute: CustomAttribute) -> Result<CustomAttributeProps<'_>> {
+    pub fn custom_attribute_props(
+        &self,
+        attribute: CustomAttribute,
+    ) -> Result<CustomAttributeProps<'_>> {
         let (mut owner, mut constructor) = (Token::NIL, Token::NIL);
         let (mut start, mut length) = (core::ptr::null(), 0);
         check(
             "GetCustomAttributeProps",
             raw!(
                 self.import,
-                GetCustomAttributeProps(attribute, &mut owner, &mut constructor, &mut start, &mut length)
+                GetCustomAttributeProps(
+                    attribute,
+                    &mut owner,
+                    &mut constructor,
+                    &mut start,
+                    &mut length
+                )
             ),
         )?;
         // SAFETY: the runtime answers with a blob of that length in the scope's memory.
         Ok(CustomAttributeProps { owner, constructor, value: unsafe { blob(start, length) } })
     }
 
-    /// Arguments of the first attribute of a type by its full name (`GetCustomAttributeByName`); `None` if there is
-    /// none.
+    /// Arguments of the first attribute of a type by its full name (`GetCustomAttributeByName`);
+    /// `None` if there is none.
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
-    pub fn custom_attribute_named(&self, owner: impl Into<Token>, name: &str) -> Result<Option<&[u8]>> {
+    pub fn custom_attribute_named(
+        &self,
+        owner: impl Into<Token>,
+        name: &str,
+    ) -> Result<Option<&[u8]>> {
         const CALL: &str = "GetCustomAttributeByName";
         let name = wide(CALL, name)?;
         let (mut start, mut length) = (core::ptr::null(), 0);
-        let hresult = raw!(self.import, GetCustomAttributeByName(owner.into(), name.as_ptr(), &mut start, &mut length));
+        let hresult = raw!(
+            self.import,
+            GetCustomAttributeByName(owner.into(), name.as_ptr(), &mut start, &mut length)
+        );
         // Unlike the other searches this one answers "none" with S_FALSE.
         if hresult == S_FALSE {
             return Ok(None);
@@ -90,7 +110,10 @@ impl Metadata {
         let (mut action, mut start, mut length) = (0, core::ptr::null(), 0);
         check(
             "GetPermissionSetProps",
-            raw!(self.import, GetPermissionSetProps(permission, &mut action, &mut start, &mut length)),
+            raw!(
+                self.import,
+                GetPermissionSetProps(permission, &mut action, &mut start, &mut length)
+            ),
         )?;
         // SAFETY: the runtime answers with a blob of that length in the scope's memory.
         Ok(PermissionProps { action, value: unsafe { blob(start, length) } })

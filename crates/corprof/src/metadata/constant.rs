@@ -60,7 +60,8 @@ impl Constant {
     /// Reads what the runtime points to.
     ///
     /// # Safety
-    /// `value` is null or points to a constant of this element type; for a string, to `units` UTF-16 units.
+    /// `value` is null or points to a constant of this element type; for a string, to `units`
+    /// UTF-16 units.
     pub(super) unsafe fn read(element: u32, value: *const u8, units: u32) -> Option<Self> {
         let width = match element {
             0x02 | 0x04 | 0x05 => 1,
@@ -97,7 +98,11 @@ impl Constant {
             0x0c => Self::R4(f32::from_le_bytes(take(bytes)?)),
             0x0d => Self::R8(f64::from_le_bytes(take(bytes)?)),
             0x0e => {
-                let units = bytes.chunks_exact(2).filter_map(take).map(u16::from_le_bytes).collect::<Vec<_>>();
+                let units = bytes
+                    .chunks_exact(2)
+                    .filter_map(take)
+                    .map(u16::from_le_bytes)
+                    .collect::<Vec<_>>();
                 Self::String(utf16(&units))
             }
             0x12 => Self::Null,
@@ -105,7 +110,8 @@ impl Constant {
         })
     }
 
-    /// The bytes as the emitting methods want them, and the number of UTF-16 units if it is a text (else 0).
+    /// The bytes as the emitting methods want them, and the number of UTF-16 units if it is a text
+    /// (else 0).
     pub(super) fn to_bytes(&self) -> (Vec<u8>, u32) {
         let bytes = match self {
             Self::Bool(value) => vec![u8::from(*value)],
@@ -154,10 +160,14 @@ mod tests {
         ] {
             let (bytes, units) = constant.to_bytes();
             // SAFETY: these are the bytes of that constant.
-            let read = unsafe { Constant::read(u32::from(constant.element()), bytes.as_ptr(), units) };
+            let read =
+                unsafe { Constant::read(u32::from(constant.element()), bytes.as_ptr(), units) };
             assert_eq!(read.as_ref(), Some(&constant));
             if !matches!(constant, Constant::Null | Constant::String(_)) {
-                assert_eq!(Constant::from_bytes(u32::from(constant.element()), &bytes[..bytes.len() - 1]), None);
+                assert_eq!(
+                    Constant::from_bytes(u32::from(constant.element()), &bytes[..bytes.len() - 1]),
+                    None
+                );
             }
         }
         // SAFETY: null is allowed.

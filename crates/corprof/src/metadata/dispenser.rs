@@ -10,8 +10,11 @@ use crate::info::call::{check, raw, text, wide};
 use crate::info::error::{Error, Result};
 
 /// The runtime library's export `MetaDataGetDispenser`.
-pub type GetDispenserFn =
-    unsafe extern "system" fn(class: *const Guid, iid: *const Guid, out: *mut *mut c_void) -> HResult;
+pub type GetDispenserFn = unsafe extern "system" fn(
+    class: *const Guid,
+    iid: *const Guid,
+    out: *mut *mut c_void,
+) -> HResult;
 
 /// `CLSID_CorMetaDataDispenser`.
 const CLSID_DISPENSER: Guid = Guid::from_u128(0xE5CB_7A31_7512_11D2_89CE_0080_C792_E5D8);
@@ -21,11 +24,13 @@ const CLSID_FORMAT_V2: Guid = Guid::from_u128(0xEFEA_471A_44FD_4862_9292_0C58_D4
 /// An option of a dispenser. Each holds for the scopes that are made after it was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DispenserOption {
-    /// Which duplicates are looked for when something is defined ([`DuplicateChecks`](super::DuplicateChecks)).
+    /// Which duplicates are looked for when something is defined
+    /// ([`DuplicateChecks`](super::DuplicateChecks)).
     DuplicateChecks,
     /// Which references are turned into definitions ([`RefToDefChecks`](super::RefToDefChecks)).
     RefToDefChecks,
-    /// For which tokens moves are told ([`TokenMovementNotifications`](super::TokenMovementNotifications)).
+    /// For which tokens moves are told
+    /// ([`TokenMovementNotifications`](super::TokenMovementNotifications)).
     TokenMovementNotifications,
     /// How updates are stored (`CorSetENC`).
     UpdateMode,
@@ -33,7 +38,8 @@ pub enum DispenserOption {
     ImportOptions,
     /// Whether scopes may be used by several threads: 1 or 0.
     ThreadSafety,
-    /// Which tables must be emitted in order ([`ErrorsIfEmittedOutOfOrder`](super::ErrorsIfEmittedOutOfOrder)).
+    /// Which tables must be emitted in order
+    /// ([`ErrorsIfEmittedOutOfOrder`](super::ErrorsIfEmittedOutOfOrder)).
     ErrorsIfEmittedOutOfOrder,
     /// Whether importers of type libraries make adapters for events: a truth value.
     GenerateTceAdapters,
@@ -117,10 +123,12 @@ impl MetadataDispenser {
         Self { dispenser }
     }
 
-    /// Asks the runtime library's export `MetaDataGetDispenser`. Single-file applications do not export it.
+    /// Asks the runtime library's export `MetaDataGetDispenser`. Single-file applications do not
+    /// export it.
     ///
     /// # Safety
-    /// `get` is that function, of a runtime library that stays loaded for as long as the answer is used.
+    /// `get` is that function, of a runtime library that stays loaded for as long as the answer is
+    /// used.
     ///
     /// # Errors
     /// `CLASS_E_CLASSNOTAVAILABLE` if the library is no runtime's.
@@ -146,32 +154,38 @@ impl MetadataDispenser {
     /// # Errors
     /// The runtime refuses.
     pub fn define_scope(&self) -> Result<MetadataEmit> {
-        let scope: IMetaDataEmit2 =
-            scope("DefineScope", |iid, out| raw!(self.dispenser, DefineScope(&CLSID_FORMAT_V2, 0, iid, out)))?;
+        let scope: IMetaDataEmit2 = scope("DefineScope", |iid, out| {
+            raw!(self.dispenser, DefineScope(&CLSID_FORMAT_V2, 0, iid, out))
+        })?;
         Ok(MetadataEmit::new(scope))
     }
 
     /// Opens the metadata of a file to read (`OpenScope`).
     ///
     /// # Errors
-    /// The file cannot be read (`HRESULT_FROM_WIN32`), or has no metadata (`COR_E_BADIMAGEFORMAT`, `CLDB_E_NO_DATA`).
+    /// The file cannot be read (`HRESULT_FROM_WIN32`), or has no metadata (`COR_E_BADIMAGEFORMAT`,
+    /// `CLDB_E_NO_DATA`).
     pub fn open_file(&self, path: &str, flags: OpenFlags) -> Result<Metadata> {
         const CALL: &str = "OpenScope";
         let path = wide(CALL, path)?;
-        let scope: IMetaDataImport2 =
-            scope(CALL, |iid, out| raw!(self.dispenser, OpenScope(path.as_ptr(), flags.bits(), iid, out)))?;
+        let scope: IMetaDataImport2 = scope(CALL, |iid, out| {
+            raw!(self.dispenser, OpenScope(path.as_ptr(), flags.bits(), iid, out))
+        })?;
         Ok(Metadata::new(scope))
     }
 
-    /// Opens metadata in memory (`OpenScopeOnMemory`): either bare metadata or an image as in a file. The bytes are
-    /// copied.
+    /// Opens metadata in memory (`OpenScopeOnMemory`): either bare metadata or an image as in a
+    /// file. The bytes are copied.
     ///
     /// # Errors
     /// As [`Self::open_file`].
     pub fn open_memory(&self, bytes: &[u8], flags: OpenFlags) -> Result<Metadata> {
         let flags = flags | OpenFlags::COPY_MEMORY;
         let scope: IMetaDataImport2 = scope("OpenScopeOnMemory", |iid, out| {
-            raw!(self.dispenser, OpenScopeOnMemory(bytes.as_ptr(), bytes.len() as u32, flags.bits(), iid, out))
+            raw!(
+                self.dispenser,
+                OpenScopeOnMemory(bytes.as_ptr(), bytes.len() as u32, flags.bits(), iid, out)
+            )
         })?;
         Ok(Metadata::new(scope))
     }
@@ -210,7 +224,8 @@ impl MetadataDispenser {
     /// `E_NOTIMPL` on .NET (Core).
     pub fn find_assembly(&self, app_base: &str, private_bin: &str, name: &str) -> Result<String> {
         const CALL: &str = "FindAssembly";
-        let (app_base, private_bin, name) = (wide(CALL, app_base)?, wide(CALL, private_bin)?, wide(CALL, name)?);
+        let (app_base, private_bin, name) =
+            (wide(CALL, app_base)?, wide(CALL, private_bin)?, wide(CALL, name)?);
         text(CALL, |buffer, room, needed| {
             raw!(
                 self.dispenser,
@@ -260,7 +275,10 @@ impl MetadataDispenser {
 }
 
 /// Asks for a scope as interface `I`.
-fn scope<I: Interface>(call: &'static str, ask: impl FnOnce(*const Guid, *mut *mut c_void) -> HResult) -> Result<I> {
+fn scope<I: Interface>(
+    call: &'static str,
+    ask: impl FnOnce(*const Guid, *mut *mut c_void) -> HResult,
+) -> Result<I> {
     let mut scope = core::ptr::null_mut();
     check(call, ask(&I::IID, &mut scope))?;
     // SAFETY: a successful call gives a referenced pointer to the interface asked for, or null.
@@ -273,10 +291,15 @@ mod tests {
 
     #[test]
     fn option_values_are_variants() {
-        for value in [OptionValue::Number(0x1234_5678), OptionValue::Bool(true), OptionValue::Bool(false)] {
+        for value in
+            [OptionValue::Number(0x1234_5678), OptionValue::Bool(true), OptionValue::Bool(false)]
+        {
             assert_eq!(OptionValue::from_variant(value.to_variant()), Some(value));
         }
         assert_eq!(OptionValue::from_variant(VARIANT::default()), None);
-        assert_eq!(DispenserOption::ImportOptions.guid().to_string(), "79700F36-4AAC-11D3-84C3-009027868CB1");
+        assert_eq!(
+            DispenserOption::ImportOptions.guid().to_string(),
+            "79700F36-4AAC-11D3-84C3-009027868CB1"
+        );
     }
 }

@@ -9,8 +9,8 @@ use super::emit_assembly::ManifestEmit;
 use super::methods::start_and_length;
 use super::token::*;
 use super::{
-    FieldOffset, GenericParamAttributes, Manifest, Metadata, MethodAttributes, MethodImplAttributes, PInvokeAttributes,
-    SaveSizeFlags, TypeAttributes,
+    FieldOffset, GenericParamAttributes, Manifest, Metadata, MethodAttributes,
+    MethodImplAttributes, PInvokeAttributes, SaveSizeFlags, TypeAttributes,
 };
 use crate::abi::COR_FIELD_OFFSET;
 use crate::info::call::{check, raw, wide};
@@ -18,9 +18,9 @@ use crate::info::error::{Error, Result};
 
 /// Adds to a module's metadata. Clones share the same scope.
 ///
-/// After a module is loaded, the runtime lets one add references, signatures, strings, new types with their members,
-/// and methods that are not virtual; not fields or virtual methods of types that exist. See
-/// [`ProfilerInfo::apply_metadata`](crate::info::ProfilerInfo::apply_metadata).
+/// After a module is loaded, the runtime lets one add references, signatures, strings, new types
+/// with their members, and methods that are not virtual; not fields or virtual methods of types
+/// that exist. See [`ProfilerInfo::apply_metadata`](crate::info::ProfilerInfo::apply_metadata).
 #[derive(Clone, Debug)]
 pub struct MetadataEmit {
     pub(super) emit: IMetaDataEmit2,
@@ -42,7 +42,8 @@ pub struct MethodDefinition<'a> {
     pub implementation: MethodImplAttributes,
 }
 
-/// A list of tokens as the runtime wants it: ended by a nil one. Null for "leave as it is" or "none".
+/// A list of tokens as the runtime wants it: ended by a nil one. Null for "leave as it is" or
+/// "none".
 pub(super) fn ended(tokens: &[Token]) -> Vec<Token> {
     tokens.iter().copied().chain([Token::NIL]).collect()
 }
@@ -145,7 +146,10 @@ impl MetadataEmit {
     /// The runtime refuses.
     pub fn save_to_memory(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.save_size(SaveSizeFlags::ACCURATE)? as usize];
-        check("SaveToMemory", raw!(self.emit, SaveToMemory(bytes.as_mut_ptr(), bytes.len() as u32)))?;
+        check(
+            "SaveToMemory",
+            raw!(self.emit, SaveToMemory(bytes.as_mut_ptr(), bytes.len() as u32)),
+        )?;
         Ok(bytes)
     }
 
@@ -158,7 +162,8 @@ impl MetadataEmit {
         check("SetHandler", raw!(self.emit, SetHandler(handler.map(Interface::to_ref))))
     }
 
-    /// Defines a type (`DefineTypeDef`). `extends` is nil for interfaces; `implements` are its interfaces.
+    /// Defines a type (`DefineTypeDef`). `extends` is nil for interfaces; `implements` are its
+    /// interfaces.
     ///
     /// # Errors
     /// `META_S_DUPLICATE` is a success; `E_INVALIDARG` for a name with a zero inside.
@@ -176,7 +181,13 @@ impl MetadataEmit {
             CALL,
             raw!(
                 self.emit,
-                DefineTypeDef(name.as_ptr(), attributes.bits(), extends, implements.as_ptr(), &mut type_def)
+                DefineTypeDef(
+                    name.as_ptr(),
+                    attributes.bits(),
+                    extends,
+                    implements.as_ptr(),
+                    &mut type_def
+                )
             ),
         )?;
         Ok(type_def)
@@ -240,7 +251,8 @@ impl MetadataEmit {
         )
     }
 
-    /// States a type's layout (`SetClassLayout`). All ones as an offset leave that field without one.
+    /// States a type's layout (`SetClassLayout`). All ones as an offset leave that field without
+    /// one.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -257,7 +269,10 @@ impl MetadataEmit {
             .map(|field| COR_FIELD_OFFSET { field: field.field, offset: field.offset })
             .chain([end])
             .collect::<Vec<_>>();
-        check("SetClassLayout", raw!(self.emit, SetClassLayout(type_def, pack_size, fields.as_ptr(), class_size)))
+        check(
+            "SetClassLayout",
+            raw!(self.emit, SetClassLayout(type_def, pack_size, fields.as_ptr(), class_size)),
+        )
     }
 
     /// Takes a type's layout away (`DeleteClassLayout`).
@@ -272,7 +287,11 @@ impl MetadataEmit {
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
-    pub fn define_method(&self, class: TypeDef, method: &MethodDefinition<'_>) -> Result<MethodDef> {
+    pub fn define_method(
+        &self,
+        class: TypeDef,
+        method: &MethodDefinition<'_>,
+    ) -> Result<MethodDef> {
         const CALL: &str = "DefineMethod";
         let name = wide(CALL, method.name)?;
         let (signature, length) = start_and_length(method.signature);
@@ -300,7 +319,12 @@ impl MetadataEmit {
     ///
     /// # Errors
     /// The runtime refuses.
-    pub fn define_method_impl(&self, class: TypeDef, body: Token, declaration: Token) -> Result<()> {
+    pub fn define_method_impl(
+        &self,
+        class: TypeDef,
+        body: Token,
+        declaration: Token,
+    ) -> Result<()> {
         check("DefineMethodImpl", raw!(self.emit, DefineMethodImpl(class, body, declaration)))
     }
 
@@ -333,8 +357,15 @@ impl MetadataEmit {
     ///
     /// # Errors
     /// The runtime refuses.
-    pub fn set_method_impl_flags(&self, method: MethodDef, implementation: MethodImplAttributes) -> Result<()> {
-        check("SetMethodImplFlags", raw!(self.emit, SetMethodImplFlags(method, implementation.bits())))
+    pub fn set_method_impl_flags(
+        &self,
+        method: MethodDef,
+        implementation: MethodImplAttributes,
+    ) -> Result<()> {
+        check(
+            "SetMethodImplFlags",
+            raw!(self.emit, SetMethodImplFlags(method, implementation.bits())),
+        )
     }
 
     /// Says where a method's body is in the image (`SetRVA`).
@@ -345,8 +376,8 @@ impl MetadataEmit {
         check("SetRVA", raw!(self.emit, SetRVA(method, rva)))
     }
 
-    /// Refers to a type by the scope that it is in and its name (`DefineTypeRefByName`). The scope is an
-    /// `AssemblyRef`, `ModuleRef`, `Module`, or the `TypeRef` around it.
+    /// Refers to a type by the scope that it is in and its name (`DefineTypeRefByName`). The scope
+    /// is an `AssemblyRef`, `ModuleRef`, `Module`, or the `TypeRef` around it.
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
@@ -358,7 +389,8 @@ impl MetadataEmit {
         Ok(type_ref)
     }
 
-    /// Refers to a type of another scope (`DefineImportType`), with a reference to its assembly where one is needed.
+    /// Refers to a type of another scope (`DefineImportType`), with a reference to its assembly
+    /// where one is needed.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -391,21 +423,30 @@ impl MetadataEmit {
         Ok(type_ref)
     }
 
-    /// Refers to a member of a type (`DefineMemberRef`): `TypeRef`, `TypeSpec`, `TypeDef`, `ModuleRef` or a vararg
-    /// `MethodDef`.
+    /// Refers to a member of a type (`DefineMemberRef`): `TypeRef`, `TypeSpec`, `TypeDef`,
+    /// `ModuleRef` or a vararg `MethodDef`.
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
-    pub fn define_member_ref(&self, parent: Token, name: &str, signature: &[u8]) -> Result<MemberRef> {
+    pub fn define_member_ref(
+        &self,
+        parent: Token,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<MemberRef> {
         const CALL: &str = "DefineMemberRef";
         let name = wide(CALL, name)?;
         let (signature, length) = start_and_length(signature);
         let mut member = MemberRef::NIL;
-        check(CALL, raw!(self.emit, DefineMemberRef(parent, name.as_ptr(), signature, length, &mut member)))?;
+        check(
+            CALL,
+            raw!(self.emit, DefineMemberRef(parent, name.as_ptr(), signature, length, &mut member)),
+        )?;
         Ok(member)
     }
 
-    /// Refers to a member of a type of another scope (`DefineImportMember`); `parent` is the type's reference here.
+    /// Refers to a member of a type of another scope (`DefineImportMember`); `parent` is the type's
+    /// reference here.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -478,7 +519,10 @@ impl MetadataEmit {
     pub fn token_from_type_spec(&self, signature: &[u8]) -> Result<TypeSpec> {
         let (start, length) = start_and_length(signature);
         let mut token = TypeSpec::NIL;
-        check("GetTokenFromTypeSpec", raw!(self.emit, GetTokenFromTypeSpec(start, length, &mut token)))?;
+        check(
+            "GetTokenFromTypeSpec",
+            raw!(self.emit, GetTokenFromTypeSpec(start, length, &mut token)),
+        )?;
         Ok(token)
     }
 
@@ -489,7 +533,10 @@ impl MetadataEmit {
     pub fn define_user_string(&self, text: &str) -> Result<UserString> {
         let units = text.encode_utf16().collect::<Vec<_>>();
         let mut string = UserString::NIL;
-        check("DefineUserString", raw!(self.emit, DefineUserString(units.as_ptr(), units.len() as u32, &mut string)))?;
+        check(
+            "DefineUserString",
+            raw!(self.emit, DefineUserString(units.as_ptr(), units.len() as u32, &mut string)),
+        )?;
         Ok(string)
     }
 
@@ -500,7 +547,10 @@ impl MetadataEmit {
     pub fn define_method_spec(&self, method: Token, signature: &[u8]) -> Result<MethodSpec> {
         let (start, length) = start_and_length(signature);
         let mut spec = MethodSpec::NIL;
-        check("DefineMethodSpec", raw!(self.emit, DefineMethodSpec(method, start, length, &mut spec)))?;
+        check(
+            "DefineMethodSpec",
+            raw!(self.emit, DefineMethodSpec(method, start, length, &mut spec)),
+        )?;
         Ok(spec)
     }
 
@@ -552,7 +602,16 @@ impl MetadataEmit {
         let (name, constraints) = (wide(CALL, name)?, ended(constraints));
         check(
             CALL,
-            raw!(self.emit, SetGenericParamProps(param, attributes.bits(), name.as_ptr(), 0, constraints.as_ptr())),
+            raw!(
+                self.emit,
+                SetGenericParamProps(
+                    param,
+                    attributes.bits(),
+                    name.as_ptr(),
+                    0,
+                    constraints.as_ptr()
+                )
+            ),
         )
     }
 
@@ -617,24 +676,28 @@ impl MetadataEmit {
     ) -> Result<Vec<u8>> {
         let (start, length) = start_and_length(signature);
         let from: &IMetaDataImport = from.raw();
-        crate::info::call::list("TranslateSigWithScope", signature.len() * 4 + 64, |room, needed, buffer| {
-            raw!(
-                self.emit,
-                TranslateSigWithScope(
-                    assembly.map(|assembly| assembly.raw().to_ref()),
-                    core::ptr::null(),
-                    0,
-                    Some(from.to_ref()),
-                    start,
-                    length,
-                    to.map(|to| to.raw().to_ref()),
-                    Some((*self.emit).to_ref()),
-                    buffer,
-                    room,
-                    needed,
+        crate::info::call::list(
+            "TranslateSigWithScope",
+            signature.len() * 4 + 64,
+            |room, needed, buffer| {
+                raw!(
+                    self.emit,
+                    TranslateSigWithScope(
+                        assembly.map(|assembly| assembly.raw().to_ref()),
+                        core::ptr::null(),
+                        0,
+                        Some(from.to_ref()),
+                        start,
+                        length,
+                        to.map(|to| to.raw().to_ref()),
+                        Some((*self.emit).to_ref()),
+                        buffer,
+                        room,
+                        needed,
+                    )
                 )
-            )
-        })
+            },
+        )
     }
 
     /// Applies an edit-and-continue delta (`ApplyEditAndContinue`).
@@ -651,7 +714,10 @@ impl MetadataEmit {
     /// `E_NOTIMPL` on .NET (Core).
     pub fn merge(&self, other: &Metadata, handler: Option<&IUnknown>) -> Result<()> {
         let other: &IMetaDataImport = other.raw();
-        check("Merge", raw!(self.emit, Merge(Some(other.to_ref()), None, handler.map(Interface::to_ref))))
+        check(
+            "Merge",
+            raw!(self.emit, Merge(Some(other.to_ref()), None, handler.map(Interface::to_ref))),
+        )
     }
 
     /// Merges the noted scopes (`MergeEnd`).
@@ -662,8 +728,8 @@ impl MetadataEmit {
         check("MergeEnd", raw!(self.emit, MergeEnd()))
     }
 
-    /// Size of what changed since the scope was opened, in bytes (`GetDeltaSaveSize`). Only for scopes in
-    /// edit-and-continue mode.
+    /// Size of what changed since the scope was opened, in bytes (`GetDeltaSaveSize`). Only for
+    /// scopes in edit-and-continue mode.
     ///
     /// # Errors
     /// The scope is not in that mode.
@@ -700,7 +766,10 @@ impl MetadataEmit {
     /// As [`Self::delta_save_size`].
     pub fn save_delta_to_memory(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.delta_save_size(SaveSizeFlags::ACCURATE)? as usize];
-        check("SaveDeltaToMemory", raw!(self.emit, SaveDeltaToMemory(bytes.as_mut_ptr(), bytes.len() as u32)))?;
+        check(
+            "SaveDeltaToMemory",
+            raw!(self.emit, SaveDeltaToMemory(bytes.as_mut_ptr(), bytes.len() as u32)),
+        )?;
         Ok(bytes)
     }
 

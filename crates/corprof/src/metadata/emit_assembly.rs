@@ -31,7 +31,11 @@ impl RawIdentity {
             build_number: identity.version.build,
             revision_number: identity.version.revision,
             // The buffer of the vector stays where it is when the vector is moved.
-            locale: if identity.culture.is_empty() { core::ptr::null_mut() } else { culture.as_mut_ptr() },
+            locale: if identity.culture.is_empty() {
+                core::ptr::null_mut()
+            } else {
+                culture.as_mut_ptr()
+            },
             locale_len: if identity.culture.is_empty() { 0 } else { culture.len() as u32 },
             ..ASSEMBLYMETADATA::default()
         };
@@ -40,7 +44,9 @@ impl RawIdentity {
 
     /// The structure, for as long as `self` lives, which owns the culture's text.
     fn data(&self) -> *const ASSEMBLYMETADATA {
-        debug_assert!(self.data.locale.is_null() || self.data.locale.cast_const() == self.culture.as_ptr());
+        debug_assert!(
+            self.data.locale.is_null() || self.data.locale.cast_const() == self.culture.as_ptr()
+        );
         &raw const self.data
     }
 }
@@ -56,7 +62,8 @@ impl ManifestEmit {
         &self.emit
     }
 
-    /// Makes the module an assembly (`DefineAssembly`). `hash_algorithm` is that of its files (`0x8004` is SHA-1).
+    /// Makes the module an assembly (`DefineAssembly`). `hash_algorithm` is that of its files
+    /// (`0x8004` is SHA-1).
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
@@ -199,7 +206,10 @@ impl ManifestEmit {
         let name = wide(CALL, name)?;
         let (hash, hash_length) = start_and_length(hash);
         let mut file = File::NIL;
-        check(CALL, raw!(self.emit, DefineFile(name.as_ptr(), hash, hash_length, flags.bits(), &mut file)))?;
+        check(
+            CALL,
+            raw!(self.emit, DefineFile(name.as_ptr(), hash, hash_length, flags.bits(), &mut file)),
+        )?;
         Ok(file)
     }
 
@@ -228,7 +238,16 @@ impl ManifestEmit {
         let mut exported = ExportedType::NIL;
         check(
             CALL,
-            raw!(self.emit, DefineExportedType(name.as_ptr(), implementation, type_def, flags.bits(), &mut exported)),
+            raw!(
+                self.emit,
+                DefineExportedType(
+                    name.as_ptr(),
+                    implementation,
+                    type_def,
+                    flags.bits(),
+                    &mut exported
+                )
+            ),
         )?;
         Ok(exported)
     }
@@ -266,7 +285,16 @@ impl ManifestEmit {
         let mut resource = ManifestResource::NIL;
         check(
             CALL,
-            raw!(self.emit, DefineManifestResource(name.as_ptr(), implementation, offset, flags.bits(), &mut resource)),
+            raw!(
+                self.emit,
+                DefineManifestResource(
+                    name.as_ptr(),
+                    implementation,
+                    offset,
+                    flags.bits(),
+                    &mut resource
+                )
+            ),
         )?;
         Ok(resource)
     }
@@ -284,7 +312,10 @@ impl ManifestEmit {
     ) -> Result<()> {
         check(
             "SetManifestResourceProps",
-            raw!(self.emit, SetManifestResourceProps(resource, implementation, offset, flags.bits())),
+            raw!(
+                self.emit,
+                SetManifestResourceProps(resource, implementation, offset, flags.bits())
+            ),
         )
     }
 }

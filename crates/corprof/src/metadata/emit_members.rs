@@ -69,7 +69,8 @@ pub struct SecurityAttribute<'a> {
     pub value: &'a [u8],
 }
 
-/// A constant as the emitting methods take it: element type, bytes, length in UTF-16 units for texts.
+/// A constant as the emitting methods take it: element type, bytes, length in UTF-16 units for
+/// texts.
 struct RawConstant {
     element: u32,
     bytes: Vec<u8>,
@@ -242,9 +243,14 @@ impl MetadataEmit {
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
-    pub fn define_property(&self, class: TypeDef, property: &PropertyDefinition<'_>) -> Result<Property> {
+    pub fn define_property(
+        &self,
+        class: TypeDef,
+        property: &PropertyDefinition<'_>,
+    ) -> Result<Property> {
         const CALL: &str = "DefineProperty";
-        let (name, default) = (wide(CALL, property.name)?, RawConstant::new(property.default.as_ref()));
+        let (name, default) =
+            (wide(CALL, property.name)?, RawConstant::new(property.default.as_ref()));
         let (signature, length) = start_and_length(property.signature);
         let others = ended_methods(property.others);
         let mut token = Property::NIL;
@@ -358,12 +364,20 @@ impl MetadataEmit {
     ///
     /// # Errors
     /// The runtime refuses.
-    pub fn define_custom_attribute(&self, owner: Token, constructor: Token, value: &[u8]) -> Result<CustomAttribute> {
+    pub fn define_custom_attribute(
+        &self,
+        owner: Token,
+        constructor: Token,
+        value: &[u8],
+    ) -> Result<CustomAttribute> {
         let (start, length) = start_and_length(value);
         let mut attribute = CustomAttribute::NIL;
         check(
             "DefineCustomAttribute",
-            raw!(self.emit, DefineCustomAttribute(owner, constructor, start, length, &mut attribute)),
+            raw!(
+                self.emit,
+                DefineCustomAttribute(owner, constructor, start, length, &mut attribute)
+            ),
         )?;
         Ok(attribute)
     }
@@ -372,19 +386,34 @@ impl MetadataEmit {
     ///
     /// # Errors
     /// The runtime refuses.
-    pub fn set_custom_attribute_value(&self, attribute: CustomAttribute, value: &[u8]) -> Result<()> {
+    pub fn set_custom_attribute_value(
+        &self,
+        attribute: CustomAttribute,
+        value: &[u8],
+    ) -> Result<()> {
         let (start, length) = start_and_length(value);
-        check("SetCustomAttributeValue", raw!(self.emit, SetCustomAttributeValue(attribute, start, length)))
+        check(
+            "SetCustomAttributeValue",
+            raw!(self.emit, SetCustomAttributeValue(attribute, start, length)),
+        )
     }
 
     /// Attaches declarative security (`DefinePermissionSet`).
     ///
     /// # Errors
     /// The runtime refuses.
-    pub fn define_permission_set(&self, owner: Token, action: u32, permission: &[u8]) -> Result<Permission> {
+    pub fn define_permission_set(
+        &self,
+        owner: Token,
+        action: u32,
+        permission: &[u8],
+    ) -> Result<Permission> {
         let (start, length) = start_and_length(permission);
         let mut token = Permission::NIL;
-        check("DefinePermissionSet", raw!(self.emit, DefinePermissionSet(owner, action, start, length, &mut token)))?;
+        check(
+            "DefinePermissionSet",
+            raw!(self.emit, DefinePermissionSet(owner, action, start, length, &mut token)),
+        )?;
         Ok(token)
     }
 
@@ -392,7 +421,12 @@ impl MetadataEmit {
     ///
     /// # Errors
     /// The runtime refuses.
-    pub fn set_permission_set_props(&self, owner: Token, action: u32, permission: &[u8]) -> Result<Permission> {
+    pub fn set_permission_set_props(
+        &self,
+        owner: Token,
+        action: u32,
+        permission: &[u8],
+    ) -> Result<Permission> {
         let (start, length) = start_and_length(permission);
         let mut token = Permission::NIL;
         check(
@@ -406,7 +440,11 @@ impl MetadataEmit {
     ///
     /// # Errors
     /// The runtime refuses.
-    pub fn define_security_attributes(&self, owner: Token, attributes: &[SecurityAttribute<'_>]) -> Result<()> {
+    pub fn define_security_attributes(
+        &self,
+        owner: Token,
+        attributes: &[SecurityAttribute<'_>],
+    ) -> Result<()> {
         let attributes = attributes
             .iter()
             .map(|attribute| COR_SECATTR {
@@ -420,7 +458,12 @@ impl MetadataEmit {
             "DefineSecurityAttributeSet",
             raw!(
                 self.emit,
-                DefineSecurityAttributeSet(owner, attributes.as_ptr(), attributes.len() as u32, &mut at_fault)
+                DefineSecurityAttributeSet(
+                    owner,
+                    attributes.as_ptr(),
+                    attributes.len() as u32,
+                    &mut at_fault
+                )
             ),
         )
     }

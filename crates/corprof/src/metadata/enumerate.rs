@@ -112,7 +112,10 @@ pub struct TokenEnum<'a, T> {
 
 impl<T> core::fmt::Debug for TokenEnum<'_, T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("TokenEnum").field("call", &self.call).field("ended", &self.ended).finish_non_exhaustive()
+        f.debug_struct("TokenEnum")
+            .field("call", &self.call)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
     }
 }
 
@@ -136,7 +139,8 @@ impl<'a, T: EnumeratedToken> TokenEnum<'a, T> {
 
     fn refill(&mut self) -> Result<()> {
         let mut filled = 0;
-        let hresult = (self.fetch)(&mut self.open.handle, self.batch.as_mut_ptr(), BATCH as u32, &mut filled);
+        let hresult =
+            (self.fetch)(&mut self.open.handle, self.batch.as_mut_ptr(), BATCH as u32, &mut filled);
         self.at = 0;
         self.filled = (filled as usize).min(BATCH);
         // S_FALSE means that there are no more; so does an S_OK that brings nothing.
@@ -176,7 +180,9 @@ impl<'a, T: EnumeratedToken> TokenEnum<'a, T> {
         const CALL: &str = "IMetaDataImport::ResetEnum";
         if !self.open.handle.is_null() {
             match self.open.scope {
-                Scope::Import(import) => check(CALL, raw!(import, ResetEnum(self.open.handle, position)))?,
+                Scope::Import(import) => {
+                    check(CALL, raw!(import, ResetEnum(self.open.handle, position)))?
+                }
                 Scope::Assembly(_) => check(CALL, com::hresult::E_NOTIMPL)?,
             }
         }

@@ -45,7 +45,12 @@ impl Metadata {
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
-    pub fn find_field(&self, class: TypeDef, name: &str, signature: &[u8]) -> Result<Option<FieldDef>> {
+    pub fn find_field(
+        &self,
+        class: TypeDef,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<Option<FieldDef>> {
         const CALL: &str = "FindField";
         let name = wide(CALL, name)?;
         let (start, length) = start_and_length(signature);
@@ -86,7 +91,8 @@ impl Metadata {
             attributes: FieldAttributes::from_bits(attributes),
             // SAFETY: the runtime answers with a blob of that length in the scope's memory.
             signature: unsafe { blob(signature, length) },
-            // SAFETY: the runtime answers with a constant of that type in the scope's memory, or null.
+            // SAFETY: the runtime answers with a constant of that type in the scope's memory, or
+            // null.
             constant: unsafe { Constant::read(element, value, units) },
         })
     }

@@ -1,8 +1,9 @@
 //! Flags and small enumerations of metadata, one type for each of `corhdr.h`.
 //!
-//! A flags type keeps bits it does not know, so a newer runtime's value passes through unharmed. Where a few bits
-//! form a number (visibility, calling convention), the constant that ends in `_MASK` covers them and
-//! [`masked`](TypeAttributes::masked) compares them. The order inside a type is by bit.
+//! A flags type keeps bits it does not know, so a newer runtime's value passes through unharmed.
+//! Where a few bits form a number (visibility, calling convention), the constant that ends in
+//! `_MASK` covers them and [`masked`](TypeAttributes::masked) compares them. The order inside a
+//! type is by bit.
 
 macro_rules! flags {
     ($( $(#[$doc:meta])* $name:ident { $( $(#[$cdoc:meta])* $konst:ident = $value:expr; )* } )*) => { $(
@@ -322,7 +323,8 @@ flags! {
         CALL_CONV_THISCALL = 0x400;
         /// fastcall.
         CALL_CONV_FASTCALL = 0x500;
-        /// All bits of what happens to characters that cannot be mapped; the next three are its values.
+        /// All bits of what happens to characters that cannot be mapped; the next three are its
+        /// values.
         THROW_ON_UNMAPPABLE_MASK = 0x3000;
         /// As the assembly says.
         THROW_ON_UNMAPPABLE_USE_ASSEM = 0;

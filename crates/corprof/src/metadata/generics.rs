@@ -66,25 +66,40 @@ impl Metadata {
                 )
             )
         })?;
-        Ok(GenericParamProps { sequence, attributes: GenericParamAttributes::from_bits(attributes), owner, name })
+        Ok(GenericParamProps {
+            sequence,
+            attributes: GenericParamAttributes::from_bits(attributes),
+            owner,
+            name,
+        })
     }
 
     /// The constraints of a generic parameter (`EnumGenericParamConstraints`).
-    pub fn generic_param_constraints(&self, param: GenericParam) -> TokenEnum<'_, GenericParamConstraint> {
+    pub fn generic_param_constraints(
+        &self,
+        param: GenericParam,
+    ) -> TokenEnum<'_, GenericParamConstraint> {
         self.tokens("EnumGenericParamConstraints", move |import, handle, buffer, room, fetched| {
             raw!(import, EnumGenericParamConstraints(handle, param, buffer, room, fetched))
         })
     }
 
-    /// Which parameter a constraint belongs to, and the type that it demands (`GetGenericParamConstraintProps`).
+    /// Which parameter a constraint belongs to, and the type that it demands
+    /// (`GetGenericParamConstraintProps`).
     ///
     /// # Errors
     /// `CLDB_E_INDEX_NOTFOUND` for a row that does not exist.
-    pub fn generic_param_constraint_props(&self, constraint: GenericParamConstraint) -> Result<(GenericParam, Token)> {
+    pub fn generic_param_constraint_props(
+        &self,
+        constraint: GenericParamConstraint,
+    ) -> Result<(GenericParam, Token)> {
         let (mut param, mut demanded) = (GenericParam::NIL, Token::NIL);
         check(
             "GetGenericParamConstraintProps",
-            raw!(self.import, GetGenericParamConstraintProps(constraint, &mut param, &mut demanded)),
+            raw!(
+                self.import,
+                GetGenericParamConstraintProps(constraint, &mut param, &mut demanded)
+            ),
         )?;
         Ok((param, demanded))
     }
@@ -126,6 +141,8 @@ impl Metadata {
     /// # Errors
     /// None on any known runtime.
     pub fn version_string(&self) -> Result<String> {
-        text("GetVersionString", |buffer, room, needed| raw!(self.import, GetVersionString(buffer, room, needed)))
+        text("GetVersionString", |buffer, room, needed| {
+            raw!(self.import, GetVersionString(buffer, room, needed))
+        })
     }
 }

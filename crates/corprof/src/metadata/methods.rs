@@ -3,7 +3,10 @@
 use super::constant::Constant;
 use super::token::*;
 use super::types::not_found;
-use super::{Metadata, MethodAttributes, MethodImplAttributes, MethodSemanticsAttributes, ParamAttributes, TokenEnum};
+use super::{
+    Metadata, MethodAttributes, MethodImplAttributes, MethodSemanticsAttributes, ParamAttributes,
+    TokenEnum,
+};
 use crate::info::call::{blob, check, found, raw, text, text_into, wide};
 use crate::info::error::Result;
 use com::HResult;
@@ -64,12 +67,18 @@ impl Metadata {
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
-    pub fn find_method(&self, class: TypeDef, name: &str, signature: &[u8]) -> Result<Option<MethodDef>> {
+    pub fn find_method(
+        &self,
+        class: TypeDef,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<Option<MethodDef>> {
         const CALL: &str = "FindMethod";
         let name = wide(CALL, name)?;
         let (start, length) = start_and_length(signature);
         let mut method = MethodDef::NIL;
-        let hresult = raw!(self.import, FindMethod(class, name.as_ptr(), start, length, &mut method));
+        let hresult =
+            raw!(self.import, FindMethod(class, name.as_ptr(), start, length, &mut method));
         found(CALL, hresult, ()).map(|found| found.map(|()| method))
     }
 
@@ -84,8 +93,8 @@ impl Metadata {
         Ok(props)
     }
 
-    /// As [`Self::method_props`], with the name appended to `name` and that of the answer left empty: for those who
-    /// build longer names.
+    /// As [`Self::method_props`], with the name appended to `name` and that of the answer left
+    /// empty: for those who build longer names.
     ///
     /// # Errors
     /// As [`Self::method_props`].
@@ -137,8 +146,8 @@ impl Metadata {
         self.method_with(method, |ask| check("GetMethodProps", ask(null_mut(), 0, null_mut())))
     }
 
-    /// Where the body of a method, or the bytes of a field, are in the image, and how a method is implemented
-    /// (`GetRVA`).
+    /// Where the body of a method, or the bytes of a field, are in the image, and how a method is
+    /// implemented (`GetRVA`).
     ///
     /// # Errors
     /// `CLDB_E_RECORD_NOTFOUND` for a field without bytes.
@@ -154,10 +163,12 @@ impl Metadata {
     /// The runtime refuses.
     pub fn method_impls(&self, class: TypeDef) -> Result<Vec<(Token, Token)>> {
         const BATCH: usize = 16;
-        let mut open = super::enumerate::OpenEnum::new(super::enumerate::Scope::Import(&self.import));
+        let mut open =
+            super::enumerate::OpenEnum::new(super::enumerate::Scope::Import(&self.import));
         let mut pairs = Vec::new();
         loop {
-            let (mut bodies, mut declarations, mut fetched) = ([Token::NIL; BATCH], [Token::NIL; BATCH], 0);
+            let (mut bodies, mut declarations, mut fetched) =
+                ([Token::NIL; BATCH], [Token::NIL; BATCH], 0);
             check(
                 "EnumMethodImpls",
                 raw!(
@@ -208,8 +219,8 @@ impl Metadata {
         })
     }
 
-    /// The parameter of a method at this place, from 1; 0 is the return value (`GetParamForMethodIndex`). `None` if
-    /// metadata has nothing to say of it.
+    /// The parameter of a method at this place, from 1; 0 is the return value
+    /// (`GetParamForMethodIndex`). `None` if metadata has nothing to say of it.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -248,7 +259,8 @@ impl Metadata {
             sequence,
             name,
             attributes: ParamAttributes::from_bits(attributes),
-            // SAFETY: the runtime answers with a constant of that type in the scope's memory, or null.
+            // SAFETY: the runtime answers with a constant of that type in the scope's memory, or
+            // null.
             default: unsafe { Constant::read(element, value, units) },
         })
     }
@@ -280,7 +292,8 @@ impl Metadata {
         Ok(ParamAttributes::from_bits(attributes))
     }
 
-    /// How a parameter or field is marshalled to native code (`GetFieldMarshal`); `None` if nothing is said.
+    /// How a parameter or field is marshalled to native code (`GetFieldMarshal`); `None` if nothing
+    /// is said.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -295,7 +308,8 @@ impl Metadata {
         Ok(Some(unsafe { blob(start, length) }))
     }
 
-    /// Methods that are declared but defined nowhere (`EnumUnresolvedMethods`): only in what a compiler emits.
+    /// Methods that are declared but defined nowhere (`EnumUnresolvedMethods`): only in what a
+    /// compiler emits.
     pub fn unresolved_methods(&self) -> TokenEnum<'_, Token> {
         self.tokens("EnumUnresolvedMethods", |import, handle, buffer, room, fetched| {
             raw!(import, EnumUnresolvedMethods(handle, buffer, room, fetched))
@@ -310,7 +324,10 @@ impl Metadata {
     pub fn native_call_convention(&self, signature: &[u8]) -> Result<u32> {
         let mut convention = 0;
         let (start, length) = start_and_length(signature);
-        check("GetNativeCallConvFromSig", raw!(self.import, GetNativeCallConvFromSig(start, length, &mut convention)))?;
+        check(
+            "GetNativeCallConvFromSig",
+            raw!(self.import, GetNativeCallConvFromSig(start, length, &mut convention)),
+        )?;
         Ok(convention)
     }
 

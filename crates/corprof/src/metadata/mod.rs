@@ -1,10 +1,12 @@
 //! Metadata: what a module says of its types, members, references and attributes.
 //!
-//! [`Metadata`] reads it, [`MetadataEmit`] adds to it, both over the runtime's own interfaces, whose raw tables are in
-//! [`abi`]. The methods stand in files by topic; each names the runtime's method that it calls.
+//! [`Metadata`] reads it, [`MetadataEmit`] adds to it, both over the runtime's own interfaces,
+//! whose raw tables are in [`abi`]. The methods stand in files by topic; each names the runtime's
+//! method that it calls.
 //!
-//! Blobs (signatures, constants, custom attributes) are slices of the runtime's memory. They, like the interfaces
-//! themselves, are good until the module is unloaded: drop what you hold of a module in `ModuleUnloadStarted`.
+//! Blobs (signatures, constants, custom attributes) are slices of the runtime's memory. They, like
+//! the interfaces themselves, are good until the module is unloaded: drop what you hold of a module
+//! in `ModuleUnloadStarted`.
 //!
 //! Sources: ECMA-335 partition II, `cor.h`, `corhdr.h`.
 
@@ -34,8 +36,8 @@ use crate::info::error::{Error, Result};
 use abi::{HCORENUM, IMetaDataImport2, IMetaDataInfo};
 
 pub use assembly::{
-    AssemblyIdentity, AssemblyProps, AssemblyRefProps, AssemblyVersion, ExportedTypeProps, FileProps, Manifest,
-    ManifestResourceProps,
+    AssemblyIdentity, AssemblyProps, AssemblyRefProps, AssemblyVersion, ExportedTypeProps,
+    FileProps, Manifest, ManifestResourceProps,
 };
 pub use attributes::{CustomAttributeProps, PermissionProps};
 pub use constant::Constant;
@@ -74,7 +76,8 @@ pub struct ScopeProps {
 pub struct FileMapping<'a> {
     /// The image.
     pub image: &'a [u8],
-    /// Whether it lies there as in the file; else as an executable image, at the addresses of its sections.
+    /// Whether it lies there as in the file; else as an executable image, at the addresses of its
+    /// sections.
     pub flat: bool,
 }
 
@@ -130,11 +133,12 @@ impl Metadata {
         raw!(self.import, IsValidToken(token.into())) != 0
     }
 
-    /// The name of a type, member or other thing as the metadata holds it, in UTF-8 and without its namespace
-    /// (`GetNameFromToken`).
+    /// The name of a type, member or other thing as the metadata holds it, in UTF-8 and without its
+    /// namespace (`GetNameFromToken`).
     ///
     /// # Errors
-    /// `E_INVALIDARG` for a token of a table without names, `CLDB_E_INDEX_NOTFOUND` for a row that does not exist.
+    /// `E_INVALIDARG` for a token of a table without names, `CLDB_E_INDEX_NOTFOUND` for a row that
+    /// does not exist.
     pub fn name_of(&self, token: impl Into<Token>) -> Result<&str> {
         let mut name = core::ptr::null();
         check("GetNameFromToken", raw!(self.import, GetNameFromToken(token.into(), &mut name)))?;
@@ -166,7 +170,8 @@ impl Metadata {
             return Ok(None);
         }
         check("GetFileMapping", hresult)?;
-        // SAFETY: the runtime answers with the mapped image and its size; it stays as long as the scope.
+        // SAFETY: the runtime answers with the mapped image and its size; it stays as long as the
+        // scope.
         let image = unsafe { core::slice::from_raw_parts(start, size as usize) };
         Ok(Some(FileMapping { image, flat: kind == 0 }))
     }
@@ -178,8 +183,12 @@ impl Metadata {
         mut fetch: impl FnMut(&IMetaDataImport2, *mut HCORENUM, *mut T, u32, *mut u32) -> HResult + 'a,
     ) -> TokenEnum<'a, T> {
         // Every token is one number wide, so a buffer of numbers is a buffer of tokens.
-        TokenEnum::new(enumerate::Scope::Import(&self.import), call, move |handle, buffer, room, fetched| {
-            fetch(&self.import, handle, buffer.cast(), room, fetched)
-        })
+        TokenEnum::new(
+            enumerate::Scope::Import(&self.import),
+            call,
+            move |handle, buffer, room, fetched| {
+                fetch(&self.import, handle, buffer.cast(), room, fetched)
+            },
+        )
     }
 }

@@ -97,30 +97,34 @@ impl Metadata {
             name.clear();
             let mut hresult = com::hresult::S_OK;
             // Two sizes are unknown at once: the text's is settled inside, the list's outside.
-            let read = crate::info::call::text_into(&mut name, "GetPropertyProps", |buffer, room, needed| {
-                hresult = raw!(
-                    self.import,
-                    GetPropertyProps(
-                        property,
-                        &mut class,
-                        buffer,
-                        room,
-                        needed,
-                        &mut attributes,
-                        &mut signature,
-                        &mut length,
-                        &mut element,
-                        &mut value,
-                        &mut units,
-                        &mut setter,
-                        &mut getter,
-                        others,
-                        room_others,
-                        needed_others,
-                    )
-                );
-                hresult
-            });
+            let read = crate::info::call::text_into(
+                &mut name,
+                "GetPropertyProps",
+                |buffer, room, needed| {
+                    hresult = raw!(
+                        self.import,
+                        GetPropertyProps(
+                            property,
+                            &mut class,
+                            buffer,
+                            room,
+                            needed,
+                            &mut attributes,
+                            &mut signature,
+                            &mut length,
+                            &mut element,
+                            &mut value,
+                            &mut units,
+                            &mut setter,
+                            &mut getter,
+                            others,
+                            room_others,
+                            needed_others,
+                        )
+                    );
+                    hresult
+                },
+            );
             read.err().and_then(|error| error.hresult()).unwrap_or(hresult)
         })?;
         Ok(PropertyProps {
@@ -129,7 +133,8 @@ impl Metadata {
             attributes: PropertyAttributes::from_bits(attributes),
             // SAFETY: the runtime answers with a blob of that length in the scope's memory.
             signature: unsafe { blob(signature, length) },
-            // SAFETY: the runtime answers with a constant of that type in the scope's memory, or null.
+            // SAFETY: the runtime answers with a constant of that type in the scope's memory, or
+            // null.
             default: unsafe { Constant::read(element, value, units) },
             setter: setter.non_nil(),
             getter: getter.non_nil(),
@@ -148,27 +153,28 @@ impl Metadata {
         let others = list("GetEventProps", 4, |room_others, needed_others, others| {
             name.clear();
             let mut hresult = com::hresult::S_OK;
-            let read = crate::info::call::text_into(&mut name, "GetEventProps", |buffer, room, needed| {
-                hresult = raw!(
-                    self.import,
-                    GetEventProps(
-                        event,
-                        &mut class,
-                        buffer,
-                        room,
-                        needed,
-                        &mut attributes,
-                        &mut handler,
-                        &mut add,
-                        &mut remove,
-                        &mut fire,
-                        others,
-                        room_others,
-                        needed_others,
-                    )
-                );
-                hresult
-            });
+            let read =
+                crate::info::call::text_into(&mut name, "GetEventProps", |buffer, room, needed| {
+                    hresult = raw!(
+                        self.import,
+                        GetEventProps(
+                            event,
+                            &mut class,
+                            buffer,
+                            room,
+                            needed,
+                            &mut attributes,
+                            &mut handler,
+                            &mut add,
+                            &mut remove,
+                            &mut fire,
+                            others,
+                            room_others,
+                            needed_others,
+                        )
+                    );
+                    hresult
+                });
             read.err().and_then(|error| error.hresult()).unwrap_or(hresult)
         })?;
         Ok(EventProps {
@@ -201,16 +207,23 @@ impl Metadata {
         }))
     }
 
-    /// The method or field of a type with this name, and with this signature if one is given (`FindMember`).
+    /// The method or field of a type with this name, and with this signature if one is given
+    /// (`FindMember`).
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
-    pub fn find_member(&self, class: TypeDef, name: &str, signature: &[u8]) -> Result<Option<Token>> {
+    pub fn find_member(
+        &self,
+        class: TypeDef,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<Option<Token>> {
         const CALL: &str = "FindMember";
         let name = wide(CALL, name)?;
         let (start, length) = start_and_length(signature);
         let mut member = Token::NIL;
-        let hresult = raw!(self.import, FindMember(class, name.as_ptr(), start, length, &mut member));
+        let hresult =
+            raw!(self.import, FindMember(class, name.as_ptr(), start, length, &mut member));
         found(CALL, hresult, ()).map(|found| found.map(|()| member))
     }
 
@@ -250,7 +263,8 @@ impl Metadata {
             signature: unsafe { blob(signature, length) },
             code_rva,
             implementation: MethodImplAttributes::from_bits(implementation),
-            // SAFETY: the runtime answers with a constant of that type in the scope's memory, or null.
+            // SAFETY: the runtime answers with a constant of that type in the scope's memory, or
+            // null.
             constant: unsafe { Constant::read(element, value, units) },
         })
     }

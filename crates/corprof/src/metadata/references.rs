@@ -10,7 +10,8 @@ use core::ptr::{null, null_mut};
 /// A member of another type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberRefProps<'a> {
-    /// Its type: `TypeRef`, `TypeSpec`, `TypeDef`, `ModuleRef`, or the `MethodDef` of a vararg method.
+    /// Its type: `TypeRef`, `TypeSpec`, `TypeDef`, `ModuleRef`, or the `MethodDef` of a vararg
+    /// method.
     pub parent: Token,
     /// Its name.
     pub name: String,
@@ -38,16 +39,23 @@ impl Metadata {
         })
     }
 
-    /// The reference to a member of a type by its name, and by its signature if one is given (`FindMemberRef`).
+    /// The reference to a member of a type by its name, and by its signature if one is given
+    /// (`FindMemberRef`).
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
-    pub fn find_member_ref(&self, parent: TypeRef, name: &str, signature: &[u8]) -> Result<Option<MemberRef>> {
+    pub fn find_member_ref(
+        &self,
+        parent: TypeRef,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<Option<MemberRef>> {
         const CALL: &str = "FindMemberRef";
         let name = wide(CALL, name)?;
         let (start, length) = start_and_length(signature);
         let mut member = MemberRef::NIL;
-        let hresult = raw!(self.import, FindMemberRef(parent, name.as_ptr(), start, length, &mut member));
+        let hresult =
+            raw!(self.import, FindMemberRef(parent, name.as_ptr(), start, length, &mut member));
         found(CALL, hresult, ()).map(|found| found.map(|()| member))
     }
 
@@ -58,13 +66,25 @@ impl Metadata {
     pub fn member_ref_props(&self, member: MemberRef) -> Result<MemberRefProps<'_>> {
         let (mut parent, mut signature, mut length) = (Token::NIL, null(), 0);
         let name = text("GetMemberRefProps", |buffer, room, needed| {
-            raw!(self.import, GetMemberRefProps(member, &mut parent, buffer, room, needed, &mut signature, &mut length))
+            raw!(
+                self.import,
+                GetMemberRefProps(
+                    member,
+                    &mut parent,
+                    buffer,
+                    room,
+                    needed,
+                    &mut signature,
+                    &mut length
+                )
+            )
         })?;
         // SAFETY: the runtime answers with a blob of that length in the scope's memory.
         Ok(MemberRefProps { parent, name, signature: unsafe { blob(signature, length) } })
     }
 
-    /// The signature of a member reference alone, which is less work than [all of it](Self::member_ref_props) (`GetMemberRefProps`).
+    /// The signature of a member reference alone, which is less work than [all of
+    /// it](Self::member_ref_props) (`GetMemberRefProps`).
     ///
     /// # Errors
     /// As [`Self::member_ref_props`].
@@ -74,14 +94,23 @@ impl Metadata {
             "GetMemberRefProps",
             raw!(
                 self.import,
-                GetMemberRefProps(member, null_mut(), null_mut(), 0, null_mut(), &mut signature, &mut length)
+                GetMemberRefProps(
+                    member,
+                    null_mut(),
+                    null_mut(),
+                    0,
+                    null_mut(),
+                    &mut signature,
+                    &mut length
+                )
             ),
         )?;
         // SAFETY: the runtime answers with a blob of that length in the scope's memory.
         Ok(unsafe { blob(signature, length) })
     }
 
-    /// All references to modules, which are also the libraries of native functions (`EnumModuleRefs`).
+    /// All references to modules, which are also the libraries of native functions
+    /// (`EnumModuleRefs`).
     pub fn module_refs(&self) -> TokenEnum<'_, ModuleRef> {
         self.tokens("EnumModuleRefs", |import, handle, buffer, room, fetched| {
             raw!(import, EnumModuleRefs(handle, buffer, room, fetched))
@@ -110,7 +139,11 @@ impl Metadata {
         });
         match name {
             Err(Error::Hr { hresult, .. }) if super::types::not_found(hresult) => Ok(None),
-            name => Ok(Some(PInvokeMap { flags: PInvokeAttributes::from_bits(flags), name: name?, library })),
+            name => Ok(Some(PInvokeMap {
+                flags: PInvokeAttributes::from_bits(flags),
+                name: name?,
+                library,
+            })),
         }
     }
 
@@ -127,7 +160,10 @@ impl Metadata {
     /// `CLDB_E_INDEX_NOTFOUND` for a row that does not exist.
     pub fn signature(&self, signature: Signature) -> Result<&[u8]> {
         let (mut start, mut length) = (null(), 0);
-        check("GetSigFromToken", raw!(self.import, GetSigFromToken(signature, &mut start, &mut length)))?;
+        check(
+            "GetSigFromToken",
+            raw!(self.import, GetSigFromToken(signature, &mut start, &mut length)),
+        )?;
         // SAFETY: the runtime answers with a blob of that length in the scope's memory.
         Ok(unsafe { blob(start, length) })
     }
@@ -144,7 +180,8 @@ impl Metadata {
     /// # Errors
     /// `CLDB_E_INDEX_NOTFOUND` or `E_INVALIDARG` for an offset that is none.
     pub fn user_string(&self, string: UserString) -> Result<String> {
-        // Unlike names, literals come without a zero at the end, so the usual way of reading texts does not fit.
+        // Unlike names, literals come without a zero at the end, so the usual way of reading texts
+        // does not fit.
         let units = crate::info::call::list("GetUserString", 128, |room, needed, buffer| {
             raw!(self.import, GetUserString(string, buffer, room, needed))
         })?;

@@ -32,7 +32,8 @@ pub struct ColumnInfo<'a> {
     pub offset: u32,
     /// Its width in bytes.
     pub size: u32,
-    /// What it holds: up to 63 a row of that table, up to 95 a coded token, above a number or a heap index.
+    /// What it holds: up to 63 a row of that table, up to 95 a coded token, above a number or a
+    /// heap index.
     pub kind: u32,
 }
 
@@ -161,11 +162,15 @@ impl MetadataTables {
         let mut name = core::ptr::null();
         check(
             "GetTableInfo",
-            raw!(self.tables, GetTableInfo(table, &mut row_size, &mut rows, &mut columns, &mut key, &mut name)),
+            raw!(
+                self.tables,
+                GetTableInfo(table, &mut row_size, &mut rows, &mut columns, &mut key, &mut name)
+            ),
         )?;
         // SAFETY: the runtime answers with a constant text.
         let name = unsafe { self.text(name) }.unwrap_or_default();
-        // All ones, in the byte that the runtime keeps it in or in the whole number, stand for "none".
+        // All ones, in the byte that the runtime keeps it in or in the whole number, stand for
+        // "none".
         Ok(TableInfo { name, row_size, rows, columns, key: Some(key).filter(|key| *key < 0xff) })
     }
 
@@ -177,7 +182,10 @@ impl MetadataTables {
         let (mut offset, mut size, mut kind, mut name) = (0, 0, 0, core::ptr::null());
         check(
             "GetColumnInfo",
-            raw!(self.tables, GetColumnInfo(table, column, &mut offset, &mut size, &mut kind, &mut name)),
+            raw!(
+                self.tables,
+                GetColumnInfo(table, column, &mut offset, &mut size, &mut kind, &mut name)
+            ),
         )?;
         // SAFETY: the runtime answers with a constant text.
         let name = unsafe { self.text(name) }.unwrap_or_default();
@@ -190,11 +198,15 @@ impl MetadataTables {
     /// `E_INVALIDARG` if there is no such kind.
     pub fn coded_token(&self, kind: u32) -> Result<CodedTokenInfo<'_>> {
         let (mut count, mut tables, mut name) = (0, core::ptr::null_mut(), core::ptr::null());
-        check("GetCodedTokenInfo", raw!(self.tables, GetCodedTokenInfo(kind, &mut count, &mut tables, &mut name)))?;
+        check(
+            "GetCodedTokenInfo",
+            raw!(self.tables, GetCodedTokenInfo(kind, &mut count, &mut tables, &mut name)),
+        )?;
         let tables: &[Token] = if tables.is_null() {
             &[]
         } else {
-            // SAFETY: the runtime answers with a constant list of so many numbers; a token is one number.
+            // SAFETY: the runtime answers with a constant list of so many numbers; a token is one
+            // number.
             unsafe { core::slice::from_raw_parts(tables.cast(), count as usize) }
         };
         // SAFETY: the runtime answers with a constant text.
@@ -277,7 +289,10 @@ impl MetadataTables {
     /// The runtime refuses; not every runtime has it (`E_NOTIMPL`).
     pub fn next_string(&self, index: u32) -> Result<Option<u32>> {
         let mut next = 0;
-        let more = crate::info::call::check_s_ok("GetNextString", raw!(self.tables, GetNextString(index, &mut next)))?;
+        let more = crate::info::call::check_s_ok(
+            "GetNextString",
+            raw!(self.tables, GetNextString(index, &mut next)),
+        )?;
         Ok(more.then_some(next))
     }
 
@@ -287,7 +302,10 @@ impl MetadataTables {
     /// The runtime refuses; not every runtime has it (`E_NOTIMPL`).
     pub fn next_blob(&self, index: u32) -> Result<Option<u32>> {
         let mut next = 0;
-        let more = crate::info::call::check_s_ok("GetNextBlob", raw!(self.tables, GetNextBlob(index, &mut next)))?;
+        let more = crate::info::call::check_s_ok(
+            "GetNextBlob",
+            raw!(self.tables, GetNextBlob(index, &mut next)),
+        )?;
         Ok(more.then_some(next))
     }
 
@@ -297,7 +315,10 @@ impl MetadataTables {
     /// The runtime refuses; not every runtime has it (`E_NOTIMPL`).
     pub fn next_guid(&self, index: u32) -> Result<Option<u32>> {
         let mut next = 0;
-        let more = crate::info::call::check_s_ok("GetNextGuid", raw!(self.tables, GetNextGuid(index, &mut next)))?;
+        let more = crate::info::call::check_s_ok(
+            "GetNextGuid",
+            raw!(self.tables, GetNextGuid(index, &mut next)),
+        )?;
         Ok(more.then_some(next))
     }
 
@@ -307,8 +328,10 @@ impl MetadataTables {
     /// The runtime refuses; not every runtime has it (`E_NOTIMPL`).
     pub fn next_user_string(&self, index: u32) -> Result<Option<u32>> {
         let mut next = 0;
-        let more =
-            crate::info::call::check_s_ok("GetNextUserString", raw!(self.tables, GetNextUserString(index, &mut next)))?;
+        let more = crate::info::call::check_s_ok(
+            "GetNextUserString",
+            raw!(self.tables, GetNextUserString(index, &mut next)),
+        )?;
         Ok(more.then_some(next))
     }
 
@@ -318,13 +341,17 @@ impl MetadataTables {
             .map_err(|hresult| Error::Hr { call: "QueryInterface(IMetaDataTables2)", hresult })
     }
 
-    /// The whole metadata as it lies in memory (`GetMetaDataStorage`): only of scopes that cannot be written.
+    /// The whole metadata as it lies in memory (`GetMetaDataStorage`): only of scopes that cannot
+    /// be written.
     ///
     /// # Errors
     /// The scope is writable.
     pub fn storage(&self) -> Result<&[u8]> {
         let (mut start, mut length) = (core::ptr::null(), 0);
-        check("GetMetaDataStorage", raw!(self.tables2()?, GetMetaDataStorage(&mut start, &mut length)))?;
+        check(
+            "GetMetaDataStorage",
+            raw!(self.tables2()?, GetMetaDataStorage(&mut start, &mut length)),
+        )?;
         // SAFETY: the runtime answers with so many bytes, which stay as long as the scope.
         Ok(unsafe { blob(start, length) })
     }

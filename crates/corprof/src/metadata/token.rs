@@ -1,8 +1,9 @@
 //! Metadata tokens: a table number in the high byte, a row number (`rid`) in the other three.
 //!
-//! [`Token`] may point into any table; the newtypes beside it ([`TypeDef`], [`MethodDef`] …) point into one, so
-//! a method token cannot be passed where a type is wanted. All of them are as wide as the runtime's `mdToken` and
-//! cross the ABI unchanged. Source: ECMA-335 II.22, `corhdr.h` (`CorTokenType`).
+//! [`Token`] may point into any table; the newtypes beside it ([`TypeDef`], [`MethodDef`] …) point
+//! into one, so a method token cannot be passed where a type is wanted. All of them are as wide as
+//! the runtime's `mdToken` and cross the ABI unchanged. Source: ECMA-335 II.22, `corhdr.h`
+//! (`CorTokenType`).
 
 pub use cil::{Token, TokenKind};
 use std::fmt;
@@ -167,7 +168,10 @@ mod tests {
         assert_eq!(token.kind(), Some(TokenKind::MethodDef));
         assert_eq!(token.rid(), 0x12);
         assert_eq!(MethodDef::try_from(token), Ok(MethodDef::from_rid(0x12)));
-        assert_eq!(TypeDef::try_from(token), Err(WrongTokenKind { token, wanted: TokenKind::TypeDef }));
+        assert_eq!(
+            TypeDef::try_from(token),
+            Err(WrongTokenKind { token, wanted: TokenKind::TypeDef })
+        );
         assert!(MethodDef::NIL.is_nil());
         assert_eq!(MethodDef::NIL.raw(), 0x0600_0000);
         assert_eq!(format!("{token:?} {token}"), "MethodDef(0x12) 0x06000012");

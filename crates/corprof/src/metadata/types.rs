@@ -14,19 +14,21 @@ use crate::info::error::{Error, Result};
 /// A type of this module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeDefProps {
-    /// Namespace and name with a dot between; of a nested type mostly only the name. Generic types end in a
-    /// backtick and the number of their own parameters.
+    /// Namespace and name with a dot between; of a nested type mostly only the name. Generic types
+    /// end in a backtick and the number of their own parameters.
     pub name: String,
     /// Flags.
     pub attributes: TypeAttributes,
-    /// What it derives from: `TypeDef`, `TypeRef` or `TypeSpec`. `None` for interfaces and `System.Object`.
+    /// What it derives from: `TypeDef`, `TypeRef` or `TypeSpec`. `None` for interfaces and
+    /// `System.Object`.
     pub extends: Option<Token>,
 }
 
 /// A type of another module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeRefProps {
-    /// Where it is to be looked for: `AssemblyRef`, `ModuleRef`, `Module`, or the `TypeRef` that it is nested in.
+    /// Where it is to be looked for: `AssemblyRef`, `ModuleRef`, `Module`, or the `TypeRef` that it
+    /// is nested in.
     pub scope: Option<Token>,
     /// Namespace and name with a dot between.
     pub name: String,
@@ -94,8 +96,8 @@ impl Metadata {
         Ok((class, interface))
     }
 
-    /// A type by namespace and name; for a nested one also by the type around it, a `TypeDef` or `TypeRef`
-    /// (`FindTypeDefByName`).
+    /// A type by namespace and name; for a nested one also by the type around it, a `TypeDef` or
+    /// `TypeRef` (`FindTypeDefByName`).
     ///
     /// # Errors
     /// `E_INVALIDARG` for a name with a zero inside.
@@ -103,7 +105,10 @@ impl Metadata {
         const CALL: &str = "FindTypeDefByName";
         let name = wide(CALL, name)?;
         let mut type_def = TypeDef::NIL;
-        let hresult = raw!(self.import, FindTypeDefByName(name.as_ptr(), enclosing.unwrap_or_default(), &mut type_def));
+        let hresult = raw!(
+            self.import,
+            FindTypeDefByName(name.as_ptr(), enclosing.unwrap_or_default(), &mut type_def)
+        );
         found(CALL, hresult, ()).map(|found| found.map(|()| type_def))
     }
 
@@ -117,14 +122,22 @@ impl Metadata {
         Ok(TypeDefProps { name, attributes, extends })
     }
 
-    /// As [`Self::type_def_props`], with the name appended to `name`: for those who build longer names.
+    /// As [`Self::type_def_props`], with the name appended to `name`: for those who build longer
+    /// names.
     ///
     /// # Errors
     /// As [`Self::type_def_props`].
-    pub fn type_def_into(&self, type_def: TypeDef, name: &mut String) -> Result<(TypeAttributes, Option<Token>)> {
+    pub fn type_def_into(
+        &self,
+        type_def: TypeDef,
+        name: &mut String,
+    ) -> Result<(TypeAttributes, Option<Token>)> {
         let (mut attributes, mut extends) = (0, Token::NIL);
         text_into(name, "GetTypeDefProps", |buffer, room, needed| {
-            raw!(self.import, GetTypeDefProps(type_def, buffer, room, needed, &mut attributes, &mut extends))
+            raw!(
+                self.import,
+                GetTypeDefProps(type_def, buffer, room, needed, &mut attributes, &mut extends)
+            )
         })?;
         Ok((TypeAttributes::from_bits(attributes), extends.non_nil()))
     }
@@ -157,14 +170,21 @@ impl Metadata {
     /// The module and type that a reference resolves to (`ResolveTypeRef`).
     ///
     /// # Errors
-    /// `E_NOTIMPL` or `E_FAIL` on .NET (Core), which does not look through loaded modules here; look the scope up
-    /// among the modules instead.
+    /// `E_NOTIMPL` or `E_FAIL` on .NET (Core), which does not look through loaded modules here;
+    /// look the scope up among the modules instead.
     pub fn resolve_type_ref(&self, type_ref: TypeRef) -> Result<(Self, TypeDef)> {
         const CALL: &str = "ResolveTypeRef";
         let (mut scope, mut type_def): (*mut c_void, _) = (core::ptr::null_mut(), TypeDef::NIL);
-        check(CALL, raw!(self.import, ResolveTypeRef(type_ref, &IMetaDataImport2::IID, &mut scope, &mut type_def)))?;
+        check(
+            CALL,
+            raw!(
+                self.import,
+                ResolveTypeRef(type_ref, &IMetaDataImport2::IID, &mut scope, &mut type_def)
+            ),
+        )?;
         // SAFETY: a successful call gives a referenced pointer to the interface asked for, or null.
-        let scope = unsafe { IMetaDataImport2::from_nullable(scope) }.ok_or(Error::Nothing { call: CALL })?;
+        let scope = unsafe { IMetaDataImport2::from_nullable(scope) }
+            .ok_or(Error::Nothing { call: CALL })?;
         Ok((Self::new(scope), type_def))
     }
 
@@ -185,7 +205,10 @@ impl Metadata {
     /// `CLDB_E_INDEX_NOTFOUND` for a row that does not exist.
     pub fn type_spec_signature(&self, type_spec: TypeSpec) -> Result<&[u8]> {
         let (mut signature, mut length) = (core::ptr::null(), 0);
-        check("GetTypeSpecFromToken", raw!(self.import, GetTypeSpecFromToken(type_spec, &mut signature, &mut length)))?;
+        check(
+            "GetTypeSpecFromToken",
+            raw!(self.import, GetTypeSpecFromToken(type_spec, &mut signature, &mut length)),
+        )?;
         // SAFETY: the runtime answers with a blob of that length in the scope's memory.
         Ok(unsafe { blob(signature, length) })
     }
@@ -197,13 +220,19 @@ impl Metadata {
     pub fn class_layout(&self, type_def: TypeDef) -> Result<Option<ClassLayout>> {
         let (mut pack_size, mut class_size) = (0, 0);
         let fields = list::<COR_FIELD_OFFSET>("GetClassLayout", 16, |room, needed, fields| {
-            raw!(self.import, GetClassLayout(type_def, &mut pack_size, fields, room, needed, &mut class_size))
+            raw!(
+                self.import,
+                GetClassLayout(type_def, &mut pack_size, fields, room, needed, &mut class_size)
+            )
         });
         let fields = match fields {
             Err(Error::Hr { hresult, .. }) if not_found(hresult) => return Ok(None),
             fields => fields?,
         };
-        let fields = fields.into_iter().map(|field| FieldOffset { field: field.field, offset: field.offset }).collect();
+        let fields = fields
+            .into_iter()
+            .map(|field| FieldOffset { field: field.field, offset: field.offset })
+            .collect();
         Ok(Some(ClassLayout { pack_size, class_size, fields }))
     }
 }

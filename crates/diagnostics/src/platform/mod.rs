@@ -1,6 +1,7 @@
 //! What differs between operating systems: one folder for each, with the same files.
 //!
-//! `transport` is how the port's bytes move, `discovery` how processes are found. Linux has `proc` besides.
+//! `transport` is how the port's bytes move, `discovery` how processes are found. Linux has `proc`
+//! besides.
 
 #[cfg(unix)]
 mod unix;

@@ -85,12 +85,13 @@ impl Write for Stream {
     }
 }
 
-/// Connects to the socket at `path` until `deadline`. A connection blocks while the queue of the other side is
-/// full, which a stopped process makes it.
+/// Connects to the socket at `path` until `deadline`. A connection blocks while the queue of the
+/// other side is full, which a stopped process makes it.
 pub fn connect_short(path: &Path, deadline: Instant) -> io::Result<Stream> {
     let address = SocketAddrUnix::new(path)?;
     #[cfg(target_os = "linux")]
-    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, net::SocketFlags::CLOEXEC, None)?;
+    let socket =
+        net::socket_with(AddressFamily::UNIX, SocketType::STREAM, net::SocketFlags::CLOEXEC, None)?;
     #[cfg(not(target_os = "linux"))]
     let socket = {
         let socket = net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
@@ -98,7 +99,11 @@ pub fn connect_short(path: &Path, deadline: Instant) -> io::Result<Stream> {
         socket
     };
     loop {
-        sockopt::set_socket_timeout(socket.as_fd(), sockopt::Timeout::Send, Some(remaining(deadline)?))?;
+        sockopt::set_socket_timeout(
+            socket.as_fd(),
+            sockopt::Timeout::Send,
+            Some(remaining(deadline)?),
+        )?;
         match net::connect(&socket, &address) {
             Ok(()) => return Ok(Stream::new(UnixStream::from(socket), deadline)),
             Err(rustix::io::Errno::INTR) => {}
@@ -129,8 +134,10 @@ impl Listener {
     /// The next connection, or `None` when there was none for `wait`.
     pub fn accept(&self, wait: Duration) -> io::Result<Option<UnixStream>> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let timeout =
-            Timespec { tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: wait.subsec_nanos().into() };
+        let timeout = Timespec {
+            tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: wait.subsec_nanos().into(),
+        };
         match poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -140,7 +147,12 @@ impl Listener {
                 socket.set_nonblocking(false)?;
                 Ok(Some(socket))
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted
+                ) =>
+            {
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -1,16 +1,22 @@
 //! Files of `dotnet-gcdump` and PerfView (`.gcdump`), both ways.
 //!
-//! Such a file is a stream of objects in the container "FastSerialization": a length-prefixed signature, objects
-//! between tags, each with a description of its type where that is met first, at the end a table of the places that
-//! forward references mean, and in the last four bytes where that table is. All numbers are little endian. Its one
-//! object is a `GCHeapDump`, with a `Graphs.MemoryGraph` inside: types, for each node the offset of its description in
-//! one block of bytes, that block, and for each node an address. A node is described by numbers of one to five bytes:
-//! its type, its size if that is not the one of the type, how many references it has, and those as distances between
-//! the numbers of nodes. Roots are nodes of types with names in brackets, such as `[static vars]`.
+//! Such a file is a stream of objects in the container "FastSerialization": a length-prefixed
+//! signature, objects between tags, each with a description of its type where that is met first, at
+//! the end a table of the places that forward references mean, and in the last four bytes where
+//! that table is. All numbers are little endian. Its one object is a `GCHeapDump`, with a
+//! `Graphs.MemoryGraph` inside: types, for each node the offset of its description in one block of
+//! bytes, that block, and for each node an address. A node is described by numbers of one to five
+//! bytes: its type, its size if that is not the one of the type, how many references it has, and
+//! those as distances between the numbers of nodes. Roots are nodes of types with names in
+//! brackets, such as `[static vars]`.
 //!
-//! Sources of the format: `src/FastSerialization`, `src/MemoryGraph/graph.cs` and `src/MemoryGraph/MemoryGraph.cs` of
-//! microsoft/perfview; `GCHeapDump.cs`, `DotNetHeapInfo.cs` and `DotNetHeapDumpGraphReader.cs` of dotnet/diagnostics.
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+//! Sources of the format: `src/FastSerialization`, `src/MemoryGraph/graph.cs` and
+//! `src/MemoryGraph/MemoryGraph.cs` of microsoft/perfview; `GCHeapDump.cs`, `DotNetHeapInfo.cs` and
+//! `DotNetHeapDumpGraphReader.cs` of dotnet/diagnostics.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 mod read;
 mod write;

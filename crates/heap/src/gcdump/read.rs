@@ -18,14 +18,18 @@ const MADE_UP: u64 = 0xff00_0000_0000_0000;
 /// Reads a whole file.
 ///
 /// # Errors
-/// When the bytes are no such file, or a damaged one. Whatever they are, there is no panic, no more memory is taken
-/// than some bytes for each byte of the file, and time is linear in its length.
+/// When the bytes are no such file, or a damaged one. Whatever they are, there is no panic, no more
+/// memory is taken than some bytes for each byte of the file, and time is linear in its length.
 pub fn read(bytes: &[u8], budget: MemoryBudget) -> Result<Snapshot, GcdumpError> {
     read_counted(bytes, budget, &Cell::new(0))
 }
 
 /// Counts the references that it decodes.
-pub(super) fn read_counted(bytes: &[u8], budget: MemoryBudget, decoded: &Cell<u64>) -> Result<Snapshot, GcdumpError> {
+pub(super) fn read_counted(
+    bytes: &[u8],
+    budget: MemoryBudget,
+    decoded: &Cell<u64>,
+) -> Result<Snapshot, GcdumpError> {
     if !is_gcdump(bytes) {
         return Err(GcdumpError::NotGcdump);
     }
@@ -35,13 +39,17 @@ pub(super) fn read_counted(bytes: &[u8], budget: MemoryBudget, decoded: &Cell<u6
     }
     cursor.bytes(SIGNATURE.len())?;
     let mut container = Container { cursor, types: HashMap::new(), forward: None };
-    let dump = container.begin()?.ok_or_else(|| container.cursor.damaged("there is no heap dump in it"))?;
+    let dump = container
+        .begin()?
+        .ok_or_else(|| container.cursor.damaged("there is no heap dump in it"))?;
     if &*dump.name != "GCHeapDump" {
         return Err(GcdumpError::NotGcdump);
     }
     // From version 8 on, what was added later is tagged and can be skipped; 8 itself never got out.
     if dump.version < 9 || dump.needs > 10 {
-        return Err(GcdumpError::Version { version: if dump.version < 9 { dump.version } else { dump.needs } });
+        return Err(GcdumpError::Version {
+            version: if dump.version < 9 { dump.version } else { dump.needs },
+        });
     }
     let graph = Graph::read(&mut container, decoded)?;
     let mut end = SnapshotEnd { complete: true, ..SnapshotEnd::default() };
@@ -97,17 +105,19 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// How many things follow that take at least `bytes` bytes each: not more than the file can hold.
+    /// How many things follow that take at least `bytes` bytes each: not more than the file can
+    /// hold.
     fn count(&mut self, bytes: usize) -> Result<usize, GcdumpError> {
-        let count = usize::try_from(self.i32()?).map_err(|_| self.damaged("a number of things is negative"))?;
+        let count = usize::try_from(self.i32()?)
+            .map_err(|_| self.damaged("a number of things is negative"))?;
         match count.checked_mul(bytes) {
             Some(length) if length <= self.bytes.len().saturating_sub(self.at) => Ok(count),
             _ => Err(self.damaged("there are more things than the file has room for")),
         }
     }
 
-    /// A text: the number of its UTF-16 units, and each of them as one to three bytes. `None` is no text, not an empty
-    /// one.
+    /// A text: the number of its UTF-16 units, and each of them as one to three bytes. `None` is no
+    /// text, not an empty one.
     fn text(&mut self) -> Result<Option<String>, GcdumpError> {
         let length = self.i32()?;
         if length < 0 {
@@ -133,7 +143,8 @@ impl<'a> Cursor<'a> {
         Ok(Some(String::from_utf16_lossy(&units)))
     }
 
-    /// A number of one to five bytes, seven bits in each, the highest first; the first bit is the sign.
+    /// A number of one to five bytes, seven bits in each, the highest first; the first bit is the
+    /// sign.
     fn compressed(&mut self) -> Result<i32, GcdumpError> {
         let first = self.u8()?;
         let mut value = i32::from(((first << 1) as i8) >> 1);
@@ -145,7 +156,11 @@ impl<'a> Cursor<'a> {
             byte = self.u8()?;
             value = value.wrapping_shl(7).wrapping_add(i32::from(byte & 0x7f));
         }
-        if byte & 0x80 == 0 { Ok(value) } else { Err(self.damaged("a number of a node has more than five bytes")) }
+        if byte & 0x80 == 0 {
+            Ok(value)
+        } else {
+            Err(self.damaged("a number of a node has more than five bytes"))
+        }
     }
 }
 
@@ -189,7 +204,10 @@ impl Container<'_> {
         match self.cursor.u8()? {
             tag::OBJECT_REFERENCE => {
                 let place = self.cursor.u32()?;
-                self.types.get(&place).cloned().ok_or_else(|| self.cursor.damaged("a type that is not described"))
+                self.types
+                    .get(&place)
+                    .cloned()
+                    .ok_or_else(|| self.cursor.damaged("a type that is not described"))
             }
             tag::BEGIN_OBJECT => {
                 // The type of types is null.
@@ -217,7 +235,10 @@ impl Container<'_> {
                 tag::NULL => {}
                 tag::BYTE => _ = self.cursor.u8()?,
                 tag::INT16 => _ = self.cursor.bytes(2)?,
-                tag::INT32 | tag::OBJECT_REFERENCE | tag::FORWARD_REFERENCE | tag::FORWARD_DEFINITION => {
+                tag::INT32
+                | tag::OBJECT_REFERENCE
+                | tag::FORWARD_REFERENCE
+                | tag::FORWARD_DEFINITION => {
                     self.cursor.i32()?;
                 }
                 tag::INT64 => _ = self.cursor.i64()?,
@@ -258,8 +279,12 @@ impl Container<'_> {
             let count = cursor.count(4)?;
             self.forward = Some((0..count).map(|_| cursor.u32()).collect::<Result<_, _>>()?);
         }
-        let place = usize::try_from(index).ok().and_then(|index| self.forward.as_ref()?.get(index).copied());
-        place.map(|place| place as usize).ok_or_else(|| self.cursor.damaged("a forward reference leads nowhere"))
+        let place = usize::try_from(index)
+            .ok()
+            .and_then(|index| self.forward.as_ref()?.get(index).copied());
+        place
+            .map(|place| place as usize)
+            .ok_or_else(|| self.cursor.damaged("a forward reference leads nowhere"))
     }
 }
 
@@ -281,8 +306,9 @@ struct Graph<'a> {
     block_at: usize,
     /// For each node, its address, as `u64`s.
     addresses: &'a [u8],
-    /// Bytes that references may still take. Each node has a description of its own, so all of them take no more than the
-    /// block. Without that limit, many labels of one long description would cost the product of both.
+    /// Bytes that references may still take. Each node has a description of its own, so all of them
+    /// take no more than the block. Without that limit, many labels of one long description would
+    /// cost the product of both.
     left: Cell<usize>,
     decoded: &'a Cell<u64>,
 }
@@ -299,7 +325,9 @@ struct Node<'a> {
 impl<'a> Graph<'a> {
     fn read(container: &mut Container<'a>, decoded: &'a Cell<u64>) -> Result<Self, GcdumpError> {
         let described = container.begin()?;
-        let Some(described) = described.filter(|described| &*described.name == "Graphs.MemoryGraph") else {
+        let Some(described) =
+            described.filter(|described| &*described.name == "Graphs.MemoryGraph")
+        else {
             return Err(container.cursor.damaged("a memory graph was to stand here"));
         };
         let cursor = &mut container.cursor;
@@ -334,7 +362,16 @@ impl<'a> Graph<'a> {
         container.end()?;
         let root = usize::try_from(root).ok().filter(|root| *root < nodes);
         let root = root.ok_or_else(|| container.cursor.damaged("there is no root node"))?;
-        Ok(Self { root, types, labels, block, block_at, addresses, left: Cell::new(length), decoded })
+        Ok(Self {
+            root,
+            types,
+            labels,
+            block,
+            block_at,
+            addresses,
+            left: Cell::new(length),
+            decoded,
+        })
     }
 
     fn len(&self) -> usize {
@@ -345,8 +382,12 @@ impl<'a> Graph<'a> {
         let label = self.labels.as_chunks().0.get(index).copied().map(u32::from_le_bytes);
         let mut cursor = Cursor { bytes: self.block, at: label.unwrap_or(u32::MAX) as usize };
         let place = |error| match error {
-            GcdumpError::Damaged { at, what } => GcdumpError::Damaged { at: at + self.block_at as u64, what },
-            GcdumpError::Truncated { at } => GcdumpError::Truncated { at: at + self.block_at as u64 },
+            GcdumpError::Damaged { at, what } => {
+                GcdumpError::Damaged { at: at + self.block_at as u64, what }
+            }
+            GcdumpError::Truncated { at } => {
+                GcdumpError::Truncated { at: at + self.block_at as u64 }
+            }
             other => other,
         };
         let mut number = || cursor.compressed().map_err(place);
@@ -371,10 +412,11 @@ impl<'a> Graph<'a> {
         let before = node.cursor.at;
         let distance = node.cursor.compressed()?;
         self.decoded.set(self.decoded.get() + 1);
-        let left = self.left.get().checked_sub(node.cursor.at - before).ok_or(GcdumpError::Damaged {
-            at: (self.block_at + node.cursor.at) as u64,
-            what: "descriptions of nodes overlap",
-        })?;
+        let left =
+            self.left.get().checked_sub(node.cursor.at - before).ok_or(GcdumpError::Damaged {
+                at: (self.block_at + node.cursor.at) as u64,
+                what: "descriptions of nodes overlap",
+            })?;
         self.left.set(left);
         let to = (from as i64).wrapping_add(i64::from(distance));
         usize::try_from(to).ok().filter(|to| *to < self.len()).ok_or(GcdumpError::Damaged {
@@ -392,7 +434,8 @@ impl<'a> Graph<'a> {
 
     /// Whether a node is none of the heap but stands for roots.
     fn is_root_node(&self, index: usize, node: &Node<'a>) -> bool {
-        let named = self.types.get(node.type_index).is_some_and(|type_| type_.name.starts_with('['));
+        let named =
+            self.types.get(node.type_index).is_some_and(|type_| type_.name.starts_with('['));
         index == self.root || (named && self.address(index) >= MADE_UP)
     }
 
@@ -412,7 +455,8 @@ impl<'a> Graph<'a> {
         self.roots(&mut builder)?;
         for index in 0..self.len() {
             let mut node = self.node(index)?;
-            // A node that others refer to and nobody described has the first type, which is called so.
+            // A node that others refer to and nobody described has the first type, which is called
+            // so.
             let undefined = node.type_index == 0
                 && node.references == 0
                 && self.types.first().is_some_and(|type_| type_.name == "UNDEFINED");
@@ -440,8 +484,13 @@ impl<'a> Graph<'a> {
             let name = self.types.get(node.type_index).map_or("", |type_| type_.name.as_str());
             let kind = kind.of_node(name);
             let id = MADE_UP + index as u64;
-            if let Some(field) = name.strip_prefix("[static var ").and_then(|name| name.strip_suffix(']')) {
-                builder.root_name(id, fields.entry(node.type_index).or_insert_with(|| field.into()).clone());
+            if let Some(field) =
+                name.strip_prefix("[static var ").and_then(|name| name.strip_suffix(']'))
+            {
+                builder.root_name(
+                    id,
+                    fields.entry(node.type_index).or_insert_with(|| field.into()).clone(),
+                );
             }
             for _ in 0..node.references {
                 let to = self.reference(index, &mut node)?;
@@ -451,7 +500,14 @@ impl<'a> Graph<'a> {
                     }
                 } else {
                     let Kind { kind, pinned } = kind;
-                    builder.root(Root { target: self.address(to), kind, pinned, weak: false, interior: false, id });
+                    builder.root(Root {
+                        target: self.address(to),
+                        kind,
+                        pinned,
+                        weak: false,
+                        interior: false,
+                        id,
+                    });
                 }
             }
         }
@@ -472,9 +528,10 @@ impl Kind {
             "[static vars]" | "[thread static vars]" => RootKind::Statics,
             "[local vars]" => RootKind::Stack,
             "[finalizer Handles]" => RootKind::Finalizer,
-            "[pinning Handles]" | "[strong Handles]" | "[Dependent Handles]" | "[COM/WinRT Objects]" => {
-                RootKind::Handle
-            }
+            "[pinning Handles]"
+            | "[strong Handles]"
+            | "[Dependent Handles]"
+            | "[COM/WinRT Objects]" => RootKind::Handle,
             _ => self.kind,
         };
         Self { kind, pinned: self.pinned || name == "[pinning Handles]" }
@@ -492,7 +549,8 @@ fn rest_of_dump(
     let multipliers = [container.cursor.u32()?, container.cursor.u32()?].map(f32::from_bits);
     if multipliers.iter().any(|multiplier| *multiplier > 1.0) {
         end.complete = false;
-        end.reason = format!("the file holds only some of the objects: one of {:.1}", multipliers[0]);
+        end.reason =
+            format!("the file holds only some of the objects: one of {:.1}", multipliers[0]);
     }
     // What is known of the heap of JavaScript.
     if container.begin()?.is_some() {
@@ -524,7 +582,11 @@ fn rest_of_dump(
 }
 
 /// A segment of the heap: its generations lie one after the other, the highest first.
-fn segment(cursor: &mut Cursor<'_>, version: i32, generations: &mut Vec<Generation>) -> Result<(), GcdumpError> {
+fn segment(
+    cursor: &mut Cursor<'_>,
+    version: i32,
+    generations: &mut Vec<Generation>,
+) -> Result<(), GcdumpError> {
     let (start, end) = (cursor.u64()?, cursor.u64()?);
     let mut ends = [cursor.u64()?, cursor.u64()?, cursor.u64()?, cursor.u64()?, 0];
     if version >= 1 {
@@ -534,7 +596,11 @@ fn segment(cursor: &mut Cursor<'_>, version: i32, generations: &mut Vec<Generati
     for (generation, to) in ends.into_iter().enumerate().rev() {
         let to = to.min(end);
         if to > from {
-            generations.push(Generation { generation: generation as u8, start: from, length: to - from });
+            generations.push(Generation {
+                generation: generation as u8,
+                start: from,
+                length: to - from,
+            });
             from = to;
         }
     }

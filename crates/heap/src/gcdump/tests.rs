@@ -1,5 +1,7 @@
 use super::*;
-use crate::{Generation, MemoryBudget, NodeId, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd};
+use crate::{
+    Generation, MemoryBudget, NodeId, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd,
+};
 use proptest::prelude::*;
 use std::cell::Cell;
 
@@ -57,7 +59,8 @@ fn bytes_are_those_of_the_format() {
         to.extend(value.as_bytes());
     }
     text(&mut expected, "!FastSerialization.1");
-    // BeginObject, its type: BeginObject, NullReference, version, least version of readers, name, EndObject.
+    // BeginObject, its type: BeginObject, NullReference, version, least version of readers, name,
+    // EndObject.
     expected.extend([4, 4, 1]);
     i32s(&mut expected, &[10, 8]);
     text(&mut expected, "GCHeapDump");
@@ -68,7 +71,8 @@ fn bytes_are_those_of_the_format() {
     i64s(&mut expected, &[24 + 24 + 300]);
     // Root, number of types: three, four for roots, one for the static field.
     i32s(&mut expected, &[3, 8]);
-    for (name, size, module) in [("UNDEFINED", 0, None), ("A", 24, Some("m.dll")), ("B", 24, None)] {
+    for (name, size, module) in [("UNDEFINED", 0, None), ("A", 24, Some("m.dll")), ("B", 24, None)]
+    {
         text(&mut expected, name);
         i32s(&mut expected, &[size]);
         match module {
@@ -76,7 +80,13 @@ fn bytes_are_those_of_the_format() {
             None => i32s(&mut expected, &[-1]),
         }
     }
-    for name in ["[.NET Roots]", "[static vars]", "[other roots]", "[pinning Handles]", "[static var A.cache]"] {
+    for name in [
+        "[.NET Roots]",
+        "[static vars]",
+        "[other roots]",
+        "[pinning Handles]",
+        "[static var A.cache]",
+    ] {
         text(&mut expected, name);
         i32s(&mut expected, &[0, -1]);
     }
@@ -136,7 +146,8 @@ fn bytes_are_those_of_the_format() {
     i32s(&mut expected, &[4711]);
     i64s(&mut expected, &[0, 0]);
     i32s(&mut expected, &[0]);
-    // SkipRegion, forward reference 0, NullReference; the tool, tagged as a text; the end of the object and of all.
+    // SkipRegion, forward reference 0, NullReference; the tool, tagged as a text; the end of the
+    // object and of all.
     expected.extend([12, 0, 0, 0, 0, 1]);
     let behind = expected.len() as i32;
     expected.push(13);
@@ -147,7 +158,13 @@ fn bytes_are_those_of_the_format() {
     let trailer = expected.len() as i32;
     i32s(&mut expected, &[table, trailer]);
     let differs = bytes.iter().zip(&expected).position(|(one, other)| one != other);
-    assert_eq!(differs, None, "{:?} instead of {:?}", &bytes[differs.unwrap()..], &expected[differs.unwrap()..]);
+    assert_eq!(
+        differs,
+        None,
+        "{:?} instead of {:?}",
+        &bytes[differs.unwrap()..],
+        &expected[differs.unwrap()..]
+    );
     assert_eq!(bytes.len(), expected.len());
 }
 
@@ -156,7 +173,10 @@ fn same(one: &Snapshot, other: &Snapshot) {
     for node in one.nodes() {
         assert_eq!(one.address(node), other.address(node));
         assert_eq!(one.size(node), other.size(node));
-        assert_eq!(one.types()[one.type_of(node) as usize], other.types()[other.type_of(node) as usize]);
+        assert_eq!(
+            one.types()[one.type_of(node) as usize],
+            other.types()[other.type_of(node) as usize]
+        );
         assert_eq!(one.references(node), other.references(node));
         assert_eq!(one.generation_of(node), other.generation_of(node));
     }
@@ -176,7 +196,9 @@ fn same(one: &Snapshot, other: &Snapshot) {
         roots
     };
     assert_eq!(roots(one), roots(other));
-    let end = |snapshot: &Snapshot| (snapshot.end().process.clone(), snapshot.end().pid, snapshot.end().unix_ms);
+    let end = |snapshot: &Snapshot| {
+        (snapshot.end().process.clone(), snapshot.end().pid, snapshot.end().unix_ms)
+    };
     assert_eq!(end(one), end(other));
 }
 
@@ -247,7 +269,9 @@ fn every_cut_is_an_error_with_its_place() {
         match read(&bytes[..length], MemoryBudget::default()) {
             Err(GcdumpError::NotGcdump) => assert!(length < 24),
             Err(GcdumpError::Truncated { at }) => assert!(at <= length as u64),
-            Err(GcdumpError::Damaged { at, .. }) => assert!(at <= length as u64, "{at} of {length}"),
+            Err(GcdumpError::Damaged { at, .. }) => {
+                assert!(at <= length as u64, "{at} of {length}")
+            }
             other => panic!("{length}: {other:?}"),
         }
     }
@@ -255,7 +279,10 @@ fn every_cut_is_an_error_with_its_place() {
 
 #[test]
 fn other_files_and_versions_are_told() {
-    assert!(matches!(read(b"MDMP and more than 24 bytes", MemoryBudget::default()), Err(GcdumpError::NotGcdump)));
+    assert!(matches!(
+        read(b"MDMP and more than 24 bytes", MemoryBudget::default()),
+        Err(GcdumpError::NotGcdump)
+    ));
     let bytes = written(&small());
     let version = bytes.windows(10).position(|part| part == b"GCHeapDump").unwrap() - 12;
     for (number, needs) in [(8i32, 8i32), (12, 11)] {
@@ -278,8 +305,8 @@ fn a_chain_of_nodes_for_roots_that_leads_back_ends() {
     assert_eq!(snapshot.roots().len(), 1);
 }
 
-/// A file as an attacker makes it: names of types, where each node is described, and what stands there. `segments` are as many
-/// segments of the heap, of a type with a name of `name` bytes.
+/// A file as an attacker makes it: names of types, where each node is described, and what stands
+/// there. `segments` are as many segments of the heap, of a type with a name of `name` bytes.
 fn made(types: &[&str], labels: &[u32], block: &[u8], segments: usize, name: usize) -> Vec<u8> {
     fn text(to: &mut Vec<u8>, value: &str) {
         to.extend((value.len() as i32).to_le_bytes());
@@ -340,7 +367,8 @@ fn number(value: i32) -> [u8; 5] {
     [28, 21, 14, 7, 0].map(|shift| (value >> shift) as u8 & 0x7f | if shift > 0 { 0x80 } else { 0 })
 }
 
-/// Described once, with a million references, and so a hundred thousand times: a hundred billion references in 1.7 MB.
+/// Described once, with a million references, and so a hundred thousand times: a hundred billion
+/// references in 1.7 MB.
 #[test]
 fn nodes_that_share_a_description_cost_its_length_once() {
     let references = 1_000_000;
@@ -353,18 +381,35 @@ fn nodes_that_share_a_description_cost_its_length_once() {
     let bytes = made(&["[.NET Roots]", "T"], &labels(100_000, root.len() as u32), &block, 0, 0);
     let decoded = Cell::new(0);
     let error = read::read_counted(&bytes, MemoryBudget::default(), &decoded).unwrap_err();
-    assert!(matches!(error, GcdumpError::Damaged { what: "descriptions of nodes overlap", .. }), "{error}");
-    assert!(decoded.get() <= block.len() as u64, "{} references of {} bytes", decoded.get(), block.len());
+    assert!(
+        matches!(error, GcdumpError::Damaged { what: "descriptions of nodes overlap", .. }),
+        "{error}"
+    );
+    assert!(
+        decoded.get() <= block.len() as u64,
+        "{} references of {} bytes",
+        decoded.get(),
+        block.len()
+    );
 
-    // Nodes for roots, each with references to all others: to the first nodes, so that each is followed.
+    // Nodes for roots, each with references to all others: to the first nodes, so that each is
+    // followed.
     let count = 3000;
     let children = (0..count).flat_map(|_| number(1)).collect::<Vec<_>>();
     let block = [&number(0)[..], &number(count), &children].concat();
     let bytes = made(&["[other roots]"], &vec![0; 500_000], &block, 0, 0);
     decoded.set(0);
     let error = read::read_counted(&bytes, MemoryBudget::default(), &decoded).unwrap_err();
-    assert!(matches!(error, GcdumpError::Damaged { what: "descriptions of nodes overlap", .. }), "{error}");
-    assert!(decoded.get() <= block.len() as u64, "{} references of {} bytes", decoded.get(), block.len());
+    assert!(
+        matches!(error, GcdumpError::Damaged { what: "descriptions of nodes overlap", .. }),
+        "{error}"
+    );
+    assert!(
+        decoded.get() <= block.len() as u64,
+        "{} references of {} bytes",
+        decoded.get(),
+        block.len()
+    );
 
     // What tools write: nodes that nobody described share a description without references.
     let block = [&root[..], &number(0), &number(0)].concat();
@@ -375,7 +420,8 @@ fn nodes_that_share_a_description_cost_its_length_once() {
 /// A long name is there once, however many nodes and segments have it.
 #[test]
 fn long_names_are_not_copied_for_each_of_many() {
-    // The root refers to all others, which are static fields of one name and refer to the one object of the heap, the last node.
+    // The root refers to all others, which are static fields of one name and refer to the one
+    // object of the heap, the last node.
     let fields = 2000;
     let field = format!("[static var {}]", "x".repeat(100_000));
     let mut block = [&number(0)[..], &number(fields)].concat();

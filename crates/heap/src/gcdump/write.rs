@@ -33,7 +33,8 @@ struct Extra {
 
 /// Writes a snapshot as `dotnet-gcdump` does, and gives the number of bytes.
 ///
-/// Left out are what the format has no place for: weak roots, contents of strings, sizes of objects beyond 2 GB.
+/// Left out are what the format has no place for: weak roots, contents of strings, sizes of objects
+/// beyond 2 GB.
 ///
 /// # Errors
 /// When writing fails, or the snapshot is too large for the format.
@@ -120,7 +121,8 @@ pub fn write(snapshot: &Snapshot, output: impl Write) -> Result<u64, GcdumpError
     Ok(out.at)
 }
 
-/// The node that others refer to while nobody has described them: type 0, no references. It comes first.
+/// The node that others refer to while nobody has described them: type 0, no references. It comes
+/// first.
 const UNDEFINED: [u8; 2] = [0, 0];
 
 struct Out<W> {
@@ -172,7 +174,8 @@ impl<W: Write> Out<W> {
 
     /// Where something is that is pointed to.
     fn label(&self) -> Result<u32, GcdumpError> {
-        u32::try_from(self.at).map_err(|_| GcdumpError::TooLarge("the file would have more than 4 GB"))
+        u32::try_from(self.at)
+            .map_err(|_| GcdumpError::TooLarge("the file would have more than 4 GB"))
     }
 
     /// The beginning of an object with a description of its type, as at the first of a type.
@@ -200,14 +203,15 @@ struct Types {
 impl Types {
     fn of(snapshot: &Snapshot) -> Self {
         let undefined = ("UNDEFINED".to_owned(), None);
-        let named = snapshot
-            .types()
-            .iter()
-            .map(|info| (info.name.clone(), Some(info.module.clone()).filter(|module| !module.is_empty())));
+        let named = snapshot.types().iter().map(|info| {
+            (info.name.clone(), Some(info.module.clone()).filter(|module| !module.is_empty()))
+        });
         let names: Vec<_> = std::iter::once(undefined).chain(named).collect();
         let mut sizes = vec![-1; names.len()];
         for node in snapshot.nodes() {
-            if let Some(size) = sizes.get_mut(snapshot.type_of(node) as usize + 1).filter(|size| **size < 0) {
+            if let Some(size) =
+                sizes.get_mut(snapshot.type_of(node) as usize + 1).filter(|size| **size < 0)
+            {
                 *size = size_of(snapshot, node);
             }
         }
@@ -222,7 +226,8 @@ fn size_of(snapshot: &Snapshot, node: NodeId) -> i32 {
     i32::try_from(snapshot.size(node)).unwrap_or(i32::MAX)
 }
 
-/// Names of the types of the nodes for roots, which follow the `types` others, and those nodes, the first of all first.
+/// Names of the types of the nodes for roots, which follow the `types` others, and those nodes, the
+/// first of all first.
 fn root_nodes(snapshot: &Snapshot, types: i32) -> (Vec<String>, Vec<Extra>) {
     let mut held: Vec<(RootNode, Option<&str>, Vec<u32>)> = [
         RootNode::All,
@@ -261,9 +266,12 @@ fn root_nodes(snapshot: &Snapshot, types: i32) -> (Vec<String>, Vec<Extra>) {
         }
     }
     // What holds nothing is not written.
-    let holds = |nodes: &[RootNode]| held.iter().any(|(node, _, held)| nodes.contains(node) && !held.is_empty());
+    let holds = |nodes: &[RootNode]| {
+        held.iter().any(|(node, _, held)| nodes.contains(node) && !held.is_empty())
+    };
     let statics = holds(&[RootNode::Statics, RootNode::Static]);
-    let others = holds(&[RootNode::Finalizer, RootNode::Pinning, RootNode::Strong, RootNode::Other]);
+    let others =
+        holds(&[RootNode::Finalizer, RootNode::Pinning, RootNode::Strong, RootNode::Other]);
     held.retain(|(node, _, children)| match node {
         RootNode::All => true,
         RootNode::Statics => statics,
@@ -330,9 +338,15 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn new(snapshot: &'a Snapshot, types: &'a Types, extras: &'a [Extra]) -> Result<Self, GcdumpError> {
+    fn new(
+        snapshot: &'a Snapshot,
+        types: &'a Types,
+        extras: &'a [Extra],
+    ) -> Result<Self, GcdumpError> {
         let mut graph = Self { snapshot, types, extras, block: 0, total_size: 0 };
-        if graph.nodes() > i32::MAX as usize || types.names.len() + extras.len() > i32::MAX as usize / 2 {
+        if graph.nodes() > i32::MAX as usize
+            || types.names.len() + extras.len() > i32::MAX as usize / 2
+        {
             return Err(GcdumpError::TooLarge("there are more than two billion nodes"));
         }
         let mut block = UNDEFINED.len() as u64;
@@ -354,13 +368,20 @@ impl<'a> Graph<'a> {
         self.snapshot.len() + self.extras.len()
     }
 
-    /// Goes through the descriptions: type and whether a size follows, the size, references, each as a distance.
+    /// Goes through the descriptions: type and whether a size follows, the size, references, each
+    /// as a distance.
     fn each(&self, mut visit: impl FnMut(Part) -> io::Result<()>) -> io::Result<()> {
         for node in self.snapshot.nodes() {
             let type_index = self.snapshot.type_of(node) as usize + 1;
             let size = size_of(self.snapshot, node);
             let own_size = (self.types.sizes.get(type_index) != Some(&size)).then_some(size);
-            describe(i64::from(node), type_index as i32, own_size, self.snapshot.references(node), &mut visit)?;
+            describe(
+                i64::from(node),
+                type_index as i32,
+                own_size,
+                self.snapshot.references(node),
+                &mut visit,
+            )?;
         }
         for (index, extra) in self.extras.iter().enumerate() {
             let index = (self.snapshot.len() + index) as i64;
@@ -408,7 +429,8 @@ fn heap_info<W: Write>(snapshot: &Snapshot, out: &mut Out<W>) -> Result<(), Gcdu
         let end = range.start.saturating_add(range.length);
         out.i64(range.start as i64)?;
         out.i64(end as i64)?;
-        // A generation ends where the next younger one begins; what is never collected counts as the oldest.
+        // A generation ends where the next younger one begins; what is never collected counts as
+        // the oldest.
         let generation = if range.generation > 4 { 2 } else { range.generation };
         for other in 0..=4 {
             out.i64(if other <= generation { end } else { range.start } as i64)?;

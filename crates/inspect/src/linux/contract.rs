@@ -1,6 +1,8 @@
-//! The runtime's own description of its structures (`DotNetRuntimeContractDescriptor`, .NET 9 and newer).
+//! The runtime's own description of its structures (`DotNetRuntimeContractDescriptor`, .NET 9 and
+//! newer).
 //!
-//! Source: `docs/design/datacontracts/contract-descriptor.md` and `data_descriptor.md` of dotnet/runtime.
+//! Source: `docs/design/datacontracts/contract-descriptor.md` and `data_descriptor.md` of
+//! dotnet/runtime.
 
 use super::memory::Memory;
 use serde_json::Value;
@@ -30,13 +32,16 @@ impl Contract {
         let json = memory.bytes(memory.pointer(address + 16)?, size as usize)?;
         let count = memory.u32(address + 24).filter(|&count| count <= MOST_POINTERS)?;
         let table = memory.pointer(address + 32)?;
-        let pointers = (0..u64::from(count)).map(|index| memory.u64(table + 8 * index)).collect::<Option<_>>()?;
+        let pointers = (0..u64::from(count))
+            .map(|index| memory.u64(table + 8 * index))
+            .collect::<Option<_>>()?;
         Self::parse(&json, pointers)
     }
 
     fn parse(json: &[u8], pointers: Vec<u64>) -> Option<Self> {
         let root: Value = serde_json::from_slice(json).ok()?;
-        (root.get("types")?.is_object() && root.get("globals")?.is_object()).then_some(Self { root, pointers })
+        (root.get("types")?.is_object() && root.get("globals")?.is_object())
+            .then_some(Self { root, pointers })
     }
 
     /// Offset of a field: a number, or a number and a type.
@@ -45,7 +50,8 @@ impl Contract {
         value.as_u64().or_else(|| value.get(0)?.as_u64())
     }
 
-    /// Address of a global variable: a reference into the pointers, as `[index]` or `[[index], type]`.
+    /// Address of a global variable: a reference into the pointers, as `[index]` or `[[index],
+    /// type]`.
     pub fn global(&self, name: &str) -> Option<u64> {
         let value = self.root.get("globals")?.get(name)?.get(0)?;
         let index = value.as_u64().or_else(|| value.get(0)?.as_u64())?;
@@ -62,10 +68,16 @@ mod tests {
         let json = br#"{"types":{"Thread":{"OSId":296,"LinkNext":[112,"pointer"]}},
             "globals":{"ThreadStore":[[1],"pointer"],"Old":[0],"Bits":["0xc","uint8"]}}"#;
         let contract = Contract::parse(json, vec![7, 8]).unwrap();
-        assert_eq!((contract.offset("Thread", "OSId"), contract.offset("Thread", "LinkNext")), (Some(296), Some(112)));
+        assert_eq!(
+            (contract.offset("Thread", "OSId"), contract.offset("Thread", "LinkNext")),
+            (Some(296), Some(112))
+        );
         assert_eq!((contract.offset("Thread", "x"), contract.offset("x", "OSId")), (None, None));
         assert_eq!((contract.global("ThreadStore"), contract.global("Old")), (Some(8), Some(7)));
         assert_eq!((contract.global("Bits"), contract.global("x")), (None, None));
-        assert!(Contract::parse(b"{}", Vec::new()).is_none() && Contract::parse(b"", Vec::new()).is_none());
+        assert!(
+            Contract::parse(b"{}", Vec::new()).is_none()
+                && Contract::parse(b"", Vec::new()).is_none()
+        );
     }
 }

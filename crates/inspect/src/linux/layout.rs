@@ -18,7 +18,8 @@ const GLOBALS: u64 = 256;
 /// Places of structures, and offsets in them.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// The pointer to the table of sync blocks. `None` where it was not found, because nothing is in it.
+    /// The pointer to the table of sync blocks. `None` where it was not found, because nothing is
+    /// in it.
     pub sync_table: Option<u64>,
     /// The pointer to the list of threads.
     pub thread_store: u64,
@@ -50,8 +51,8 @@ pub(super) struct ThreadOffsets {
     pub object_id: u64,
 }
 
-/// Offsets in `AwareLock`, with which a sync block begins (`syncblk.h`). The state is at 0 in all versions, the owner's
-/// `Thread*` at 8 up to .NET 9.
+/// Offsets in `AwareLock`, with which a sync block begins (`syncblk.h`). The state is at 0 in all
+/// versions, the owner's `Thread*` at 8 up to .NET 9.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MonitorOffsets {
     /// Of the index in the table, by which a sync block knows its entry.
@@ -60,13 +61,15 @@ pub(super) struct MonitorOffsets {
     pub owner_os_id: Option<u64>,
 }
 
-/// Where a thread says what it waits for: a list that begins in one of these structures, at an offset that no contract
-/// tells. It is found by what the list must look like; `usual` is where it was seen.
+/// Where a thread says what it waits for: a list that begins in one of these structures, at an
+/// offset that no contract tells. It is found by what the list must look like; `usual` is where it
+/// was seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WaitList {
     /// In `Thread`: `ThreadDebugBlockingInfo` (up to .NET 8).
     Native { usual: u64 },
-    /// In the structure of thread statics that `Thread` points to at this offset: `ThreadBlockingInfo` (.NET 9 and newer).
+    /// In the structure of thread statics that `Thread` points to at this offset:
+    /// `ThreadBlockingInfo` (.NET 9 and newer).
     Managed { locals: u64, usual: u64 },
 }
 
@@ -79,7 +82,8 @@ pub(super) enum TypeOffsets {
     Name { simple_name: u64 },
 }
 
-/// What is known of runtimes without a contract, by measurement on 3.1.23 and 8.0.30. Whether it holds is checked in each process.
+/// What is known of runtimes without a contract, by measurement on 3.1.23 and 8.0.30. Whether it
+/// holds is checked in each process.
 struct Known {
     first_link: u64,
     thread: ThreadOffsets,
@@ -90,7 +94,14 @@ struct Known {
 
 const CORE_3_1: Known = Known {
     first_link: 168,
-    thread: ThreadOffsets { link: 256, os_id: 456, managed_id: 36, object: 464, name: 24, object_id: 60 },
+    thread: ThreadOffsets {
+        link: 256,
+        os_id: 456,
+        managed_id: 36,
+        object: 464,
+        name: 24,
+        object_id: 60,
+    },
     monitor: MonitorOffsets { index: 20, owner_os_id: None },
     usual_waits: 1208,
     simple_name: 8,
@@ -98,7 +109,14 @@ const CORE_3_1: Known = Known {
 
 const NET_8: Known = Known {
     first_link: 160,
-    thread: ThreadOffsets { link: 232, os_id: 424, managed_id: 32, object: 432, name: 24, object_id: 52 },
+    thread: ThreadOffsets {
+        link: 232,
+        os_id: 424,
+        managed_id: 32,
+        object: 432,
+        name: 24,
+        object_id: 52,
+    },
     monitor: NEWER_MONITOR,
     usual_waits: 1192,
     simple_name: 264,
@@ -112,13 +130,17 @@ impl Layout {
     pub fn find(memory: &Memory, image: &Image, tasks: &HashMap<u32, Task>) -> Result<Self, Error> {
         let alive: HashSet<u32> = tasks.values().map(|task| task.inner_tid).collect();
         if let Some(address) = image.exported("DotNetRuntimeContractDescriptor") {
-            let contract = Contract::read(memory, address)
-                .ok_or_else(|| unknown("the description that the runtime exports cannot be read"))?;
-            let layout = Self::of_contract(&contract)
-                .ok_or_else(|| unknown("the description that the runtime exports lacks threads or sync blocks"))?;
+            let contract = Contract::read(memory, address).ok_or_else(|| {
+                unknown("the description that the runtime exports cannot be read")
+            })?;
+            let layout = Self::of_contract(&contract).ok_or_else(|| {
+                unknown("the description that the runtime exports lacks threads or sync blocks")
+            })?;
             return match layout.fits(memory, &alive) {
                 true => Ok(layout),
-                false => Err(unknown("its list of threads is not where the description that it exports says")),
+                false => Err(unknown(
+                    "its list of threads is not where the description that it exports says",
+                )),
             };
         }
         if let Some(table) = image.exported("g_dacTable") {
@@ -134,7 +156,9 @@ impl Layout {
                 false => Err(unknown("its list of threads is not like that of .NET Core 3.1")),
             };
         }
-        Err(unknown("it exports neither a description nor a table of its globals, and has no symbols"))
+        Err(unknown(
+            "it exports neither a description nor a table of its globals, and has no symbols",
+        ))
     }
 
     fn of_contract(contract: &Contract) -> Option<Self> {
@@ -169,14 +193,18 @@ impl Layout {
         // It may change while it is read.
         (0..3).any(|_| {
             let Some(threads) = self.threads(memory) else { return false };
-            threads.iter().any(|&thread| self.os_id(memory, thread).is_some_and(|id| alive.contains(&id)))
+            threads
+                .iter()
+                .any(|&thread| self.os_id(memory, thread).is_some_and(|id| alive.contains(&id)))
         })
     }
 
     /// Addresses of all threads. `None` when the list is none, or changes while it is read.
     pub fn threads(&self, memory: &Memory) -> Option<Vec<u64>> {
         let store = memory.pointer(self.thread_store)?;
-        let count = memory.u32(store + self.thread_count).filter(|count| (1..=MOST_THREADS).contains(count))?;
+        let count = memory
+            .u32(store + self.thread_count)
+            .filter(|count| (1..=MOST_THREADS).contains(count))?;
         let mut threads = Vec::new();
         let mut link = memory.u64(store + self.first_link)?;
         while link != 0 {
@@ -189,7 +217,8 @@ impl Layout {
         (threads.len() == count as usize).then_some(threads)
     }
 
-    /// Thread id of the operating system in the process's own pid namespace; 0 or nonsense for a thread that does not run.
+    /// Thread id of the operating system in the process's own pid namespace; 0 or nonsense for a
+    /// thread that does not run.
     pub fn os_id(&self, memory: &Memory, thread: u64) -> Option<u32> {
         memory.u64(thread + self.thread.os_id).and_then(|id| u32::try_from(id).ok())
     }
@@ -209,23 +238,32 @@ impl Known {
         }
     }
 
-    /// Looks through the runtime's table of globals for those two that we need, and tells them by what is behind them: the
-    /// order of the table is another one in each version.
+    /// Looks through the runtime's table of globals for those two that we need, and tells them by
+    /// what is behind them: the order of the table is another one in each version.
     fn in_globals(&self, memory: &Memory, table: u64, alive: &HashSet<u32>) -> Option<Layout> {
-        let globals: Vec<u64> = (0..GLOBALS).filter_map(|index| memory.pointer(table + 8 * index)).collect();
-        let mut layout =
-            globals.iter().map(|&global| self.layout(None, global)).find(|layout| layout.fits(memory, alive))?;
+        let globals: Vec<u64> =
+            (0..GLOBALS).filter_map(|index| memory.pointer(table + 8 * index)).collect();
+        let mut layout = globals
+            .iter()
+            .map(|&global| self.layout(None, global))
+            .find(|layout| layout.fits(memory, alive))?;
         layout.sync_table = globals.iter().copied().find(|&global| {
-            memory
-                .pointer(global)
-                .is_some_and(|entries| (1..64).any(|index| sync_block(memory, entries, index, self.monitor).is_some()))
+            memory.pointer(global).is_some_and(|entries| {
+                (1..64).any(|index| sync_block(memory, entries, index, self.monitor).is_some())
+            })
         });
         Some(layout)
     }
 }
 
-/// The sync block in an entry of the table, if it knows its entry, and the object of the entry knows it too.
-pub(super) fn sync_block(memory: &Memory, table: u64, index: u32, monitor: MonitorOffsets) -> Option<SyncBlock> {
+/// The sync block in an entry of the table, if it knows its entry, and the object of the entry
+/// knows it too.
+pub(super) fn sync_block(
+    memory: &Memory,
+    table: u64,
+    index: u32,
+    monitor: MonitorOffsets,
+) -> Option<SyncBlock> {
     /// `SyncBlock::m_Monitor.m_dwSyncIndex` has one bit beside the index, object headers have six.
     const INDEX: u32 = 0x03ff_ffff;
     /// Bits of an object header: it holds an index or a hash code, and no hash code.

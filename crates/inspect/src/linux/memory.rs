@@ -1,4 +1,5 @@
-//! Reads of another process's memory that never stop it and never fault: what is not mapped is not there.
+//! Reads of another process's memory that never stop it and never fault: what is not mapped is not
+//! there.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
@@ -97,7 +98,10 @@ mod tests {
         assert_eq!(memory.u16(address), Some(u16::from_le_bytes(*b"so")));
         assert_eq!(memory.u32(address), u32_in(&text, 0));
         assert_eq!(memory.u64(address + 3), u64_in(&text, 3));
-        assert_eq!((memory.u64(0), memory.u64(u64::MAX - 3), memory.bytes(address, usize::MAX)), (None, None, None));
+        assert_eq!(
+            (memory.u64(0), memory.u64(u64::MAX - 3), memory.bytes(address, usize::MAX)),
+            (None, None, None)
+        );
         assert_eq!((memory.pointer(address), u64_in(&text, 60)), (None, None));
     }
 }

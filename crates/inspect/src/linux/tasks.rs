@@ -11,7 +11,8 @@ const MOST: usize = 50_000;
 pub(super) struct Task {
     /// Its id in the process's own pid namespace: what the runtime knows.
     pub inner_tid: u32,
-    /// Whether it stands in a system call or is stopped: it does nothing as long as it is not switched in.
+    /// Whether it stands in a system call or is stopped: it does nothing as long as it is not
+    /// switched in.
     pub rests: bool,
     /// How often it was switched out, of itself or not.
     pub switches: u64,
@@ -38,7 +39,10 @@ fn parse(tid: u32, status: &str) -> Task {
         let Some((key, value)) = line.split_once(':') else { continue };
         let last = || value.split_whitespace().next_back();
         match key {
-            "State" => task.rests = matches!(value.trim_start().chars().next(), Some('S' | 'D' | 'T' | 't')),
+            "State" => {
+                task.rests =
+                    matches!(value.trim_start().chars().next(), Some('S' | 'D' | 'T' | 't'))
+            }
             "NSpid" => task.inner_tid = last().and_then(|id| id.parse().ok()).unwrap_or(tid),
             "voluntary_ctxt_switches" | "nonvoluntary_ctxt_switches" => {
                 task.switches += last().and_then(|count| count.parse().ok()).unwrap_or(0);
@@ -49,7 +53,8 @@ fn parse(tid: u32, status: &str) -> Task {
     task
 }
 
-/// Whether a thread rested all the time between two looks: then what was read of it between them is of one moment.
+/// Whether a thread rested all the time between two looks: then what was read of it between them is
+/// of one moment.
 pub(super) fn rested(before: Option<&Task>, after: Option<&Task>) -> bool {
     matches!((before, after), (Some(before), Some(after)) if before.rests && before == after)
 }
@@ -60,7 +65,8 @@ mod tests {
 
     #[test]
     fn status_of_a_thread() {
-        let text = "Name:\tState: R\nState:\tS (sleeping)\nNSpid:\t4711\t17\nvoluntary_ctxt_switches:\t40\nnonvoluntary_ctxt_switches:\t2\n";
+        let text = "Name:\tState: R\nState:\tS (sleeping)\nNSpid:\t4711\t17\n\
+            voluntary_ctxt_switches:\t40\nnonvoluntary_ctxt_switches:\t2\n";
         let task = parse(4711, text);
         assert_eq!(task, Task { inner_tid: 17, rests: true, switches: 42 });
         assert!(rested(Some(&task), Some(&task.clone())));

@@ -50,7 +50,9 @@ impl<'a> TypeNames<'a> {
         let known = self.modules.borrow().get(&module).cloned();
         let metadata = known.unwrap_or_else(|| {
             let metadata = self.base(module).and_then(|base| {
-                Metadata::of_memory(|offset, size| self.memory.bytes(base.checked_add(offset)?, size))
+                Metadata::of_memory(|offset, size| {
+                    self.memory.bytes(base.checked_add(offset)?, size)
+                })
             });
             let metadata = metadata.map(Rc::new);
             self.modules.borrow_mut().insert(module, metadata.clone());
@@ -64,9 +66,14 @@ impl<'a> TypeNames<'a> {
         match self.offsets {
             TypeOffsets::Image { base, .. } => self.memory.pointer(module + base),
             TypeOffsets::Name { simple_name } => {
-                let file = format!("/{}.dll", self.memory.text(self.memory.pointer(module + simple_name)?, 512)?);
-                let of_file =
-                    self.mappings.iter().filter(|mapping| mapping.offset == 0 && mapping.path.ends_with(&file));
+                let file = format!(
+                    "/{}.dll",
+                    self.memory.text(self.memory.pointer(module + simple_name)?, 512)?
+                );
+                let of_file = self
+                    .mappings
+                    .iter()
+                    .filter(|mapping| mapping.offset == 0 && mapping.path.ends_with(&file));
                 of_file.map(|mapping| mapping.start).min()
             }
         }

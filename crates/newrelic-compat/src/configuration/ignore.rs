@@ -2,7 +2,8 @@
 
 use crate::xml::Element;
 
-/// Assemblies, and classes of them, that are not instrumented. Names are compared as a whole and case-insensitively.
+/// Assemblies, and classes of them, that are not instrumented. Names are compared as a whole and
+/// case-insensitively.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IgnoreList {
     rules: Vec<(String, Option<String>)>,
@@ -12,9 +13,11 @@ impl IgnoreList {
     /// Reads `instrumentation/rules/ignore`.
     pub(super) fn read(configuration: &Element) -> Self {
         let mut list = Self::default();
-        let rules = configuration.child("instrumentation").and_then(|element| element.child("rules"));
+        let rules =
+            configuration.child("instrumentation").and_then(|element| element.child("rules"));
         for ignore in rules.into_iter().flat_map(|rules| rules.children("ignore")) {
-            if let Some(assembly) = ignore.attribute("assemblyName").filter(|name| !name.is_empty()) {
+            if let Some(assembly) = ignore.attribute("assemblyName").filter(|name| !name.is_empty())
+            {
                 list.add(assembly, ignore.attribute("className"));
             }
         }
@@ -23,7 +26,10 @@ impl IgnoreList {
 
     /// Adds a class, or a whole assembly.
     pub fn add(&mut self, assembly: &str, class: Option<&str>) {
-        self.rules.push((assembly.to_owned(), class.filter(|class| !class.is_empty()).map(str::to_owned)));
+        self.rules.push((
+            assembly.to_owned(),
+            class.filter(|class| !class.is_empty()).map(str::to_owned),
+        ));
     }
 
     /// The rules in their order: an assembly, and its class where the rule is for one only.
@@ -49,8 +55,9 @@ mod tests {
     #[test]
     fn assemblies_and_classes() {
         let document = xml::parse(
-            "<configuration><instrumentation><rules><ignore assemblyName='Whole'/><ignore assemblyName='Part' \
-             className='N.C'/><ignore className='N.D'/><ignore assemblyName=''/></rules></instrumentation></configuration>",
+            "<configuration><instrumentation><rules><ignore assemblyName='Whole'/><ignore \
+             assemblyName='Part' className='N.C'/><ignore className='N.D'/><ignore \
+             assemblyName=''/></rules></instrumentation></configuration>",
         );
         let list = IgnoreList::read(document.unwrap().child("configuration").unwrap());
         assert!(list.contains("whole", "anything"));

@@ -6,12 +6,16 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
 }
 
 fn read(global: &str, local: Option<&str>, variables: &[(&str, &str)]) -> Configuration {
-    let files = Files { global: global.as_bytes(), local: local.map(str::as_bytes), application: None };
+    let files =
+        Files { global: global.as_bytes(), local: local.map(str::as_bytes), application: None };
     Configuration::read(files, &environment(variables)).unwrap()
 }
 
 fn with(inner: &str) -> String {
-    format!("<?xml version=\"1.0\"?><configuration xmlns=\"urn:newrelic-config\">{inner}</configuration>")
+    format!(
+        "<?xml version=\"1.0\"?><configuration \
+            xmlns=\"urn:newrelic-config\">{inner}</configuration>"
+    )
 }
 
 #[test]
@@ -38,7 +42,11 @@ fn agent_enabled_of_global_and_local() {
     ] {
         let configuration = read(&file(global), local.map(file).as_deref(), &[]);
         assert_eq!(configuration.agent_enabled, enabled, "{global} {local:?}");
-        assert_eq!(configuration.local_agent_enabled, local.map(|value| value != "false"), "{global} {local:?}");
+        assert_eq!(
+            configuration.local_agent_enabled,
+            local.map(|value| value != "false"),
+            "{global} {local:?}"
+        );
     }
 }
 
@@ -47,7 +55,10 @@ fn defaults() {
     let configuration = read("<configuration/>", None, &[]);
     assert_eq!(configuration.log, Settings { level: Level::Info, console: false, enabled: true });
     assert!(configuration.included.is_empty() && configuration.excluded.is_empty());
-    assert_eq!((configuration.pools, configuration.messages), (ApplicationPools::default(), Vec::new()));
+    assert_eq!(
+        (configuration.pools, configuration.messages),
+        (ApplicationPools::default(), Vec::new())
+    );
     assert_eq!(configuration.application_enabled, None);
 }
 
@@ -86,7 +97,10 @@ fn the_log_from_file_and_environment() {
     assert_eq!(log("<log console='1' enabled='0'/>", &[]), (true, false));
     assert_eq!(log("<log console='no' enabled='no'/>", &[]), (false, false));
     // A level in the environment makes the whole element count nothing.
-    assert_eq!(log("<log console='true' enabled='false'/>", &[("NEW_RELIC_LOG_LEVEL", "debug")]), (false, true));
+    assert_eq!(
+        log("<log console='true' enabled='false'/>", &[("NEW_RELIC_LOG_LEVEL", "debug")]),
+        (false, true)
+    );
     let variables = [("NEW_RELIC_LOG_CONSOLE", "1"), ("NEW_RELIC_LOG_ENABLED", "False")];
     assert_eq!(log("<log/>", &variables), (true, false));
     let unknown = [("NEW_RELIC_LOG_CONSOLE", "maybe"), ("NEW_RELIC_LOG_ENABLED", "")];
@@ -96,8 +110,10 @@ fn the_log_from_file_and_environment() {
 #[test]
 fn a_local_file_replaces_the_global_one() {
     let global = with(
-        "<log level='debug'/><instrumentation><applications><application name='global.exe'/></applications><rules>\
-         <ignore assemblyName='G'/></rules></instrumentation><applicationPools><defaultBehavior instrument='false'/>\
+        "<log level='debug'/><instrumentation><applications><application \
+         name='global.exe'/></applications><rules>\
+         <ignore assemblyName='G'/></rules></instrumentation><applicationPools><defaultBehavior \
+         instrument='false'/>\
          </applicationPools>",
     );
     let configuration = read(&global, Some("<configuration/>"), &[]);
@@ -105,11 +121,18 @@ fn a_local_file_replaces_the_global_one() {
     assert!(configuration.included.is_empty() && configuration.pools.by_default);
     assert!(!configuration.ignored.contains("G", "C"));
     let kept = read(&global, None, &[]);
-    assert_eq!((kept.log.level, kept.included.as_slice()), (Level::Debug, &["global.exe".to_owned()][..]));
+    assert_eq!(
+        (kept.log.level, kept.included.as_slice()),
+        (Level::Debug, &["global.exe".to_owned()][..])
+    );
     assert!(kept.ignored.contains("G", "C") && !kept.pools.by_default);
     for broken in ["<configuration", "", "<other/>", "<x:configuration/>"] {
         let configuration = read(&global, Some(broken), &[]);
-        assert_eq!((configuration.log.level, configuration.local_agent_enabled), (Level::Debug, None), "{broken}");
+        assert_eq!(
+            (configuration.log.level, configuration.local_agent_enabled),
+            (Level::Debug, None),
+            "{broken}"
+        );
         assert_eq!(configuration.messages.len(), 1, "{broken}");
     }
 }
@@ -117,8 +140,10 @@ fn a_local_file_replaces_the_global_one() {
 #[test]
 fn lists_of_processes() {
     let file = with(
-        "<instrumentation><applications><application name='a.exe'/><application name='b.exe' include='true'/>\
-         <application name='c.exe' include='FALSE'/><application name='d.exe' include=''/><application/></applications>\
+        "<instrumentation><applications><application name='a.exe'/><application name='b.exe' \
+         include='true'/>\
+         <application name='c.exe' include='FALSE'/><application name='d.exe' \
+         include=''/><application/></applications>\
          </instrumentation>",
     );
     let lists = |variables: &[(&str, &str)]| {
@@ -136,19 +161,28 @@ fn lists_of_processes() {
 #[test]
 fn application_configurations() {
     let of = |application: &str| {
-        let files = Files { global: b"<configuration/>", local: None, application: Some(application.as_bytes()) };
+        let files = Files {
+            global: b"<configuration/>",
+            local: None,
+            application: Some(application.as_bytes()),
+        };
         let configuration = Configuration::read(files, &environment(&[])).unwrap();
         (configuration.application_enabled, configuration.messages.len())
     };
     let add = |key: &str, value: &str| {
-        format!("<configuration><appSettings><add key='{key}' value='{value}'/></appSettings></configuration>")
+        format!(
+            "<configuration><appSettings><add key='{key}' \
+                value='{value}'/></appSettings></configuration>"
+        )
     };
     assert_eq!(of(&add("NewRelic.AgentEnabled", "true")), (Some(true), 0));
     assert_eq!(of(&add("newrelic.agentenabled", "TRUE")), (Some(true), 0));
     assert_eq!(of(&add("NewRelic.AgentEnabled", "false")), (Some(false), 0));
     assert_eq!(of(&add("NewRelic.AgentEnabled", "1")), (Some(false), 0));
     assert_eq!(of(&add("Other", "true")), (None, 0));
-    for empty in ["", "<other/>", "<configuration/>", "<configuration><appSettings/></configuration>"] {
+    for empty in
+        ["", "<other/>", "<configuration/>", "<configuration><appSettings/></configuration>"]
+    {
         assert_eq!(of(empty), (None, 0), "{empty}");
     }
     assert_eq!(of("<configuration"), (None, 1));
@@ -156,12 +190,20 @@ fn application_configurations() {
 
 #[test]
 fn a_global_file_that_is_none() {
-    let read = |global: &[u8]| Configuration::read(Files { global, ..Files::default() }, &environment(&[]));
+    let read = |global: &[u8]| {
+        Configuration::read(Files { global, ..Files::default() }, &environment(&[]))
+    };
     assert_eq!(read(b""), Err(ConfigurationError::NoConfiguration));
     assert_eq!(read(b"<x:configuration/>"), Err(ConfigurationError::NoConfiguration));
     assert!(matches!(read(b"<configuration>"), Err(ConfigurationError::Global(_))));
-    assert!(matches!(read(b"\xff\xfe<\0c\0"), Err(ConfigurationError::Global(XmlError::Encoding { offset: 0 }))));
-    assert!(read(b"\xef\xbb\xbf<CONFIGURATION AGENTENABLED='false'/>").is_ok_and(|read| !read.agent_enabled));
+    assert!(matches!(
+        read(b"\xff\xfe<\0c\0"),
+        Err(ConfigurationError::Global(XmlError::Encoding { offset: 0 }))
+    ));
+    assert!(
+        read(b"\xef\xbb\xbf<CONFIGURATION AGENTENABLED='false'/>")
+            .is_ok_and(|read| !read.agent_enabled)
+    );
 }
 
 #[test]
@@ -200,7 +242,8 @@ fn each_list_from_each_source() {
         let entries: String = entries.iter().map(entry).collect();
         with(&format!("<instrumentation><applications>{entries}</applications></instrumentation>"))
     };
-    let (on, off) = ("NEW_RELIC_INCLUDED_APPLICATION_NAMES", "NEW_RELIC_EXCLUDED_APPLICATION_NAMES");
+    let (on, off) =
+        ("NEW_RELIC_INCLUDED_APPLICATION_NAMES", "NEW_RELIC_EXCLUDED_APPLICATION_NAMES");
     for (global, local, variables, included, excluded) in [
         (&[("g", None)][..], None, &[][..], "g", ""),
         (&[("g", Some("true"))], None, &[], "g", ""),

@@ -7,8 +7,13 @@ use crate::environment::Environment;
 const WEB_HOST: &str = "/azure-functions-host/Microsoft.Azure.WebJobs.Script.WebHost";
 
 /// The decision about a process of an Azure function; `None` where the other rules count.
-pub(super) fn decide(process: Process<'_>, pool: &str, environment: &Environment) -> Option<(bool, Reason)> {
-    let runtime = environment.azure_function_runtime().filter(|_| environment.azure_function_mode())?;
+pub(super) fn decide(
+    process: Process<'_>,
+    pool: &str,
+    environment: &Environment,
+) -> Option<(bool, Reason)> {
+    let runtime =
+        environment.azure_function_runtime().filter(|_| environment.azure_function_mode())?;
     let decided = |instrument, what| Some((instrument, Reason::AzureFunction(what)));
     if runtime.eq_ignore_ascii_case("dotnet") {
         // A pool of this kind runs the site's management.

@@ -3,16 +3,18 @@
 use super::{contains, ends_with};
 
 /// Ends of the program that runs commands of the .NET command line.
-const DOTNET: [&str; 6] = ["dotnet", "dotnet\"", "dotnet'", "dotnet.exe", "dotnet.exe\"", "dotnet.exe'"];
-/// Commands in which programs are built, not run: `run` builds in this process and starts another one.
+const DOTNET: [&str; 6] =
+    ["dotnet", "dotnet\"", "dotnet'", "dotnet.exe", "dotnet.exe\"", "dotnet.exe'"];
+/// Commands in which programs are built, not run: `run` builds in this process and starts another
+/// one.
 const COMMANDS: [&str; 4] = ["run", "publish", "restore", "new"];
 /// What the command lines of other tools contain.
 const TOOLS: [&str; 4] = ["MSBuild.dll", "Kudu.Services.Web", "kuduagent.dll", "./DiagServer"];
 
 /// The command of the .NET command line that a process is, if that builds programs.
 ///
-/// The first `dotnet` among the words counts, wherever it stands: `app dotnet run` is taken for one as well, as tests of
-/// the agent expect.
+/// The first `dotnet` among the words counts, wherever it stands: `app dotnet run` is taken for one
+/// as well, as tests of the agent expect.
 pub(super) fn tool_command(command_line: &str) -> Option<String> {
     let mut words = command_line.split(' ').filter(|word| !word.is_empty()).peekable();
     while let Some(word) = words.next() {
@@ -20,7 +22,10 @@ pub(super) fn tool_command(command_line: &str) -> Option<String> {
             continue;
         }
         if let Some(next) = words.peek() {
-            return COMMANDS.iter().any(|command| command.eq_ignore_ascii_case(next)).then(|| (*next).to_owned());
+            return COMMANDS
+                .iter()
+                .any(|command| command.eq_ignore_ascii_case(next))
+                .then(|| (*next).to_owned());
         }
     }
     None

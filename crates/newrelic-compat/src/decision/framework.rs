@@ -19,7 +19,11 @@ const HOSTS: [&str; 9] = [
 /// Shares ports among services, and is not instrumented itself.
 const PORT_SHARING: &str = "SMSvcHost.exe";
 
-pub(super) fn decide(process: Process<'_>, pool: &str, configuration: &Configuration) -> (bool, Reason) {
+pub(super) fn decide(
+    process: Process<'_>,
+    pool: &str,
+    configuration: &Configuration,
+) -> (bool, Reason) {
     if !configuration.agent_enabled {
         return (false, Reason::AgentDisabled);
     }

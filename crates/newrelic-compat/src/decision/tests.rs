@@ -7,8 +7,12 @@ const CORE: Process<'_> = Process {
     parent_path: ".",
     command_line: "/usr/bin/dotnet /app/App.dll ",
 };
-const FRAMEWORK: Process<'_> =
-    Process { runtime: Runtime::Framework, path: "C:\\App\\App.exe", parent_path: ".", command_line: "App.exe" };
+const FRAMEWORK: Process<'_> = Process {
+    runtime: Runtime::Framework,
+    path: "C:\\App\\App.exe",
+    parent_path: ".",
+    command_line: "App.exe",
+};
 
 /// A decision by configuration and environment.
 struct Case<'a> {
@@ -21,7 +25,13 @@ struct Case<'a> {
 
 impl Default for Case<'_> {
     fn default() -> Self {
-        Self { global: "<configuration/>", local: None, application: None, platform: Platform::Unix, variables: &[] }
+        Self {
+            global: "<configuration/>",
+            local: None,
+            application: None,
+            platform: Platform::Unix,
+            variables: &[],
+        }
     }
 }
 
@@ -49,7 +59,8 @@ fn windows<'a>(variables: &'a [(&'a str, &'a str)]) -> Case<'a> {
 #[test]
 fn force_wins_over_everything() {
     let excluded = "<configuration agentEnabled='false'><instrumentation><applications>\
-                    <application name='dotnet' include='false'/></applications></instrumentation></configuration>";
+                    <application name='dotnet' \
+                    include='false'/></applications></instrumentation></configuration>";
     for value in ["1", "0"] {
         for name in ["NEW_RELIC_FORCE_PROFILING", "NEWRELIC_FORCE_PROFILING"] {
             let case = Case { global: excluded, variables: &[(name, value)], ..Case::default() };
@@ -125,11 +136,13 @@ fn command_lines_that_are_instrumented() {
 fn lists_of_processes() {
     let excluded = |name: &str| {
         format!(
-            "<configuration><instrumentation><applications><application name='{name}' include='false'/>\
+            "<configuration><instrumentation><applications><application name='{name}' \
+             include='false'/>\
              <application name='dotnet'/></applications></instrumentation></configuration>"
         )
     };
-    let decide = |name: &str, process| Case { global: &excluded(name), ..Case::default() }.decide(process);
+    let decide =
+        |name: &str, process| Case { global: &excluded(name), ..Case::default() }.decide(process);
     assert_eq!(decide("dotnet", CORE), Decision { instrument: false, reason: Reason::Excluded });
     assert_eq!(decide("DOTNET", CORE).reason, Reason::Excluded);
     // The file name counts, as a whole.
@@ -139,19 +152,27 @@ fn lists_of_processes() {
     let variables = [("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "a,dotnet")];
     assert!(!Case { variables: &variables, ..Case::default() }.instruments(CORE));
     let other = [("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "a,b")];
-    assert!(Case { global: &excluded("dotnet"), variables: &other, ..Case::default() }.instruments(CORE));
+    assert!(
+        Case { global: &excluded("dotnet"), variables: &other, ..Case::default() }
+            .instruments(CORE)
+    );
     // .NET Core does not ask for the list of included ones.
     let included = [("NEW_RELIC_INCLUDED_APPLICATION_NAMES", "other")];
     assert!(Case { variables: &included, ..Case::default() }.instruments(CORE));
     let windows_path = Process { path: "C:\\x\\App.exe", ..CORE };
-    assert!(!windows(&[("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "app.EXE")]).instruments(windows_path));
+    assert!(
+        !windows(&[("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "app.EXE")]).instruments(windows_path)
+    );
 }
 
 #[test]
 fn core_ignores_agent_enabled() {
-    assert!(Case { global: "<configuration agentEnabled='false'/>", ..Case::default() }.instruments(CORE));
-    let application =
-        "<configuration><appSettings><add key='NewRelic.AgentEnabled' value='false'/></appSettings></configuration>";
+    assert!(
+        Case { global: "<configuration agentEnabled='false'/>", ..Case::default() }
+            .instruments(CORE)
+    );
+    let application = "<configuration><appSettings><add key='NewRelic.AgentEnabled' \
+        value='false'/></appSettings></configuration>";
     assert!(Case { application: Some(application), ..Case::default() }.instruments(CORE));
 }
 
@@ -179,41 +200,74 @@ fn azure_functions() {
         ("dotnet-isolated", "", app, "dotnet run", (false, false)),
         ("", "Site", app, "x FUNC.EXE", (true, false)),
     ] {
-        assert_eq!(instruments(runtime, pool, path, line), expected, "{runtime} {pool} {path} {line}");
+        assert_eq!(
+            instruments(runtime, pool, path, line),
+            expected,
+            "{runtime} {pool} {path} {line}"
+        );
     }
-    let off =
-        [("FUNCTIONS_WORKER_RUNTIME", "dotnet"), ("APP_POOL_ID", "~1"), ("NEW_RELIC_AZURE_FUNCTION_MODE_ENABLED", "0")];
+    let off = [
+        ("FUNCTIONS_WORKER_RUNTIME", "dotnet"),
+        ("APP_POOL_ID", "~1"),
+        ("NEW_RELIC_AZURE_FUNCTION_MODE_ENABLED", "0"),
+    ];
     assert_eq!(windows(&off).decide(CORE), Decision { instrument: true, reason: Reason::Default });
-    let excluded = [("FUNCTIONS_WORKER_RUNTIME", "dotnet"), ("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "dotnet")];
-    assert_eq!(Case { variables: &excluded, ..Case::default() }.decide(CORE).reason, Reason::Excluded);
+    let excluded = [
+        ("FUNCTIONS_WORKER_RUNTIME", "dotnet"),
+        ("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "dotnet"),
+    ];
+    assert_eq!(
+        Case { variables: &excluded, ..Case::default() }.decide(CORE).reason,
+        Reason::Excluded
+    );
 }
 
 const POOLS: &str = "<configuration><applicationPools><defaultBehavior instrument='false'/>\
-    <applicationPool name='On' instrument='true'/><applicationPool name='Off' instrument='false'/></applicationPools></configuration>";
+    <applicationPool name='On' instrument='true'/><applicationPool name='Off' \
+    instrument='false'/></applicationPools></configuration>";
 
 #[test]
 fn pools() {
     let decide = |process: Process<'_>, pool| {
-        Case { global: POOLS, platform: Platform::Windows, variables: &[("APP_POOL_ID", pool)], ..Case::default() }
-            .decide(process)
+        Case {
+            global: POOLS,
+            platform: Platform::Windows,
+            variables: &[("APP_POOL_ID", pool)],
+            ..Case::default()
+        }
+        .decide(process)
     };
     let in_process = Process { path: "C:\\Windows\\System32\\inetsrv\\w3wp.exe", ..CORE };
-    let out_of_process = Process { parent_path: "C:\\Windows\\System32\\inetsrv\\W3WP.EXE", ..CORE };
+    let out_of_process =
+        Process { parent_path: "C:\\Windows\\System32\\inetsrv\\W3WP.EXE", ..CORE };
     let framework = Process { path: in_process.path, ..FRAMEWORK };
     for process in [in_process, out_of_process, framework] {
         for (pool, expected) in [("On", true), ("Off", false), ("Other", false), ("~1", false)] {
             let reason = Reason::Pool(pool.to_owned());
-            assert_eq!(decide(process, pool), Decision { instrument: expected, reason }, "{}", process.path);
+            assert_eq!(
+                decide(process, pool),
+                Decision { instrument: expected, reason },
+                "{}",
+                process.path
+            );
         }
     }
     // Other processes are in no pool.
     assert_eq!(decide(CORE, "Off").reason, Reason::Default);
     let from_line = Process { command_line: "w3wp.exe -ap \"On\"", ..in_process };
-    assert!(Case { global: POOLS, platform: Platform::Windows, ..Case::default() }.instruments(from_line));
+    assert!(
+        Case { global: POOLS, platform: Platform::Windows, ..Case::default() }
+            .instruments(from_line)
+    );
     let core_module = [("ASPNETCORE_IIS_APP_POOL_ID", "On")];
     assert!(
-        Case { global: POOLS, platform: Platform::Windows, variables: &core_module, ..Case::default() }
-            .instruments(out_of_process)
+        Case {
+            global: POOLS,
+            platform: Platform::Windows,
+            variables: &core_module,
+            ..Case::default()
+        }
+        .instruments(out_of_process)
     );
 }
 
@@ -231,10 +285,12 @@ fn framework_in_order() {
         ..Case::default()
     };
     let empty = "<configuration/>";
-    let on =
-        "<configuration><appSettings><add key='NewRelic.AgentEnabled' value='true'/></appSettings></configuration>";
-    let off = "<configuration><appSettings><add key='NewRelic.AgentEnabled' value='no'/></appSettings></configuration>";
-    let included = "<configuration><instrumentation><applications><application name='App.exe'/></applications></instrumentation></configuration>";
+    let on = "<configuration><appSettings><add key='NewRelic.AgentEnabled' \
+        value='true'/></appSettings></configuration>";
+    let off = "<configuration><appSettings><add key='NewRelic.AgentEnabled' \
+        value='no'/></appSettings></configuration>";
+    let included = "<configuration><instrumentation><applications><application \
+        name='App.exe'/></applications></instrumentation></configuration>";
     let disabled = "<configuration agentEnabled='false'/>";
     let decide = |case: Case<'_>, path| {
         let Decision { instrument, reason } = case.decide(at(path));
@@ -249,7 +305,10 @@ fn framework_in_order() {
         (false, Reason::KnownProcess("SMSvcHost.exe"))
     );
     assert_eq!(decide(case(empty, None, Some(on)), app), (true, Reason::ApplicationConfiguration));
-    assert_eq!(decide(case(included, None, Some(off)), app), (false, Reason::ApplicationConfiguration));
+    assert_eq!(
+        decide(case(included, None, Some(off)), app),
+        (false, Reason::ApplicationConfiguration)
+    );
     assert_eq!(decide(case(included, None, None), app), (true, Reason::Included));
     // The end of the path counts here.
     assert_eq!(decide(case(included, None, None), "C:\\MyApp.exe"), (true, Reason::Included));
@@ -267,7 +326,10 @@ fn framework_in_order() {
     ] {
         let path = format!("C:\\x\\{host}");
         let decision = case(empty, None, None).decide(at(&path));
-        assert!(decision.instrument && matches!(decision.reason, Reason::KnownProcess(_)), "{host}");
+        assert!(
+            decision.instrument && matches!(decision.reason, Reason::KnownProcess(_)),
+            "{host}"
+        );
         let excluded = [("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", host)];
         assert!(!windows(&excluded).instruments(at(&path)), "{host}");
     }
@@ -287,19 +349,25 @@ fn unix_command_lines() {
 
 #[test]
 fn reasons_are_sentences() {
-    assert_eq!(Reason::DotnetCommand("run".to_owned()).to_string(), "it is the command \"dotnet run\"");
+    assert_eq!(
+        Reason::DotnetCommand("run".to_owned()).to_string(),
+        "it is the command \"dotnet run\""
+    );
     assert_eq!(Reason::Tool("MSBuild.dll").to_string(), "its command line contains MSBuild.dll");
 }
 
 #[test]
 fn excluded_wins_over_included() {
     let both = "<configuration><instrumentation><applications><application name='App.exe'/>\
-                <application name='App.exe' include='false'/></applications></instrumentation></configuration>";
+                <application name='App.exe' \
+                include='false'/></applications></instrumentation></configuration>";
     let case = Case { global: both, platform: Platform::Windows, ..Case::default() };
     assert_eq!(case.decide(FRAMEWORK).reason, Reason::Excluded);
     assert_eq!(case.decide(Process { path: FRAMEWORK.path, ..CORE }).reason, Reason::Excluded);
-    let variables =
-        [("NEW_RELIC_INCLUDED_APPLICATION_NAMES", "App.exe"), ("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "APP.EXE")];
+    let variables = [
+        ("NEW_RELIC_INCLUDED_APPLICATION_NAMES", "App.exe"),
+        ("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "APP.EXE"),
+    ];
     assert_eq!(windows(&variables).decide(FRAMEWORK).reason, Reason::Excluded);
     assert_eq!(windows(&variables[..1]).decide(FRAMEWORK).reason, Reason::Included);
 }
@@ -314,10 +382,18 @@ fn paths_that_cannot_be_read_or_are_not_ascii() {
 
 #[test]
 fn texts() {
-    assert!(ends_with("C:\\x\\w3wp.exe", "W3WP.EXE") && ends_with("w3wp.exe", "W3WP.EXE") && ends_with("x", ""));
+    assert!(
+        ends_with("C:\\x\\w3wp.exe", "W3WP.EXE")
+            && ends_with("w3wp.exe", "W3WP.EXE")
+            && ends_with("x", "")
+    );
     assert!(!ends_with("3wp.exe", "W3WP.EXE") && !ends_with("w3wp.exe.config", "W3WP.EXE"));
     assert!(!ends_with("\u{65e5}", "\u{a5}"));
-    assert!(contains("a MSBUILD.dll b", "MSBuild.dll") && contains("x", "") && !contains("MSBuild", "MSBuild.dll"));
+    assert!(
+        contains("a MSBUILD.dll b", "MSBuild.dll")
+            && contains("x", "")
+            && !contains("MSBuild", "MSBuild.dll")
+    );
     assert_eq!(file_name("/usr/bin/a\\b", Platform::Unix), "a\\b");
     assert_eq!(file_name("C:\\x/a\\b.exe", Platform::Windows), "b.exe");
     assert_eq!(file_name("", Platform::Unix), "");
@@ -326,7 +402,11 @@ fn texts() {
 #[test]
 fn agent_enabled_of_both_files_for_both_runtimes() {
     let file = |enabled: bool| {
-        if enabled { "<configuration agentEnabled='true'/>" } else { "<configuration agentEnabled='false'/>" }
+        if enabled {
+            "<configuration agentEnabled='true'/>"
+        } else {
+            "<configuration agentEnabled='false'/>"
+        }
     };
     for (global, local, framework) in [
         (true, None, (false, Reason::Default)),
@@ -339,7 +419,11 @@ fn agent_enabled_of_both_files_for_both_runtimes() {
         let case = Case { global: file(global), local: local.map(file), ..Case::default() };
         let decision = case.decide(FRAMEWORK);
         assert_eq!((decision.instrument, decision.reason), framework, "{global} {local:?}");
-        assert_eq!(case.decide(CORE), Decision { instrument: true, reason: Reason::Default }, "{global} {local:?}");
+        assert_eq!(
+            case.decide(CORE),
+            Decision { instrument: true, reason: Reason::Default },
+            "{global} {local:?}"
+        );
     }
 }
 
@@ -347,10 +431,12 @@ fn agent_enabled_of_both_files_for_both_runtimes() {
 fn application_configurations_for_both_runtimes() {
     let setting = |value: &str| {
         format!(
-            "<configuration><appSettings><add key='NewRelic.AgentEnabled' value='{value}'/></appSettings></configuration>"
+            "<configuration><appSettings><add key='NewRelic.AgentEnabled' \
+                value='{value}'/></appSettings></configuration>"
         )
     };
-    let unrelated = "<configuration><appSettings><add key='Other' value='true'/></appSettings></configuration>";
+    let unrelated =
+        "<configuration><appSettings><add key='Other' value='true'/></appSettings></configuration>";
     let host = Process { path: "C:\\x\\iisexpress.exe", ..FRAMEWORK };
     for (application, app, hosted) in [
         (Some(setting("true")), true, true),
@@ -362,7 +448,11 @@ fn application_configurations_for_both_runtimes() {
         (Some("<configuration>".to_owned()), false, true),
         (None, false, true),
     ] {
-        let case = Case { application: application.as_deref(), platform: Platform::Windows, ..Case::default() };
+        let case = Case {
+            application: application.as_deref(),
+            platform: Platform::Windows,
+            ..Case::default()
+        };
         assert_eq!(case.instruments(FRAMEWORK), app, "{application:?}");
         assert_eq!(case.instruments(host), hosted, "{application:?}");
         assert!(case.instruments(CORE), "{application:?}");
@@ -377,7 +467,8 @@ fn each_rule_for_pools_in_and_out_of_process() {
         Process { parent_path: worker, ..CORE },
         Process { path: worker, ..FRAMEWORK },
     ];
-    let listed = |instrument: bool| format!("<applicationPool name='Site' instrument='{instrument}'/>");
+    let listed =
+        |instrument: bool| format!("<applicationPool name='Site' instrument='{instrument}'/>");
     let by_default = |instrument: bool| format!("<defaultBehavior instrument='{instrument}'/>");
     for (rules, pool, expected) in [
         (String::new(), "Site", true),
@@ -394,12 +485,22 @@ fn each_rule_for_pools_in_and_out_of_process() {
         (by_default(true) + &listed(false), "Other", true),
         (by_default(true), "~Site", false),
     ] {
-        let global = format!("<configuration><applicationPools>{rules}</applicationPools></configuration>");
+        let global =
+            format!("<configuration><applicationPools>{rules}</applicationPools></configuration>");
         for name in ["APP_POOL_ID", "ASPNETCORE_IIS_APP_POOL_ID"] {
             let variables = [(name, pool)];
-            let case = Case { global: &global, platform: Platform::Windows, variables: &variables, ..Case::default() };
+            let case = Case {
+                global: &global,
+                platform: Platform::Windows,
+                variables: &variables,
+                ..Case::default()
+            };
             for process in processes {
-                assert_eq!(case.instruments(process), expected, "{rules} {name}={pool} {process:?}");
+                assert_eq!(
+                    case.instruments(process),
+                    expected,
+                    "{rules} {name}={pool} {process:?}"
+                );
             }
         }
         let line = format!("w3wp.exe -ap \"{pool}\" -v v4.0");

@@ -11,8 +11,8 @@ const LIMIT: usize = 16;
 
 /// Whether a `TypeDef` or `TypeRef` is a `ref struct`.
 ///
-/// A type that no loaded module has counts as one: a value that is not boxed is missing for the agent, but a `ref struct`
-/// that is boxed makes the method invalid.
+/// A type that no loaded module has counts as one: a value that is not boxed is missing for the
+/// agent, but a `ref struct` that is boxed makes the method invalid.
 pub(super) fn is_by_ref_like(info: &ProfilerInfo, metadata: &Metadata, token: Token) -> bool {
     match token.kind() {
         Some(TokenKind::TypeDef) => is_marked(metadata, token),
@@ -44,7 +44,8 @@ impl Reference {
             scope = props.scope.filter(|_| names.len() <= LIMIT)?;
         }
         let manifest = metadata.manifest().ok()?;
-        let assembly = manifest.assembly_ref_props(AssemblyRef::try_from(scope).ok()?).ok()?.identity.name;
+        let assembly =
+            manifest.assembly_ref_props(AssemblyRef::try_from(scope).ok()?).ok()?.identity.name;
         Some(Self { assembly, names })
     }
 

@@ -5,17 +5,17 @@ use super::refused;
 use crate::rewrite::{CoreLibraryMetadata, MetadataError, NewMethod};
 use cil::Token;
 use corprof::metadata::{
-    FieldAttributes, FieldDefinition, MethodAttributes, MethodDef, MethodDefinition, MethodImplAttributes,
-    TypeAttributes, TypeDef, WrongTokenKind,
+    FieldAttributes, FieldDefinition, MethodAttributes, MethodDef, MethodDefinition,
+    MethodImplAttributes, TypeAttributes, TypeDef, WrongTokenKind,
 };
 
 /// The value of a custom attribute without arguments (ECMA-335 II.23.3).
 const NO_ARGUMENTS: [u8; 4] = [1, 0, 0, 0];
 /// The security action `Assert` (ECMA-335 II.22.11).
 const ASSERT: u32 = 3;
-/// The permission set of `[SecurityPermission(SecurityAction.Assert, UnmanagedCode = true)]` (ECMA-335 II.22.11): one
-/// attribute, its type with the length of the name, the length of its arguments and their number, and the Boolean property
-/// with its name and value.
+/// The permission set of `[SecurityPermission(SecurityAction.Assert, UnmanagedCode = true)]`
+/// (ECMA-335 II.22.11): one attribute, its type with the length of the name, the length of its
+/// arguments and their number, and the Boolean property with its name and value.
 const UNMANAGED_CODE: &[u8] = b".\x01\
     \x80\x84System.Security.Permissions.SecurityPermissionAttribute, \
     mscorlib, Version=4.0.0.0, Culture=neutral, PublicKeyToken=b77a5c561934e089\
@@ -26,7 +26,12 @@ fn wrong(error: WrongTokenKind) -> MetadataError {
 }
 
 impl CoreLibraryMetadata for LoadedModule {
-    fn define_type(&mut self, name: &str, attributes: u32, extends: Token) -> Result<Token, MetadataError> {
+    fn define_type(
+        &mut self,
+        name: &str,
+        attributes: u32,
+        extends: Token,
+    ) -> Result<Token, MetadataError> {
         let attributes = TypeAttributes::from_bits(attributes);
         self.emit.define_type_def(name, attributes, extends, &[]).map(Token::from).map_err(refused)
     }
@@ -40,12 +45,22 @@ impl CoreLibraryMetadata for LoadedModule {
     ) -> Result<Token, MetadataError> {
         let attributes = FieldAttributes::from_bits(attributes);
         let field = FieldDefinition { name, attributes, signature, constant: None };
-        self.emit.define_field(TypeDef::try_from(parent).map_err(wrong)?, &field).map(Token::from).map_err(refused)
+        self.emit
+            .define_field(TypeDef::try_from(parent).map_err(wrong)?, &field)
+            .map(Token::from)
+            .map_err(refused)
     }
 
-    fn define_method(&mut self, parent: Token, method: &NewMethod<'_>) -> Result<Token, MetadataError> {
+    fn define_method(
+        &mut self,
+        parent: Token,
+        method: &NewMethod<'_>,
+    ) -> Result<Token, MetadataError> {
         let parent = TypeDef::try_from(parent).map_err(wrong)?;
-        let (code_rva, _) = self.metadata.rva(MethodDef::try_from(method.body_of).map_err(wrong)?).map_err(refused)?;
+        let (code_rva, _) = self
+            .metadata
+            .rva(MethodDef::try_from(method.body_of).map_err(wrong)?)
+            .map_err(refused)?;
         let definition = MethodDefinition {
             name: method.name,
             attributes: MethodAttributes::from_bits(method.attributes),
@@ -57,7 +72,10 @@ impl CoreLibraryMetadata for LoadedModule {
     }
 
     fn add_attribute(&mut self, method: Token, constructor: Token) -> Result<(), MetadataError> {
-        self.emit.define_custom_attribute(method, constructor, &NO_ARGUMENTS).map(drop).map_err(refused)
+        self.emit
+            .define_custom_attribute(method, constructor, &NO_ARGUMENTS)
+            .map(drop)
+            .map_err(refused)
     }
 
     fn assert_unmanaged_code(&mut self, method: Token) -> Result<(), MetadataError> {
@@ -71,7 +89,9 @@ mod tests {
 
     #[test]
     fn the_permission_set_states_its_lengths() {
-        let [b'.', 1, high, low, rest @ ..] = UNMANAGED_CODE else { panic!("no permission set of one attribute") };
+        let [b'.', 1, high, low, rest @ ..] = UNMANAGED_CODE else {
+            panic!("no permission set of one attribute")
+        };
         let length = usize::from(*high & 0x3f) << 8 | usize::from(*low);
         let (name, rest) = rest.split_at(length);
         assert!(name.starts_with(b"System.Security.") && name.ends_with(b"=b77a5c561934e089"));

@@ -3,17 +3,21 @@
 use super::module::LoadedModule;
 use super::refused;
 use crate::rewrite::direct::{
-    Direct, FIELD, HOLDER_TYPE, RESOLVE, base_type, field_signature, resolve_body, resolve_signature,
+    Direct, FIELD, HOLDER_TYPE, RESOLVE, base_type, field_signature, resolve_body,
+    resolve_signature,
 };
-use crate::rewrite::helpers::{FIELD_ATTRIBUTES, FIELDS_TYPE_ATTRIBUTES, HELPER_ATTRIBUTES, HELPER_IMPLEMENTATION};
+use crate::rewrite::helpers::{
+    FIELD_ATTRIBUTES, FIELDS_TYPE_ATTRIBUTES, HELPER_ATTRIBUTES, HELPER_IMPLEMENTATION,
+};
 use crate::rewrite::{Refusal, Settings};
 use corprof::metadata::{
-    FieldAttributes, FieldDefinition, MethodAttributes, MethodDefinition, MethodImplAttributes, TypeAttributes,
+    FieldAttributes, FieldDefinition, MethodAttributes, MethodDefinition, MethodImplAttributes,
+    TypeAttributes,
 };
 
 impl LoadedModule {
-    /// Adds the type with the delegate to the module and makes it known to the runtime. Do it once for a module, before the
-    /// first of its methods is rewritten.
+    /// Adds the type with the delegate to the module and makes it known to the runtime. Do it once
+    /// for a module, before the first of its methods is rewritten.
     ///
     /// # Errors
     /// The metadata cannot be extended.
@@ -22,7 +26,8 @@ impl LoadedModule {
         let field_signature = field_signature(settings, self)?;
         let resolve_signature = resolve_signature(settings, self)?;
         let attributes = TypeAttributes::from_bits(FIELDS_TYPE_ATTRIBUTES);
-        let holder = self.emit.define_type_def(HOLDER_TYPE, attributes, base, &[]).map_err(refused)?;
+        let holder =
+            self.emit.define_type_def(HOLDER_TYPE, attributes, base, &[]).map_err(refused)?;
         let field = FieldDefinition {
             name: FIELD,
             attributes: FieldAttributes::from_bits(FIELD_ATTRIBUTES),

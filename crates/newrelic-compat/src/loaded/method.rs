@@ -59,7 +59,9 @@ impl LoadedMethod {
         let mut class_name = outermost.name.clone();
         let mut inner = props.class;
         for _ in 0..LIMIT {
-            let Some(outer) = module.metadata.enclosing_type(inner).map_err(refused)? else { break };
+            let Some(outer) = module.metadata.enclosing_type(inner).map_err(refused)? else {
+                break;
+            };
             outermost = module.type_props(outer)?;
             class_name = format!("{}+{class_name}", outermost.name);
             inner = outer;
@@ -104,8 +106,10 @@ impl LoadedMethod {
     /// Whether a parameter is a pointer, which the agent is told nothing of.
     #[must_use]
     pub fn has_pointers(&self) -> bool {
-        let is_pointer = |sig: &TypeSig| matches!(sig, TypeSig::Pointer(_) | TypeSig::FunctionPointer(_));
-        MethodSig::decode_start(&self.signature).is_ok_and(|signature| signature.parameters.iter().any(is_pointer))
+        let is_pointer =
+            |sig: &TypeSig| matches!(sig, TypeSig::Pointer(_) | TypeSig::FunctionPointer(_));
+        MethodSig::decode_start(&self.signature)
+            .is_ok_and(|signature| signature.parameters.iter().any(is_pointer))
     }
 
     /// Its names, for [`crate::plan::plan`].
@@ -133,12 +137,18 @@ impl LoadedMethod {
     pub fn original(&self, module: &LoadedModule) -> Result<Original, MetadataError> {
         let metadata = &module.metadata;
         let body = module.info.il_function_body(module.id, self.token).map_err(refused)?;
-        let header = MethodBody::parse(body).map_err(|error| MetadataError(error.to_string()))?.header;
+        let header =
+            MethodBody::parse(body).map_err(|error| MetadataError(error.to_string()))?.header;
         let locals = match Signature::try_from(header.local_signature) {
-            Ok(locals) if !locals.is_nil() => Some(metadata.signature(locals).map_err(refused)?.to_vec()),
+            Ok(locals) if !locals.is_nil() => {
+                Some(metadata.signature(locals).map_err(refused)?.to_vec())
+            }
             _ => None,
         };
-        let is_async = metadata.custom_attribute_named(self.token, ASYNC_STATE_MACHINE).map_err(refused)?.is_some();
+        let is_async = metadata
+            .custom_attribute_named(self.token, ASYNC_STATE_MACHINE)
+            .map_err(refused)?
+            .is_some();
         Ok(Original {
             assembly: module.assembly().to_owned(),
             body: body.to_vec(),
@@ -156,7 +166,8 @@ impl LoadedMethod {
     fn owner(&self, module: &LoadedModule) -> Result<Owner, MetadataError> {
         let base = module.type_props(self.class)?.extends.and_then(|base| module.type_name(base));
         // `Enum` derives from it and is a class.
-        let is_value = base.as_deref() == Some("System.ValueType") && self.class_name != "System.Enum";
+        let is_value =
+            base.as_deref() == Some("System.ValueType") && self.class_name != "System.Enum";
         Ok(match is_value {
             false => Owner::Class,
             true if is_marked(&module.metadata, self.class.into()) => Owner::ByRefLike,
@@ -166,7 +177,12 @@ impl LoadedMethod {
 
     /// The method for [`crate::rewrite`].
     #[must_use]
-    pub fn function<'a>(&'a self, id: FunctionId, original: &'a Original, direct: Option<Direct>) -> Function<'a> {
+    pub fn function<'a>(
+        &'a self,
+        id: FunctionId,
+        original: &'a Original,
+        direct: Option<Direct>,
+    ) -> Function<'a> {
         Function {
             id: id.0 as u64,
             assembly: &original.assembly,
@@ -192,7 +208,10 @@ impl LoadedMethod {
 fn ref_structs(metadata: &Metadata, owner: impl Into<Token>) -> u64 {
     // `AllowByRefLike` (corhdr.h of .NET 9).
     const ALLOWS: u32 = 0x20;
-    let params = metadata.generic_params(owner).flatten().filter_map(|param| metadata.generic_param_props(param).ok());
+    let params = metadata
+        .generic_params(owner)
+        .flatten()
+        .filter_map(|param| metadata.generic_param_props(param).ok());
     let allowed = params.filter(|props| props.attributes.bits() & ALLOWS != 0);
     allowed.fold(0, |bits, props| bits | 1_u64.checked_shl(props.sequence).unwrap_or_default())
 }
@@ -212,7 +231,12 @@ impl Details for LoadedDetails<'_> {
 
     /// Only those that [`crate::attributes`] knows.
     fn attributes(&self) -> Vec<(String, Vec<u8>)> {
-        let value = |name| self.module.metadata.custom_attribute_named(self.method.token, name).ok().flatten();
-        [TRACE, TRANSACTION].into_iter().filter_map(|name| Some((name.to_owned(), value(name)?.to_vec()))).collect()
+        let value = |name| {
+            self.module.metadata.custom_attribute_named(self.method.token, name).ok().flatten()
+        };
+        [TRACE, TRANSACTION]
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), value(name)?.to_vec())))
+            .collect()
     }
 }

@@ -7,7 +7,8 @@ use cil::{Token, TokenKind};
 use corprof::ProfilerInfo;
 use corprof::ids::ModuleId;
 use corprof::metadata::{
-    AssemblyFlags, AssemblyIdentity, AssemblyVersion, Metadata, MetadataEmit, TypeDef, TypeDefProps, TypeRef,
+    AssemblyFlags, AssemblyIdentity, AssemblyVersion, Metadata, MetadataEmit, TypeDef,
+    TypeDefProps, TypeRef,
 };
 use rules::Version;
 
@@ -33,7 +34,8 @@ impl LoadedModule {
     pub fn open(info: &ProfilerInfo, id: ModuleId) -> Result<Self, MetadataError> {
         let module = info.module_info(id).map_err(refused)?;
         let missing = || MetadataError(format!("{} belongs to no assembly yet", module.name));
-        let assembly = info.assembly_info(module.assembly.ok_or_else(missing)?).map_err(refused)?.name;
+        let assembly =
+            info.assembly_info(module.assembly.ok_or_else(missing)?).map_err(refused)?.name;
         let emit = info.module_metadata_emit(id).map_err(refused)?;
         let metadata = emit.metadata().map_err(refused)?;
         let version = version(&metadata).map_err(refused)?;
@@ -66,7 +68,8 @@ impl LoadedModule {
 fn version(metadata: &Metadata) -> corprof::Result<Version> {
     let manifest = metadata.manifest()?;
     let Some(assembly) = manifest.assembly()? else { return Ok(Version::default()) };
-    let AssemblyVersion { major, minor, build, revision } = manifest.assembly_props(assembly)?.identity.version;
+    let AssemblyVersion { major, minor, build, revision } =
+        manifest.assembly_props(assembly)?.identity.version;
     Ok(Version([major, minor, build, revision]))
 }
 
@@ -81,7 +84,10 @@ impl ModuleMetadata for LoadedModule {
             .collect()
     }
 
-    fn define_assembly_reference(&mut self, reference: &AssemblyReference) -> Result<Token, MetadataError> {
+    fn define_assembly_reference(
+        &mut self,
+        reference: &AssemblyReference,
+    ) -> Result<Token, MetadataError> {
         let [major, minor, build, revision] = reference.version;
         let identity = AssemblyIdentity {
             name: reference.name.to_owned(),
@@ -90,7 +96,12 @@ impl ModuleMetadata for LoadedModule {
         };
         let manifest = self.emit.manifest().map_err(refused)?;
         manifest
-            .define_assembly_ref(&identity, reference.public_key_token, &[], AssemblyFlags::from_bits(0))
+            .define_assembly_ref(
+                &identity,
+                reference.public_key_token,
+                &[],
+                AssemblyFlags::from_bits(0),
+            )
             .map(Token::from)
             .map_err(refused)
     }
@@ -117,16 +128,29 @@ impl ModuleMetadata for LoadedModule {
             .map(Token::from)
     }
 
-    fn define_member_reference(&mut self, parent: Token, name: &str, signature: &[u8]) -> Result<Token, MetadataError> {
+    fn define_member_reference(
+        &mut self,
+        parent: Token,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<Token, MetadataError> {
         self.emit.define_member_ref(parent, name, signature).map(Token::from).map_err(refused)
     }
 
     fn find_method_definition(&self, parent: Token, name: &str, signature: &[u8]) -> Option<Token> {
-        self.metadata.find_method(TypeDef::try_from(parent).ok()?, name, signature).ok()?.map(Token::from)
+        self.metadata
+            .find_method(TypeDef::try_from(parent).ok()?, name, signature)
+            .ok()?
+            .map(Token::from)
     }
 
     fn find_field_definition(&self, parent: Token, name: &str) -> Option<Token> {
-        self.metadata.fields_named(TypeDef::try_from(parent).ok()?, name).ok()?.flatten().next().map(Token::from)
+        self.metadata
+            .fields_named(TypeDef::try_from(parent).ok()?, name)
+            .ok()?
+            .flatten()
+            .next()
+            .map(Token::from)
     }
 
     fn type_specification(&mut self, signature: &[u8]) -> Result<Token, MetadataError> {
@@ -143,8 +167,12 @@ impl ModuleMetadata for LoadedModule {
 
     fn type_name(&self, token: Token) -> Option<String> {
         match token.kind()? {
-            TokenKind::TypeDef => Some(self.metadata.type_def_props(TypeDef::try_from(token).ok()?).ok()?.name),
-            TokenKind::TypeRef => Some(self.metadata.type_ref_props(TypeRef::try_from(token).ok()?).ok()?.name),
+            TokenKind::TypeDef => {
+                Some(self.metadata.type_def_props(TypeDef::try_from(token).ok()?).ok()?.name)
+            }
+            TokenKind::TypeRef => {
+                Some(self.metadata.type_ref_props(TypeRef::try_from(token).ok()?).ok()?.name)
+            }
             _ => None,
         }
     }

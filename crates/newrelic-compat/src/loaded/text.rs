@@ -1,22 +1,22 @@
-//! Bodies as text, with names in place of tokens, as `clrscope il` writes them: but out of the metadata that the runtime
-//! has, with all that was added.
+//! Bodies as text, with names in place of tokens, as `clrscope il` writes them: but out of the
+//! metadata that the runtime has, with all that was added.
 
 use super::module::LoadedModule;
 use crate::event_log::MOST_TEXT;
 use cil::{
-    MethodBody, MethodSig, Names, Token, TokenKind, TypeSig, decode_field, decode_locals, decode_method_spec,
-    disassemble, method_text, nested, quoted, type_text, types_text,
+    MethodBody, MethodSig, Names, Token, TokenKind, TypeSig, decode_field, decode_locals,
+    decode_method_spec, disassemble, method_text, nested, quoted, type_text, types_text,
 };
 use corprof::metadata::Metadata;
 use corprof::metadata::token::{
-    AssemblyRef, FieldDef, MemberRef, MethodDef, MethodSpec, ModuleRef, Signature, TypeDef, TypeRef, TypeSpec,
-    UserString,
+    AssemblyRef, FieldDef, MemberRef, MethodDef, MethodSpec, ModuleRef, Signature, TypeDef,
+    TypeRef, TypeSpec, UserString,
 };
 use std::cell::Cell;
 use std::fmt::{self, Write};
 
-/// How deep constructed types may refer to each other, and types may be nested. Nothing keeps bad metadata from doing so in
-/// a circle.
+/// How deep constructed types may refer to each other, and types may be nested. Nothing keeps bad
+/// metadata from doing so in a circle.
 const DEEPEST: u32 = 8;
 /// Most bytes of all names in one name.
 const LONGEST: usize = 1 << 16;
@@ -46,7 +46,9 @@ impl LoadedModule {
             Err(error) => return writeln!(out, "// {error}"),
         };
         let locals = match body.header.local_signature.non_nil() {
-            Some(token) => self.metadata.signature(Signature::from_raw(token.0)).ok().map(decode_locals),
+            Some(token) => {
+                self.metadata.signature(Signature::from_raw(token.0)).ok().map(decode_locals)
+            }
             None => None,
         };
         let locals = match locals.transpose() {
@@ -56,7 +58,8 @@ impl LoadedModule {
                 Vec::new()
             }
         };
-        let naming = Naming { metadata: &self.metadata, masked, depth: Cell::new(0), written: Cell::new(0) };
+        let naming =
+            Naming { metadata: &self.metadata, masked, depth: Cell::new(0), written: Cell::new(0) };
         disassemble(out, &body, &locals, &naming)
     }
 }
@@ -142,13 +145,17 @@ impl Naming<'_> {
             TokenKind::ModuleRef => format!("{}::{name}", self.module_ref(props.parent)?),
             // A call with variable arguments of a method of this module.
             TokenKind::MethodDef => {
-                let method = self.metadata.method_props(MethodDef::from_raw(props.parent.0)).ok()?;
+                let method =
+                    self.metadata.method_props(MethodDef::from_raw(props.parent.0)).ok()?;
                 self.member(method.class, &method.name)?
             }
             _ => format!("{}::{name}", self.name(props.parent)?),
         };
         if props.signature.first()? & 0xf == FIELD {
-            return Some(format!("{} {called}", type_text(&decode_field(props.signature).ok()?, self)));
+            return Some(format!(
+                "{} {called}",
+                type_text(&decode_field(props.signature).ok()?, self)
+            ));
         }
         Some(method_text(&MethodSig::decode(props.signature).ok()?, &(called + arguments), self))
     }
@@ -165,7 +172,11 @@ impl Naming<'_> {
             TokenKind::FieldDef => {
                 let props = metadata.field_props(FieldDef::from_raw(token.0)).ok()?;
                 let field = decode_field(props.signature).ok()?;
-                Some(format!("{} {}", type_text(&field, self), self.member(props.class, &props.name)?))
+                Some(format!(
+                    "{} {}",
+                    type_text(&field, self),
+                    self.member(props.class, &props.name)?
+                ))
             }
             TokenKind::MethodDef | TokenKind::MemberRef => self.method(token, ""),
             TokenKind::MethodSpec => {
@@ -209,13 +220,15 @@ impl Names for Naming<'_> {
 }
 
 impl Masked<'_> {
-    /// A literal. The keys by which methods of the API find those of the agent end with the id of the method.
+    /// A literal. The keys by which methods of the API find those of the agent end with the id of
+    /// the method.
     fn literal(&self, text: &str) -> String {
         if text == self.agent {
             return "&agent".to_owned();
         }
         let is_key = text.starts_with("NewRelic.Agent.Core.");
-        let start = self.function.filter(|_| is_key).and_then(|id| text.strip_suffix(&format!("_{id}")));
+        let start =
+            self.function.filter(|_| is_key).and_then(|id| text.strip_suffix(&format!("_{id}")));
         start.map_or_else(|| text.to_owned(), |start| format!("{start}_&function"))
     }
 }
@@ -229,11 +242,23 @@ mod tests {
         let masked = Masked { function: Some(12), agent: "/home/NewRelic.Agent.Core.dll" };
         let literal = |text| masked.literal(text);
         assert_eq!(literal("/home/NewRelic.Agent.Core.dll"), "&agent");
-        assert_eq!(literal("NewRelic.Agent.Core.AgentApi.Do_12"), "NewRelic.Agent.Core.AgentApi.Do_&function");
-        for text in ["/home/NewRelic.Agent.Core.dll2", "NewRelic.Agent.Core.AgentApi.Do_112", "Do_12", "12", ""] {
+        assert_eq!(
+            literal("NewRelic.Agent.Core.AgentApi.Do_12"),
+            "NewRelic.Agent.Core.AgentApi.Do_&function"
+        );
+        for text in [
+            "/home/NewRelic.Agent.Core.dll2",
+            "NewRelic.Agent.Core.AgentApi.Do_112",
+            "Do_12",
+            "12",
+            "",
+        ] {
             assert_eq!(literal(text), text);
         }
         let unknown = Masked { function: None, ..masked };
-        assert_eq!(unknown.literal("NewRelic.Agent.Core.AgentApi.Do_12"), "NewRelic.Agent.Core.AgentApi.Do_12");
+        assert_eq!(
+            unknown.literal("NewRelic.Agent.Core.AgentApi.Do_12"),
+            "NewRelic.Agent.Core.AgentApi.Do_12"
+        );
     }
 }

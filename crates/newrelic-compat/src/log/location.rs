@@ -4,8 +4,8 @@ use crate::environment::{Environment, Platform};
 
 /// The folder of the log. `home` is the agent's home folder, if it is known.
 ///
-/// In this order: the profiler's own variable, the variable of all logs, the log folder of an Azure web site, `logs` in the
-/// agent's home, the folder of all programs' data.
+/// In this order: the profiler's own variable, the variable of all logs, the log folder of an Azure
+/// web site, `logs` in the agent's home, the folder of all programs' data.
 #[must_use]
 pub fn directory(environment: &Environment, home: Option<&str>) -> String {
     if let Some(directory) = environment.log_directory() {
@@ -38,7 +38,11 @@ fn join(folder: &str, name: &str, platform: Platform) -> String {
         Platform::Unix => '/',
         Platform::Windows => '\\',
     };
-    if folder.ends_with(separator) { format!("{folder}{name}") } else { format!("{folder}{separator}{name}") }
+    if folder.ends_with(separator) {
+        format!("{folder}{name}")
+    } else {
+        format!("{folder}{separator}{name}")
+    }
 }
 
 #[cfg(test)]
@@ -70,7 +74,10 @@ mod tests {
     fn windows_has_folders_of_its_own() {
         assert_eq!(of(Platform::Windows, Some("C:\\nr"), &[]), "C:\\nr\\Logs");
         let data = [("ProgramData", "C:\\ProgramData")];
-        assert_eq!(of(Platform::Windows, None, &data), "C:\\ProgramData\\New Relic\\.NET Agent\\Logs");
+        assert_eq!(
+            of(Platform::Windows, None, &data),
+            "C:\\ProgramData\\New Relic\\.NET Agent\\Logs"
+        );
         // An empty variable counts as none.
         let empty = [("NEW_RELIC_LOG_DIRECTORY", ""), ("NEWRELIC_LOG_DIRECTORY", "D:\\logs")];
         assert_eq!(of(Platform::Windows, Some("C:\\nr"), &empty), "D:\\logs");
@@ -92,7 +99,8 @@ mod tests {
         const OLD_OWN: (&str, &str) = ("NEWRELIC_PROFILER_LOG_DIRECTORY", "p");
         const ALL: (&str, &str) = ("NEW_RELIC_LOG_DIRECTORY", "L");
         const OLD_ALL: (&str, &str) = ("NEWRELIC_LOG_DIRECTORY", "l");
-        const SITE: [(&str, &str); 2] = [("HOME", "D:\\home"), ("HOME_EXPANDED", "C:\\DWASFiles\\Sites\\a")];
+        const SITE: [(&str, &str); 2] =
+            [("HOME", "D:\\home"), ("HOME_EXPANDED", "C:\\DWASFiles\\Sites\\a")];
         const DATA: (&str, &str) = ("ProgramData", "C:\\Data");
         const SITE_LOGS: &str = "D:\\home\\LogFiles\\NewRelic";
         let home = Some("H");
@@ -125,7 +133,11 @@ mod tests {
             (Platform::Windows, None, &[DATA], "C:\\Data\\New Relic\\.NET Agent\\Logs"),
             (Platform::Windows, Some("C:\\nr\\"), &[], "C:\\nr\\Logs"),
         ] {
-            assert_eq!(of(platform, home, variables), expected, "{platform:?} {home:?} {variables:?}");
+            assert_eq!(
+                of(platform, home, variables),
+                expected,
+                "{platform:?} {home:?} {variables:?}"
+            );
         }
     }
 

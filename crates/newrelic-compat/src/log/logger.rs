@@ -27,7 +27,8 @@ impl Clock for SystemClock {
 pub fn timestamp(since_1970: Duration) -> String {
     let seconds = since_1970.as_secs();
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years are counted from March, so that the day that may be missing is the last one. 400 years have 146,097 days.
+    // Years are counted from March, so that the day that may be missing is the last one. 400 years
+    // have 146,097 days.
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -36,7 +37,12 @@ pub fn timestamp(since_1970: Duration) -> String {
     let day = of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}",
+        of_day / 3_600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
 }
 
 /// What takes the lines.
@@ -44,7 +50,8 @@ pub fn timestamp(since_1970: Duration) -> String {
 pub enum Sink {
     /// A file, with its path, and how many bytes it may still take.
     File(File, PathBuf, u64),
-    /// Standard output. A handle of its own never waits for whoever reads a pipe; without one, writing may.
+    /// Standard output. A handle of its own never waits for whoever reads a pipe; without one,
+    /// writing may.
     Console(Option<File>),
     /// Nothing: logging is disabled, or the file could not be opened.
     Nowhere,
@@ -53,8 +60,8 @@ pub enum Sink {
 impl Sink {
     /// Opens the log of a process. An existing file is emptied, missing folders are made.
     ///
-    /// A folder that cannot be written gives [`Sink::Nowhere`] with the reason: the program has to run on, and there is no
-    /// log to say so in.
+    /// A folder that cannot be written gives [`Sink::Nowhere`] with the reason: the program has to
+    /// run on, and there is no log to say so in.
     #[must_use]
     pub fn open(settings: Settings, folder: &Path, pid: u32) -> (Self, Option<io::Error>) {
         if !settings.enabled {
@@ -85,15 +92,16 @@ fn console() -> Option<File> {
     None
 }
 
-/// Bytes that a file of this process may have: the kernel ends a process that writes more (`RLIMIT_FSIZE`, setrlimit(2)).
+/// Bytes that a file of this process may have: the kernel ends a process that writes more
+/// (`RLIMIT_FSIZE`, setrlimit(2)).
 pub(crate) fn file_size_limit() -> u64 {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max file size"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(u64::MAX)
 }
 
-/// Makes a new file. What is there is removed, not written to: in a folder of other users it may be a link to something
-/// else, or a pipe without a reader.
+/// Makes a new file. What is there is removed, not written to: in a folder of other users it may be
+/// a link to something else, or a pipe without a reader.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -203,7 +211,8 @@ mod tests {
         logger.log(Level::Trace, "Leave: InstrumentationRefresh");
         let path = below.join("NewRelic.Profiler.7.log");
         assert_eq!(logger.path(), Some(path.as_path()));
-        let expected = "[Info ] 2000-02-29 00:00:00 Logger initialized.\n[Error] 2000-02-29 00:00:00 Grüße\n\
+        let expected = "[Info ] 2000-02-29 00:00:00 Logger initialized.\n\
+                        [Error] 2000-02-29 00:00:00 Grüße\n\
                         [Trace] 2000-02-29 00:00:00 Leave: InstrumentationRefresh\n";
         assert_eq!(fs::read_to_string(&path).unwrap(), expected);
         // It is made anew when it is opened again.

@@ -22,7 +22,8 @@ pub fn enter(function: &str) -> Message {
     Message::new(Level::Trace, format!("Enter: {function}"))
 }
 
-/// A function that the managed agent calls has ended. Tests wait for that of `InstrumentationRefresh`.
+/// A function that the managed agent calls has ended. Tests wait for that of
+/// `InstrumentationRefresh`.
 #[must_use]
 pub fn leave(function: &str) -> Message {
     Message::new(Level::Trace, format!("Leave: {function}"))
@@ -30,17 +31,21 @@ pub fn leave(function: &str) -> Message {
 
 /// How the managed agent will be found, just before [`PROFILER_INITIALIZED`].
 ///
-/// From 10.54 on the strategy is always logged, as it was configured. Before, only that the cache is disabled; `variable`
-/// is the value of `NEW_RELIC_DISABLE_APPDOMAIN_CACHING` where that is set.
+/// From 10.54 on the strategy is always logged, as it was configured. Before, only that the cache
+/// is disabled; `variable` is the value of `NEW_RELIC_DISABLE_APPDOMAIN_CACHING` where that is set.
 #[must_use]
-pub fn strategy(shape: AgentShape, strategy: CallingStrategy, variable: Option<&str>) -> Option<Message> {
+pub fn strategy(
+    shape: AgentShape,
+    strategy: CallingStrategy,
+    variable: Option<&str>,
+) -> Option<Message> {
     let text = match (shape, variable) {
         (AgentShape::V10_54 | AgentShape::V10_55, _) => {
             format!("Calls to the managed agent will use the calling strategy - {strategy}")
         }
         (AgentShape::V10_53, Some(value)) if strategy == CallingStrategy::Reflection => format!(
-            "The use of AppDomain for method information caching is disabled via the environment variable \
-             NEW_RELIC_DISABLE_APPDOMAIN_CACHING={value}"
+            "The use of AppDomain for method information caching is disabled via the environment \
+             variable NEW_RELIC_DISABLE_APPDOMAIN_CACHING={value}"
         ),
         (AgentShape::V10_53, _) => return None,
     };
@@ -54,14 +59,20 @@ mod tests {
     #[test]
     fn what_tests_of_the_agent_match() {
         let text = |shape, of, variable| strategy(shape, of, variable).map(|message| message.text);
-        let cache = "Calls to the managed agent will use the calling strategy - AppDomain Fallback Cache";
+        let cache =
+            "Calls to the managed agent will use the calling strategy - AppDomain Fallback Cache";
         let reflection = "Calls to the managed agent will use the calling strategy - Reflection";
         for shape in [AgentShape::V10_54, AgentShape::V10_55] {
             assert_eq!(text(shape, CallingStrategy::Cache, None).as_deref(), Some(cache));
-            assert_eq!(text(shape, CallingStrategy::Reflection, Some("1")).as_deref(), Some(reflection));
+            assert_eq!(
+                text(shape, CallingStrategy::Reflection, Some("1")).as_deref(),
+                Some(reflection)
+            );
         }
         let disabled = text(AgentShape::V10_53, CallingStrategy::Reflection, Some("true")).unwrap();
-        assert!(disabled.starts_with("The use of AppDomain for method information caching is disabled"));
+        assert!(
+            disabled.starts_with("The use of AppDomain for method information caching is disabled")
+        );
         assert_eq!(text(AgentShape::V10_53, CallingStrategy::Reflection, None), None);
         assert_eq!(text(AgentShape::V10_53, CallingStrategy::Cache, None), None);
         assert_eq!(leave("InstrumentationRefresh").text, "Leave: InstrumentationRefresh");

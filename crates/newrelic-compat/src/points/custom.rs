@@ -15,14 +15,15 @@ impl CustomInstrumentation {
         self.collected.insert(name.into(), xml.into());
     }
 
-    /// Replaces what was applied by what was collected since, and says whether instrumentation has to be refreshed: not if
-    /// there was nothing and is nothing.
+    /// Replaces what was applied by what was collected since, and says whether instrumentation has
+    /// to be refreshed: not if there was nothing and is nothing.
     pub fn apply(&mut self) -> bool {
         let before = std::mem::replace(&mut self.applied, std::mem::take(&mut self.collected));
         !before.is_empty() || !self.applied.is_empty()
     }
 
-    /// Adds what is applied to the files of the agent's home. It replaces a file only where its name is that file's path.
+    /// Adds what is applied to the files of the agent's home. It replaces a file only where its
+    /// name is that file's path.
     pub fn merge_into(&self, files: &mut BTreeMap<String, String>) {
         files.extend(self.applied.iter().map(|(name, xml)| (name.clone(), xml.clone())));
     }

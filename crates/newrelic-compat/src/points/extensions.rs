@@ -53,7 +53,10 @@ impl Extensions {
             let entries = match fs::read_dir(&folder) {
                 Ok(entries) => entries,
                 Err(error) => {
-                    let text = format!("Unable to read the extensions folder {}: {error}", folder.display());
+                    let text = format!(
+                        "Unable to read the extensions folder {}: {error}",
+                        folder.display()
+                    );
                     extensions.messages.push(Message::new(Level::Warn, text));
                     // One that is there and cannot be read may hold what is instrumented now.
                     extensions.unreadable += usize::from(error.kind() != io::ErrorKind::NotFound);
@@ -65,7 +68,9 @@ impl Extensions {
                     extensions.unreadable += 1;
                     continue;
                 };
-                if is_extension(&entry.file_name().to_string_lossy(), platform) && entry.path().is_file() {
+                if is_extension(&entry.file_name().to_string_lossy(), platform)
+                    && entry.path().is_file()
+                {
                     extensions.add(&entry.path());
                 }
             }
@@ -74,13 +79,15 @@ impl Extensions {
     }
 
     fn add(&mut self, path: &Path) {
-        let text = files::read(path, files::TEXT_LIMIT)
-            .map_err(|error| error.to_string())
-            .and_then(|bytes| xml::decode(&bytes).map(str::to_owned).map_err(|error| error.to_string()));
+        let text =
+            files::read(path, files::TEXT_LIMIT).map_err(|error| error.to_string()).and_then(
+                |bytes| xml::decode(&bytes).map(str::to_owned).map_err(|error| error.to_string()),
+            );
         match text {
             Ok(text) => drop(self.files.insert(path.to_string_lossy().into_owned(), text)),
             Err(error) => {
-                let text = format!("Unable to read instrumentation file {}: {error}", path.display());
+                let text =
+                    format!("Unable to read instrumentation file {}: {error}", path.display());
                 self.messages.push(Message::new(Level::Warn, text));
                 self.unreadable += 1;
             }
@@ -108,8 +115,12 @@ mod tests {
 
     #[test]
     fn deprecated_files() {
-        assert!(is_deprecated("/h/extensions/newrelic.providers.wrapper.logging.instrumentation.XML"));
-        assert!(is_deprecated("C:\\x\\NewRelic.Providers.Wrapper.CastleMonoRail2.Instrumentation.xml"));
+        assert!(is_deprecated(
+            "/h/extensions/newrelic.providers.wrapper.logging.instrumentation.XML"
+        ));
+        assert!(is_deprecated(
+            "C:\\x\\NewRelic.Providers.Wrapper.CastleMonoRail2.Instrumentation.xml"
+        ));
         assert!(is_deprecated("NewRelic.Providers.Wrapper.Asp35.Instrumentation.xml"));
         assert!(!is_deprecated("NewRelic.Providers.Wrapper.Asp.Instrumentation.xml"));
     }

@@ -44,7 +44,8 @@ pub(super) fn read(
         return Ok(());
     };
     for factory in instrumentation.children("tracerFactory") {
-        if factory.attribute("enabled").is_some_and(|enabled| enabled.eq_ignore_ascii_case("false")) {
+        if factory.attribute("enabled").is_some_and(|enabled| enabled.eq_ignore_ascii_case("false"))
+        {
             continue;
         }
         let template = template(factory)?;
@@ -63,7 +64,9 @@ impl Loaded {
 
 /// A point with all that a `tracerFactory` says.
 fn template(factory: &Element) -> Result<Point, FileError> {
-    let is = |name: &str, value: &str| factory.attribute(name).is_some_and(|other| other.eq_ignore_ascii_case(value));
+    let is = |name: &str, value: &str| {
+        factory.attribute(name).is_some_and(|other| other.eq_ignore_ascii_case(value))
+    };
     let text = |name: &str| factory.attribute(name).unwrap_or_default();
     let is_not_refused = |name: &str| factory.attribute(name).is_none() || is(name, "true");
     let mut bits = 0;
@@ -107,12 +110,21 @@ fn number(factory: &Element, attribute: &'static str) -> Result<u32, FileError> 
         return Ok(0);
     }
     let number: Result<i32, _> = value.trim().parse();
-    number.map(i32::cast_unsigned).map_err(|_| FileError::Number { attribute, value: value.to_owned() })
+    number
+        .map(i32::cast_unsigned)
+        .map_err(|_| FileError::Number { attribute, value: value.to_owned() })
 }
 
-fn read_match(matched: &Element, template: &Point, ignored: &IgnoreList, shape: AgentShape, loaded: &mut Loaded) {
+fn read_match(
+    matched: &Element,
+    template: &Point,
+    ignored: &IgnoreList,
+    shape: AgentShape,
+    loaded: &mut Loaded,
+) {
     let assembly = matched.attribute("assemblyName").unwrap_or_default();
-    let versions = version::window(matched.attribute("minVersion"), matched.attribute("maxVersion"));
+    let versions =
+        version::window(matched.attribute("minVersion"), matched.attribute("maxVersion"));
     for class in classes(matched.attribute("className").unwrap_or_default()) {
         if let Some(refusal) = core_library(assembly, class, shape) {
             loaded.warn(refusal);
@@ -140,7 +152,9 @@ fn read_match(matched: &Element, template: &Point, ignored: &IgnoreList, shape: 
 fn core_library(assembly: &str, class: &str, shape: AgentShape) -> Option<String> {
     let library = match (assembly, shape) {
         ("mscorlib", AgentShape::V10_53) => "mscorlib",
-        ("mscorlib" | "System.Private.CoreLib", AgentShape::V10_54 | AgentShape::V10_55) => "core library",
+        ("mscorlib" | "System.Private.CoreLib", AgentShape::V10_54 | AgentShape::V10_55) => {
+            "core library"
+        }
         _ => return None,
     };
     Some(format!("Skipping instrumentation targeted at the {library} assembly for class {class}"))
@@ -162,7 +176,11 @@ fn classes(list: &str) -> Vec<&str> {
 
 /// The text that the parameters of a method are compared with.
 fn parameters(text: &str) -> String {
-    if text.eq_ignore_ascii_case("void") { String::new() } else { text.split_whitespace().collect() }
+    if text.eq_ignore_ascii_case("void") {
+        String::new()
+    } else {
+        text.split_whitespace().collect()
+    }
 }
 
 #[cfg(test)]

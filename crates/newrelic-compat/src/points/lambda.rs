@@ -7,8 +7,8 @@ use rules::VersionRange;
 /// The factory for handlers.
 const FACTORY: &str = "NewRelic.Providers.Wrapper.AwsLambda.HandlerMethod";
 
-/// The point for the handler that the environment names, `assembly::class::method`. A first variable that names none leaves
-/// it to the second. Ignore rules do not count for it.
+/// The point for the handler that the environment names, `assembly::class::method`. A first
+/// variable that names none leaves it to the second. Ignore rules do not count for it.
 #[must_use]
 pub fn lambda_point(environment: &Environment) -> Option<Point> {
     environment.lambda_handlers().iter().find_map(|handler| {
@@ -35,7 +35,8 @@ pub fn lambda_point(environment: &Environment) -> Option<Point> {
 }
 
 impl Points {
-    /// Adds the point of a Lambda handler, if the environment names one. To be done at each refresh too.
+    /// Adds the point of a Lambda handler, if the environment names one. To be done at each refresh
+    /// too.
     pub fn add_lambda(&mut self, environment: &Environment) {
         if let Some(point) = lambda_point(environment) {
             self.add(point);

@@ -42,13 +42,15 @@ mod tests {
             .iter()
             .map(|(level, assembly, class, method)| {
                 format!(
-                    "<tracerFactory level='{level}'><match assemblyName='{assembly}' className='{class}'>\
+                    "<tracerFactory level='{level}'><match assemblyName='{assembly}' \
+                     className='{class}'>\
                      <exactMethodMatcher methodName='{method}'/></match></tracerFactory>"
                 )
             })
             .collect();
         let xml = format!("<extension><instrumentation>{matches}</instrumentation></extension>");
-        load(&BTreeMap::from([("x".to_owned(), xml)]), &IgnoreList::default(), AgentShape::V10_54).points
+        load(&BTreeMap::from([("x".to_owned(), xml)]), &IgnoreList::default(), AgentShape::V10_54)
+            .points
     }
 
     #[test]
@@ -59,16 +61,21 @@ mod tests {
             ("1", "A", "C", "Kept"),
             ("1", "B", "C", "M"),
         ]);
-        let new = points(&[("2", "A", "C", "Changed"), ("1", "A", "C", "Kept"), ("1", "D", "C", "M")]);
+        let new =
+            points(&[("2", "A", "C", "Changed"), ("1", "A", "C", "Kept"), ("1", "D", "C", "M")]);
         let changes = refresh(&old, &new);
-        let names =
-            |set: &BTreeSet<MethodName>| set.iter().map(|(_, method)| method.clone()).collect::<Vec<_>>().join(" ");
+        let names = |set: &BTreeSet<MethodName>| {
+            set.iter().map(|(_, method)| method.clone()).collect::<Vec<_>>().join(" ")
+        };
         let by_assembly: Vec<_> = changes
             .iter()
             .map(|(name, change)| (name.as_str(), names(&change.revert), names(&change.instrument)))
             .collect();
         let expected = [("A", "Changed Gone", "Changed Kept"), ("B", "M", ""), ("D", "", "M")];
-        assert_eq!(by_assembly, expected.map(|(name, revert, new)| (name, revert.to_owned(), new.to_owned())));
+        assert_eq!(
+            by_assembly,
+            expected.map(|(name, revert, new)| (name, revert.to_owned(), new.to_owned()))
+        );
         assert!(refresh(&Points::default(), &Points::default()).is_empty());
     }
 }

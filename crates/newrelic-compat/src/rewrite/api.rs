@@ -1,11 +1,14 @@
-//! The template of `NewRelic.Api.Agent.dll`: its methods call the managed agent, and do what they did where that fails.
+//! The template of `NewRelic.Api.Agent.dll`: its methods call the managed agent, and do what they
+//! did where that fails.
 
 use super::assembler::Assembler;
 use super::calls::{AgentMethod, Writer};
 use super::helpers::Helper;
 use super::preprocess;
 use super::references::References;
-use super::{Function, Locals, ModuleMetadata, Refusal, Rewritten, STACK, Settings, assemble, unmodified};
+use super::{
+    Function, Locals, ModuleMetadata, Refusal, Rewritten, STACK, Settings, assemble, unmodified,
+};
 use crate::shape::AgentShape;
 use crate::strategy::CallingStrategy;
 use cil::{MethodSig, Opcode, Primitive, TypeSig};
@@ -23,8 +26,8 @@ pub fn is_api_method(type_name: &str, method: &str) -> bool {
     type_name == API_TYPE && !matches!(method, ".cctor" | "GetAgent")
 }
 
-/// Makes a body that calls the method of the managed agent with the same name, and runs the original code where there is
-/// none or it throws.
+/// Makes a body that calls the method of the managed agent with the same name, and runs the
+/// original code where there is none or it throws.
 ///
 /// # Errors
 /// The method cannot be given such a body, or the metadata not be extended.
@@ -78,8 +81,8 @@ pub fn instrument_api<M: ModuleMetadata + ?Sized>(
     assemble(writer.code, &original, STACK, &locals, metadata)
 }
 
-/// Whether a result has to be taken out of its box. The agent's own profiler never does, so that methods with such results
-/// cannot be compiled.
+/// Whether a result has to be taken out of its box. The agent's own profiler never does, so that
+/// methods with such results cannot be compiled.
 const fn is_value(result: &TypeSig) -> bool {
     !matches!(
         result,
@@ -115,7 +118,8 @@ fn call<M: ModuleMetadata + ?Sized>(
                 None => writer.code.emit(Opcode::Ldnull),
             }
             writer.arguments(signature)?;
-            let helper = Helper::InvokeAgentMethodInvokerFunc.reference(&mut writer.references, settings)?;
+            let helper =
+                Helper::InvokeAgentMethodInvokerFunc.reference(&mut writer.references, settings)?;
             writer.code.token(Opcode::Call, helper);
         }
         (CallingStrategy::Cache, AgentShape::V10_53 | AgentShape::V10_54) => {
@@ -138,7 +142,10 @@ fn call<M: ModuleMetadata + ?Sized>(
 }
 
 /// Invokes the `MethodInfo` on the stack with the arguments of the method.
-fn invoke<M: ModuleMetadata + ?Sized>(writer: &mut Writer<'_, M>, signature: &MethodSig) -> Result<(), Refusal> {
+fn invoke<M: ModuleMetadata + ?Sized>(
+    writer: &mut Writer<'_, M>,
+    signature: &MethodSig,
+) -> Result<(), Refusal> {
     writer.code.emit(Opcode::Ldnull);
     writer.arguments(signature)?;
     let invoke = writer.references.invoke()?;

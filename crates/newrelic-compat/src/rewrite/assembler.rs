@@ -1,7 +1,10 @@
 //! Writes the code of a method from front to back.
 
 use super::Refusal;
-use cil::{ClauseKind, CodeRange, ExceptionClause, Instruction, NewInstruction, NewOperand, Opcode, Operand, Token};
+use cil::{
+    ClauseKind, CodeRange, ExceptionClause, Instruction, NewInstruction, NewOperand, Opcode,
+    Operand, Token,
+};
 
 /// A place in the code that branches lead to.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +32,9 @@ impl Assembler {
     pub fn emit(&mut self, instruction: impl Into<NewInstruction>) {
         let NewInstruction { opcode, operand } = instruction.into();
         let encoded = match operand {
-            NewOperand::Plain(operand) => Instruction { offset: 0, size: 0, opcode, operand }.encode(&mut self.code),
+            NewOperand::Plain(operand) => {
+                Instruction { offset: 0, size: 0, opcode, operand }.encode(&mut self.code)
+            }
             NewOperand::Label(_) | NewOperand::Switch(_) => {
                 self.is_malformed = true;
                 return;
@@ -92,7 +97,8 @@ impl Assembler {
         self.branches.push((self.code.len(), to));
     }
 
-    /// Appends code as it is. Its clauses come in front of those that are there: they are inside of whatever surrounds it.
+    /// Appends code as it is. Its clauses come in front of those that are there: they are inside of
+    /// whatever surrounds it.
     pub fn body(&mut self, code: &[u8], clauses: &[ExceptionClause]) {
         let shift = self.offset();
         self.code.extend_from_slice(code);

@@ -61,7 +61,8 @@ impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
 
     /// Makes an array of the method's arguments, each of them boxed.
     pub fn arguments(&mut self, signature: &MethodSig) -> Result<(), Refusal> {
-        let first = u16::from(signature.convention.has_this() && !signature.convention.explicit_this());
+        let first =
+            u16::from(signature.convention.has_this() && !signature.convention.explicit_this());
         self.array("System.Object", signature.parameters.len())?;
         for (index, parameter) in signature.parameters.iter().enumerate() {
             let argument = u16::try_from(index).ok().and_then(|index| index.checked_add(first));
@@ -100,8 +101,8 @@ impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
         }
     }
 
-    /// Loads `this` as an object. That of a value type is boxed: a managed pointer in an array of objects would break the
-    /// garbage collector.
+    /// Loads `this` as an object. That of a value type is boxed: a managed pointer in an array of
+    /// objects would break the garbage collector.
     pub fn this(&mut self, function: &Function<'_>) -> Result<(), Refusal> {
         match function.owner {
             Owner::Class => self.code.ldarg(0),
@@ -124,7 +125,8 @@ impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
         Ok(())
     }
 
-    /// Loads an array of the types of the parameters; of what is passed by reference, the type that is referred to.
+    /// Loads an array of the types of the parameters; of what is passed by reference, the type that
+    /// is referred to.
     pub fn parameter_types(&mut self, signature: &MethodSig) -> Result<(), Refusal> {
         self.array("System.Type", signature.parameters.len())?;
         for (index, parameter) in signature.parameters.iter().enumerate() {
@@ -140,8 +142,8 @@ impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
         Ok(())
     }
 
-    /// Loads the `MethodInfo` of a method of the agent by reflection: the only one of its name, or the one with the
-    /// parameters of a signature.
+    /// Loads the `MethodInfo` of a method of the agent by reflection: the only one of its name, or
+    /// the one with the parameters of a signature.
     pub fn find_by_reflection(
         &mut self,
         path: &str,
@@ -153,14 +155,22 @@ impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
     }
 
     /// The same with the path on the stack.
-    pub fn find_in_assembly(&mut self, method: &AgentMethod<'_>, overload: Option<&MethodSig>) -> Result<(), Refusal> {
+    pub fn find_in_assembly(
+        &mut self,
+        method: &AgentMethod<'_>,
+        overload: Option<&MethodSig>,
+    ) -> Result<(), Refusal> {
         let load_from = self.references.load_from()?;
         self.code.token(Opcode::Call, load_from);
         self.find_by_name(method, overload)
     }
 
     /// The same with the assembly on the stack.
-    pub fn find_by_name(&mut self, method: &AgentMethod<'_>, overload: Option<&MethodSig>) -> Result<(), Refusal> {
+    pub fn find_by_name(
+        &mut self,
+        method: &AgentMethod<'_>,
+        overload: Option<&MethodSig>,
+    ) -> Result<(), Refusal> {
         self.ldstr(method.class)?;
         let get_type = self.references.get_type()?;
         self.code.token(Opcode::Callvirt, get_type);
@@ -173,7 +183,8 @@ impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
         Ok(())
     }
 
-    /// Pops the exception and leaves for `to`: the handler that swallows what the agent throws. Gives its start.
+    /// Pops the exception and leaves for `to`: the handler that swallows what the agent throws.
+    /// Gives its start.
     pub fn swallow(&mut self, to: Label) -> u32 {
         let handler = self.code.offset();
         self.code.emit(Opcode::Pop);

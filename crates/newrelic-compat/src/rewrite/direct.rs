@@ -1,32 +1,38 @@
-//! The shortest way to the managed agent: a delegate for its method, in a static field of the module.
+//! The shortest way to the managed agent: a delegate for its method, in a static field of the
+//! module.
 //!
-//! The agent's own profiler boxes what it passes into an array, and comes to the method through the core library. Here each
-//! value is an argument of its own, and the field is loaded directly. The agent's method is the same, so every shape can be
-//! called so. .NET Core only.
+//! The agent's own profiler boxes what it passes into an array, and comes to the method through the
+//! core library. Here each value is an argument of its own, and the field is loaded directly. The
+//! agent's method is the same, so every shape can be called so. .NET Core only.
 //!
-//! The module gets a type [`HOLDER_TYPE`] with the field [`FIELD`] and the method [`RESOLVE`], which fills the field at the
-//! first call. Threads that come together fill it twice, with delegates for the same method.
+//! The module gets a type [`HOLDER_TYPE`] with the field [`FIELD`] and the method [`RESOLVE`],
+//! which fills the field at the first call. Threads that come together fill it twice, with
+//! delegates for the same method.
 
 use super::assembler::Assembler;
 use super::calls::{AgentMethod, Writer};
-use super::references::{References, array_of, instance_of, instance_sig, object, static_sig, string};
+use super::references::{
+    References, array_of, instance_of, instance_sig, object, static_sig, string,
+};
 use super::tracer::{SHIM_CLASS, SHIM_METHOD};
 use super::{ModuleMetadata, RefStructs, Refusal, Settings};
 use crate::shape::AgentShape;
 use cil::{
-    HeaderFormat, MethodBody, MethodHeader, MethodSig, Opcode, Primitive, Token, TypeSig, encode_field, encode_locals,
+    HeaderFormat, MethodBody, MethodHeader, MethodSig, Opcode, Primitive, Token, TypeSig,
+    encode_field, encode_locals,
 };
 use std::borrow::Cow;
 
-/// The type that is added to a module: abstract and sealed, without constructor. It has a namespace, as programs that look
-/// through all types of an assembly may expect.
+/// The type that is added to a module: abstract and sealed, without constructor. It has a
+/// namespace, as programs that look through all types of an assembly may expect.
 pub const HOLDER_TYPE: &str = "NewRelic.Profiler.Tracing";
 /// Its static field, which holds the delegate.
 pub const FIELD: &str = "Start";
 /// Its static method, which makes the delegate.
 pub const RESOLVE: &str = "Resolve";
 
-/// Stack of code that calls so: the delegate, its arguments, and what fills the array of the method's arguments.
+/// Stack of code that calls so: the delegate, its arguments, and what fills the array of the
+/// method's arguments.
 pub(super) const STACK: u16 = 16;
 
 /// Stack of [`RESOLVE`]: the type of the delegate, and two values to find its method with.
@@ -106,7 +112,10 @@ pub(super) fn invoke<M: ModuleMetadata + ?Sized>(
 ///
 /// # Errors
 /// The metadata cannot be extended.
-pub fn base_type<M: ModuleMetadata + ?Sized>(settings: &Settings<'_>, metadata: &mut M) -> Result<Token, Refusal> {
+pub fn base_type<M: ModuleMetadata + ?Sized>(
+    settings: &Settings<'_>,
+    metadata: &mut M,
+) -> Result<Token, Refusal> {
     References::new(settings, false, metadata).class("System.Object")
 }
 
@@ -134,12 +143,13 @@ pub fn resolve_signature<M: ModuleMetadata + ?Sized>(
     static_sig(delegate, vec![string()]).encode().map_err(|_| Refusal::Malformed)
 }
 
-/// The body of [`RESOLVE`], with its header. What it calls throws where the agent lacks the method; who calls it swallows
-/// that, and the program runs on without tracers.
+/// The body of [`RESOLVE`], with its header. What it calls throws where the agent lacks the method;
+/// who calls it swallows that, and the program runs on without tracers.
 ///
-/// The method is found by its token, which takes a millisecond. By its name it took .NET 9 fifteen of them, as its parser of
-/// type names has to be compiled first. That is left for a file that is not the one that was read any more: there the token
-/// is that of a method with other parameters, or of none.
+/// The method is found by its token, which takes a millisecond. By its name it took .NET 9 fifteen
+/// of them, as its parser of type names has to be compiled first. That is left for a file that is
+/// not the one that was read any more: there the token is that of a method with other parameters,
+/// or of none.
 ///
 /// # Errors
 /// The metadata cannot be extended.
@@ -190,11 +200,17 @@ pub fn resolve_body<M: ModuleMetadata + ?Sized>(
     let locals = writer.references.metadata().local_signature(&locals)?;
     let (code, clauses) = writer.code.finish()?;
     let format = HeaderFormat::Fat;
-    let header = MethodHeader { format, max_stack: RESOLVE_STACK, init_locals: true, local_signature: locals };
+    let header = MethodHeader {
+        format,
+        max_stack: RESOLVE_STACK,
+        init_locals: true,
+        local_signature: locals,
+    };
     MethodBody { header, code: Cow::Owned(code), clauses }.encode().map_err(|_| Refusal::Malformed)
 }
 
-/// Makes the delegate for the method that `find` leaves in place of the assembly, and stores it in the field.
+/// Makes the delegate for the method that `find` leaves in place of the assembly, and stores it in
+/// the field.
 fn keep<'m, M: ModuleMetadata + ?Sized>(
     writer: &mut Writer<'m, M>,
     delegate: Token,
@@ -212,9 +228,12 @@ fn keep<'m, M: ModuleMetadata + ?Sized>(
 }
 
 /// `Delegate.CreateDelegate(Type, MethodInfo)`.
-fn create_delegate<M: ModuleMetadata + ?Sized>(references: &mut References<'_, M>) -> Result<Token, Refusal> {
+fn create_delegate<M: ModuleMetadata + ?Sized>(
+    references: &mut References<'_, M>,
+) -> Result<Token, Refusal> {
     let parent = references.class("System.Delegate")?;
-    let parameters = ["System.Type", "System.Reflection.MethodInfo"].map(|name| references.class_sig(name));
+    let parameters =
+        ["System.Type", "System.Reflection.MethodInfo"].map(|name| references.class_sig(name));
     let parameters = parameters.into_iter().collect::<Result<Vec<_>, _>>()?;
     let signature: MethodSig = static_sig(TypeSig::Class(parent), parameters);
     references.method(parent, "CreateDelegate", &signature)

@@ -1,8 +1,10 @@
-//! Methods that are added to the core library, so that every module can reach the managed agent through one place.
+//! Methods that are added to the core library, so that every module can reach the managed agent
+//! through one place.
 //!
-//! Their declarations are added when the core library is loaded ([`HELPER_TYPE`], [`FIELDS_TYPE`], [`Helper::of`]), their
-//! bodies ([`body()`]) when the runtime compiles them. Code in other modules may only name a helper that is there: a call to
-//! one that is missing makes the whole method fail to compile.
+//! Their declarations are added when the core library is loaded ([`HELPER_TYPE`], [`FIELDS_TYPE`],
+//! [`Helper::of`]), their bodies ([`body()`]) when the runtime compiles them. Code in other modules
+//! may only name a helper that is there: a call to one that is missing makes the whole method fail
+//! to compile.
 
 mod body;
 
@@ -32,7 +34,8 @@ const METHOD_FIELD: &str = "_agentMethodFunc";
 const SHIM_FIELD: &str = "_agentShimFunc";
 const SHIM_METHOD_FIELD: &str = "_agentShimMethodInfo";
 
-/// The fields of [`FIELDS_TYPE`], in the order of their definition; none for agents that keep nothing there.
+/// The fields of [`FIELDS_TYPE`], in the order of their definition; none for agents that keep
+/// nothing there.
 #[must_use]
 pub const fn fields(shape: AgentShape) -> &'static [&'static str] {
     match shape {
@@ -86,7 +89,8 @@ helpers! {
     StoreAgentShimFinishTracerDelegateFunc,
     /// `void (string path)`
     EnsureInitialized,
-    /// `object (string path, string key, string type, string method, Type[] parameters, Type result, object[] arguments)`
+    /// `object (string path, string key, string type, string method, Type[] parameters, Type
+    /// result, object[] arguments)`
     InvokeAgentMethodInvokerFunc,
     /// `object ()`
     GetAgentMethodInvokerObject,
@@ -165,8 +169,12 @@ impl Helper {
         let void = TypeSig::Primitive(Primitive::Void);
         let strings = |count: usize| vec![string(); count];
         Ok(match self {
-            Self::LoadAssemblyOrThrow => static_sig(references.class_sig("System.Reflection.Assembly")?, strings(1)),
-            Self::GetTypeViaReflectionOrThrow => static_sig(references.class_sig("System.Type")?, strings(2)),
+            Self::LoadAssemblyOrThrow => {
+                static_sig(references.class_sig("System.Reflection.Assembly")?, strings(1))
+            }
+            Self::GetTypeViaReflectionOrThrow => {
+                static_sig(references.class_sig("System.Type")?, strings(2))
+            }
             Self::GetMethodFromAppDomainStorage => {
                 static_sig(references.class_sig("System.Reflection.MethodInfo")?, strings(1))
             }
@@ -174,7 +182,8 @@ impl Helper {
             | Self::GetMethodFromAppDomainStorageOrReflectionOrThrow
             | Self::GetAgentShimMethodFromAppDomainStorageOrReflectionOrThrow => {
                 let result = references.class_sig("System.Reflection.MethodInfo")?;
-                let mut parameters = strings(if self == Self::GetMethodViaReflectionOrThrow { 3 } else { 4 });
+                let mut parameters =
+                    strings(if self == Self::GetMethodViaReflectionOrThrow { 3 } else { 4 });
                 parameters.push(array_of(references.class_sig("System.Type")?));
                 static_sig(result, parameters)
             }
@@ -197,7 +206,9 @@ impl Helper {
             Self::GetAgentMethodInvokerObject | Self::GetAgentShimFinishTracerDelegateFunc => {
                 static_sig(object(), Vec::new())
             }
-            Self::InvokeAgentShimFinishTracerDelegateFunc => static_sig(object(), vec![string(), array_of(object())]),
+            Self::InvokeAgentShimFinishTracerDelegateFunc => {
+                static_sig(object(), vec![string(), array_of(object())])
+            }
         })
     }
 
@@ -215,15 +226,16 @@ impl Helper {
     }
 }
 
-/// Whether all helpers of a shape are defined in the core library. Where one is missing, the strategy has to be reflection.
+/// Whether all helpers of a shape are defined in the core library. Where one is missing, the
+/// strategy has to be reflection.
 #[must_use]
 pub fn all_defined<M: ModuleMetadata + ?Sized>(settings: &Settings<'_>, metadata: &mut M) -> bool {
     let Some(parent) = metadata.find_type_definition(HELPER_TYPE) else { return false };
     let fields = fields(settings.shape);
     let has_fields = fields.is_empty()
-        || metadata
-            .find_type_definition(FIELDS_TYPE)
-            .is_some_and(|keeper| fields.iter().all(|field| metadata.find_field_definition(keeper, field).is_some()));
+        || metadata.find_type_definition(FIELDS_TYPE).is_some_and(|keeper| {
+            fields.iter().all(|field| metadata.find_field_definition(keeper, field).is_some())
+        });
     has_fields
         && Helper::of(settings.shape).iter().all(|helper| {
             let Ok(signature) = helper.signature_blob(settings, metadata) else { return false };

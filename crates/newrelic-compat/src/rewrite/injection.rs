@@ -1,8 +1,8 @@
 //! Adds the helper methods to the core library.
 
 use super::helpers::{
-    FIELD_ATTRIBUTES, FIELD_SIGNATURE, FIELDS_TYPE, FIELDS_TYPE_ATTRIBUTES, HELPER_ATTRIBUTES, HELPER_IMPLEMENTATION,
-    HELPER_TYPE, Helper, all_defined, fields,
+    FIELD_ATTRIBUTES, FIELD_SIGNATURE, FIELDS_TYPE, FIELDS_TYPE_ATTRIBUTES, HELPER_ATTRIBUTES,
+    HELPER_IMPLEMENTATION, HELPER_TYPE, Helper, all_defined, fields,
 };
 use super::{CORE_LIBRARY, FRAMEWORK_LIBRARY, MetadataError, ModuleMetadata, Settings};
 use crate::Runtime;
@@ -11,8 +11,10 @@ use crate::strategy::CallingStrategy;
 use cil::Token;
 
 /// Attributes of helper methods that let code call them that may do little itself (.NET Framework).
-const SECURITY: [&str; 2] =
-    ["System.Security.SecuritySafeCriticalAttribute", "System.Security.SuppressUnmanagedCodeSecurityAttribute"];
+const SECURITY: [&str; 2] = [
+    "System.Security.SecuritySafeCriticalAttribute",
+    "System.Security.SuppressUnmanagedCodeSecurityAttribute",
+];
 /// Signature of a constructor without parameters.
 const CONSTRUCTOR: [u8; 3] = [0x20, 0, 1];
 
@@ -37,7 +39,12 @@ pub trait CoreLibraryMetadata: ModuleMetadata {
     ///
     /// # Errors
     /// The metadata cannot be extended.
-    fn define_type(&mut self, name: &str, attributes: u32, extends: Token) -> Result<Token, MetadataError>;
+    fn define_type(
+        &mut self,
+        name: &str,
+        attributes: u32,
+        extends: Token,
+    ) -> Result<Token, MetadataError>;
     /// Defines a field.
     ///
     /// # Errors
@@ -53,7 +60,11 @@ pub trait CoreLibraryMetadata: ModuleMetadata {
     ///
     /// # Errors
     /// The metadata cannot be extended.
-    fn define_method(&mut self, parent: Token, method: &NewMethod<'_>) -> Result<Token, MetadataError>;
+    fn define_method(
+        &mut self,
+        parent: Token,
+        method: &NewMethod<'_>,
+    ) -> Result<Token, MetadataError>;
     /// Gives a method a custom attribute without arguments.
     ///
     /// # Errors
@@ -85,31 +96,43 @@ pub fn is_core_library(path: &str, runtime: Runtime) -> bool {
     path.strip_suffix(".dll").is_some_and(|path| path.ends_with(library))
 }
 
-/// Adds all helpers to the core library, whose path is `module`, unless they are there. Where one cannot be added the others
-/// are, and injected code uses reflection.
-pub fn inject<M: CoreLibraryMetadata + ?Sized>(module: &str, settings: &Settings<'_>, metadata: &mut M) -> Injection {
+/// Adds all helpers to the core library, whose path is `module`, unless they are there. Where one
+/// cannot be added the others are, and injected code uses reflection.
+pub fn inject<M: CoreLibraryMetadata + ?Sized>(
+    module: &str,
+    settings: &Settings<'_>,
+    metadata: &mut M,
+) -> Injection {
     let mut messages = Vec::new();
     if settings.strategy == CallingStrategy::Reflection || all_defined(settings, metadata) {
         return Injection { strategy: settings.strategy, messages };
     }
     let mut say = |level, text: String| messages.push(Message::new(level, text));
-    let constructor = metadata
-        .find_type_definition(HELPER_TYPE)
-        .and_then(|parent| Some((parent, metadata.find_method_definition(parent, ".ctor", &CONSTRUCTOR)?)));
+    let constructor = metadata.find_type_definition(HELPER_TYPE).and_then(|parent| {
+        Some((parent, metadata.find_method_definition(parent, ".ctor", &CONSTRUCTOR)?))
+    });
     match constructor {
         // A trimmed core library. Nothing is tried, so that nothing fails.
-        None => say(Level::Info, format!("{module} has no {HELPER_TYPE}. Calls will use reflection.")),
+        None => {
+            say(Level::Info, format!("{module} has no {HELPER_TYPE}. Calls will use reflection."))
+        }
         Some((parent, constructor)) => {
             if !fields(settings.shape).is_empty() {
                 say(Level::Debug, format!("Injecting New Relic helper type into {module}"));
                 if let Err(error) = fields_type(settings, metadata) {
-                    say(Level::Error, format!("Failed to inject New Relic helper type into {module}: {error}"));
+                    say(
+                        Level::Error,
+                        format!("Failed to inject New Relic helper type into {module}: {error}"),
+                    );
                 }
             }
             say(Level::Debug, format!("Injecting helper methods into {module}"));
             for helper in Helper::of(settings.shape) {
                 if let Err(error) = method(*helper, parent, constructor, settings, metadata) {
-                    say(Level::Error, format!("Failed to inject {} into {module}: {error}", helper.name()));
+                    say(
+                        Level::Error,
+                        format!("Failed to inject {} into {module}: {error}", helper.name()),
+                    );
                 }
             }
         }
@@ -122,8 +145,8 @@ pub fn inject<M: CoreLibraryMetadata + ?Sized>(module: &str, settings: &Settings
             }
             _ => "Not all helper methods were defined into the core library".to_owned(),
         };
-        let rest =
-            "downgrading the managed-agent calling strategy to Reflection for this process. injection_downgrades=1";
+        let rest = "downgrading the managed-agent calling strategy to Reflection for this process. \
+            injection_downgrades=1";
         say(Level::Error, format!("{missing}; {rest}"));
     }
     Injection { strategy, messages }
@@ -149,7 +172,9 @@ fn method<M: CoreLibraryMetadata + ?Sized>(
     settings: &Settings<'_>,
     metadata: &mut M,
 ) -> Result<(), MetadataError> {
-    let signature = helper.signature_blob(settings, metadata).map_err(|refusal| MetadataError(refusal.to_string()))?;
+    let signature = helper
+        .signature_blob(settings, metadata)
+        .map_err(|refusal| MetadataError(refusal.to_string()))?;
     let method = NewMethod {
         name: helper.name(),
         attributes: HELPER_ATTRIBUTES,
@@ -160,7 +185,8 @@ fn method<M: CoreLibraryMetadata + ?Sized>(
     let method = metadata.define_method(parent, &method)?;
     for attribute in SECURITY {
         let class = metadata.find_type_definition(attribute);
-        let constructor = class.and_then(|class| metadata.find_method_definition(class, ".ctor", &CONSTRUCTOR));
+        let constructor =
+            class.and_then(|class| metadata.find_method_definition(class, ".ctor", &CONSTRUCTOR));
         match constructor {
             Some(constructor) => metadata.add_attribute(method, constructor)?,
             // They have a meaning on .NET Framework only.

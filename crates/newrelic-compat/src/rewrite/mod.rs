@@ -1,8 +1,9 @@
 //! New method bodies.
 //!
-//! [`instrument`] surrounds a method with calls that start and finish a tracer, [`instrument_api`] makes a method of
-//! `NewRelic.Api.Agent.dll` call the managed agent, and [`helpers`] are the methods in the core library that both may go
-//! through. Every exception of the agent's is swallowed by the injected code; those of the program pass.
+//! [`instrument`] surrounds a method with calls that start and finish a tracer, [`instrument_api`]
+//! makes a method of `NewRelic.Api.Agent.dll` call the managed agent, and [`helpers`] are the
+//! methods in the core library that both may go through. Every exception of the agent's is
+//! swallowed by the injected code; those of the program pass.
 
 mod api;
 mod assembler;
@@ -30,7 +31,10 @@ pub use tracer::{Tracer, instrument};
 use crate::Runtime;
 use crate::shape::AgentShape;
 use crate::strategy::CallingStrategy;
-use cil::{HeaderFormat, MethodBody, MethodHeader, Token, TypeSig, count_locals, decode_locals, encode_locals};
+use cil::{
+    HeaderFormat, MethodBody, MethodHeader, Token, TypeSig, count_locals, decode_locals,
+    encode_locals,
+};
 use std::borrow::Cow;
 
 /// What is the same for all methods of a process.
@@ -40,7 +44,8 @@ pub struct Settings<'a> {
     pub runtime: Runtime,
     /// What the managed agent understands.
     pub shape: AgentShape,
-    /// The `MethodDef` of its method that starts tracers, in its own file; `None` where the file could not be read.
+    /// The `MethodDef` of its method that starts tracers, in its own file; `None` where the file
+    /// could not be read.
     pub start_method: Option<Token>,
     /// How it is found.
     pub strategy: CallingStrategy,
@@ -53,12 +58,14 @@ pub struct Settings<'a> {
 /// The libraries in which injected code looks for types of the framework.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scopes {
-    /// Those that the agent's own profiler names. Some of them are facades, which are not whole in a trimmed program.
+    /// Those that the agent's own profiler names. Some of them are facades, which are not whole in
+    /// a trimmed program.
     #[default]
     Facades,
     /// The core library of .NET Core, whatever it defines itself.
     CoreLibrary {
-        /// Whether it defines delegates with more than nine parameters; .NET Core 3.1 has them elsewhere.
+        /// Whether it defines delegates with more than nine parameters; .NET Core 3.1 has them
+        /// elsewhere.
         has_long_delegates: bool,
     },
 }
@@ -96,12 +103,13 @@ pub struct Function<'a> {
     pub locals: Option<&'a [u8]>,
     /// Whether the compiler made it the start of an asynchronous state machine.
     pub is_async: bool,
-    /// The shortest way to the agent, if its module has got what that needs and the agent's own way is not asked for.
+    /// The shortest way to the agent, if its module has got what that needs and the agent's own way
+    /// is not asked for.
     pub direct: Option<direct::Direct>,
 }
 
-/// Generic parameters that may stand for a `ref struct` (C#: `allows ref struct`), by their bits: values of these types cannot
-/// be boxed. Those from the 64th on count as such.
+/// Generic parameters that may stand for a `ref struct` (C#: `allows ref struct`), by their bits:
+/// values of these types cannot be boxed. Those from the 64th on count as such.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefStructs {
     /// Of the type.
@@ -164,7 +172,10 @@ impl Locals {
 
     /// Adds one and gives its index. Indices end at 65534 (ECMA-335 III.3.43).
     fn add(&mut self, local: TypeSig) -> Result<u16, Refusal> {
-        let index = u16::try_from(self.types.len()).ok().filter(|&index| index < u16::MAX).ok_or(Refusal::Locals)?;
+        let index = u16::try_from(self.types.len())
+            .ok()
+            .filter(|&index| index < u16::MAX)
+            .ok_or(Refusal::Locals)?;
         self.types.push(local);
         Ok(index)
     }
@@ -192,7 +203,10 @@ fn assemble<M: ModuleMetadata + ?Sized>(
         local_signature: metadata.local_signature(&blob)?,
     };
     let body = MethodBody { header, code: Cow::Owned(code), clauses };
-    Ok(Rewritten { bytes: body.encode_fat_clauses().map_err(|_| Refusal::Malformed)?, locals: blob })
+    Ok(Rewritten {
+        bytes: body.encode_fat_clauses().map_err(|_| Refusal::Malformed)?,
+        locals: blob,
+    })
 }
 
 /// A type without custom modifiers, at any depth.

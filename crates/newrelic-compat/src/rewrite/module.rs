@@ -20,8 +20,8 @@ pub struct AssemblyReference {
 
 /// The metadata of the module whose methods are rewritten.
 ///
-/// Names of types are full names without assembly, such as `System.Reflection.Assembly`. What is found has to include
-/// what was defined before, so that nothing is defined twice.
+/// Names of types are full names without assembly, such as `System.Reflection.Assembly`. What is
+/// found has to include what was defined before, so that nothing is defined twice.
 pub trait ModuleMetadata {
     /// All `AssemblyRef`s with their simple names, in the order of the table.
     fn assembly_references(&self) -> Vec<(Token, String)>;
@@ -29,7 +29,10 @@ pub trait ModuleMetadata {
     ///
     /// # Errors
     /// The metadata cannot be extended.
-    fn define_assembly_reference(&mut self, reference: &AssemblyReference) -> Result<Token, MetadataError>;
+    fn define_assembly_reference(
+        &mut self,
+        reference: &AssemblyReference,
+    ) -> Result<Token, MetadataError>;
     /// The `TypeRef` with this name in this scope.
     fn find_type_reference(&self, scope: Token, name: &str) -> Option<Token>;
     /// Defines a `TypeRef`.
@@ -45,7 +48,12 @@ pub trait ModuleMetadata {
     ///
     /// # Errors
     /// The metadata cannot be extended.
-    fn define_member_reference(&mut self, parent: Token, name: &str, signature: &[u8]) -> Result<Token, MetadataError>;
+    fn define_member_reference(
+        &mut self,
+        parent: Token,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<Token, MetadataError>;
     /// The method of a type of this module with this name and signature.
     fn find_method_definition(&self, parent: Token, name: &str, signature: &[u8]) -> Option<Token>;
     /// The field of a type of this module with this name.

@@ -2,8 +2,8 @@
 
 use super::Refusal;
 use cil::{
-    BodyError, ClauseKind, CodeRange, ExceptionClause, HeaderFormat, Instruction, MethodBody, MethodHeader, Opcode,
-    Operand,
+    BodyError, ClauseKind, CodeRange, ExceptionClause, HeaderFormat, Instruction, MethodBody,
+    MethodHeader, Opcode, Operand,
 };
 use std::borrow::Cow;
 
@@ -12,22 +12,27 @@ const LONG_BRANCHES: usize = 127;
 
 /// A body that no longer returns: control falls out of its end.
 ///
-/// A `ret` at the end becomes `nop`, and every other one branches there. A body without `ret` stays as it is. Prefixes of
-/// tail calls become `nop`, since such a call would have to be followed by `ret`.
+/// A `ret` at the end becomes `nop`, and every other one branches there. A body without `ret` stays
+/// as it is. Prefixes of tail calls become `nop`, since such a call would have to be followed by
+/// `ret`.
 ///
 /// # Errors
-/// The code cannot be read, does not end in its last `ret`, jumps to another method (`jmp`), or has a branch or clause into the middle of an instruction.
+/// The code cannot be read, does not end in its last `ret`, jumps to another method (`jmp`), or has
+/// a branch or clause into the middle of an instruction.
 pub fn preprocess<'a>(body: &MethodBody<'a>) -> Result<MethodBody<'a>, Refusal> {
     let instructions = body.decode().map_err(|_| Refusal::InvalidMethod)?;
     // A jump to another method may not leave the try block that will surround it.
     if instructions.iter().any(|instruction| instruction.opcode == Opcode::Jmp) {
         return Err(Refusal::InvalidMethod);
     }
-    let returns = instructions.iter().filter(|instruction| instruction.opcode == Opcode::Ret).count();
+    let returns =
+        instructions.iter().filter(|instruction| instruction.opcode == Opcode::Ret).count();
     if returns == 0 {
         return Ok(without_tail_calls(body.clone(), &instructions));
     }
-    if body.code.last() != Some(&0x2a) || instructions.last().is_none_or(|last| last.opcode != Opcode::Ret) {
+    if body.code.last() != Some(&0x2a)
+        || instructions.last().is_none_or(|last| last.opcode != Opcode::Ret)
+    {
         return Err(Refusal::InvalidMethod);
     }
     let mut body = without_tail_calls(body.clone(), &instructions);
@@ -40,7 +45,10 @@ pub fn preprocess<'a>(body: &MethodBody<'a>) -> Result<MethodBody<'a>, Refusal> 
     rewrite_returns(&body, body.code.len() + returns >= LONG_BRANCHES).map(MethodBody::into_owned)
 }
 
-fn without_tail_calls<'a>(mut body: MethodBody<'a>, instructions: &[Instruction<'_>]) -> MethodBody<'a> {
+fn without_tail_calls<'a>(
+    mut body: MethodBody<'a>,
+    instructions: &[Instruction<'_>],
+) -> MethodBody<'a> {
     for prefix in instructions.iter().filter(|instruction| instruction.opcode == Opcode::Tail) {
         let start = prefix.offset as usize;
         if let Some(bytes) = body.code.to_mut().get_mut(start..start + 2) {
@@ -71,16 +79,20 @@ fn rewrite_returns(body: &MethodBody<'_>, long: bool) -> Result<MethodBody<'stat
             opcode if long => opcode.long().unwrap_or(opcode),
             opcode => opcode,
         };
-        let new_size = if opcode == old.opcode { old.size } else { opcode.size() + opcode.operand().size() };
+        let new_size =
+            if opcode == old.opcode { old.size } else { opcode.size() + opcode.operand().size() };
         moved.push(Moved { old, opcode, offset: size, size: new_size });
         size += new_size;
     }
     let end = moved.last().map_or(0, |last| last.offset);
     let place = |old: u32| {
-        let index = moved.binary_search_by_key(&old, |moved| moved.old.offset).map_err(|_| Refusal::InvalidMethod)?;
+        let index = moved
+            .binary_search_by_key(&old, |moved| moved.old.offset)
+            .map_err(|_| Refusal::InvalidMethod)?;
         moved.get(index).ok_or(Refusal::InvalidMethod)
     };
-    let target = |old: u32| place(old).map(|to| if to.old.opcode == Opcode::Ret { end } else { to.offset });
+    let target =
+        |old: u32| place(old).map(|to| if to.old.opcode == Opcode::Ret { end } else { to.offset });
     let mut code = Vec::with_capacity(size as usize);
     for Moved { old, opcode, offset, size } in &moved {
         let operand = match old.operand {
@@ -101,8 +113,12 @@ fn rewrite_returns(body: &MethodBody<'_>, long: bool) -> Result<MethodBody<'stat
         let new = Instruction { offset: *offset, size: *size, opcode: *opcode, operand };
         new.encode(&mut code).map_err(|_| Refusal::InvalidMethod)?;
     }
-    let place = |old: u32| if old as usize == body.code.len() { Ok(size) } else { place(old).map(|to| to.offset) };
-    let range = |range: CodeRange| Ok::<_, Refusal>(CodeRange { start: place(range.start)?, end: place(range.end)? });
+    let place = |old: u32| {
+        if old as usize == body.code.len() { Ok(size) } else { place(old).map(|to| to.offset) }
+    };
+    let range = |range: CodeRange| {
+        Ok::<_, Refusal>(CodeRange { start: place(range.start)?, end: place(range.end)? })
+    };
     let mut clauses = Vec::with_capacity(body.clauses.len());
     for clause in &body.clauses {
         clauses.push(ExceptionClause {
@@ -119,7 +135,8 @@ fn rewrite_returns(body: &MethodBody<'_>, long: bool) -> Result<MethodBody<'stat
     Ok(MethodBody { header, code: Cow::Owned(code), clauses })
 }
 
-/// Reads a body; one with sections that hold no exception clauses, or several of them, is refused as unsupported.
+/// Reads a body; one with sections that hold no exception clauses, or several of them, is refused
+/// as unsupported.
 ///
 /// # Errors
 /// The bytes are no method body, or one of that kind.
@@ -203,7 +220,11 @@ mod tests {
             try_block: CodeRange { start: 14, end: 16 },
             handler: CodeRange { start: 20, end: 141 },
         };
-        let header = MethodHeader { max_stack: 3, local_signature: Token(0x1100_0001), ..MethodHeader::default() };
+        let header = MethodHeader {
+            max_stack: 3,
+            local_signature: Token(0x1100_0001),
+            ..MethodHeader::default()
+        };
         let body = MethodBody { header, code: Cow::Owned(original), clauses: vec![clause] };
         let new = preprocess(&body).unwrap();
         let all = new.decode().unwrap();
@@ -211,8 +232,10 @@ mod tests {
         assert_eq!(all[1].targets().collect::<Vec<_>>(), [19, 144]);
         assert_eq!(new.clauses[0].kind, ClauseKind::Filter(20));
         assert_eq!(new.clauses[0].handler, CodeRange { start: 24, end: 145 });
-        let broken =
-            MethodBody { clauses: vec![ExceptionClause { handler: CodeRange { start: 2, end: 3 }, ..clause }], ..body };
+        let broken = MethodBody {
+            clauses: vec![ExceptionClause { handler: CodeRange { start: 2, end: 3 }, ..clause }],
+            ..body
+        };
         assert_eq!(preprocess(&broken), Err(Refusal::InvalidMethod));
     }
 

@@ -39,7 +39,11 @@ fn library_of(name: &str, runtime: Runtime, shape: AgentShape, scopes: Scopes) -
         return FRAMEWORK_LIBRARY;
     }
     if let Scopes::CoreLibrary { has_long_delegates } = scopes {
-        return if LONG_DELEGATES.contains(&name) && !has_long_delegates { "System.Core" } else { CORE_LIBRARY };
+        return if LONG_DELEGATES.contains(&name) && !has_long_delegates {
+            "System.Core"
+        } else {
+            CORE_LIBRARY
+        };
     }
     match name {
         "System.Exception" | "System.Type" => "System.Runtime",
@@ -54,29 +58,48 @@ fn library_of(name: &str, runtime: Runtime, shape: AgentShape, scopes: Scopes) -
     }
 }
 
-/// The types that the code around every instrumented method names, with the libraries that they are looked for in.
-/// `is_direct` says whether the methods have [`super::Function::direct`].
+/// The types that the code around every instrumented method names, with the libraries that they are
+/// looked for in. `is_direct` says whether the methods have [`super::Function::direct`].
 ///
-/// In a trimmed program some of them are missing. A method that named one could not be compiled, so this has to be checked
-/// before the first one is given a new body. Types of parameters and results come in addition; the method itself has those.
+/// In a trimmed program some of them are missing. A method that named one could not be compiled, so
+/// this has to be checked before the first one is given a new body. Types of parameters and results
+/// come in addition; the method itself has those.
 #[must_use]
-pub fn external_types(settings: &Settings<'_>, is_direct: bool) -> Vec<(&'static str, &'static str)> {
-    let mut types = vec!["System.Object", "System.Exception", "System.Type", "System.RuntimeTypeHandle", ACTION];
+pub fn external_types(
+    settings: &Settings<'_>,
+    is_direct: bool,
+) -> Vec<(&'static str, &'static str)> {
+    let mut types = vec![
+        "System.Object",
+        "System.Exception",
+        "System.Type",
+        "System.RuntimeTypeHandle",
+        ACTION,
+    ];
     if !is_direct {
         types.extend(["System.UInt32", "System.UInt64"]);
     }
     match (settings.strategy, settings.shape) {
         (_, AgentShape::V10_53 | AgentShape::V10_54) if is_direct => types.push("System.Func`12"),
         (_, AgentShape::V10_55) if is_direct => types.push("System.Func`13"),
-        (CallingStrategy::Reflection, _) => {
-            types.extend(["System.Reflection.Assembly", "System.Reflection.MethodInfo", "System.Reflection.MethodBase"])
-        }
+        (CallingStrategy::Reflection, _) => types.extend([
+            "System.Reflection.Assembly",
+            "System.Reflection.MethodInfo",
+            "System.Reflection.MethodBase",
+        ]),
         (CallingStrategy::Cache, AgentShape::V10_55) => types.push(HELPER_TYPE),
         (CallingStrategy::Cache, _) => {
-            types.extend([HELPER_TYPE, "System.Reflection.MethodInfo", "System.Reflection.MethodBase"]);
+            types.extend([
+                HELPER_TYPE,
+                "System.Reflection.MethodInfo",
+                "System.Reflection.MethodBase",
+            ]);
         }
     }
-    types.into_iter().map(|name| (library_of(name, settings.runtime, settings.shape, settings.scopes), name)).collect()
+    types
+        .into_iter()
+        .map(|name| (library_of(name, settings.runtime, settings.shape, settings.scopes), name))
+        .collect()
 }
 
 /// Finds or defines what injected code names, in one module.
@@ -121,16 +144,21 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
         Ok(token)
     }
 
-    /// Names have to be equal. The agent's own profiler takes one that ends alike, which need not be the library.
+    /// Names have to be equal. The agent's own profiler takes one that ends alike, which need not
+    /// be the library.
     fn find_or_define(&mut self, library: &'static str) -> Result<Token, Refusal> {
         let references = self.metadata.assembly_references();
-        let named = |name: &str| references.iter().find(|(_, other)| other == name).map(|(token, _)| *token);
+        let named = |name: &str| {
+            references.iter().find(|(_, other)| other == name).map(|(token, _)| *token)
+        };
         if let Some(known) = named(library) {
             return Ok(known);
         }
         let reference = match (self.runtime, self.strategy) {
             (Runtime::Core, CallingStrategy::Cache) if library == CORE_LIBRARY => CORE_REFERENCE,
-            (Runtime::Core, _) => AssemblyReference { name: library, version: [0; 4], public_key_token: &[] },
+            (Runtime::Core, _) => {
+                AssemblyReference { name: library, version: [0; 4], public_key_token: &[] }
+            }
             (Runtime::Framework, CallingStrategy::Cache) => FRAMEWORK_REFERENCE,
             (Runtime::Framework, CallingStrategy::Reflection) => {
                 let facade = named("netstandard").or_else(|| named("System.Runtime"));
@@ -163,7 +191,12 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
     }
 
     /// The token of a method by its parent, name and signature.
-    pub fn method(&mut self, parent: Token, name: &str, signature: &MethodSig) -> Result<Token, Refusal> {
+    pub fn method(
+        &mut self,
+        parent: Token,
+        name: &str,
+        signature: &MethodSig,
+    ) -> Result<Token, Refusal> {
         let blob = signature.encode().map_err(|_| Refusal::Malformed)?;
         if let Some(known) = self.metadata.find_member_reference(parent, name, &blob) {
             return Ok(known);
@@ -196,7 +229,9 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
                 Some(TokenKind::TypeDef | TokenKind::TypeRef) => Ok(*token),
                 _ => Err(Refusal::UnsupportedType),
             },
-            TypeSig::Primitive(primitive) if *primitive != Primitive::Void => self.class(primitive.full_name()),
+            TypeSig::Primitive(primitive) if *primitive != Primitive::Void => {
+                self.class(primitive.full_name())
+            }
             TypeSig::GenericInst { .. }
             | TypeSig::SzArray(_)
             | TypeSig::Array { .. }
@@ -213,7 +248,11 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
     pub fn type_from_handle(&mut self) -> Result<Token, Refusal> {
         let parent = self.class("System.Type")?;
         let handle = self.class("System.RuntimeTypeHandle")?;
-        self.method(parent, "GetTypeFromHandle", &static_sig(TypeSig::Class(parent), vec![TypeSig::ValueType(handle)]))
+        self.method(
+            parent,
+            "GetTypeFromHandle",
+            &static_sig(TypeSig::Class(parent), vec![TypeSig::ValueType(handle)]),
+        )
     }
 
     /// `MethodBase.Invoke(object, object[])`.
@@ -257,7 +296,11 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
     pub fn resolve_method(&mut self) -> Result<Token, Refusal> {
         let parent = self.class("System.Reflection.Module")?;
         let result = self.class_sig("System.Reflection.MethodBase")?;
-        self.method(parent, "ResolveMethod", &instance_sig(result, vec![TypeSig::Primitive(Primitive::I4)]))
+        self.method(
+            parent,
+            "ResolveMethod",
+            &instance_sig(result, vec![TypeSig::Primitive(Primitive::I4)]),
+        )
     }
 
     /// `Action<object, Exception>`.
@@ -271,7 +314,11 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
         let action = self.action_sig(exception)?;
         let action = self.type_token(&action)?;
         let parameters = vec![TypeSig::TypeParam(0), TypeSig::TypeParam(1)];
-        let invoke = self.method(action, "Invoke", &instance_sig(TypeSig::Primitive(Primitive::Void), parameters))?;
+        let invoke = self.method(
+            action,
+            "Invoke",
+            &instance_sig(TypeSig::Primitive(Primitive::Void), parameters),
+        )?;
         Ok((action, invoke))
     }
 
@@ -298,7 +345,11 @@ pub(super) fn array_of(element: TypeSig) -> TypeSig {
 
 /// An instantiated generic class in a signature.
 pub(super) fn instance_of(definition: Token, arguments: Vec<TypeSig>) -> TypeSig {
-    TypeSig::GenericInst { value_type: false, definition: Box::new(TypeSig::Class(definition)), arguments }
+    TypeSig::GenericInst {
+        value_type: false,
+        definition: Box::new(TypeSig::Class(definition)),
+        arguments,
+    }
 }
 
 /// The signature of a static method.

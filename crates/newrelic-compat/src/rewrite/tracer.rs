@@ -8,7 +8,9 @@ use super::direct;
 use super::preprocess;
 use super::references::References;
 use super::runtime_async::{IMPL_ASYNC, effective_return_type};
-use super::{Function, Locals, ModuleMetadata, Refusal, Rewritten, STACK, Settings, assemble, unmodified};
+use super::{
+    Function, Locals, ModuleMetadata, Refusal, Rewritten, STACK, Settings, assemble, unmodified,
+};
 use crate::Runtime;
 use crate::shape::AgentShape;
 use crate::signature_text;
@@ -88,7 +90,15 @@ pub fn instrument<M: ModuleMetadata + ?Sized>(
         exception: locals.add(TypeSig::Class(exception))?,
         result: result.clone().map(|result| locals.add(result)).transpose()?,
     };
-    let facts = Facts { function, tracer, settings, signature: &signature, parameters: &parameters, effective, direct };
+    let facts = Facts {
+        function,
+        tracer,
+        settings,
+        signature: &signature,
+        parameters: &parameters,
+        effective,
+        direct,
+    };
     for slot in [slots.tracer, slots.exception] {
         writer.code.emit(Opcode::Ldnull);
         writer.code.stloc(slot);
@@ -132,7 +142,8 @@ fn refuse(function: &Function<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the body leaves as its result, `None` for nothing; and whether the runtime makes a task of it.
+/// What the body leaves as its result, `None` for nothing; and whether the runtime makes a task of
+/// it.
 fn result_of<M: ModuleMetadata + ?Sized>(
     function: &Function<'_>,
     signature: &MethodSig,
@@ -142,7 +153,9 @@ fn result_of<M: ModuleMetadata + ?Sized>(
     let is_runtime_async = function.implementation & IMPL_ASYNC != 0;
     let result = match (is_runtime_async, settings.shape) {
         (false, _) => unmodified(&signature.return_type),
-        (true, AgentShape::V10_55) => effective_return_type(signature, metadata).ok_or(Refusal::RuntimeAsyncReturn)?,
+        (true, AgentShape::V10_55) => {
+            effective_return_type(signature, metadata).ok_or(Refusal::RuntimeAsyncReturn)?
+        }
         (true, AgentShape::V10_53 | AgentShape::V10_54) => return Err(Refusal::RuntimeAsync),
     };
     match result {
@@ -153,7 +166,8 @@ fn result_of<M: ModuleMetadata + ?Sized>(
     }
 }
 
-/// Finishes the tracer, if one was started: with the exception where `result` is `None`, else with what was returned.
+/// Finishes the tracer, if one was started: with the exception where `result` is `None`, else with
+/// what was returned.
 fn finish<M: ModuleMetadata + ?Sized>(
     writer: &mut Writer<'_, M>,
     slots: Slots,

@@ -9,7 +9,8 @@ use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
 
 const DIRECT: Direct = Direct { field: Token(0x0400_0009), resolve: Token(0x0600_0009) };
-const SHAPES: [(AgentShape, usize); 3] = [(AgentShape::V10_53, 11), (AgentShape::V10_54, 11), (AgentShape::V10_55, 12)];
+const SHAPES: [(AgentShape, usize); 3] =
+    [(AgentShape::V10_53, 11), (AgentShape::V10_54, 11), (AgentShape::V10_55, 12)];
 
 fn all(shape: AgentShape) -> [Settings<'static>; 2] {
     [CallingStrategy::Cache, CallingStrategy::Reflection].map(|strategy| settings(shape, strategy))
@@ -27,17 +28,31 @@ fn no_array_no_box_and_no_helper() {
             let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
             assert_eq!(lines[4..7], ["ldsfld 04000009", "dup", "brtrue"], "behind two locals");
             // Only the array of the method's arguments is left.
-            assert_eq!([count("newarr"), count("stelem"), count("box"), count("castclass")], [1, 0, 0, 0], "{lines:?}");
-            assert!(!model.log.iter().any(|line| line.contains("CannotUnload") || line.contains("MethodBase")));
-            let mut named: Vec<&str> = model.log.iter().filter_map(|line| line.strip_prefix("type ")).collect();
+            assert_eq!(
+                [count("newarr"), count("stelem"), count("box"), count("castclass")],
+                [1, 0, 0, 0],
+                "{lines:?}"
+            );
+            assert!(
+                !model
+                    .log
+                    .iter()
+                    .any(|line| line.contains("CannotUnload") || line.contains("MethodBase"))
+            );
+            let mut named: Vec<&str> =
+                model.log.iter().filter_map(|line| line.strip_prefix("type ")).collect();
             let listed = external_types(&settings, true).into_iter();
-            let mut listed: Vec<String> = listed.map(|(library, name)| format!("[{library}]{name}")).collect();
+            let mut listed: Vec<String> =
+                listed.map(|(library, name)| format!("[{library}]{name}")).collect();
             named.sort_unstable();
             listed.sort_unstable();
             assert_eq!(named, listed);
             assert!(named.contains(&format!("[System.Core]System.Func`{}", slots + 1).as_str()));
             // The local has the type of what finishes the tracer, which the delegate returns.
-            assert!(matches!(&cil::decode_locals(&new.locals).unwrap()[0], TypeSig::GenericInst { .. }));
+            assert!(matches!(
+                &cil::decode_locals(&new.locals).unwrap()[0],
+                TypeSig::GenericInst { .. }
+            ));
         }
     }
 }
@@ -45,7 +60,10 @@ fn no_array_no_box_and_no_helper() {
 #[test]
 fn framework_has_the_usual_bodies() {
     let body = tiny(&[0x2a]);
-    let settings = Settings { runtime: Runtime::Framework, ..settings(AgentShape::V10_54, CallingStrategy::Cache) };
+    let settings = Settings {
+        runtime: Runtime::Framework,
+        ..settings(AgentShape::V10_54, CallingStrategy::Cache)
+    };
     let made = |direct| {
         let function = Function { direct, ..function(&[0, 0, 1], &body) };
         instrument(&function, &TRACER, &settings, &mut app()).unwrap()
@@ -59,7 +77,9 @@ fn the_delegate_has_the_parameters_of_the_agents_method() {
         for settings in all(shape) {
             let mut model = app();
             let field = field_signature(&settings, &mut model).unwrap();
-            let TypeSig::GenericInst { arguments, value_type: false, .. } = cil::decode_field(&field).unwrap() else {
+            let TypeSig::GenericInst { arguments, value_type: false, .. } =
+                cil::decode_field(&field).unwrap()
+            else {
                 panic!("{field:02x?}")
             };
             assert_eq!(arguments.len(), slots + 1);
@@ -73,7 +93,10 @@ fn the_delegate_has_the_parameters_of_the_agents_method() {
             );
             let resolve = resolve_signature(&settings, &mut model).unwrap();
             let resolve = MethodSig::decode(&resolve).unwrap();
-            assert_eq!((resolve.parameters.len(), resolve.return_type), (1, cil::decode_field(&field).unwrap()));
+            assert_eq!(
+                (resolve.parameters.len(), resolve.return_type),
+                (1, cil::decode_field(&field).unwrap())
+            );
         }
     }
 }
@@ -92,11 +115,17 @@ fn the_delegate_is_made_once() {
                 let method = cil::MethodShape { arguments: 1, locals: 1, returns: true };
                 cil::verify(&body, method, &model).unwrap();
                 assert!(cil::max_stack(&body, true, &model).unwrap() <= body.header.max_stack);
-                assert_eq!(body.clauses.len(), usize::from(start_method.is_some()), "what fails is tried by name");
+                assert_eq!(
+                    body.clauses.len(),
+                    usize::from(start_method.is_some()),
+                    "what fails is tried by name"
+                );
                 let lines = listing(&bytes);
                 assert_eq!(lines[lines.len() - 3..], ["stsfld 04000009", "ldsfld 04000009", "ret"]);
                 let names = |member: &str| model.log.iter().any(|line| line.ends_with(member));
-                for member in ["Assembly::LoadFrom", "Delegate::CreateDelegate"].iter().chain(&BY_NAME) {
+                for member in
+                    ["Assembly::LoadFrom", "Delegate::CreateDelegate"].iter().chain(&BY_NAME)
+                {
                     assert!(names(member), "{member}: {:?}", model.log);
                 }
                 for member in BY_TOKEN {

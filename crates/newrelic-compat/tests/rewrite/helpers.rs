@@ -41,7 +41,9 @@ fn sizes_and_first_bytes_with_10_54() {
         let sizes = STRATEGIES.map(|strategy| size_of(helper, AgentShape::V10_54, strategy));
         assert_eq!(sizes, [(cache, first), (reflection, first)], "{}", helper.name());
     }
-    let sizes = STRATEGIES.map(|strategy| size_of(Helper::InvokeAgentMethodInvokerFunc, AgentShape::V10_54, strategy));
+    let sizes = STRATEGIES.map(|strategy| {
+        size_of(Helper::InvokeAgentMethodInvokerFunc, AgentShape::V10_54, strategy)
+    });
     assert_eq!(sizes, [(25, CALL), (31, LDARG)]);
 }
 
@@ -82,7 +84,10 @@ fn each_shape_has_its_own() {
         ["LoadAssemblyOrThrow", "GetTypeViaReflectionOrThrow", "GetMethodViaReflectionOrThrow"]
     );
     let own = "InvokeAgentShimFinishTracerDelegateFunc";
-    assert!(Helper::named(own, AgentShape::V10_54).is_none() && Helper::named(own, AgentShape::V10_55).is_some());
+    assert!(
+        Helper::named(own, AgentShape::V10_54).is_none()
+            && Helper::named(own, AgentShape::V10_55).is_some()
+    );
     for shape in SHAPES {
         let all = Helper::of(shape).iter().map(|helper| Helper::named(helper.name(), shape));
         assert!(all.eq(Helper::of(shape).iter().map(|helper| Some(*helper))));
@@ -93,14 +98,19 @@ fn each_shape_has_its_own() {
 #[test]
 fn signatures() {
     let blob = |helper: Helper, shape| {
-        helper.signature_blob(&settings(shape, CallingStrategy::Cache), &mut core_library()).unwrap()
+        helper
+            .signature_blob(&settings(shape, CallingStrategy::Cache), &mut core_library())
+            .unwrap()
     };
     let store = Helper::StoreMethodInAppDomainStorageOrThrow;
     // Types 3 and 2 are MethodInfo and Type.
     assert_eq!(blob(store, AgentShape::V10_53), [0, 2, 1, 0x12, 3 << 2, 0x0e]);
     assert_eq!(blob(store, AgentShape::V10_54), [0, 2, 1, 0x1c, 0x0e]);
     let shim = Helper::GetAgentShimMethodFromAppDomainStorageOrReflectionOrThrow;
-    assert_eq!(blob(shim, AgentShape::V10_54), [0, 5, 0x12, 12, 0x0e, 0x0e, 0x0e, 0x0e, 0x1d, 0x12, 8]);
+    assert_eq!(
+        blob(shim, AgentShape::V10_54),
+        [0, 5, 0x12, 12, 0x0e, 0x0e, 0x0e, 0x0e, 0x1d, 0x12, 8]
+    );
     let invoke = Helper::InvokeAgentMethodInvokerFunc;
     let expected = [0, 7, 0x1c, 0x0e, 0x0e, 0x0e, 0x0e, 0x1d, 0x12, 8, 0x12, 8, 0x1d, 0x1c];
     assert_eq!(blob(invoke, AgentShape::V10_55), expected);
@@ -113,7 +123,10 @@ fn with_helpers(shape: AgentShape, without: Option<Helper>, without_fields: bool
         let settings = settings(shape, CallingStrategy::Cache);
         let blob = helper.signature_blob(&settings, &mut core_library()).unwrap();
         let hex: String = blob.iter().map(|byte| format!("{byte:02x}")).collect();
-        methods.insert(format!("{}::{} sig:{hex}", helpers::HELPER_TYPE, helper.name()), json!("06000001"));
+        methods.insert(
+            format!("{}::{} sig:{hex}", helpers::HELPER_TYPE, helper.name()),
+            json!("06000001"),
+        );
     }
     let mut fields_of = serde_json::Map::new();
     for field in fields(shape).iter().filter(|_| !without_fields) {
@@ -135,7 +148,11 @@ fn every_helper_is_looked_for_by_name() {
     for shape in SHAPES {
         let settings = settings(shape, CallingStrategy::Cache);
         assert!(all_defined(&settings, &mut with_helpers(shape, None, false)), "{shape}");
-        assert_eq!(all_defined(&settings, &mut with_helpers(shape, None, true)), fields(shape).is_empty(), "{shape}");
+        assert_eq!(
+            all_defined(&settings, &mut with_helpers(shape, None, true)),
+            fields(shape).is_empty(),
+            "{shape}"
+        );
         for helper in Helper::of(shape) {
             let mut model = with_helpers(shape, Some(*helper), false);
             assert!(!all_defined(&settings, &mut model), "{shape} {}", helper.name());
@@ -153,7 +170,11 @@ fn a_core_library_that_lacks_something_is_refused() {
     let refused = body(Helper::GetMethodFromAppDomainStorage, &settings, &mut model);
     assert_eq!(refused, Err(Refusal::MissingMember { name: "System.AppDomain".to_owned() }));
     assert!(
-        body(Helper::GetAgentMethodInvokerObject, &settings, &mut Model::new(&json!({ "nextString": "70000001" })))
-            .is_err()
+        body(
+            Helper::GetAgentMethodInvokerObject,
+            &settings,
+            &mut Model::new(&json!({ "nextString": "70000001" }))
+        )
+        .is_err()
     );
 }

@@ -2,7 +2,9 @@
 
 use crate::support::{TRACER, app, function, settings};
 use cil::MethodBody;
-use newrelic_compat::rewrite::{Function, IMPL_ASYNC, Owner, RefStructs, instrument, instrument_api};
+use newrelic_compat::rewrite::{
+    Function, IMPL_ASYNC, Owner, RefStructs, instrument, instrument_api,
+};
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
 use proptest::prelude::*;
@@ -14,8 +16,8 @@ fn any_bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
 /// Bytes that are signatures more often than not.
 fn signature_like() -> impl Strategy<Value = Vec<u8>> {
     let element = prop::sample::select(vec![
-        0x00, 0x01, 0x02, 0x08, 0x0e, 0x0f, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,
-        0x20, 0x20, 0x41, 0x45, 0x80,
+        0x00, 0x01, 0x02, 0x08, 0x0e, 0x0f, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x1b, 0x1c,
+        0x1d, 0x1e, 0x1f, 0x20, 0x20, 0x41, 0x45, 0x80,
     ]);
     prop::collection::vec(element, 0..24)
 }

@@ -31,7 +31,8 @@ fn core_library() -> Model {
 }
 
 fn both_runtimes(shape: AgentShape) -> [Settings<'static>; 2] {
-    [Runtime::Core, Runtime::Framework].map(|runtime| Settings { runtime, ..settings(shape, CallingStrategy::Cache) })
+    [Runtime::Core, Runtime::Framework]
+        .map(|runtime| Settings { runtime, ..settings(shape, CallingStrategy::Cache) })
 }
 
 /// Names of what was tried to be defined, of one kind.
@@ -46,7 +47,12 @@ fn everything_is_defined_in_order() {
         for settings in both_runtimes(shape) {
             let mut model = core_library();
             let injection = inject("/lib/x.dll", &settings, &mut model);
-            assert_eq!(injection.strategy, CallingStrategy::Cache, "{shape}: {:?}", injection.messages);
+            assert_eq!(
+                injection.strategy,
+                CallingStrategy::Cache,
+                "{shape}: {:?}",
+                injection.messages
+            );
             assert!(injection.messages.iter().all(|message| message.level == Level::Debug));
             assert_eq!(
                 defined(&model, "type"),
@@ -56,7 +62,10 @@ fn everything_is_defined_in_order() {
             let names: Vec<&str> = Helper::of(shape).iter().map(|helper| helper.name()).collect();
             assert_eq!(defined(&model, "method"), names);
             let count = |line: &str| model.log.iter().filter(|other| *other == line).count();
-            assert_eq!(["attribute 06000012", "attribute 06000013", "assert"].map(count), [names.len(); 3]);
+            assert_eq!(
+                ["attribute 06000012", "attribute 06000013", "assert"].map(count),
+                [names.len(); 3]
+            );
         }
     }
     let mut model = core_library();
@@ -87,8 +96,8 @@ fn a_type_that_fails_does_not_stop_the_methods() {
             .collect();
         let expected = [
             "Failed to inject New Relic helper type into /lib/x.dll: chosen to fail",
-            "__NRInitializer__ helper type was not defined into the core library; downgrading the managed-agent calling \
-             strategy to Reflection for this process. injection_downgrades=1",
+            "__NRInitializer__ helper type was not defined into the core library; downgrading the \
+             managed-agent calling strategy to Reflection for this process. injection_downgrades=1",
         ];
         assert_eq!(errors, expected);
     }
@@ -112,14 +121,20 @@ fn one_method_that_fails_is_enough_for_reflection() {
         let mut model = core_library();
         model.fails = Some(String::new());
         let injection = inject("/lib/x.dll", &settings, &mut model);
-        assert_eq!((injection.strategy, defined(&model, "method").len()), (CallingStrategy::Reflection, 13));
+        assert_eq!(
+            (injection.strategy, defined(&model, "method").len()),
+            (CallingStrategy::Reflection, 13)
+        );
     }
 }
 
 #[test]
 fn a_trimmed_core_library_is_left_alone() {
-    let mut model = Model::new(&json!({ "typeDefs": { "System.Object": "02000001" }, "nextString": "70000001" }));
-    let injection = inject("/lib/x.dll", &settings(AgentShape::V10_54, CallingStrategy::Cache), &mut model);
+    let mut model = Model::new(
+        &json!({ "typeDefs": { "System.Object": "02000001" }, "nextString": "70000001" }),
+    );
+    let injection =
+        inject("/lib/x.dll", &settings(AgentShape::V10_54, CallingStrategy::Cache), &mut model);
     assert_eq!(injection.strategy, CallingStrategy::Reflection);
     assert!(model.log.is_empty());
     assert!(injection.messages.iter().all(|message| message.level < Level::Warn));
@@ -128,8 +143,15 @@ fn a_trimmed_core_library_is_left_alone() {
 #[test]
 fn reflection_adds_nothing() {
     let mut model = core_library();
-    let injection = inject("/lib/x.dll", &settings(AgentShape::V10_54, CallingStrategy::Reflection), &mut model);
-    assert_eq!((injection.strategy, injection.messages.len(), model.log.len()), (CallingStrategy::Reflection, 0, 0));
+    let injection = inject(
+        "/lib/x.dll",
+        &settings(AgentShape::V10_54, CallingStrategy::Reflection),
+        &mut model,
+    );
+    assert_eq!(
+        (injection.strategy, injection.messages.len(), model.log.len()),
+        (CallingStrategy::Reflection, 0, 0)
+    );
 }
 
 #[test]
@@ -148,7 +170,10 @@ fn attributes_that_are_missing() {
     let [core, framework] = both_runtimes(AgentShape::V10_53);
     assert_eq!(inject("x.dll", &core, &mut without()).strategy, CallingStrategy::Cache);
     let injection = inject("x.dll", &framework, &mut without());
-    assert_eq!(injection.messages.iter().filter(|message| message.level == Level::Error).count(), 6);
+    assert_eq!(
+        injection.messages.iter().filter(|message| message.level == Level::Error).count(),
+        6
+    );
 }
 
 #[test]

@@ -2,12 +2,15 @@
 
 use crate::support::unhex;
 use cil::{CallEffect, Token, TokenKind, Tokens, call_effect};
-use newrelic_compat::rewrite::{AssemblyReference, CoreLibraryMetadata, MetadataError, ModuleMetadata, NewMethod};
+use newrelic_compat::rewrite::{
+    AssemblyReference, CoreLibraryMetadata, MetadataError, ModuleMetadata, NewMethod,
+};
 use serde_json::Value;
 use std::collections::HashMap;
 
 /// Tables that grow, in the order of the recording.
-const GROWING: [TokenKind; 4] = [TokenKind::TypeRef, TokenKind::MemberRef, TokenKind::TypeSpec, TokenKind::Signature];
+const GROWING: [TokenKind; 4] =
+    [TokenKind::TypeRef, TokenKind::MemberRef, TokenKind::TypeSpec, TokenKind::Signature];
 
 type MemberKey = (Token, String, Vec<u8>);
 
@@ -42,7 +45,11 @@ fn token(hex: &str) -> Token {
 }
 
 fn entries(value: &Value) -> impl Iterator<Item = (&str, &str)> {
-    value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str().unwrap()))
+    value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.as_str(), value.as_str().unwrap()))
 }
 
 impl Model {
@@ -51,10 +58,15 @@ impl Model {
         let references = state["assemblyRefs"].as_array().into_iter().flatten().enumerate();
         let assembly_references: Vec<(Token, String)> = references
             .map(|(index, name)| {
-                (Token::new(TokenKind::AssemblyRef, index as u32 + 1), name.as_str().unwrap().to_owned())
+                (
+                    Token::new(TokenKind::AssemblyRef, index as u32 + 1),
+                    name.as_str().unwrap().to_owned(),
+                )
             })
             .collect();
-        let scope = |name: &str| assembly_references.iter().find(|(_, other)| other == name).map(|(token, _)| *token);
+        let scope = |name: &str| {
+            assembly_references.iter().find(|(_, other)| other == name).map(|(token, _)| *token)
+        };
         let mut type_references = HashMap::new();
         let mut type_names = HashMap::new();
         for (row, name) in entries(&state["types"]) {
@@ -82,14 +94,20 @@ impl Model {
             let (class, field) = name.split_once("::")?;
             Some(((*type_definitions.get(class)?, field.to_owned()), token(row)))
         });
-        let rows = state["rows"].as_array().into_iter().flatten().map(|rows| rows.as_u64().unwrap() as u32);
+        let rows = state["rows"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|rows| rows.as_u64().unwrap() as u32);
         let specifications = entries(&state["typeSpecs"]);
         Self {
             rows: GROWING.into_iter().zip(rows).collect(),
             methods: methods.collect(),
             fields: fields.collect(),
             specifications: specifications.map(|(row, blob)| (unhex(blob), token(row))).collect(),
-            strings: entries(&state["strings"]).map(|(text, row)| (text.to_owned(), token(row))).collect(),
+            strings: entries(&state["strings"])
+                .map(|(text, row)| (text.to_owned(), token(row)))
+                .collect(),
             next_string: token(state["nextString"].as_str().unwrap()).0,
             agent_path_length: state["agentPathLength"].as_u64().unwrap_or(0) as usize,
             has_all_members: state["hasAllMembers"] == true,
@@ -122,7 +140,10 @@ impl ModuleMetadata for Model {
         self.assembly_references.clone()
     }
 
-    fn define_assembly_reference(&mut self, reference: &AssemblyReference) -> Result<Token, MetadataError> {
+    fn define_assembly_reference(
+        &mut self,
+        reference: &AssemblyReference,
+    ) -> Result<Token, MetadataError> {
         let token = Token::new(TokenKind::AssemblyRef, self.assembly_references.len() as u32 + 1);
         self.log.push(format!("assembly {} {:?}", reference.name, reference.version));
         self.assembly_references.push((token, reference.name.to_owned()));
@@ -135,8 +156,11 @@ impl ModuleMetadata for Model {
 
     fn define_type_reference(&mut self, scope: Token, name: &str) -> Result<Token, MetadataError> {
         let token = self.next(TokenKind::TypeRef);
-        let scope_name =
-            self.assembly_references.iter().find(|(other, _)| *other == scope).map(|(_, name)| name.as_str());
+        let scope_name = self
+            .assembly_references
+            .iter()
+            .find(|(other, _)| *other == scope)
+            .map(|(_, name)| name.as_str());
         self.log.push(format!("type [{}]{name}", scope_name.unwrap_or("?")));
         self.type_names.insert(token, name.to_owned());
         self.type_references.insert((scope, name.to_owned()), token);
@@ -151,7 +175,12 @@ impl ModuleMetadata for Model {
         self.member_references.get(&(parent, name.to_owned(), signature.to_vec())).copied()
     }
 
-    fn define_member_reference(&mut self, parent: Token, name: &str, signature: &[u8]) -> Result<Token, MetadataError> {
+    fn define_member_reference(
+        &mut self,
+        parent: Token,
+        name: &str,
+        signature: &[u8],
+    ) -> Result<Token, MetadataError> {
         let token = self.next(TokenKind::MemberRef);
         let parent_name = self.type_names.get(&parent).map_or("?", String::as_str);
         self.log.push(format!("member {parent_name}::{name}"));
@@ -192,7 +221,8 @@ impl ModuleMetadata for Model {
             return Ok(*known);
         }
         let token = Token(self.next_string);
-        // UTF-16, a byte that marks special characters, and the length in front: ECMA-335 II.24.2.4.
+        // UTF-16, a byte that marks special characters, and the length in front: ECMA-335
+        // II.24.2.4.
         let size = 2 * text.encode_utf16().count() as u32 + 1;
         self.next_string += size + if size < 0x80 { 1 } else { 2 };
         self.strings.insert(text.to_owned(), token);
@@ -210,7 +240,12 @@ impl ModuleMetadata for Model {
 
 impl Model {
     /// A definition; an error if it was chosen to fail.
-    fn define(&mut self, kind: TokenKind, name: &str, text: String) -> Result<Token, MetadataError> {
+    fn define(
+        &mut self,
+        kind: TokenKind,
+        name: &str,
+        text: String,
+    ) -> Result<Token, MetadataError> {
         self.log.push(text);
         if self.fails.as_ref().is_some_and(|part| name.contains(part)) {
             return Err(MetadataError("chosen to fail".to_owned()));
@@ -220,8 +255,14 @@ impl Model {
 }
 
 impl CoreLibraryMetadata for Model {
-    fn define_type(&mut self, name: &str, attributes: u32, _extends: Token) -> Result<Token, MetadataError> {
-        let token = self.define(TokenKind::TypeDef, name, format!("type {name} {attributes:#x}"))?;
+    fn define_type(
+        &mut self,
+        name: &str,
+        attributes: u32,
+        _extends: Token,
+    ) -> Result<Token, MetadataError> {
+        let token =
+            self.define(TokenKind::TypeDef, name, format!("type {name} {attributes:#x}"))?;
         self.type_definitions.insert(name.to_owned(), token);
         Ok(token)
     }
@@ -233,14 +274,23 @@ impl CoreLibraryMetadata for Model {
         attributes: u32,
         signature: &[u8],
     ) -> Result<Token, MetadataError> {
-        let token = self.define(TokenKind::FieldDef, name, format!("field {name} {attributes:#x} {signature:02x?}"))?;
+        let token = self.define(
+            TokenKind::FieldDef,
+            name,
+            format!("field {name} {attributes:#x} {signature:02x?}"),
+        )?;
         self.fields.insert((parent, name.to_owned()), token);
         Ok(token)
     }
 
-    fn define_method(&mut self, parent: Token, method: &NewMethod<'_>) -> Result<Token, MetadataError> {
+    fn define_method(
+        &mut self,
+        parent: Token,
+        method: &NewMethod<'_>,
+    ) -> Result<Token, MetadataError> {
         let NewMethod { name, attributes, implementation, signature, body_of } = *method;
-        let text = format!("method {name} {attributes:#x} {implementation:#x} body {:08x}", body_of.0);
+        let text =
+            format!("method {name} {attributes:#x} {implementation:#x} body {:08x}", body_of.0);
         let token = self.define(TokenKind::MethodDef, name, text)?;
         self.methods.insert((parent, name.to_owned(), signature.to_vec()), token);
         Ok(token)
@@ -259,7 +309,8 @@ impl CoreLibraryMetadata for Model {
 
 impl Tokens for Model {
     fn call_effect(&self, token: Token) -> Option<CallEffect> {
-        let (_, _, signature) = self.member_references.iter().find(|(_, member)| **member == token)?.0;
+        let (_, _, signature) =
+            self.member_references.iter().find(|(_, member)| **member == token)?.0;
         call_effect(signature).ok()
     }
 }

@@ -1,7 +1,8 @@
 //! Bodies are those that the agent's own native profiler makes, byte by byte, tokens included.
 //!
-//! The recordings are explained in `fixtures/README.md`. Nothing is masked: function ids are those of the recording, and
-//! tokens are given out by a model of the module's metadata in the same order.
+//! The recordings are explained in `fixtures/README.md`. Nothing is masked: function ids are those
+//! of the recording, and tokens are given out by a model of the module's metadata in the same
+//! order.
 
 use crate::model::Model;
 use crate::support::bytes;
@@ -13,8 +14,8 @@ use newrelic_compat::configuration::IgnoreList;
 use newrelic_compat::points::{Points, load};
 use newrelic_compat::rewrite::helpers::{self, Helper};
 use newrelic_compat::rewrite::{
-    API_ASSEMBLY, CORE_LIBRARY, Function, ModuleMetadata, Owner, RefStructs, Refusal, Scopes, Settings, instrument,
-    instrument_api, is_api_method, preprocess,
+    API_ASSEMBLY, CORE_LIBRARY, Function, ModuleMetadata, Owner, RefStructs, Refusal, Scopes,
+    Settings, instrument, instrument_api, is_api_method, preprocess,
 };
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::signature_text;
@@ -25,8 +26,11 @@ use std::io::Read;
 
 /// Points of the recorded methods in the library of the framework.
 const HTTP_POINTS: &str = "<extension><instrumentation><tracerFactory>\
-    <match assemblyName='System.Net.Http' className='System.Net.Http.HttpClient'><exactMethodMatcher methodName='SendAsync'/></match>\
-    <match assemblyName='System.Net.Http' className='System.Net.Http.SocketsHttpHandler'><exactMethodMatcher methodName='SendAsync'/></match>\
+    <match assemblyName='System.Net.Http' \
+    className='System.Net.Http.HttpClient'><exactMethodMatcher methodName='SendAsync'/></match>\
+    <match assemblyName='System.Net.Http' \
+    className='System.Net.Http.SocketsHttpHandler'><exactMethodMatcher \
+    methodName='SendAsync'/></match>\
     </tracerFactory></instrumentation></extension>";
 
 fn recordings() -> Vec<Value> {
@@ -70,7 +74,8 @@ fn rewrite(
     settings: &Settings<'_>,
     model: &mut Model,
 ) -> Result<(Vec<u8>, Vec<u8>), Refusal> {
-    let (assembly, class, name) = (text(method, "assembly"), text(method, "type"), text(method, "method"));
+    let (assembly, class, name) =
+        (text(method, "assembly"), text(method, "type"), text(method, "method"));
     if assembly == CORE_LIBRARY {
         let helper = Helper::named(name, settings.shape).unwrap();
         return Ok((helpers::body(helper, settings, model)?, Vec::new()));
@@ -101,7 +106,9 @@ fn rewrite(
     }
     let parsed = cil::MethodSig::decode(&signature).unwrap();
     let parameters = || signature_text::parameters(&parsed, &|token| model.type_name(token)).ok();
-    let point = points.find(assembly, class, name, parameters, "0.0".parse().unwrap()).map(|point| point.tracer());
+    let point = points
+        .find(assembly, class, name, parameters, "0.0".parse().unwrap())
+        .map(|point| point.tracer());
     let tracer = point.or_else(|| attributes::tracer(attributes_of(name))).unwrap();
     let rewritten = instrument(&function, &tracer, settings, model)?;
     Ok((rewritten.bytes, rewritten.locals))
@@ -132,8 +139,8 @@ fn bodies_are_equal_byte_by_byte() {
         for method in recording["methods"].as_array().unwrap() {
             let model = models.get_mut(text(method, "assembly")).unwrap();
             if text(method, "method") == "Ptr" {
-                // The method before, which returns a reference, is refused. The recorded profiler notices that after it has
-                // defined these strings.
+                // The method before, which returns a reference, is refused. The recorded profiler
+                // notices that after it has defined these strings.
                 for text in ["RefRet", "System.Int32[]"] {
                     model.user_string(text).unwrap();
                 }
@@ -150,14 +157,26 @@ fn bodies_are_equal_byte_by_byte() {
             };
             let (body, locals) = rewrite(method, &points, &settings, model).unwrap();
             all += 1;
-            let label = format!("{} {}.{}", text(&recording, "name"), text(method, "type"), text(method, "method"));
+            let label = format!(
+                "{} {}.{}",
+                text(&recording, "name"),
+                text(method, "type"),
+                text(method, "method")
+            );
             let expected = bytes(&method["after"]);
             if body != expected {
                 let at = body.iter().zip(&expected).position(|(ours, theirs)| ours != theirs);
-                different.push(format!("{label}: {} bytes, not {}, from {at:?} on", body.len(), expected.len()));
+                different.push(format!(
+                    "{label}: {} bytes, not {}, from {at:?} on",
+                    body.len(),
+                    expected.len()
+                ));
             }
             if locals != bytes(&method["after_localsig"]) {
-                different.push(format!("{label}: locals {locals:02x?}, not {}", text(method, "after_localsig")));
+                different.push(format!(
+                    "{label}: locals {locals:02x?}, not {}",
+                    text(method, "after_localsig")
+                ));
             }
         }
     }
@@ -171,13 +190,15 @@ fn preprocessed_bodies_are_equal() {
     for recording in recordings() {
         let methods = recording["methods"].as_array().unwrap();
         // Methods of the API were recorded without this step.
-        let is_recorded =
-            |method: &&Value| !method["preprocessed"].is_null() && text(method, "assembly") != API_ASSEMBLY;
+        let is_recorded = |method: &&Value| {
+            !method["preprocessed"].is_null() && text(method, "assembly") != API_ASSEMBLY
+        };
         for method in methods.iter().filter(is_recorded) {
             let (before, expected) = (bytes(&method["before"]), bytes(&method["preprocessed"]));
             let ours = preprocess(&MethodBody::parse(&before).unwrap()).unwrap();
             let expected = MethodBody::parse(&expected).unwrap();
-            // The recorded sections may be followed by padding; header, code and clauses are compared.
+            // The recorded sections may be followed by padding; header, code and clauses are
+            // compared.
             assert_eq!(ours, expected, "{} {}", text(&recording, "name"), text(method, "method"));
             all += 1;
         }

@@ -11,7 +11,8 @@ const VOID: [u8; 3] = [0, 0, 1];
 const WITH_LOCALS: [u8; 13] = [0x03, 0x30, 8, 0, 1, 0, 0, 0, 1, 0, 0, 0x11, 0x2a];
 
 fn refused(function: &Function<'_>) -> Option<Refusal> {
-    instrument(function, &TRACER, &settings(AgentShape::V10_54, CallingStrategy::Cache), &mut app()).err()
+    instrument(function, &TRACER, &settings(AgentShape::V10_54, CallingStrategy::Cache), &mut app())
+        .err()
 }
 
 fn refusal(change: impl FnOnce(&mut Function<'_>)) -> Option<Refusal> {
@@ -28,7 +29,13 @@ fn refused_body(body: &[u8], locals: Option<&[u8]>) -> Option<Refusal> {
 fn refused_signature(signature: &[u8]) -> Option<Refusal> {
     let body = tiny(&[0x14, 0x7a]);
     let function = function(signature, &body);
-    instrument(&function, &TRACER, &settings(AgentShape::V10_54, CallingStrategy::Cache), &mut app()).err()
+    instrument(
+        &function,
+        &TRACER,
+        &settings(AgentShape::V10_54, CallingStrategy::Cache),
+        &mut app(),
+    )
+    .err()
 }
 
 #[test]
@@ -45,9 +52,14 @@ fn attributes_of_types_and_methods() {
     assert_eq!(refusal(|function| (function.attributes, function.name) = (0x1886, ".ctor")), None);
     assert_eq!(refusal(|function| function.attributes = 0x2096), Some(Refusal::Unmanaged));
     assert_eq!(refusal(|function| function.attributes = 0x009e), Some(Refusal::Unmanaged));
-    assert_eq!(refusal(|function| function.implementation = IMPL_ASYNC), Some(Refusal::RuntimeAsync));
+    assert_eq!(
+        refusal(|function| function.implementation = IMPL_ASYNC),
+        Some(Refusal::RuntimeAsync)
+    );
     // The first of several reasons is given.
-    let both = |function: &mut Function<'_>| (function.outermost_type_attributes, function.attributes) = (0x8, 0x2896);
+    let both = |function: &mut Function<'_>| {
+        (function.outermost_type_attributes, function.attributes) = (0x8, 0x2896)
+    };
     assert_eq!(refusal(both), Some(Refusal::SequentialLayout));
 }
 

@@ -55,7 +55,11 @@ fn what_cannot_be_boxed_is_passed_as_null() {
     // Span<int>, TypedReference, by reference, pointer.
     let signature = [0, 4, 1, 0x15, 0x11, SPAN, 1, 8, 0x16, 0x10, 8, 0x0f, 8];
     let all = instrumented(&function(&signature, &body));
-    assert_eq!(all.iter().filter(|line| line.starts_with("box")).count(), 2, "only flags and function id");
+    assert_eq!(
+        all.iter().filter(|line| line.starts_with("box")).count(),
+        2,
+        "only flags and function id"
+    );
     let settings = settings(AgentShape::V10_54, CallingStrategy::Cache);
     // Span<int> as the result: it stays in its local and is returned.
     let signature = [0, 0, 0x15, 0x11, SPAN, 1, 8];
@@ -98,9 +102,11 @@ fn modifiers_are_dropped_from_results_and_boxes() {
 fn results_of_the_api_are_taken_out_of_their_boxes() {
     let body = tiny(&[0x16, 0x2a]);
     let settings = settings(AgentShape::V10_54, CallingStrategy::Cache);
-    let all =
-        |signature: &[u8]| listing(&instrument_api(&function(signature, &body), &settings, &mut app()).unwrap().bytes);
-    let unboxes = |signature: &[u8]| all(signature).iter().any(|line| line.starts_with("unbox.any"));
+    let all = |signature: &[u8]| {
+        listing(&instrument_api(&function(signature, &body), &settings, &mut app()).unwrap().bytes)
+    };
+    let unboxes =
+        |signature: &[u8]| all(signature).iter().any(|line| line.starts_with("unbox.any"));
     assert!(unboxes(&[0, 0, 8]) && unboxes(&[0, 0, 0x11, 8]));
     assert!(!unboxes(&[0, 0, 0x0e]) && !unboxes(&[0, 0, 0x1c]) && !unboxes(&[0, 0, 1]));
 }
@@ -113,7 +119,11 @@ fn libraries_are_found_by_their_whole_name() {
         "assemblyRefs": ["Foo.System.Runtime"], "rows": [0, 0, 0, 0], "nextString": "70000001",
     }));
     instrument(&function(&signature, &body), &TRACER, &settings, &mut model).unwrap();
-    assert!(model.log.contains(&"assembly System.Runtime [0, 0, 0, 0]".to_owned()), "{:?}", model.log);
+    assert!(
+        model.log.contains(&"assembly System.Runtime [0, 0, 0, 0]".to_owned()),
+        "{:?}",
+        model.log
+    );
     assert!(model.log.iter().all(|line| !line.contains("[Foo.System.Runtime]")));
 }
 
@@ -125,11 +135,17 @@ fn every_body_passes_the_structural_checks() {
     for shape in [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55] {
         for strategy in [CallingStrategy::Cache, CallingStrategy::Reflection] {
             let mut model = app();
-            let new =
-                instrument(&function(&signature, &body), &TRACER, &settings(shape, strategy), &mut model).unwrap();
+            let new = instrument(
+                &function(&signature, &body),
+                &TRACER,
+                &settings(shape, strategy),
+                &mut model,
+            )
+            .unwrap();
             let parsed = cil::MethodBody::parse(&new.bytes).unwrap();
             let shape_of = cil::MethodShape { arguments: 1, locals: 3, returns: true };
-            cil::verify(&parsed, shape_of, &model).unwrap_or_else(|error| panic!("{shape} {strategy}: {error}"));
+            cil::verify(&parsed, shape_of, &model)
+                .unwrap_or_else(|error| panic!("{shape} {strategy}: {error}"));
             assert!(parsed.header.max_stack >= cil::max_stack(&parsed, true, &model).unwrap());
         }
     }

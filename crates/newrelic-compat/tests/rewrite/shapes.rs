@@ -4,7 +4,8 @@ use crate::support::{TRACER, app, function, listing, settings, tiny};
 use newrelic_compat::Runtime;
 use newrelic_compat::points::flags;
 use newrelic_compat::rewrite::{
-    Function, IMPL_ASYNC, Refusal, Rewritten, Settings, external_types, instrument, instrument_api, is_api_method,
+    Function, IMPL_ASYNC, Refusal, Rewritten, Settings, external_types, instrument, instrument_api,
+    is_api_method,
 };
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
@@ -12,7 +13,11 @@ use newrelic_compat::strategy::CallingStrategy;
 const VOID: [u8; 3] = [0, 0, 1];
 
 /// What is defined while a method is instrumented, and its code.
-fn traced(settings: &Settings<'_>, signature: &[u8], implementation: u32) -> (Vec<String>, Result<Rewritten, Refusal>) {
+fn traced(
+    settings: &Settings<'_>,
+    signature: &[u8],
+    implementation: u32,
+) -> (Vec<String>, Result<Rewritten, Refusal>) {
     let body = tiny(&[0x2a]);
     let returning = tiny(&[0x14, 0x7a]);
     let body = if signature[2] == 1 { &body } else { &returning };
@@ -38,10 +43,15 @@ fn the_cache_names_helpers_and_reflection_names_none() {
         assert!(new.is_ok() && has(&log, &helper(name)), "{shape}: {log:?}");
         let invokes = has(&log, "System.Reflection.MethodBase::Invoke");
         assert_eq!(invokes, shape != AgentShape::V10_55, "{shape}");
-        assert_eq!(log.iter().filter(|line| line.contains("CannotUnload")).count(), 2, "{shape}: its type and itself");
+        assert_eq!(
+            log.iter().filter(|line| line.contains("CannotUnload")).count(),
+            2,
+            "{shape}: its type and itself"
+        );
         let (log, _) = traced(&settings(shape, CallingStrategy::Reflection), &VOID, 0);
         assert!(
-            has(&log, "System.Type::GetMethod") && !log.iter().any(|line| line.contains("CannotUnload")),
+            has(&log, "System.Type::GetMethod")
+                && !log.iter().any(|line| line.contains("CannotUnload")),
             "{shape}"
         );
     }
@@ -52,7 +62,8 @@ fn the_core_library_is_referred_to_by_its_name_from_10_54_on() {
     let log = |shape, strategy| traced(&settings(shape, strategy), &VOID, 0).0;
     let old = log(AgentShape::V10_53, CallingStrategy::Reflection);
     assert!(old.contains(&"type [System.Runtime]System.Object".to_owned()), "{old:?}");
-    for (strategy, version) in [(CallingStrategy::Cache, "[6, 0, 0, 0]"), (CallingStrategy::Reflection, "[0, 0, 0, 0]")]
+    for (strategy, version) in
+        [(CallingStrategy::Cache, "[6, 0, 0, 0]"), (CallingStrategy::Reflection, "[0, 0, 0, 0]")]
     {
         let new = log(AgentShape::V10_54, strategy);
         assert!(new.contains(&format!("assembly System.Private.CoreLib {version}")), "{new:?}");
@@ -69,9 +80,11 @@ fn external_types_are_those_that_bodies_name() {
         for strategy in [CallingStrategy::Cache, CallingStrategy::Reflection] {
             let settings = settings(shape, strategy);
             let log = traced(&settings, &VOID, 0).0;
-            let mut named: Vec<&str> = log.iter().filter_map(|line| line.strip_prefix("type ")).collect();
-            let listed =
-                external_types(&settings, false).into_iter().map(|(library, name)| format!("[{library}]{name}"));
+            let mut named: Vec<&str> =
+                log.iter().filter_map(|line| line.strip_prefix("type ")).collect();
+            let listed = external_types(&settings, false)
+                .into_iter()
+                .map(|(library, name)| format!("[{library}]{name}"));
             let mut listed: Vec<String> = listed.collect();
             named.sort_unstable();
             listed.sort_unstable();
@@ -82,7 +95,9 @@ fn external_types_are_those_that_bodies_name() {
 
 #[test]
 fn twelve_slots_from_10_55_on() {
-    for (shape, slots) in [(AgentShape::V10_53, 11), (AgentShape::V10_54, 11), (AgentShape::V10_55, 12)] {
+    for (shape, slots) in
+        [(AgentShape::V10_53, 11), (AgentShape::V10_54, 11), (AgentShape::V10_55, 12)]
+    {
         for strategy in [CallingStrategy::Cache, CallingStrategy::Reflection] {
             let new = traced(&settings(shape, strategy), &VOID, 0).1.unwrap();
             let stored = listing(&new.bytes).iter().filter(|line| *line == "stelem.ref").count();
@@ -94,7 +109,8 @@ fn twelve_slots_from_10_55_on() {
 #[test]
 fn framework_refers_to_mscorlib() {
     let framework = |strategy, references: &[&str]| {
-        let settings = Settings { runtime: Runtime::Framework, ..settings(AgentShape::V10_53, strategy) };
+        let settings =
+            Settings { runtime: Runtime::Framework, ..settings(AgentShape::V10_53, strategy) };
         let mut model = crate::model::Model::new(&serde_json::json!({
             "assemblyRefs": references, "rows": [0, 0, 0, 0], "nextString": "70000001",
         }));
@@ -121,19 +137,25 @@ fn api_methods() {
     let signature = [0, 2, 1, 0x0e, 0x10, 8];
     let api = |shape, strategy| {
         let mut model = app();
-        let new = instrument_api(&function(&signature, &body), &settings(shape, strategy), &mut model).unwrap();
+        let new =
+            instrument_api(&function(&signature, &body), &settings(shape, strategy), &mut model)
+                .unwrap();
         (model.log, listing(&new.bytes))
     };
     let types = |lines: &[String]| lines.iter().filter(|line| line.starts_with("ldtoken")).count();
     for shape in [AgentShape::V10_54, AgentShape::V10_55] {
         let (log, lines) = api(shape, CallingStrategy::Reflection);
         assert!(
-            has(&log, "System.Reflection.MethodBase::Invoke") && !log.iter().any(|line| line.contains("CannotUnload"))
+            has(&log, "System.Reflection.MethodBase::Invoke")
+                && !log.iter().any(|line| line.contains("CannotUnload"))
         );
         assert_eq!(types(&lines), 2);
     }
     let (log, _) = api(AgentShape::V10_54, CallingStrategy::Cache);
-    assert!(has(&log, "System.CannotUnloadAppDomainException::GetMethodFromAppDomainStorageOrReflectionOrThrow"));
+    assert!(has(
+        &log,
+        "System.CannotUnloadAppDomainException::GetMethodFromAppDomainStorageOrReflectionOrThrow"
+    ));
     let (log, lines) = api(AgentShape::V10_55, CallingStrategy::Cache);
     assert!(has(&log, "System.CannotUnloadAppDomainException::InvokeAgentMethodInvokerFunc"));
     assert!(!has(&log, "System.Reflection.MethodBase::Invoke"));
@@ -159,7 +181,8 @@ fn which_methods_are_the_api() {
     }
 }
 
-/// The result in the locals of a runtime-async method with this return type; `None` where it is refused.
+/// The result in the locals of a runtime-async method with this return type; `None` where it is
+/// refused.
 fn effective(return_type: &[u8]) -> Option<Vec<u8>> {
     let signature = [&[0, 0], return_type].concat();
     let settings = settings(AgentShape::V10_55, CallingStrategy::Cache);
@@ -227,7 +250,10 @@ fn runtime_async_methods_say_so() {
             cil::Operand::Int32(value) => Some(value.cast_unsigned()),
             _ => None,
         });
-        (number.unwrap(), listing(&new.bytes).iter().filter(|line| line.starts_with("ldtoken")).count())
+        (
+            number.unwrap(),
+            listing(&new.bytes).iter().filter(|line| line.starts_with("ldtoken")).count(),
+        )
     };
     let task = [0, 0, 0x12, 9];
     let task_of_int = [0, 0, 0x15, 0x12, 13, 1, 8];
@@ -236,7 +262,10 @@ fn runtime_async_methods_say_so() {
     assert_eq!(flags_of(&task_of_int, 0), (0x3400, 1));
     // A value task, and one of a type parameter, are tasks as well.
     assert_eq!(flags_of(&[0, 0, 0x11, 17], IMPL_ASYNC), (0x3400 | flags::RUNTIME_ASYNC, 1));
-    assert_eq!(flags_of(&[0, 0, 0x15, 0x11, 21, 1, 0x13, 0], IMPL_ASYNC), (0x3400 | flags::RUNTIME_ASYNC, 2));
+    assert_eq!(
+        flags_of(&[0, 0, 0x15, 0x11, 21, 1, 0x13, 0], IMPL_ASYNC),
+        (0x3400 | flags::RUNTIME_ASYNC, 2)
+    );
     assert_eq!(traced(&settings, &[0, 0, 8], IMPL_ASYNC).1, Err(Refusal::RuntimeAsyncReturn));
     assert!(traced(&settings, &[0, 0, 8], 0).1.is_ok());
     for shape in [AgentShape::V10_53, AgentShape::V10_54] {
@@ -262,7 +291,8 @@ fn runtime_async_bodies_are_those_of_ordinary_methods() {
     assert_eq!((&task.locals, mnemonics(&task)), (&void.locals, mnemonics(&void)));
     assert_eq!(task.locals[..2], [7, 2]);
     // The bytes differ in one of those of the flags only.
-    let differences = task.bytes.iter().zip(&void.bytes).filter(|(task, void)| task != void).count();
+    let differences =
+        task.bytes.iter().zip(&void.bytes).filter(|(task, void)| task != void).count();
     assert_eq!((task.bytes.len(), differences), (void.bytes.len(), 1));
 
     let task = new(&[0, 0, 0x15, 0x12, 13, 1, 8], &[0x17, 0x2a], IMPL_ASYNC);

@@ -64,11 +64,20 @@ pub fn core_library() -> Model {
         .enumerate()
         .map(|(index, name)| ((*name).to_owned(), json!(format!("{:08x}", 0x0200_0001 + index))))
         .collect();
-    Model::new(&json!({ "typeDefs": types, "hasAllMembers": true, "rows": [0, 0, 0, 0], "nextString": "70000001" }))
+    Model::new(
+        &json!({ "typeDefs": types, "hasAllMembers": true, "rows": [0, 0, 0, 0], "nextString": "70000001" }),
+    )
 }
 
 pub fn settings(shape: AgentShape, strategy: CallingStrategy) -> Settings<'static> {
-    Settings { runtime: Runtime::Core, shape, start_method: None, strategy, agent_path: PATH, scopes: Scopes::Facades }
+    Settings {
+        runtime: Runtime::Core,
+        shape,
+        start_method: None,
+        strategy,
+        agent_path: PATH,
+        scopes: Scopes::Facades,
+    }
 }
 
 /// A static method of a class with a signature and code with a tiny header.
@@ -104,7 +113,9 @@ pub fn tiny(code: &[u8]) -> Vec<u8> {
 pub fn listing(body: &[u8]) -> Vec<String> {
     let body = MethodBody::parse(body).unwrap();
     let line = |instruction: cil::Instruction<'_>| match instruction.token() {
-        Some(token) if token.kind() == Some(TokenKind::UserString) => instruction.opcode.mnemonic().to_owned(),
+        Some(token) if token.kind() == Some(TokenKind::UserString) => {
+            instruction.opcode.mnemonic().to_owned()
+        }
         Some(token) => format!("{} {:08x}", instruction.opcode.mnemonic(), token.0),
         None => instruction.opcode.mnemonic().to_owned(),
     };

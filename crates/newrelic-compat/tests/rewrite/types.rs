@@ -6,7 +6,8 @@ use newrelic_compat::rewrite::instrument;
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
 
-/// What is defined for a method with this signature beyond what all methods need, and the tokens that are boxed with.
+/// What is defined for a method with this signature beyond what all methods need, and the tokens
+/// that are boxed with.
 fn boxed(shape: AgentShape, signature: &[u8]) -> (Vec<String>, Vec<String>) {
     let settings = settings(shape, CallingStrategy::Cache);
     let body = tiny(&[0x14, 0x7a]);
@@ -15,7 +16,9 @@ fn boxed(shape: AgentShape, signature: &[u8]) -> (Vec<String>, Vec<String>) {
     instrument(&function(&[0, 0, 1], &plain), &TRACER, &settings, &mut model).unwrap();
     let before = model.log.len();
     let new = instrument(&function(signature, &body), &TRACER, &settings, &mut model).unwrap();
-    let boxes = listing(&new.bytes).into_iter().filter_map(|line| Some(line.strip_prefix("box ")?.to_owned()));
+    let boxes = listing(&new.bytes)
+        .into_iter()
+        .filter_map(|line| Some(line.strip_prefix("box ")?.to_owned()));
     // Flags and function id are boxed as well.
     let mut boxes: Vec<String> = boxes.collect();
     boxes.remove(0);
@@ -26,7 +29,9 @@ fn boxed(shape: AgentShape, signature: &[u8]) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn primitives_are_types_of_the_core_library() {
-    let primitives = Primitive::ALL.into_iter().filter(|one| !matches!(one, Primitive::Void | Primitive::TypedByRef));
+    let primitives = Primitive::ALL
+        .into_iter()
+        .filter(|one| !matches!(one, Primitive::Void | Primitive::TypedByRef));
     for primitive in primitives {
         for (shape, library) in [
             (AgentShape::V10_53, "System.Runtime"),
@@ -34,8 +39,13 @@ fn primitives_are_types_of_the_core_library() {
             (AgentShape::V10_55, "System.Private.CoreLib"),
         ] {
             let (log, boxes) = boxed(shape, &[0, 1, primitive as u8, primitive as u8]);
-            let named = ["System.Object", "System.UInt32", "System.UInt64"].contains(&primitive.full_name());
-            let expected = if named { vec![] } else { vec![format!("type [{library}]{}", primitive.full_name())] };
+            let named = ["System.Object", "System.UInt32", "System.UInt64"]
+                .contains(&primitive.full_name());
+            let expected = if named {
+                vec![]
+            } else {
+                vec![format!("type [{library}]{}", primitive.full_name())]
+            };
             assert_eq!(log, expected, "{shape}");
             assert_eq!(boxes.len(), 2, "parameter and result");
             assert!(boxes.iter().all(|token| token.starts_with("01")), "{boxes:?}");
@@ -76,7 +86,9 @@ fn constructed_types_by_specifications() {
 
 #[test]
 fn what_is_passed_by_reference_or_pointer_is_not_boxed() {
-    for element in [&[0x10, 0x08][..], &[0x10, 0x16], &[0x0f, 0x08], &[0x0f, 0x01], &[0x1b, 0, 0, 1], &[0x16]] {
+    for element in
+        [&[0x10, 0x08][..], &[0x10, 0x16], &[0x0f, 0x08], &[0x0f, 0x01], &[0x1b, 0, 0, 1], &[0x16]]
+    {
         let signature = [&[0, 1, 1][..], element].concat();
         let settings = settings(AgentShape::V10_54, CallingStrategy::Cache);
         let body = tiny(&[0x2a]);

@@ -15,11 +15,12 @@ fn refuse(instance: &Instance, function: &str, refusal: &Refusal) -> i32 {
     refusal.hresult().0
 }
 
-/// Takes the stacks of all managed threads: `count` structures [`ThreadProfile`] at `*data`, until [`ReleaseProfile`].
+/// Takes the stacks of all managed threads: `count` structures [`ThreadProfile`] at `*data`, until
+/// [`ReleaseProfile`].
 ///
-/// Gives `S_OK`; `E_INVALIDARG` for a null argument; `E_FAIL` if the last profile was not released; `E_ABORT` with null
-/// and 0 if the thread profiler is shut down during the call; `E_UNEXPECTED` without a profiler, or where the runtime
-/// cannot be suspended.
+/// Gives `S_OK`; `E_INVALIDARG` for a null argument; `E_FAIL` if the last profile was not released;
+/// `E_ABORT` with null and 0 if the thread profiler is shut down during the call; `E_UNEXPECTED`
+/// without a profiler, or where the runtime cannot be suspended.
 ///
 /// # Safety
 /// Each is null or a place to write to.
@@ -31,9 +32,13 @@ pub unsafe extern "C" fn RequestProfile(data: *mut *mut c_void, count: *mut i32)
             return refuse(instance, "RequestProfile", &Refusal::InvalidArgument);
         }
         let (result, given) = match instance.threads().request_profile() {
-            Ok((threads, count)) => (S_OK, Some((with_exposed_provenance_mut::<ThreadProfile>(threads), count))),
+            Ok((threads, count)) => {
+                (S_OK, Some((with_exposed_provenance_mut::<ThreadProfile>(threads), count)))
+            }
             // The caller may pass the places that still hold the last profile.
-            Err(Refusal::NotReleased) => return refuse(instance, "RequestProfile", &Refusal::NotReleased),
+            Err(Refusal::NotReleased) => {
+                return refuse(instance, "RequestProfile", &Refusal::NotReleased);
+            }
             Err(refusal) => (refuse(instance, "RequestProfile", &refusal), None),
         };
         let (threads, number) = given.unwrap_or((null_mut(), 0));
@@ -53,16 +58,21 @@ pub extern "C" fn ReleaseProfile() {
     with("ReleaseProfile", (), |instance| instance.threads().release_profile());
 }
 
-/// The names of `count` functions: as many structures [`FunctionName`] at `*names`, until the next call or
-/// [`ShutdownThreadProfiler`].
+/// The names of `count` functions: as many structures [`FunctionName`] at `*names`, until the next
+/// call or [`ShutdownThreadProfiler`].
 ///
-/// Gives `S_OK`; `E_INVALIDARG` for a null argument or no functions; `E_UNEXPECTED` without a profiler.
+/// Gives `S_OK`; `E_INVALIDARG` for a null argument or no functions; `E_UNEXPECTED` without a
+/// profiler.
 ///
 /// # Safety
 /// `functions` is null or that many ids; `names` is null or a place to write to.
 #[allow(unsafe_code, non_snake_case)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn RequestFunctionNames(functions: *const usize, count: i32, names: *mut *mut c_void) -> i32 {
+pub unsafe extern "C" fn RequestFunctionNames(
+    functions: *const usize,
+    count: i32,
+    names: *mut *mut c_void,
+) -> i32 {
     with("RequestFunctionNames", E_UNEXPECTED, |instance| {
         let count = usize::try_from(count).unwrap_or_default();
         if functions.is_null() || names.is_null() || count == 0 {
@@ -81,14 +91,16 @@ pub unsafe extern "C" fn RequestFunctionNames(functions: *const usize, count: i3
     })
 }
 
-/// Ends the thread profiler's thread and discards profile and names. The next [`RequestProfile`] starts a new one.
+/// Ends the thread profiler's thread and discards profile and names. The next [`RequestProfile`]
+/// starts a new one.
 #[allow(unsafe_code, non_snake_case)]
 #[unsafe(no_mangle)]
 pub extern "C" fn ShutdownThreadProfiler() {
     with("ShutdownThreadProfiler", (), |instance| instance.threads().shutdown());
 }
 
-/// The runtime's id of the calling thread; 0 without a profiler, or on a thread that has never run managed code.
+/// The runtime's id of the calling thread; 0 without a profiler, or on a thread that has never run
+/// managed code.
 #[allow(unsafe_code, non_snake_case)]
 #[unsafe(no_mangle)]
 pub extern "C" fn GetCurrentExecutionEngineThreadId() -> usize {

@@ -14,11 +14,13 @@ pub struct ThreadProfile {
     pub hresult: i32,
     /// How many frames there are.
     pub frame_count: i32,
-    /// Address of the ids of the functions, leaf first: 0 is a run of native frames. 0 where there is no frame.
+    /// Address of the ids of the functions, leaf first: 0 is a run of native frames. 0 where there
+    /// is no frame.
     pub functions: usize,
 }
 
-/// `S_FALSE` (winerror.h): the stack has more than [`MAX_FRAMES`] frames, and those at the root were kept.
+/// `S_FALSE` (winerror.h): the stack has more than [`MAX_FRAMES`] frames, and those at the root
+/// were kept.
 pub const CUT: i32 = 1;
 
 /// How many frames of a thread are kept at most. The agent's own profiler has the same limit.
@@ -39,7 +41,8 @@ pub struct FunctionName {
 /// UTF-16 with a zero at the end.
 pub type Wide = Arc<[u16]>;
 
-/// How many UTF-16 units a name has at most, without the zero. The agent's own profiler has the same limit.
+/// How many UTF-16 units a name has at most, without the zero. The agent's own profiler has the
+/// same limit.
 const MAX_NAME: usize = 1022;
 
 /// A name for the managed agent. A longer one is cut between characters. The first zero ends it.

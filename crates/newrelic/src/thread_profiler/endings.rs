@@ -1,15 +1,16 @@
 //! Threads that end while a snapshot is taken.
 //!
-//! The runtime walks any address it is given as a thread, and frees a thread after `ThreadDestroyed`. Threads are
-//! listed before the runtime is suspended, because listing allocates. The list has no thread whose end was already
-//! reported (`ProfilerThreadEnum::Init`, src/coreclr/vm/profilingenumerators.cpp). So a listed thread that is freed
-//! before the suspension is reported in between, and is left out here. Threads that are reported later wait until the
+//! The runtime walks any address it is given as a thread, and frees a thread after
+//! `ThreadDestroyed`. Threads are listed before the runtime is suspended, because listing
+//! allocates. The list has no thread whose end was already reported (`ProfilerThreadEnum::Init`,
+//! src/coreclr/vm/profilingenumerators.cpp). So a listed thread that is freed before the suspension
+//! is reported in between, and is left out here. Threads that are reported later wait until the
 //! walk is over.
 //!
-//! Only a walk makes them wait, never a suspension that is about to begin: `Thread::CleanupDetachedThreads`
-//! (src/coreclr/vm/threads.cpp) reports ended native threads while it holds the runtime's lock on the thread list,
-//! and a suspension needs that lock. During a walk the suspending thread holds the lock, so no waiting thread blocks
-//! the walk.
+//! Only a walk makes them wait, never a suspension that is about to begin:
+//! `Thread::CleanupDetachedThreads` (src/coreclr/vm/threads.cpp) reports ended native threads while
+//! it holds the runtime's lock on the thread list, and a suspension needs that lock. During a walk
+//! the suspending thread holds the lock, so no waiting thread blocks the walk.
 
 use corprof::ids::ThreadId;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -17,7 +18,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How often a waiting thread checks whether the walk is over. A walk takes microseconds per thread.
+/// How often a waiting thread checks whether the walk is over. A walk takes microseconds per
+/// thread.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Threads that ended since the list was taken, and whether ending threads have to wait.
@@ -55,10 +57,11 @@ impl Endings {
 pub struct Watch<'a>(&'a Endings);
 
 impl<'a> Watch<'a> {
-    /// Makes ending threads wait from now on, and removes those that have ended from the list. Call while the runtime
-    /// is suspended.
+    /// Makes ending threads wait from now on, and removes those that have ended from the list. Call
+    /// while the runtime is suspended.
     ///
-    /// The lock is never held for long: its owner runs native code in a callback, which a suspension does not stop.
+    /// The lock is never held for long: its owner runs native code in a callback, which a
+    /// suspension does not stop.
     pub fn walk(&self, threads: &mut Vec<ThreadId>) -> Walk<'a> {
         self.0.walking.store(true, SeqCst);
         let walk = Walk(self.0);

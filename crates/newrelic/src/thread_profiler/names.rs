@@ -1,11 +1,12 @@
 //! Names of the functions on stacks.
 //!
-//! A function id is an address: it becomes invalid when its assembly is unloaded, and may be reused for another
-//! function. So the module and token of each function are read while the runtime is suspended and everything on a
-//! stack is alive. Names are then read from the modules' metadata after the runtime is resumed, and only from modules
-//! that are still loaded: `ModuleUnloadStarted` does not return while metadata is being read, the runtime frees
-//! nothing before it returns, and afterwards the module is not used any more. Reading one name takes microseconds and
-//! waits for nothing that an unloading thread holds.
+//! A function id is an address: it becomes invalid when its assembly is unloaded, and may be reused
+//! for another function. So the module and token of each function are read while the runtime is
+//! suspended and everything on a stack is alive. Names are then read from the modules' metadata
+//! after the runtime is resumed, and only from modules that are still loaded: `ModuleUnloadStarted`
+//! does not return while metadata is being read, the runtime frees nothing before it returns, and
+//! afterwards the module is not used any more. Reading one name takes microseconds and waits for
+//! nothing that an unloading thread holds.
 
 use super::abi::{FunctionName, Wide, address, wide};
 use super::runtime::Runtime;
@@ -21,7 +22,8 @@ const UNKNOWN: (&str, &str) = ("UnknownClass", "UnknownMethod(error)");
 /// The type of global methods (ECMA-335, II.10.8).
 const MODULE: &str = "<Module>";
 
-/// How many outdated functions are kept: some programs generate and unload code for as long as they run.
+/// How many outdated functions are kept: some programs generate and unload code for as long as they
+/// run.
 const MAX_OUTDATED: usize = 10_000;
 
 /// Names by function.
@@ -64,7 +66,11 @@ impl Names {
         let mut known = self.known();
         let known = &mut *known;
         known.classes.retain(|(of, _), _| *of != module);
-        for named in known.functions.values_mut().filter(|named| named.place.module == module && !named.is_outdated) {
+        for named in known
+            .functions
+            .values_mut()
+            .filter(|named| named.place.module == module && !named.is_outdated)
+        {
             named.is_outdated = true;
             known.outdated += 1;
         }
@@ -91,7 +97,11 @@ impl Names {
         for function in functions {
             let named = known.functions.get(&FunctionId(*function));
             let (class, method) = named.map_or(&unknown, |named| &named.names);
-            entries.push(FunctionName { function: *function, type_name: address(class), method_name: address(method) });
+            entries.push(FunctionName {
+                function: *function,
+                type_name: address(class),
+                method_name: address(method),
+            });
             texts.push((Arc::clone(class), Arc::clone(method)));
         }
         Ok(Answer { entries, _texts: texts })
@@ -113,12 +123,14 @@ impl Names {
 pub struct UnloadWatch<'a>(&'a Names);
 
 impl UnloadWatch<'_> {
-    /// Resolves the names of functions that are not in the cache. The snapshot began after this watch.
+    /// Resolves the names of functions that are not in the cache. The snapshot began after this
+    /// watch.
     pub fn learn(&self, runtime: &impl Runtime, snapshot: &Snapshot) {
         let functions = snapshot.functions().collect::<HashMap<_, _>>();
         self.0.known().limit();
         for (function, place) in functions {
-            // The lock is released after each function, so that an unloading thread waits for one name only.
+            // The lock is released after each function, so that an unloading thread waits for one
+            // name only.
             self.0.known().learn(runtime, function, place);
         }
     }
@@ -145,11 +157,14 @@ impl Known {
             return;
         }
         let was_outdated = earlier.is_some_and(|named| named.is_outdated);
-        let is_unloaded = self.unloaded.as_ref().is_none_or(|unloaded| unloaded.contains(&place.module));
+        let is_unloaded =
+            self.unloaded.as_ref().is_none_or(|unloaded| unloaded.contains(&place.module));
         let names = if is_unloaded { None } else { self.ask(runtime, place) };
         self.outdated -= usize::from(was_outdated);
         match names {
-            Some(names) => self.functions.insert(function, Named { place, is_outdated: false, names }),
+            Some(names) => {
+                self.functions.insert(function, Named { place, is_outdated: false, names })
+            }
             // The id does not stand for the earlier function any more.
             None => self.functions.remove(&function),
         };
@@ -162,7 +177,11 @@ impl Known {
         let class = match self.classes.get(&key) {
             Some(name) => Arc::clone(name),
             None => {
-                let name = if class.is_nil() { MODULE.to_owned() } else { runtime.class(place.module, class).ok()? };
+                let name = if class.is_nil() {
+                    MODULE.to_owned()
+                } else {
+                    runtime.class(place.module, class).ok()?
+                };
                 let name = wide(&name);
                 self.classes.insert(key, Arc::clone(&name));
                 name
@@ -181,7 +200,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// One entry per requested function, in order. Its addresses stay valid when the answer is moved.
+    /// One entry per requested function, in order. Its addresses stay valid when the answer is
+    /// moved.
     pub fn entries(&self) -> &[FunctionName] {
         &self.entries
     }

@@ -17,7 +17,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// Whether stacks can be walked at all.
     fn can_walk(&self) -> bool;
 
-    /// Whether [`Self::suspend`] suspends: .NET Framework can only stop one thread at a time, for its walk.
+    /// Whether [`Self::suspend`] suspends: .NET Framework can only stop one thread at a time, for
+    /// its walk.
     fn can_suspend(&self) -> bool;
 
     /// Prepares the calling thread for the other calls.
@@ -47,7 +48,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// The runtime refuses.
     fn resume(&self, suspended: Self::Suspended<'_>) -> Result<()>;
 
-    /// Hands over the frames of a thread, leaf first; `None` is a run of native frames. Does not allocate.
+    /// Hands over the frames of a thread, leaf first; `None` is a run of native frames. Does not
+    /// allocate.
     ///
     /// # Errors
     /// The thread has no managed frames, or cannot be walked now.

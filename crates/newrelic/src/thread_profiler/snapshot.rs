@@ -12,15 +12,18 @@ use corprof::metadata::MethodDef;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long suspending is retried while a collection suspends the runtime, and the pause between attempts.
+/// How long suspending is retried while a collection suspends the runtime, and the pause between
+/// attempts.
 const LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// For how many threads of [`MAX_FRAMES`] frames memory is reserved at most. Typical stacks have less than a tenth of
-/// that, so at least ten times as many threads fit. Only pages with frames are touched.
+/// For how many threads of [`MAX_FRAMES`] frames memory is reserved at most. Typical stacks have
+/// less than a tenth of that, so at least ten times as many threads fit. Only pages with frames are
+/// touched.
 const MAX_DEEP_THREADS: usize = 4096;
 
-/// Where a function is declared: valid as long as the module is loaded, also after the function is freed.
+/// Where a function is declared: valid as long as the module is loaded, also after the function is
+/// freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The module.
@@ -41,7 +44,8 @@ struct Stack {
 #[derive(Debug, Default)]
 pub struct Snapshot {
     threads: Vec<Stack>,
-    /// The ids of the functions of all stacks, one stack after the other; 0 is a run of native frames.
+    /// The ids of the functions of all stacks, one stack after the other; 0 is a run of native
+    /// frames.
     functions: Vec<usize>,
     /// Where they are declared; `None` for native frames, and where the runtime reports no token.
     places: Vec<Option<Place>>,
@@ -81,7 +85,8 @@ impl Snapshot {
         let mut threads = runtime.threads()?;
         let own = runtime.current_thread();
         let mut snapshot = Self::with_room_for(threads.len())?;
-        // Without a suspension, functions on a walked stack live only as long as their modules are not unloaded.
+        // Without a suspension, functions on a walked stack live only as long as their modules are
+        // not unloaded.
         let modules = (!runtime.can_suspend()).then(|| names.hold());
         let suspended = runtime.suspend()?;
         {
@@ -121,7 +126,8 @@ impl Snapshot {
         let mut count = 0;
         let walked = runtime.walk(thread, |function| {
             let function = function.unwrap_or_default().0;
-            // A stack that is too deep keeps its last frames: those at the root tell what the thread is for.
+            // A stack that is too deep keeps its last frames: those at the root tell what the
+            // thread is for.
             match self.functions.get_mut(start + count % MAX_FRAMES) {
                 Some(oldest) => *oldest = function,
                 None => self.functions.push(function),

@@ -12,7 +12,8 @@ use std::sync::mpsc;
 
 type Hook = Box<dyn FnMut() + Send>;
 
-/// State of the fake runtime. Function `n` is the method with row `n` of type `n % 100 / 10` of module `n / 100`.
+/// State of the fake runtime. Function `n` is the method with row `n` of type `n % 100 / 10` of
+/// module `n / 100`.
 #[derive(Default)]
 struct Script {
     threads: Mutex<Vec<(usize, Option<Vec<usize>>)>>,
@@ -111,7 +112,8 @@ impl Runtime for Fake {
     fn function(&self, function: FunctionId) -> Result<(ModuleId, MethodDef)> {
         assert!(self.0.suspended.load(SeqCst), "the function may be gone");
         let usual = (function.0 / 100, u32::try_from(function.0).unwrap());
-        let (module, token) = self.0.places.lock().unwrap().get(&function.0).copied().unwrap_or(usual);
+        let (module, token) =
+            self.0.places.lock().unwrap().get(&function.0).copied().unwrap_or(usual);
         Ok((ModuleId(module), MethodDef::from_raw(0x0600_0000 + token)))
     }
 
@@ -160,7 +162,9 @@ fn names(profiler: &ThreadProfiler<Fake>, functions: &[usize]) -> Vec<String> {
         let units = (0..).map(|index| unsafe { *start.add(index) }).take_while(|unit| *unit != 0);
         String::from_utf16(&units.collect::<Vec<_>>()).unwrap()
     };
-    let entries = with_exposed_provenance::<FunctionName>(profiler.request_function_names(functions).unwrap());
+    let entries = with_exposed_provenance::<FunctionName>(
+        profiler.request_function_names(functions).unwrap(),
+    );
     let named = functions.iter().enumerate().map(|(index, function)| {
         // SAFETY: the answer is the last one, and has as many entries as there were functions.
         let entry = unsafe { *entries.add(index) };
@@ -174,12 +178,20 @@ const UNKNOWN: &str = "UnknownClass::UnknownMethod(error)";
 
 #[test]
 fn stacks_and_names() {
-    let threads =
-        [(8, Some(vec![0, 112, 113])), (16, None), (WORKER.0, None), (24, Some(vec![])), (32, Some(vec![212, 112]))];
+    let threads = [
+        (8, Some(vec![0, 112, 113])),
+        (16, None),
+        (WORKER.0, None),
+        (24, Some(vec![])),
+        (32, Some(vec![212, 112])),
+    ];
     let (profiler, script) = profiler(&threads);
     let profile = profiler.request_profile().unwrap();
     // Of one that cannot be walked nothing stays, though it has given a frame.
-    assert_eq!(read(profile), [(8, 0, vec![0, 112, 113]), (24, 0, vec![]), (32, 0, vec![212, 112])]);
+    assert_eq!(
+        read(profile),
+        [(8, 0, vec![0, 112, 113]), (24, 0, vec![]), (32, 0, vec![212, 112])]
+    );
     // Equal tokens in two modules are two types.
     let wanted = ["C1.1::M112", "C1.1::M113", "C2.1::M212", UNKNOWN, UNKNOWN];
     assert_eq!(names(&profiler, &[112, 113, 212, 0, 7]), wanted);
@@ -230,7 +242,8 @@ fn deep_stacks_keep_their_root() {
 fn threads_that_end_are_not_walked() {
     let (profiler, script) = profiler(&[(8, Some(vec![100])), (16, Some(vec![100]))]);
     let ending = Arc::downgrade(&profiler);
-    *script.before.lock().unwrap() = Some(Box::new(move || ending.upgrade().unwrap().thread_destroyed(ThreadId(16))));
+    *script.before.lock().unwrap() =
+        Some(Box::new(move || ending.upgrade().unwrap().thread_destroyed(ThreadId(16))));
     assert_eq!(read(profiler.request_profile().unwrap()), [(8, 0, vec![100])]);
     profiler.shutdown();
 }
@@ -337,5 +350,8 @@ fn refusals() {
     assert_eq!(of(Refusal::Aborted), 0x8000_4004);
     assert_eq!(of(Refusal::NoThread(io::ErrorKind::WouldBlock.into())), 0x8000_4005);
     assert_eq!(of(Refusal::Runtime(Error::Nothing { call: "X" })), 0x8000_4005);
-    assert_eq!(of(Refusal::Runtime(Error::Hr { call: "X", hresult: SUSPENSION_IN_PROGRESS })), 0x8013_1388);
+    assert_eq!(
+        of(Refusal::Runtime(Error::Hr { call: "X", hresult: SUSPENSION_IN_PROGRESS })),
+        0x8013_1388
+    );
 }

@@ -1,4 +1,5 @@
-//! The library in real runtimes: programs run under it with a managed agent that prints each tracer.
+//! The library in real runtimes: programs run under it with a managed agent that prints each
+//! tracer.
 #![cfg(target_os = "linux")]
 
 mod live;

@@ -1,4 +1,5 @@
-//! Methods of every shape: what tracers get is compared with what the program says of itself (`programs/Methods.cs`).
+//! Methods of every shape: what tracers get is compared with what the program says of itself
+//! (`programs/Methods.cs`).
 
 use crate::support::{Home, compile, run};
 use newrelic_compat::shape::{AgentShape, of_file};
@@ -9,7 +10,8 @@ use tempfile::TempDir;
 use testkit::{Extras, Launch, Runtime};
 
 /// How many shapes there are at least.
-const COUNTS: [(&str, usize); 4] = [("basic/", 22), ("generics/", 59), ("interop/", 8), ("more/", 140)];
+const COUNTS: [(&str, usize); 4] =
+    [("basic/", 22), ("generics/", 59), ("interop/", 8), ("more/", 140)];
 
 /// Agents and modes; in the last ones the agent is found by reflection at each call.
 const CASES: [(AgentShape, &str, bool); 11] = [
@@ -33,8 +35,18 @@ struct Program {
 
 impl Program {
     fn new() -> Program {
-        let api = compile("NewRelic.Api.Agent", "Methods.cs", true, Extras { symbols: &["API"], ..Extras::default() });
-        let program = compile("Methods", "Methods.cs", false, Extras { libraries: &[&api], ..Extras::default() });
+        let api = compile(
+            "NewRelic.Api.Agent",
+            "Methods.cs",
+            true,
+            Extras { symbols: &["API"], ..Extras::default() },
+        );
+        let program = compile(
+            "Methods",
+            "Methods.cs",
+            false,
+            Extras { libraries: &[&api], ..Extras::default() },
+        );
         let folder = tempfile::tempdir().unwrap();
         for file in fs::read_dir(program.parent().unwrap()).unwrap() {
             let file = file.unwrap().path();
@@ -59,12 +71,14 @@ impl Program {
     }
 }
 
-/// Puts the prefix `tail.` in front of a call; the C# compiler makes none. The program has two `not` there.
+/// Puts the prefix `tail.` in front of a call; the C# compiler makes none. The program has two
+/// `not` there.
 fn add_tail_call(assembly: &mut [u8]) {
     const ADD_NOT_NOT_CALL: [u8; 4] = [0x58, 0x66, 0x66, 0x28];
     const TAIL: [u8; 2] = [0xfe, 0x14];
     let windows = assembly.windows(ADD_NOT_NOT_CALL.len()).enumerate();
-    let found: Vec<_> = windows.filter(|(_, bytes)| *bytes == ADD_NOT_NOT_CALL).map(|(at, _)| at).collect();
+    let found: Vec<_> =
+        windows.filter(|(_, bytes)| *bytes == ADD_NOT_NOT_CALL).map(|(at, _)| at).collect();
     let [at] = found[..] else { panic!("not one place for the tail call: {found:?}") };
     assembly[at + 1..at + 3].copy_from_slice(&TAIL);
 }
@@ -76,7 +90,8 @@ fn home(shape: AgentShape, points: &str) -> Home {
         AgentShape::V10_54 => &["AGENT", "SHAPE_10_54"],
         AgentShape::V10_55 => &["AGENT", "SHAPE_10_54", "SHAPE_10_55"],
     };
-    let agent = compile("NewRelic.Agent.Core", "Methods.cs", true, Extras { symbols, ..Extras::default() });
+    let agent =
+        compile("NewRelic.Agent.Core", "Methods.cs", true, Extras { symbols, ..Extras::default() });
     let home = Home::new(shape, Some(points));
     let bytes = fs::read(agent).unwrap();
     assert_eq!(of_file(&bytes).map(|shim| shim.shape), Ok(shape));
@@ -123,7 +138,9 @@ impl Run {
                 run.shapes.push(Shape { name: text.to_owned(), ..Shape::default() });
                 continue;
             }
-            let Some(shape) = run.shapes.last_mut() else { panic!("{case}: a call before all shapes: {line}") };
+            let Some(shape) = run.shapes.last_mut() else {
+                panic!("{case}: a call before all shapes: {line}")
+            };
             match kind {
                 "WANT" => shape.wanted.push(text.to_owned()),
                 "SEEN" => shape.seen(text, &mut run.ids),
@@ -152,7 +169,8 @@ impl Shape {
             }
             ["FINISH", call, result, rest] => {
                 // Tracers are finished by the call that they were started for, the innermost first.
-                let of = if self.open.pop().as_deref() == Some(call) { "" } else { " of another call" };
+                let of =
+                    if self.open.pop().as_deref() == Some(call) { "" } else { " of another call" };
                 self.seen.push(format!("FINISH{of} {result} {rest}"));
             }
             _ => self.seen.push(text.to_owned()),
@@ -161,7 +179,11 @@ impl Shape {
 
     /// Names of the methods that were to have a tracer, as the log has them.
     fn traced(&self) -> BTreeSet<String> {
-        self.wanted.iter().filter(|line| line.starts_with("START ")).map(|line| method(line)).collect()
+        self.wanted
+            .iter()
+            .filter(|line| line.starts_with("START "))
+            .map(|line| method(line))
+            .collect()
     }
 }
 
@@ -172,30 +194,48 @@ fn method(start: &str) -> String {
         rest.split_once(to).unwrap_or_else(|| panic!("no {to:?} in {start}")).0
     };
     let [assembly, class] = [value(" assembly=", " type="), value(" typeName=", " method=")];
-    format!("[{assembly}]{class}.{}({})", value(" method=", " signature="), value(" signature=(", ") this="))
+    format!(
+        "[{assembly}]{class}.{}({})",
+        value(" method=", " signature="),
+        value(" signature=(", ") this=")
+    )
 }
 
 /// A text without the numbers of objects, which differ from run to run.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split('@');
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| text + part.trim_start_matches(|digit: char| digit.is_ascii_digit()))
+    parts.fold(first, |text, part| {
+        text + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
+    })
 }
 
 /// Checks the run under the library.
 fn check(run: &Run, alone: &Run, log: &[String], case: &str) {
-    let starts =
-        |level: &str, text: &str| log.iter().any(|line| line.starts_with(level) && line.ends_with(&format!(" {text}")));
+    let starts = |level: &str, text: &str| {
+        log.iter().any(|line| line.starts_with(level) && line.ends_with(&format!(" {text}")))
+    };
     assert_eq!(run.shapes.len(), alone.shapes.len(), "{case}");
     for (shape, alone) in run.shapes.iter().zip(&alone.shapes) {
         let case = format!("{}: {case}", shape.name);
         assert_eq!(shape.seen, shape.wanted, "{case}");
-        assert!(shape.by_agent || shape.printed == alone.printed, "{case}: {:#?}", (&shape.printed, &alone.printed));
+        assert!(
+            shape.by_agent || shape.printed == alone.printed,
+            "{case}: {:#?}",
+            (&shape.printed, &alone.printed)
+        );
         for method in shape.traced() {
-            assert!(starts("[Info ] ", &format!("Instrumenting method: {method}")), "{case}: no line for {method}");
+            assert!(
+                starts("[Info ] ", &format!("Instrumenting method: {method}")),
+                "{case}: no line for {method}"
+            );
         }
         for refused in &shape.refused {
-            let level = if refused.starts_with("Skipping invalid method: ") { "[Info ] " } else { "[Error] " };
+            let level = if refused.starts_with("Skipping invalid method: ") {
+                "[Info ] "
+            } else {
+                "[Error] "
+            };
             assert!(starts(level, refused), "{case}: {refused}\n{}", log.join("\n"));
             let (reason, method) = refused.split_once(": ").unwrap();
             // What is found out later follows that line, as with the agent's own profiler.
@@ -223,7 +263,8 @@ fn is_log_line(line: &str) -> bool {
     const TIME: &str = "0000-00-00 00:00:00 ";
     let Some(rest) = LEVELS.iter().find_map(|level| line.strip_prefix(level)) else { return false };
     let Some((time, text)) = rest.split_at_checked(TIME.len()) else { return false };
-    let form: String = time.chars().map(|char| if char.is_ascii_digit() { '0' } else { char }).collect();
+    let form: String =
+        time.chars().map(|char| if char.is_ascii_digit() { '0' } else { char }).collect();
     form == TIME && !text.is_empty()
 }
 
@@ -239,15 +280,22 @@ fn every_shape(runtime: Runtime) {
     }
     // Without the library there are no tracers, so what is checked below fails.
     for shape in &alone.shapes {
-        assert_eq!(shape.seen, Vec::<String>::new(), "{}: {runtime}, without the library", shape.name);
-        let has_expectation = !shape.wanted.is_empty() || !shape.refused.is_empty() || !shape.unwritten.is_empty();
+        assert_eq!(
+            shape.seen,
+            Vec::<String>::new(),
+            "{}: {runtime}, without the library",
+            shape.name
+        );
+        let has_expectation =
+            !shape.wanted.is_empty() || !shape.refused.is_empty() || !shape.unwritten.is_empty();
         assert!(has_expectation || shape.name == MISSING, "{}: {runtime}", shape.name);
     }
     for (agent, mode, by_reflection) in CASES {
         let way = if by_reflection { ", by reflection" } else { "" };
         let case = format!("{runtime}, agent {agent}, {mode}{way}");
         let home = home(agent, &points);
-        let launch = home.launch(&program.path(), runtime, &[""; 0]).env("NEW_RELIC_CLRSCOPE_MODE", mode);
+        let launch =
+            home.launch(&program.path(), runtime, &[""; 0]).env("NEW_RELIC_CLRSCOPE_MODE", mode);
         let launch = launch.env("NEW_RELIC_DISABLE_APPDOMAIN_CACHING", by_reflection.to_string());
         check(&Run::new(&run(launch).well(&case), &case), &alone, &home.log(), &case);
     }

@@ -1,4 +1,5 @@
-//! New bodies: the output of programs is compared with the recorded one, line by line (`fixtures/README.md`).
+//! New bodies: the output of programs is compared with the recorded one, line by line
+//! (`fixtures/README.md`).
 
 use crate::support::{Home, SHAPES, compile, run};
 use newrelic_compat::shape::AgentShape;
@@ -27,7 +28,8 @@ enum Way {
 }
 
 impl Way {
-    const ALL: [Way; 5] = [Way::Strict, Way::StrictReflection, Way::Default, Way::Reflection, Way::Fast];
+    const ALL: [Way; 5] =
+        [Way::Strict, Way::StrictReflection, Way::Default, Way::Reflection, Way::Fast];
 
     fn apply(self, launch: Launch) -> Launch {
         let mode = match self {
@@ -58,7 +60,8 @@ fn without_inlined(lines: Vec<String>) -> (Vec<String>, Vec<String>) {
         INLINED.iter().any(|method| {
             let (class, name) = method.rsplit_once('.').unwrap();
             line.starts_with(&format!("FINISH {method} "))
-                || line.starts_with("GETTRACER ") && line.contains(&format!(" typeName={class} method={name} "))
+                || line.starts_with("GETTRACER ")
+                    && line.contains(&format!(" typeName={class} method={name} "))
         })
     };
     lines.into_iter().partition(|line| !is_inlined(line))
@@ -66,7 +69,8 @@ fn without_inlined(lines: Vec<String>) -> (Vec<String>, Vec<String>) {
 
 fn check(shape: AgentShape, way: Way) {
     let api = compile("NewRelic.Api.Agent", "Api.cs", true, Extras::default());
-    let target = compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
+    let target =
+        compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
     for (runtime, recorded) in [
         (Runtime::V3_1, include_str!("../fixtures/scenario-3.1.txt")),
         (Runtime::V9, include_str!("../fixtures/scenario-9.txt")),
@@ -75,17 +79,28 @@ fn check(shape: AgentShape, way: Way) {
         let home = Home::new(shape, Some(&points("newrelic-compat/tests/fixtures/target.xml")));
         let lines = run(way.apply(home.launch::<&str>(&target, runtime, &[]))).well(&case);
         let (lines, inlined) = without_inlined(lines);
-        let different = lines.iter().map(String::as_str).zip(recorded.lines()).find(|(ours, theirs)| ours != theirs);
+        let different = lines
+            .iter()
+            .map(String::as_str)
+            .zip(recorded.lines())
+            .find(|(ours, theirs)| ours != theirs);
         assert_eq!(different, None, "{case}\n{}", home.log().join("\n"));
         assert_eq!(lines.len(), recorded.lines().count(), "{case}");
-        let count = |lines: &[String], start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
+        let count = |lines: &[String], start: &str| {
+            lines.iter().filter(|line| line.starts_with(start)).count()
+        };
         let more = if way.is_strict() { 0 } else { INLINED.len() };
         for start in ["GETTRACER ", "FINISH "] {
-            assert_eq!([count(&lines, start), count(&inlined, start)], [50, more], "{case}: {start}");
+            assert_eq!(
+                [count(&lines, start), count(&inlined, start)],
+                [50, more],
+                "{case}: {start}"
+            );
         }
         let log = home.log();
         for refused in REFUSED {
-            let is_said = log.iter().any(|line| line.starts_with("[Error] ") && line.ends_with(refused));
+            let is_said =
+                log.iter().any(|line| line.starts_with("[Error] ") && line.ends_with(refused));
             assert!(is_said, "{case}: {refused}\n{}", log.join("\n"));
         }
     }
@@ -112,7 +127,8 @@ fn agent_10_55() {
     }
 }
 
-/// What the agent gets for the calls in `Values.cs`, except for those of `Inc`: method, arguments and result.
+/// What the agent gets for the calls in `Values.cs`, except for those of `Inc`: method, arguments
+/// and result.
 const VALUES: [(&str, &str, &str); 13] = [
     ("Values.Auto.Sum", "System.Int32:1", "System.Int32:5"),
     ("Values.Generic`1.Get", "", "System.String:g"),
@@ -135,13 +151,18 @@ const VALUES: [(&str, &str, &str); 13] = [
 /// Calls of `Inc` there.
 const INCREMENTS: usize = 201;
 
-/// The parts of what the agent prints at the start and the end of a tracer: method, arguments, result.
+/// The parts of what the agent prints at the start and the end of a tracer: method, arguments,
+/// result.
 fn call(start: &str, end: &str) -> (String, String, String) {
     let between = |line: &str, from: &str, to: &str| {
         let rest = line.split_once(from).unwrap_or_else(|| panic!("no {from:?} in {line}")).1;
         rest.split_once(to).unwrap_or_else(|| panic!("no {to:?} in {line}")).0.to_owned()
     };
-    let method = format!("{}.{}", between(start, " typeName=", " method="), between(start, " method=", " sig="));
+    let method = format!(
+        "{}.{}",
+        between(start, " typeName=", " method="),
+        between(start, " method=", " sig=")
+    );
     let result = between(end, &format!("FINISH {method} ret="), " ex=null");
     (method, between(start, " params=Object[]{", "} fid=nz"), result)
 }
@@ -150,17 +171,25 @@ fn call(start: &str, end: &str) -> (String, String, String) {
 fn values_are_boxed_where_they_can_be() {
     let program = compile("Values", "Values.cs", false, Extras::default());
     for runtime in [Runtime::V3_1, Runtime::V9] {
-        let plain = run(Launch::new(runtime.require().executable()).arg(&program)).well("without the library");
-        for (shape, way) in SHAPES.into_iter().flat_map(|shape| [Way::Reflection, Way::Fast].map(|way| (shape, way))) {
+        let plain = run(Launch::new(runtime.require().executable()).arg(&program))
+            .well("without the library");
+        for (shape, way) in SHAPES
+            .into_iter()
+            .flat_map(|shape| [Way::Reflection, Way::Fast].map(|way| (shape, way)))
+        {
             let case = format!("{runtime}, agent {shape}, {way:?}");
             let home = Home::new(shape, Some(&points("newrelic/tests/fixtures/values.xml")));
             let lines = run(way.apply(home.launch::<&str>(&program, runtime, &[]))).well(&case);
-            let is_tracer = |line: &String| line.starts_with("GETTRACER ") || line.starts_with("FINISH ");
+            let is_tracer =
+                |line: &String| line.starts_with("GETTRACER ") || line.starts_with("FINISH ");
             let (tracers, printed): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_tracer);
             assert_eq!(printed, plain, "{case}");
             let calls = tracers.chunks_exact(2).map(|lines| call(&lines[0], &lines[1]));
-            let (increments, calls): (Vec<_>, Vec<_>) = calls.partition(|(method, ..)| method == "Values.Auto.Inc");
-            let wanted = VALUES.map(|(method, arguments, result)| (method.into(), arguments.into(), result.into()));
+            let (increments, calls): (Vec<_>, Vec<_>) =
+                calls.partition(|(method, ..)| method == "Values.Auto.Inc");
+            let wanted = VALUES.map(|(method, arguments, result)| {
+                (method.into(), arguments.into(), result.into())
+            });
             assert_eq!(calls, wanted, "{case}\n{}", home.log().join("\n"));
             assert_eq!(increments.len(), INCREMENTS, "{case}");
         }
@@ -180,14 +209,18 @@ fn the_core_library_gets_the_recorded_methods() {
             let home = Home::new(AgentShape::V10_54, None);
             let lines = run(way.apply(home.launch::<&str>(&program, runtime, &[]))).well(&case);
             // Only the agent's own way needs them.
-            let expected =
-                if way == Way::Strict { recorded.lines().map(str::to_owned).collect() } else { plain.clone() };
+            let expected = if way == Way::Strict {
+                recorded.lines().map(str::to_owned).collect()
+            } else {
+                plain.clone()
+            };
             assert_eq!(lines, expected, "{case}");
         }
     }
 }
 
-/// Lines of level info and above, without their times, but for those that only this profiler writes.
+/// Lines of level info and above, without their times, but for those that only this profiler
+/// writes.
 fn important(log: &[String]) -> Vec<String> {
     let text = |line: &String| {
         let (level, rest) = line.split_at_checked(8)?;
@@ -196,7 +229,11 @@ fn important(log: &[String]) -> Vec<String> {
         let is_ours = text.starts_with("The managed agent is of shape ")
             || text.starts_with("The use of AppDomain for method information caching");
         // It names the method as well.
-        let text = if text.starts_with("By ref tokenization") { "By ref tokenization not supported." } else { text };
+        let text = if text.starts_with("By ref tokenization") {
+            "By ref tokenization not supported."
+        } else {
+            text
+        };
         let is_important = ["[Info ] ", "[Warn ] ", "[Error] "].contains(&level);
         (is_important && !is_ours).then(|| format!("{level}{text}"))
     };
@@ -206,7 +243,8 @@ fn important(log: &[String]) -> Vec<String> {
 #[test]
 fn the_log_has_the_recorded_lines() {
     let api = compile("NewRelic.Api.Agent", "Api.cs", true, Extras::default());
-    let target = compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
+    let target =
+        compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
     for (runtime, shape, recorded) in [
         (Runtime::V3_1, AgentShape::V10_53, include_str!("../fixtures/log-3.1-10.53.txt")),
         (Runtime::V3_1, AgentShape::V10_54, include_str!("../fixtures/log-3.1-10.54.txt")),
@@ -224,10 +262,13 @@ fn the_log_has_the_recorded_lines() {
             Vec::from_iter(lines)
         };
         assert_eq!(sorted(&ours), sorted(&recorded), "{case}");
-        // Those of methods, in the order in which they are rewritten. On 3.1 the agent's own rewrites some of them once more.
+        // Those of methods, in the order in which they are rewritten. On 3.1 the agent's own
+        // rewrites some of them once more.
         if runtime == Runtime::V9 {
             let of_methods = |lines: &[String]| {
-                let is_one = |line: &&String| line.contains("] Instrumenting ") || line.contains("] Skipping ");
+                let is_one = |line: &&String| {
+                    line.contains("] Instrumenting ") || line.contains("] Skipping ")
+                };
                 lines.iter().filter(is_one).cloned().collect::<Vec<_>>()
             };
             assert_eq!(of_methods(&ours), of_methods(&recorded), "{case}");

@@ -11,20 +11,25 @@ use testkit::{Compiler, Extras, Launch, Runtime, Stream, source_root};
 
 pub const LIMIT: Duration = Duration::from_secs(120);
 pub const SHAPES: [AgentShape; 3] = [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55];
-pub const CONFIGURATION: &str =
-    "<configuration xmlns=\"urn:newrelic-config\" agentEnabled=\"true\"><log level=\"all\"/></configuration>";
+pub const CONFIGURATION: &str = "<configuration xmlns=\"urn:newrelic-config\" \
+    agentEnabled=\"true\"><log level=\"all\"/></configuration>";
 
 /// The library; `cargo test` builds it beside the tests.
 pub fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let library = test.parent().unwrap().join("libNewRelicProfiler.so");
-    assert!(library.is_file(), "{} is missing: build it with `cargo build -p newrelic`", library.display());
+    assert!(
+        library.is_file(),
+        "{} is missing: build it with `cargo build -p newrelic`",
+        library.display()
+    );
     library
 }
 
 pub fn compile(name: &str, source: &str, is_library: bool, extras: Extras<'_>) -> PathBuf {
     let source = source_root().join("crates/newrelic/tests/programs").join(source);
-    let assembly = Compiler::find().and_then(|mcs| mcs.compile_with(name, &source, Runtime::V3_1, is_library, extras));
+    let assembly = Compiler::find()
+        .and_then(|mcs| mcs.compile_with(name, &source, Runtime::V3_1, is_library, extras));
     assembly.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -35,7 +40,8 @@ pub fn agent(shape: AgentShape) -> PathBuf {
         AgentShape::V10_54 => &["SHAPE_10_54"],
         AgentShape::V10_55 => &["SHAPE_10_54", "SHAPE_10_55"],
     };
-    let agent = compile("NewRelic.Agent.Core", "Agent.cs", true, Extras { symbols, ..Extras::default() });
+    let agent =
+        compile("NewRelic.Agent.Core", "Agent.cs", true, Extras { symbols, ..Extras::default() });
     assert_eq!(of_file(&fs::read(&agent).unwrap()).map(|shim| shim.shape), Ok(shape));
     agent
 }
@@ -63,7 +69,12 @@ impl Home {
     }
 
     /// A program under the library.
-    pub fn launch<A: Into<OsString> + Clone>(&self, program: &Path, runtime: Runtime, arguments: &[A]) -> Launch {
+    pub fn launch<A: Into<OsString> + Clone>(
+        &self,
+        program: &Path,
+        runtime: Runtime,
+        arguments: &[A],
+    ) -> Launch {
         self.under(Launch::assembly(program, runtime, arguments))
     }
 
@@ -108,7 +119,13 @@ pub fn run(launch: Launch) -> Ran {
 impl Ran {
     /// Checks that the program ended well and said nothing on standard error.
     pub fn well(self, case: &str) -> Vec<String> {
-        assert!(self.status.success(), "{case}: {}\n{}\n{}", self.status, self.out.join("\n"), self.err.join("\n"));
+        assert!(
+            self.status.success(),
+            "{case}: {}\n{}\n{}",
+            self.status,
+            self.out.join("\n"),
+            self.err.join("\n")
+        );
         assert_eq!(self.err, Vec::<String>::new(), "{case}");
         self.out
     }

@@ -1,10 +1,13 @@
-//! A small recording with a bit of everything, the same in each run, and names that no format may stumble over.
+//! A small recording with a bit of everything, the same in each run, and names that no format may
+//! stumble over.
 #![allow(dead_code)]
 
 use profile::{BuildOptions, Profile, session::*};
 
-/// A type name that would end a script element, an HTML comment, a Markdown cell, a collapsed frame and a terminal line.
-pub const HOSTILE: &str = "Evil</script><script>document.title='owned'</script><!--|`;\u{1b}[31m\n\"'&\\";
+/// A type name that would end a script element, an HTML comment, a Markdown cell, a collapsed frame
+/// and a terminal line.
+pub const HOSTILE: &str =
+    "Evil</script><script>document.title='owned'</script><!--|`;\u{1b}[31m\n\"'&\\";
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -21,7 +24,14 @@ pub struct Builder {
 }
 
 impl Builder {
-    fn function(&mut self, kind: FunctionKind, module: u32, ty: &str, name: &str, parameters: &str) -> FunctionId {
+    fn function(
+        &mut self,
+        kind: FunctionKind,
+        module: u32,
+        ty: &str,
+        name: &str,
+        parameters: &str,
+    ) -> FunctionId {
         let id = FunctionId(self.functions);
         self.functions += 1;
         let state_machine = name.ends_with("Async").then_some(StateMachine::Async);
@@ -41,7 +51,12 @@ impl Builder {
         let id = FrameId(self.frames);
         self.frames += 1;
         let line = line.map(|(file, line)| SourceLine { file: format!("/src/shop/{file}"), line });
-        self.records.push(SessionRecord::Frame(FrameDef { id, function, line, trust: FrameTrust::Tables }));
+        self.records.push(SessionRecord::Frame(FrameDef {
+            id,
+            function,
+            line,
+            trust: FrameTrust::Tables,
+        }));
         id
     }
 
@@ -85,9 +100,19 @@ impl Rows {
 /// Ten seconds of a sick little shop.
 pub fn records() -> Vec<SessionRecord> {
     use FunctionKind::*;
-    let mut b = Builder { records: Vec::new(), functions: 0, frames: 0, stacks: 0, known: Default::default() };
-    let run =
-        |id: &str, engine: &str, rate_hz| ProfilerRun { id: id.into(), engine: engine.into(), rate_hz, params: vec![] };
+    let mut b = Builder {
+        records: Vec::new(),
+        functions: 0,
+        frames: 0,
+        stacks: 0,
+        known: Default::default(),
+    };
+    let run = |id: &str, engine: &str, rate_hz| ProfilerRun {
+        id: id.into(),
+        engine: engine.into(),
+        rate_hz,
+        params: vec![],
+    };
     b.records.push(SessionRecord::Info(SessionInfo {
         tool_version: "0.1.0".into(),
         pid: 4711,
@@ -153,8 +178,15 @@ pub fn records() -> Vec<SessionRecord> {
         "ProcessRequestsAsync<TContext>",
         "(Microsoft.AspNetCore.Hosting.Server.IHttpApplication<TContext>)",
     );
-    let pool = b.function(Managed, 1, "System.Threading.PortableThreadPool.WorkerThread", "WorkerThreadStart", "()");
-    let checkout = b.function(Managed, 0, "Shop.Orders.CheckoutHandler", "HandleAsync", "(Shop.Orders.Order)");
+    let pool = b.function(
+        Managed,
+        1,
+        "System.Threading.PortableThreadPool.WorkerThread",
+        "WorkerThreadStart",
+        "()",
+    );
+    let checkout =
+        b.function(Managed, 0, "Shop.Orders.CheckoutHandler", "HandleAsync", "(Shop.Orders.Order)");
     let price = b.function(
         Managed,
         0,
@@ -162,7 +194,13 @@ pub fn records() -> Vec<SessionRecord> {
         "Price",
         "(System.Collections.Generic.List<Shop.Orders.Line>, int)",
     );
-    let discount = b.function(Managed, 0, "Shop.Pricing.Discounts", "Best", "(System.ReadOnlySpan<System.Decimal>)");
+    let discount = b.function(
+        Managed,
+        0,
+        "Shop.Pricing.Discounts",
+        "Best",
+        "(System.ReadOnlySpan<System.Decimal>)",
+    );
     let recurse = b.function(Managed, 0, "Shop.Pricing.Discounts", "Search", "(int)");
     let sort = b.function(
         Managed,
@@ -171,8 +209,13 @@ pub fn records() -> Vec<SessionRecord> {
         "IntrospectiveSort",
         "(System.Span<System.__Canon>, System.Comparison<System.__Canon>)",
     );
-    let dynamic =
-        b.function(Dynamic, 0, "", "lambda_method1", "(System.Runtime.CompilerServices.Closure, Shop.Orders.Order)");
+    let dynamic = b.function(
+        Dynamic,
+        0,
+        "",
+        "lambda_method1",
+        "(System.Runtime.CompilerServices.Closure, Shop.Orders.Order)",
+    );
     let stub = b.function(Stub, 3, "", "JIT_WriteBarrier", "");
     let gc_mark = b.function(Gc, 4, "", "SVR::gc_heap::mark_object_simple", "");
     let jit = b.function(Jit, 3, "", "Compiler::compCompile", "");
@@ -184,7 +227,8 @@ pub fn records() -> Vec<SessionRecord> {
     let sleep = b.function(Managed, 1, "System.Threading.Thread", "Sleep", "(int)");
     let log = b.function(Managed, 0, "Shop.Audit.Log", "Flush", "()");
     let socket = b.function(Managed, 1, "System.Net.Sockets.SocketAsyncEngine", "EventLoop", "()");
-    let semaphore = b.function(Managed, 1, "System.Threading.LowLevelLifoSemaphore", "WaitForSignal", "(int)");
+    let semaphore =
+        b.function(Managed, 1, "System.Threading.LowLevelLifoSemaphore", "WaitForSignal", "(int)");
     let throws = b.function(Managed, 0, "Shop.Orders.Stock", "Take", "(int)");
     let evil = b.function(Managed, 0, HOSTILE, "Run<script>", "(System.Int32)");
     let unknown = b.function(Unknown, 5, "", "", "");
@@ -198,9 +242,21 @@ pub fn records() -> Vec<SessionRecord> {
     let f_price2 = b.frame(price, Some(("PriceList.cs", 90)));
     let f_discount = b.frame(discount, Some(("Discounts.cs", 19)));
     let f_recurse = b.frame(recurse, Some(("Discounts.cs", 40)));
-    let [f_sort, f_dynamic, f_stub, f_gc, f_jit, f_runtime, f_memcpy, f_nameless, f_futex, f_monitor, f_sleep, f_log] =
-        [sort, dynamic, stub, gc_mark, jit, runtime, memcpy, nameless, futex, monitor, sleep, log]
-            .map(|f| b.frame(f, None));
+    let [
+        f_sort,
+        f_dynamic,
+        f_stub,
+        f_gc,
+        f_jit,
+        f_runtime,
+        f_memcpy,
+        f_nameless,
+        f_futex,
+        f_monitor,
+        f_sleep,
+        f_log,
+    ] = [sort, dynamic, stub, gc_mark, jit, runtime, memcpy, nameless, futex, monitor, sleep, log]
+        .map(|f| b.frame(f, None));
     let [f_socket, f_semaphore, f_unknown] = [socket, semaphore, unknown].map(|f| b.frame(f, None));
     let f_throws = b.frame(throws, Some(("Stock.cs", 5)));
     let f_evil = b.frame(evil, Some(("</script>.cs", 1)));
@@ -247,7 +303,8 @@ pub fn records() -> Vec<SessionRecord> {
         (s_unknown, 1),
         (s_kernel, 2),
     ];
-    let cycle: Vec<StackId> = plan.iter().flat_map(|(stack, n)| std::iter::repeat_n(*stack, *n)).collect();
+    let cycle: Vec<StackId> =
+        plan.iter().flat_map(|(stack, n)| std::iter::repeat_n(*stack, *n)).collect();
     assert_eq!(cycle.len(), 100);
     let mut cpu = Rows::default();
     for i in 0..1000_u64 {
@@ -267,7 +324,8 @@ pub fn records() -> Vec<SessionRecord> {
     let mut wall = Rows::default();
     for tick in 0..200_u64 {
         let time = START + tick * 50 * MS;
-        let mut row = |thread, stack, state| wall.0.push((time, thread, stack, 50 * MS, state, false));
+        let mut row =
+            |thread, stack, state| wall.0.push((time, thread, stack, 50 * MS, state, false));
         row(0, s_main, ThreadState::Sleep);
         match tick % 10 {
             0..=4 => row(1, s_price, ThreadState::Running),
@@ -287,9 +345,12 @@ pub fn records() -> Vec<SessionRecord> {
     b.records.push(SessionRecord::WallSamples(wall.batch()));
 
     for (id, name) in
-        ["System.InvalidOperationException", "Shop.Orders.OutOfStockException", HOSTILE].iter().enumerate()
+        ["System.InvalidOperationException", "Shop.Orders.OutOfStockException", HOSTILE]
+            .iter()
+            .enumerate()
     {
-        b.records.push(SessionRecord::Type(TypeDef { id: TypeId(id as u32), name: (*name).into() }));
+        b.records
+            .push(SessionRecord::Type(TypeDef { id: TypeId(id as u32), name: (*name).into() }));
     }
     for i in 0..40_u64 {
         let ty = u32::from(i % 5 == 4) + u32::from(i == 39);
@@ -298,7 +359,10 @@ pub fn records() -> Vec<SessionRecord> {
             thread: ThreadId(1 + (i % 2) as u32),
             ty: TypeId(ty),
             message: match ty {
-                0 => Some(format!("Sequence contains no {}", if i % 3 == 0 { "matching element" } else { "elements" })),
+                0 => Some(format!(
+                    "Sequence contains no {}",
+                    if i % 3 == 0 { "matching element" } else { "elements" }
+                )),
                 1 => Some("Only 3 of article 17 are left".into()),
                 _ => Some(HOSTILE.into()),
             },
@@ -310,14 +374,19 @@ pub fn records() -> Vec<SessionRecord> {
     }
     for (second, count) in [(3_u64, 300_u64), (6, 301), (10, 211)] {
         let counts = vec![(TypeId(0), count), (TypeId(1), 2 + u64::from(second == 10))];
-        b.records.push(SessionRecord::ExceptionCounts { time: START + second * 1000 * MS - 1, counts });
+        b.records
+            .push(SessionRecord::ExceptionCounts { time: START + second * 1000 * MS - 1, counts });
     }
-    b.records.push(SessionRecord::ExceptionCounts { time: START + 9_999 * MS, counts: vec![(TypeId(2), 1)] });
+    b.records.push(SessionRecord::ExceptionCounts {
+        time: START + 9_999 * MS,
+        counts: vec![(TypeId(2), 1)],
+    });
 
     for i in 0..30_u32 {
         let generation = if i % 15 == 14 { 2 } else { u8::from(i % 5 == 4) };
         let start = START + u64::from(i) * 330 * MS + 5 * MS;
-        let length = [400_000, 1_500_000, 12_000_000][usize::from(generation)] + u64::from(i) * 10_000;
+        let length =
+            [400_000, 1_500_000, 12_000_000][usize::from(generation)] + u64::from(i) * 10_000;
         let background = i == 29;
         let grown = u64::from(i % 15) * 700_000;
         b.records.push(SessionRecord::Gc(GcEvent {
@@ -329,7 +398,13 @@ pub fn records() -> Vec<SessionRecord> {
             start,
             end: start + length,
             size_after: [262_144, 1_200_000 + grown / 4, 24_000_000 + grown, 8_500_000, 65_536],
-            promoted: [90_000 + u64::from(i) * 100, 30_000, if generation == 2 { 20_000_000 } else { 0 }, 0, 0],
+            promoted: [
+                90_000 + u64::from(i) * 100,
+                30_000,
+                if generation == 2 { 20_000_000 } else { 0 },
+                0,
+                0,
+            ],
             pinned_objects: 3,
             gc_handles: 420,
         }));
@@ -359,8 +434,8 @@ pub fn records() -> Vec<SessionRecord> {
         dropped: vec![("ring full".into(), 12), ("agent lost".into(), 0)],
         counters: vec![("frames by table".into(), 20_412), ("frames by scan".into(), 3)],
     }));
-    let note =
-        "source lines of Microsoft.AspNetCore.Server.Kestrel.Core.dll are not known: its portable PDB was not found";
+    let note = "source lines of Microsoft.AspNetCore.Server.Kestrel.Core.dll are not known: its \
+        portable PDB was not found";
     b.records.push(SessionRecord::Note { time: START + 40 * MS, message: note.into() });
     b.records.push(SessionRecord::End(SessionEnd {
         time: START + 10_000 * MS,

@@ -1,12 +1,13 @@
-//! The EventPipe sessions of `allocations`: one that lasts as long as a program allocates little, and short ones now and
-//! then when it allocates much.
+//! The EventPipe sessions of `allocations`: one that lasts as long as a program allocates little,
+//! and short ones now and then when it allocates much.
 //!
-//! The runtime walks a stack for each 100 KB that are allocated, whatever that costs the program, and knows no bound. So
-//! that there is one, not all of the time is followed where there are too many samples: time is cut into slots, each slot
-//! into parts of equal length, and of each slot one part, picked by chance, is followed. How many parts there are is
-//! settled before anything is known of the slot, so each moment has the same chance, and what came in the part times
-//! their number is an unbiased estimate of what came in the slot, whatever the program did; but for that a program allocates
-//! less while it is slowed down by being followed.
+//! The runtime walks a stack for each 100 KB that are allocated, whatever that costs the program,
+//! and knows no bound. So that there is one, not all of the time is followed where there are too
+//! many samples: time is cut into slots, each slot into parts of equal length, and of each slot one
+//! part, picked by chance, is followed. How many parts there are is settled before anything is
+//! known of the slot, so each moment has the same chance, and what came in the part times their
+//! number is an unbiased estimate of what came in the slot, whatever the program did; but for that
+//! a program allocates less while it is slowed down by being followed.
 
 use super::{
     events::{FromEvents, first_session},
@@ -40,17 +41,20 @@ const QUEUE: usize = 16 << 10;
 /// How long the runtime may take to write what it has buffered when a session is stopped.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 
-/// Length of a part of a slot, in nanoseconds. A session looks every 100 ms whether it is to stop, counted from its start: one
-/// that is stopped a little before that is stopped soon, one that is stopped after half of it runs on for the other half.
+/// Length of a part of a slot, in nanoseconds. A session looks every 100 ms whether it is to stop,
+/// counted from its start: one that is stopped a little before that is stopped soon, one that is
+/// stopped after half of it runs on for the other half.
 const PART: u64 = 90_000_000;
 
-/// For how many seconds' worth of the bound everything is followed at first: short bursts are seen whole.
+/// For how many seconds' worth of the bound everything is followed at first: short bursts are seen
+/// whole.
 const BURST: f64 = 2.0;
 
 /// Most parts of a slot: a slot of them takes nine seconds.
 const MAX_PARTS: u64 = 100;
 
-/// Parts over which the rate is reckoned while all is followed: the runtime hands its events over ten times per second.
+/// Parts over which the rate is reckoned while all is followed: the runtime hands its events over
+/// ten times per second.
 const RATE_PARTS: usize = 3;
 
 /// Most sessions that are being stopped at a time.
@@ -62,7 +66,8 @@ const MAX_KEPT: usize = 1 << 18;
 /// How often in turn a session may fail to start before it is given up.
 const MAX_FAILURES: u32 = 5;
 
-/// The level of a session that wants next to nothing: critical events of no group, of which there are none.
+/// The level of a session that wants next to nothing: critical events of no group, of which there
+/// are none.
 const QUIET: u32 = 1;
 
 /// How long one wait for something that ends is.
@@ -78,8 +83,8 @@ pub(super) struct AllocationEvents {
 }
 
 impl AllocationEvents {
-    /// Starts to follow allocations, with at most `most` samples per second on the average. Without a port, that of a
-    /// process which is still starting is waited for.
+    /// Starts to follow allocations, with at most `most` samples per second on the average. Without
+    /// a port, that of a process which is still starting is waited for.
     pub fn start(
         keeper: Keeper,
         port: Option<&Port>,
@@ -87,22 +92,26 @@ impl AllocationEvents {
         config: EventPipeConfig,
         most: u64,
     ) -> Result<Self, RecordError> {
-        let opened =
-            port.map(|port| Ok::<_, RecordError>((port.clone(), keeper.collect(port, &config)?))).transpose()?;
+        let opened = port
+            .map(|port| Ok::<_, RecordError>((port.clone(), keeper.collect(port, &config)?)))
+            .transpose()?;
         let (sender, incoming) = sync_channel(QUEUE);
         let (stop, stopped) = sync_channel(0);
-        let failed = |source| RecordError::Io { what: "starting the thread for allocations".into(), source };
+        let failed =
+            |source| RecordError::Io { what: "starting the thread for allocations".into(), source };
         let seed = random().map_err(failed)?;
         let thread = std::thread::Builder::new()
             .name("clrscope-alloc".into())
             .spawn(move || {
-                let (port, session) = match opened.map_or_else(|| first_session(&keeper, pid, &config), Ok) {
-                    Ok(opened) => opened,
-                    Err(error) => {
-                        let _ = sender.send(FromEvents::Failed(format!("no EventPipe events: {error}")));
-                        return;
-                    }
-                };
+                let (port, session) =
+                    match opened.map_or_else(|| first_session(&keeper, pid, &config), Ok) {
+                        Ok(opened) => opened,
+                        Err(error) => {
+                            let _ = sender
+                                .send(FromEvents::Failed(format!("no EventPipe events: {error}")));
+                            return;
+                        }
+                    };
                 let mut follower = Follower {
                     keeper,
                     port,
@@ -204,13 +213,14 @@ struct Follower {
 }
 
 impl Follower {
-    /// Follows allocations to the end of the recording, of at most `most` samples per second on the average.
+    /// Follows allocations to the end of the recording, of at most `most` samples per second on the
+    /// average.
     fn run(&mut self, first: Following, most: u64) {
         let mut whole = first;
         while let Ok(start) = self.follow_all(whole) {
             let _ = self.sender.send(FromEvents::Note(format!(
-                "allocations came faster than {most} samples per second: they were recorded in windows, and the rest \
-                 is estimated from these"
+                "allocations came faster than {most} samples per second: they were recorded in \
+                 windows, and the rest is estimated from these"
             )));
             match self.follow_parts(start) {
                 Ok(following) => whole = following,
@@ -236,7 +246,8 @@ impl Follower {
         }
     }
 
-    /// Follows one part of each slot, until all can be followed again: by the session that this gives.
+    /// Follows one part of each slot, until all can be followed again: by the session that this
+    /// gives.
     fn follow_parts(&mut self, mut start: u64) -> Result<Following, Over> {
         let (mut parts, mut failures) = (self.pace.parts, 0);
         loop {
@@ -256,7 +267,8 @@ impl Follower {
             failures = 0;
             if over {
                 // The chances were those of a whole slot, and of a whole part.
-                let length = part.as_ref().map_or(0, |part| part.until.saturating_sub(part.from)).max(PART);
+                let length =
+                    part.as_ref().map_or(0, |part| part.until.saturating_sub(part.from)).max(PART);
                 self.close(part, start, now(), (parts * PART) as f64 / length as f64);
                 return Err(Over);
             }
@@ -279,9 +291,13 @@ impl Follower {
         }
     }
 
-    /// Follows one part of a slot and waits for the slot's end. Whether the recording was over before; then there may be no
-    /// part.
-    fn follow_part(&mut self, start: u64, parts: u64) -> Result<(Option<Part>, bool), diagnostics::Error> {
+    /// Follows one part of a slot and waits for the slot's end. Whether the recording was over
+    /// before; then there may be no part.
+    fn follow_part(
+        &mut self,
+        start: u64,
+        parts: u64,
+    ) -> Result<(Option<Part>, bool), diagnostics::Error> {
         let pick = self.pick(parts);
         if self.wait_until(start + pick * PART).is_err() {
             return Ok((None, true));
@@ -316,7 +332,12 @@ impl Follower {
     }
 
     /// Reads a session on a thread of its own.
-    fn read(&self, session: EventPipeSession, from: u64, pass_on: bool) -> Result<Following, diagnostics::Error> {
+    fn read(
+        &self,
+        session: EventPipeSession,
+        from: u64,
+        pass_on: bool,
+    ) -> Result<Following, diagnostics::Error> {
         let (until, count) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::new(AtomicU64::new(0)));
         let stopper = session.stopper();
         let reading = Reading {
@@ -329,37 +350,51 @@ impl Follower {
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
             .spawn(move || reading.read(Reader::new(session)))
-            .map_err(|source| diagnostics::Error::Connect { address: self.port.address(), source })?;
+            .map_err(|source| diagnostics::Error::Connect {
+                address: self.port.address(),
+                source,
+            })?;
         Ok(Following { from, until, count, stopper, reader })
     }
 
     /// Stops a session without waiting for it. Samples from `until` on do not count.
     fn stop(&self, following: &Following, until: u64) -> Option<JoinHandle<()>> {
         following.until.store(until, Release);
-        let (stopper, keeper, port) = (following.stopper.clone(), self.keeper.clone(), self.port.clone());
+        let (stopper, keeper, port) =
+            (following.stopper.clone(), self.keeper.clone(), self.port.clone());
         let mut quiet = self.config.clone();
-        let stopping = std::thread::Builder::new().name("clrscope-events".into()).spawn(move || {
-            // A process that has ended has no session to stop.
-            let _ = stopper.stop(STOP_LIMIT);
-            // As a session stops the runtime reckons the level of its provider with that session still in it, and goes on to
-            // prepare events that nobody gets. It reckons anew with the next one, even one that wants next to nothing.
-            quiet.stacks = false;
-            quiet.providers.iter_mut().for_each(|provider| (provider.keywords, provider.level) = (0, QUIET));
-            if let Ok(session) = keeper.collect(&port, &quiet) {
-                // What it holds fits in the socket.
-                let _ = session.stopper().stop(STOP_LIMIT);
-            }
-        });
+        let stopping =
+            std::thread::Builder::new().name("clrscope-events".into()).spawn(move || {
+                // A process that has ended has no session to stop.
+                let _ = stopper.stop(STOP_LIMIT);
+                // As a session stops the runtime reckons the level of its provider with that
+                // session still in it, and goes on to prepare events that nobody gets. It reckons
+                // anew with the next one, even one that wants next to nothing.
+                quiet.stacks = false;
+                quiet
+                    .providers
+                    .iter_mut()
+                    .for_each(|provider| (provider.keywords, provider.level) = (0, QUIET));
+                if let Ok(session) = keeper.collect(&port, &quiet) {
+                    // What it holds fits in the socket.
+                    let _ = session.stopper().stop(STOP_LIMIT);
+                }
+            });
         stopping.ok()
     }
 
     /// Puts what was followed of a slot behind all that was followed before.
     fn close(&mut self, part: Option<Part>, start: u64, end: u64, factor: f64) {
-        let (followed_from, followed_to) = part.as_ref().map_or((start, start), |part| (part.from, part.until));
+        let (followed_from, followed_to) =
+            part.as_ref().map_or((start, start), |part| (part.from, part.until));
         let slot = AllocationWindow { start, end, followed_from, followed_to };
         match part {
             Some(Part { reader, stopping, .. }) => {
-                self.closing.push_back(Closing { reader, stopping, window: Some(Window { slot, factor }) });
+                self.closing.push_back(Closing {
+                    reader,
+                    stopping,
+                    window: Some(Window { slot, factor }),
+                });
             }
             None => {
                 let _ = self.sender.send(FromEvents::AllocationWindow(slot));
@@ -368,7 +403,8 @@ impl Follower {
         self.settle(None);
     }
 
-    /// Waits until not too many sessions are being stopped: a runtime that is slow to do so is not asked for more.
+    /// Waits until not too many sessions are being stopped: a runtime that is slow to do so is not
+    /// asked for more.
     fn make_room(&mut self) {
         while self.closing.len() >= MAX_CLOSING && self.wait(PART).is_ok() {
             self.settle(None);
@@ -385,7 +421,9 @@ impl Follower {
                 std::thread::sleep(TICK);
                 continue;
             }
-            let Some(Closing { reader, stopping, window }) = self.closing.pop_front() else { return };
+            let Some(Closing { reader, stopping, window }) = self.closing.pop_front() else {
+                return;
+            };
             let Ok(kept) = reader.join() else { continue };
             if let Some(Window { slot, factor }) = window {
                 let _ = self.sender.send(FromEvents::AllocationWindow(slot));
@@ -413,7 +451,9 @@ impl Follower {
     }
 
     fn fail(&self, error: &diagnostics::Error) {
-        let _ = self.sender.send(FromEvents::Failed(format!("allocations are no longer recorded: {error}")));
+        let _ = self
+            .sender
+            .send(FromEvents::Failed(format!("allocations are no longer recorded: {error}")));
     }
 
     /// Waits for so many nanoseconds, or until the recording is over.
@@ -503,7 +543,8 @@ impl Pace {
         Self { most, left: most * BURST, looked: (now, 0), looks: VecDeque::new(), parts: 1 }
     }
 
-    /// All was followed up to now, and so many samples came since the beginning. Into how many parts to divide from now on.
+    /// All was followed up to now, and so many samples came since the beginning. Into how many
+    /// parts to divide from now on.
     fn all_followed(&mut self, now: u64, arrived: u64) -> u64 {
         let (at, before) = std::mem::replace(&mut self.looked, (now, arrived));
         let may = self.most * now.saturating_sub(at) as f64 / 1e9;
@@ -540,7 +581,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Samples per second that are taken of so many, over a minute, and how much of the time is followed.
+    /// Samples per second that are taken of so many, over a minute, and how much of the time is
+    /// followed.
     fn taken(rate: f64) -> (f64, f64) {
         let (mut pace, mut now, mut followed) = (Pace::new(5_000, 0), 0, 0);
         let samples = |nanos: u64| (rate * nanos as f64 / 1e9) as u64;
@@ -560,7 +602,10 @@ mod tests {
     fn all_is_followed_of_what_comes_slowly() {
         for rate in [0.0, 100.0, 4_990.0] {
             let (samples, share) = taken(rate);
-            assert!((samples - rate).abs() <= rate * 0.01 && share > 0.999, "{rate}: {samples}, {share}");
+            assert!(
+                (samples - rate).abs() <= rate * 0.01 && share > 0.999,
+                "{rate}: {samples}, {share}"
+            );
         }
     }
 
@@ -578,7 +623,11 @@ mod tests {
     fn short_bursts_are_followed_as_a_whole() {
         let mut pace = Pace::new(5_000, 0);
         for look in 1..=5 {
-            assert_eq!(pace.all_followed(look * PART, look * 2_000), 1, "22,000 per second for 0.45 s");
+            assert_eq!(
+                pace.all_followed(look * PART, look * 2_000),
+                1,
+                "22,000 per second for 0.45 s"
+            );
         }
         for look in 6..=200 {
             assert_eq!(pace.all_followed(look * PART, 10_000), 1);
@@ -590,7 +639,9 @@ mod tests {
     #[test]
     fn a_storm_that_ends_is_followed_as_a_whole_again() {
         let mut pace = Pace::new(5_000, 0);
-        let parts = (1..40).map(|look| pace.all_followed(look * PART, look * 4_500)).find(|parts| *parts > 1);
+        let parts = (1..40)
+            .map(|look| pace.all_followed(look * PART, look * 4_500))
+            .find(|parts| *parts > 1);
         assert_eq!(parts, Some(10));
         pace.part_followed(4_600, PART);
         assert_eq!(pace.parts, 11);

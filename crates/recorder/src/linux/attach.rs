@@ -26,14 +26,14 @@ const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// How long to wait before a runtime is asked once more whose last agent is leaving.
 const LEAVE_POLL: Duration = Duration::from_millis(20);
 
-/// How many agents are loaded at most where each finds that the runtime does not call it, because another main profiler
-/// has left before. Those that are not called stay, and make up for that.
+/// How many agents are loaded at most where each finds that the runtime does not call it, because
+/// another main profiler has left before. Those that are not called stay, and make up for that.
 const MOST_TRIES: usize = 3;
 
 /// Attaches to a running process and starts to record.
 ///
-/// Returns when the agent has said hello and the first samples can come. The agent's file and socket are gone
-/// from the target's file system by then.
+/// Returns when the agent has said hello and the first samples can come. The agent's file and
+/// socket are gone from the target's file system by then.
 pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recording, RecordError> {
     if let Some(selection) = options.profilers.iter().find(|selection| !selection.spec.attach) {
         return Err(RecordError::NeedsLaunch { profiler: selection.spec.id });
@@ -47,8 +47,8 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let port = process.port()?;
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
     let viewer = target.viewer().map_err(|source| start::no_viewer(pid, source))?;
-    // First of all, so that it is done whatever is refused. What a killed clrscope has asked the runtime for may still be loaded: not
-    // without its file, and what is loaded is seen.
+    // First of all, so that it is done whatever is refused. What a killed clrscope has asked the
+    // runtime for may still be loaded: not without its file, and what is loaded is seen.
     Place::sweep(&viewer);
     // What it has left of a launch is where we make our own temporary files, and belongs to us.
     if let Ok(own) = Viewer::own() {
@@ -56,13 +56,18 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     }
     room::check(pid)?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
-    // The main slot is left to others wherever the runtime can do with less (.NET 6): not only is it the only one, but
-    // a main profiler that leaves makes the runtime forget a notification-only one.
-    let needs_main =
-        options.profilers.iter().find(|selection| selection.spec.needs_main_slot()).map(|selection| selection.spec.id);
+    // The main slot is left to others wherever the runtime can do with less (.NET 6): not only is
+    // it the only one, but a main profiler that leaves makes the runtime forget a notification-only
+    // one.
+    let needs_main = options
+        .profilers
+        .iter()
+        .find(|selection| selection.spec.needs_main_slot())
+        .map(|selection| selection.spec.id);
     let knows_others = matches!(process.runtime_major_minor(), Some((6.., _)));
     let as_main = needs_main.is_some() || !knows_others;
-    // One that stays has the main slot. It is waited for where nobody else can do it, and that may take long.
+    // One that stays has the main slot. It is waited for where nobody else can do it, and that may
+    // take long.
     if let (true, Some(resident)) = (as_main, Resident::find(&target, viewer.owner)?) {
         resident.wait_until_ready(&target)?;
     }
@@ -72,41 +77,58 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         Some(resident) if as_main => resident.wait_until_ready(&target)?.then_some(resident),
         found => found.filter(|resident| resident.is_ready_soon(&target)),
     };
-    // The ring is opened before the agent is loaded, so that no time is lost between the two, but after all that may be long
-    // waited for: one that is bound to threads costs something meanwhile.
+    // The ring is opened before the agent is loaded, so that no time is lost between the two, but
+    // after all that may be long waited for: one that is bound to threads costs something
+    // meanwhile.
     let cpu = start::open_cpu(&target, &options)?;
     let mut stays = false;
     if resident.is_none() {
         Loaded::wait_for_room(pid, needs_main)?;
-        if let Some(profiler) = needs_main.filter(|_| is_another_named(pid) && Loaded::of(pid).is_any()) {
+        if let Some(profiler) =
+            needs_main.filter(|_| is_another_named(pid) && Loaded::of(pid).is_any())
+        {
             return Err(RecordError::MainSlotTaken { ours: false, pid, profiler });
         }
-        // Before anything can go wrong: what leaves the main slot is made up for already, however it comes to leave.
-        stays = knows_others && needs_main.is_some() && !rewrites(&options) && !start::make_up(pid, &options)?;
+        // Before anything can go wrong: what leaves the main slot is made up for already, however
+        // it comes to leave.
+        stays = knows_others
+            && needs_main.is_some()
+            && !rewrites(&options)
+            && !start::make_up(pid, &options)?;
     }
     let clsid = if as_main { wire::CLSID_MAIN } else { wire::CLSID_NOTIFY_ONLY };
     let (mut tries, mut was_missing) = (1, false);
     let (link, library, requested) = loop {
         let mut place = Place::make(&viewer, &options.agent)?;
-        let config = SessionConfig { stays, ..start::config(pid, &place, &options, cpu.engine, false)? };
+        let config =
+            SessionConfig { stays, ..start::config(pid, &place, &options, cpu.engine, false)? };
         let requested = now();
         let library = place.agent_path().display().to_string();
         match &resident {
-            Some(resident) => resident.knock(&config.to_bytes()).map_err(|source| RecordError::Io {
-                what: format!("handing the session to the resident agent in process {pid}"),
-                source,
-            })?,
+            Some(resident) => {
+                resident.knock(&config.to_bytes()).map_err(|source| RecordError::Io {
+                    what: format!("handing the session to the resident agent in process {pid}"),
+                    source,
+                })?
+            }
             None => match load(&port, clsid, &library, &config, &target, needs_main.is_none()) {
                 Ok(()) => {}
                 Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
-                // Somebody, such as a cleaner of temporary files, may have removed it before it was loaded.
-                Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) && !was_missing => {
+                // Somebody, such as a cleaner of temporary files, may have removed it before it was
+                // loaded.
+                Err(error)
+                    if error.hresult() == Some(HResult::MODULE_NOT_FOUND) && !was_missing =>
+                {
                     was_missing = true;
                     continue;
                 }
                 Err(error) => match needs_main {
                     Some(profiler) if error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE) => {
-                        return Err(RecordError::MainSlotTaken { ours: Loaded::of(pid).main, pid, profiler });
+                        return Err(RecordError::MainSlotTaken {
+                            ours: Loaded::of(pid).main,
+                            pid,
+                            profiler,
+                        });
                     }
                     _ => return Err(error.into()),
                 },
@@ -114,7 +136,9 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         }
         let answer = hello(&mut place, &target, viewer.owner.uid, &config.token);
         if matches!(answer, Err(RecordError::NoHello { .. }))
-            && resident.as_ref().is_some_and(|resident| resident.state() != Some(ResidentState::Waits))
+            && resident
+                .as_ref()
+                .is_some_and(|resident| resident.state() != Some(ResidentState::Waits))
         {
             // Somebody else was faster.
             return Err(RecordError::ResidentBusy { pid, reverts: false, waited: HELLO_LIMIT });
@@ -122,7 +146,10 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         match answer? {
             Answer::Serves(link) => break (link, place.agent_name().to_owned(), requested),
             Answer::Refused => {
-                return Err(RecordError::TracedBefore { pid, profiler: needs_main.unwrap_or("recording") });
+                return Err(RecordError::TracedBefore {
+                    pid,
+                    profiler: needs_main.unwrap_or("recording"),
+                });
             }
             Answer::Stays if tries < MOST_TRIES => {
                 tries += 1;
@@ -165,8 +192,8 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     Ok(Recording { stop, rules, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
 }
 
-/// Asks the runtime to load the agent. One that has room for a single profiler (.NET Core 3.1) refuses until the last agent of ours
-/// has left: that is waited for, if `waits`.
+/// Asks the runtime to load the agent. One that has room for a single profiler (.NET Core 3.1)
+/// refuses until the last agent of ours has left: that is waited for, if `waits`.
 fn load(
     port: &Port,
     clsid: [u8; 16],
@@ -194,15 +221,19 @@ fn load(
 
 /// Whether methods will be rewritten: such an agent stays in any case.
 fn rewrites(options: &RecordOptions) -> bool {
-    let trace = options.profilers.iter().find(|selection| selection.spec.id == profilers::trace::SPEC.id);
+    let trace =
+        options.profilers.iter().find(|selection| selection.spec.id == profilers::trace::SPEC.id);
     trace.is_some_and(|trace| trace.param("dry") != Some("yes"))
 }
 
-/// Whether the process was started with a profiler, which then holds the main slot. One that was attached is not seen.
+/// Whether the process was started with a profiler, which then holds the main slot. One that was
+/// attached is not seen.
 fn main_slot_is_taken(pid: u32) -> bool {
     let Ok(environ) = diagnostics::proc::environ(pid) else { return false };
-    let value = |name: &str| environ.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-    value("CORECLR_ENABLE_PROFILING").is_some_and(|value| value == "1") && value("CORECLR_PROFILER").is_some()
+    let value =
+        |name: &str| environ.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+    value("CORECLR_ENABLE_PROFILING").is_some_and(|value| value == "1")
+        && value("CORECLR_PROFILER").is_some()
 }
 
 /// Whether that profiler is not ours.
@@ -224,18 +255,25 @@ enum Answer {
 }
 
 /// Waits for the right agent to connect.
-fn hello(place: &mut Place, target: &Target, uid: u32, token: &[u8; 16]) -> Result<Answer, RecordError> {
+fn hello(
+    place: &mut Place,
+    target: &Target,
+    uid: u32,
+    token: &[u8; 16],
+) -> Result<Answer, RecordError> {
     let pid = target.pid;
     let deadline = Instant::now() + HELLO_LIMIT;
-    let no_hello = |hint: &str| RecordError::NoHello { pid, limit: HELLO_LIMIT, hint: hint.to_owned() };
+    let no_hello =
+        |hint: &str| RecordError::NoHello { pid, limit: HELLO_LIMIT, hint: hint.to_owned() };
     loop {
         let accepted = link::accept(place.listener(), deadline)
             .map_err(|source| RecordError::Io { what: "waiting for the agent".into(), source })?;
         let Some((stream, peer)) = accepted else {
             return Err(match target.is_alive() {
-                true => {
-                    no_hello("it may not be allowed to connect (a security profile?); its standard error may say more")
-                }
+                true => no_hello(
+                    "it may not be allowed to connect (a security profile?); its standard error \
+                        may say more",
+                ),
                 false => RecordError::Exited { pid },
             });
         };
@@ -243,7 +281,8 @@ fn hello(place: &mut Place, target: &Target, uid: u32, token: &[u8; 16]) -> Resu
         if peer.uid != uid || peer.pid != pid {
             continue;
         }
-        // It is loaded and has connected: a recorder that is killed from now on leaves nothing behind.
+        // It is loaded and has connected: a recorder that is killed from now on leaves nothing
+        // behind.
         place.unlink();
         match AgentLink::new(stream, deadline) {
             Ok(link) if link.hello.protocol != wire::PROTOCOL_VERSION => {
@@ -262,8 +301,9 @@ fn hello(place: &mut Place, target: &Target, uid: u32, token: &[u8; 16]) -> Resu
 /// An agent that says goodbye in its first breath could not start; its log says why.
 fn failed_at_once(link: AgentLink, pid: u32) -> Result<Answer, RecordError> {
     let first = link.first();
-    let says =
-        |reason: ByeReason| first.iter().any(|record| matches!(record, Record::Bye(bye) if bye.reason == reason));
+    let says = |reason: ByeReason| {
+        first.iter().any(|record| matches!(record, Record::Bye(bye) if bye.reason == reason))
+    };
     if says(ByeReason::Stays) {
         return Ok(Answer::Stays);
     }
@@ -277,5 +317,8 @@ fn failed_at_once(link: AgentLink, pid: u32) -> Result<Answer, RecordError> {
         Record::Log { message, .. } => Some(message.clone()),
         _ => None,
     });
-    Err(RecordError::AgentFailed { pid, reason: reason.unwrap_or_else(|| "it gave no reason".into()) })
+    Err(RecordError::AgentFailed {
+        pid,
+        reason: reason.unwrap_or_else(|| "it gave no reason".into()),
+    })
 }

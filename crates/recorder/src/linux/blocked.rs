@@ -9,7 +9,8 @@ use std::{
 use unwind::Needed;
 use wire::{BlockedStack, WallTick};
 
-/// How long the stacks of running threads are remembered: longer than samples are held before they are written.
+/// How long the stacks of running threads are remembered: longer than samples are held before they
+/// are written.
 const REMEMBERED: u64 = 2_000_000_000;
 
 /// Most of these for each thread.
@@ -67,14 +68,16 @@ pub(super) struct BlockedStacks {
     calls: HashMap<u32, Activity>,
     /// The last stack of each thread, by its id in the target.
     last: HashMap<u32, u32>,
-    /// Stacks that no later tick can name, with the number of ticks that had come before that was so.
+    /// Stacks that no later tick can name, with the number of ticks that had come before that was
+    /// so.
     old: VecDeque<(u64, u32)>,
     ticks: VecDeque<PendingTick>,
     /// Ticks that have come, and those of them that were taken.
     ticks_came: u64,
     ticks_taken: u64,
     running: HashMap<ThreadId, VecDeque<RunningStack>>,
-    /// Stacks that were unwound, and those of them that were deeper than the copy, since the size of copies was changed.
+    /// Stacks that were unwound, and those of them that were deeper than the copy, since the size
+    /// of copies was changed.
     unwound: u64,
     cut: u64,
     /// Bytes that are copied of each.
@@ -99,8 +102,12 @@ impl BlockedStacks {
     }
 
     /// Takes the stacks that can be unwound now: `ready` says so of what they need.
-    pub fn take_ready(&mut self, mut ready: impl FnMut(&WaitingStack) -> bool) -> Vec<WaitingStack> {
-        let mut ids: Vec<u32> = self.waiting.iter().filter(|(_, one)| ready(one)).map(|(id, _)| *id).collect();
+    pub fn take_ready(
+        &mut self,
+        mut ready: impl FnMut(&WaitingStack) -> bool,
+    ) -> Vec<WaitingStack> {
+        let mut ids: Vec<u32> =
+            self.waiting.iter().filter(|(_, one)| ready(one)).map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids.iter().filter_map(|id| self.waiting.remove(id)).collect()
     }
@@ -134,8 +141,11 @@ impl BlockedStacks {
     /// The next tick, if all its stacks are known.
     pub fn next_tick(&mut self) -> Option<PendingTick> {
         let next = self.ticks.front()?;
-        let waits =
-            next.tick.threads.iter().any(|thread| thread.stack.is_some_and(|id| self.waiting.contains_key(&id)));
+        let waits = next
+            .tick
+            .threads
+            .iter()
+            .any(|thread| thread.stack.is_some_and(|id| self.waiting.contains_key(&id)));
         if waits {
             return None;
         }
@@ -169,7 +179,10 @@ impl BlockedStacks {
         self.unwound += 1;
         self.cut += u64::from(truncated);
         let copied = *self.copied.get_or_insert(BlockedStack::FIRST_BYTES);
-        if self.unwound < ENOUGH || self.cut * CUT_SHARE <= self.unwound || copied >= BlockedStack::MOST_BYTES {
+        if self.unwound < ENOUGH
+            || self.cut * CUT_SHARE <= self.unwound
+            || copied >= BlockedStack::MOST_BYTES
+        {
             return None;
         }
         (self.unwound, self.cut) = (0, 0);
@@ -189,7 +202,8 @@ impl BlockedStacks {
 
     /// The stack that a thread had when it ran at a time, or at most so much earlier or later.
     pub fn running_at(&self, thread: ThreadId, time: u64, apart: u64) -> Option<RunningStack> {
-        let near = self.running.get(&thread)?.iter().min_by_key(|stack| stack.time.abs_diff(time))?;
+        let near =
+            self.running.get(&thread)?.iter().min_by_key(|stack| stack.time.abs_diff(time))?;
         (near.time.abs_diff(time) <= apart).then_some(*near)
     }
 
@@ -205,8 +219,8 @@ impl BlockedStacks {
     }
 }
 
-/// How far the CPU sample of a thread may be from a tick at which it ran: about the time between two ticks, and no less
-/// than that between two CPU samples.
+/// How far the CPU sample of a thread may be from a tick at which it ran: about the time between
+/// two ticks, and no less than that between two CPU samples.
 pub(super) fn near(elapsed: u64, limit: Duration) -> u64 {
     const LEAST: u64 = 20_000_000;
     let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
@@ -219,7 +233,16 @@ mod tests {
     use wire::WallSample;
 
     fn stack(id: u32, os_tid: u32) -> BlockedStack {
-        BlockedStack { id, os_tid, time: 1, ip: 1, sp: 1, call: None, bytes: Vec::new(), cut: false }
+        BlockedStack {
+            id,
+            os_tid,
+            time: 1,
+            ip: 1,
+            sp: 1,
+            call: None,
+            bytes: Vec::new(),
+            cut: false,
+        }
     }
 
     fn tick(time: u64, stacks: &[u32]) -> PendingTick {
@@ -253,7 +276,10 @@ mod tests {
         stacks.take_ready(|waiting| waiting.stack.id == 1);
         stacks.next_tick().unwrap();
         assert_eq!(stacks.take_old(), [1]);
-        assert_eq!((stacks.activity(Some(1)), stacks.activity(Some(2))), (None, Some(Activity::Unknown)));
+        assert_eq!(
+            (stacks.activity(Some(1)), stacks.activity(Some(2))),
+            (None, Some(Activity::Unknown))
+        );
         stacks.ended(7);
         assert_eq!(stacks.take_old(), [2]);
         // The number comes again as another thread.
@@ -274,10 +300,16 @@ mod tests {
         let mut stacks = BlockedStacks::default();
         for time in [100, 200, 300] {
             let stack = StackId(time as u32);
-            stacks.ran(ThreadId(7), RunningStack { time, stack, truncated: false, runtime_leaf: false });
+            stacks.ran(
+                ThreadId(7),
+                RunningStack { time, stack, truncated: false, runtime_leaf: false },
+            );
         }
         let at = |time, apart| stacks.running_at(ThreadId(7), time, apart).map(|stack| stack.time);
-        assert_eq!((at(240, 50), at(260, 50), at(400, 50), at(350, 50)), (Some(200), Some(300), None, Some(300)));
+        assert_eq!(
+            (at(240, 50), at(260, 50), at(400, 50), at(350, 50)),
+            (Some(200), Some(300), None, Some(300))
+        );
         assert_eq!(stacks.running_at(ThreadId(8), 200, 50), None);
         stacks.forget_running(REMEMBERED + 250);
         assert_eq!(stacks.running_at(ThreadId(7), 100, 50), None);

@@ -17,8 +17,8 @@ pub(super) struct CallTrees {
 }
 
 impl CallTrees {
-    /// What was added to a tree, as a batch for the session; `None` for nothing. The thread of a tree is the one that
-    /// its first record came with.
+    /// What was added to a tree, as a batch for the session; `None` for nothing. The thread of a
+    /// tree is the one that its first record came with.
     pub fn grown(
         &mut self,
         frames: &Frames,
@@ -26,7 +26,8 @@ impl CallTrees {
         calls: &Calls,
         thread: ThreadId,
     ) -> Option<CallBatch> {
-        let (thread, stacks) = self.trees.entry(calls.tree).or_insert_with(|| (thread, FxHashMap::default()));
+        let (thread, stacks) =
+            self.trees.entry(calls.tree).or_insert_with(|| (thread, FxHashMap::default()));
         let thread = *thread;
         let kind = match calls.kind {
             wire::CallKind::Methods => CallKind::Methods,
@@ -60,8 +61,9 @@ fn stack_of(
     frames: &Frames,
     definitions: &mut Definitions,
 ) -> StackId {
-    let frame =
-        |function: FunctionId, definitions: &mut Definitions| definitions.frame(function, None, FrameTrust::Runtime);
+    let frame = |function: FunctionId, definitions: &mut Definitions| {
+        definitions.frame(function, None, FrameTrust::Runtime)
+    };
     let mut parent = stacks.get(&node.parent).copied();
     if node.from_native {
         let mark = definitions.named(FunctionKind::Native, FROM_NATIVE, None);
@@ -69,7 +71,8 @@ fn stack_of(
         parent = Some(definitions.child(parent, mark));
     }
     let function = node.method.and_then(|method| frames.function_of(method));
-    let function = function.unwrap_or_else(|| definitions.named(FunctionKind::Unknown, "[unknown]", None));
+    let function =
+        function.unwrap_or_else(|| definitions.named(FunctionKind::Unknown, "[unknown]", None));
     let leaf = frame(function, definitions);
     definitions.child(parent, leaf)
 }

@@ -3,7 +3,8 @@
 use super::rate::{self, Limits};
 use diagnostics::proc;
 use sampler::{
-    Binding, KernelRing, KernelTime, Readiness, RingCosts, RingEvent, RingOptions, SharedRing, ThreadSample,
+    Binding, KernelRing, KernelTime, Readiness, RingCosts, RingEvent, RingOptions, SharedRing,
+    ThreadSample,
 };
 use std::{
     collections::HashMap,
@@ -17,8 +18,8 @@ use wire::{CpuEngine, ring::Layout};
 /// Stack copied with each sample at first, in bytes: nearly all stacks fit.
 const STACK: u32 = 32 << 10;
 
-/// The same for rates from [`FAST`] on, where copying costs the target about as much as the sample itself. It
-/// grows when too many stacks do not fit.
+/// The same for rates from [`FAST`] on, where copying costs the target about as much as the sample
+/// itself. It grows when too many stacks do not fit.
 const STACK_FAST: u32 = 8 << 10;
 
 /// Samples per second from which less is copied.
@@ -40,10 +41,12 @@ const HANDLER_TIME: &str = "nanoseconds in the signal handler, median";
 /// The same: ticks that were left out because the runtime would have been suspended for too much of
 /// the time, and what is dropped as threads that got no timer.
 const SPARED: &str = "ticks left out to spare the target";
-const WITHOUT_TIMER: [&str; 2] = ["threads without a timer (RLIMIT_SIGPENDING)", "threads not sampled"];
+const WITHOUT_TIMER: [&str; 2] =
+    ["threads without a timer (RLIMIT_SIGPENDING)", "threads not sampled"];
 
-/// A ring bound to threads may cost so much of one processor at switches where it is taken without being asked for; and so
-/// much in so many seconds in a row until it is given up again, since what takes its place may be to suspend the process.
+/// A ring bound to threads may cost so much of one processor at switches where it is taken without
+/// being asked for; and so much in so many seconds in a row until it is given up again, since what
+/// takes its place may be to suspend the process.
 const MOST_AT_SWITCHES: f64 = 0.005;
 const TOO_MUCH_AT_SWITCHES: f64 = 0.02;
 const SECONDS_OF_TOO_MUCH: u32 = 3;
@@ -54,9 +57,10 @@ const SWITCHES_WATCHED: Duration = Duration::from_millis(50);
 /// How long it may take to measure what a sample costs.
 const COSTS_LIMIT: Duration = Duration::from_millis(200);
 
-/// What one sample costs the process beside the time of threads of ours, in nanoseconds. Measured on a thread of its own,
-/// which takes a processor for some 20 ms: not before somebody asks, so that a program that is
-/// launched or attached to does not share its processors with that as well while it begins.
+/// What one sample costs the process beside the time of threads of ours, in nanoseconds. Measured
+/// on a thread of its own, which takes a processor for some 20 ms: not before somebody asks, so
+/// that a program that is launched or attached to does not share its processors with that as well
+/// while it begins.
 #[derive(Default)]
 struct Costs {
     measured: Arc<OnceLock<RingCosts>>,
@@ -73,7 +77,9 @@ impl Costs {
         if let Some(measure) = self.measure.take() {
             let measured = self.measured.clone();
             // Without the thread the costs are not known, and count as none.
-            let _ = std::thread::Builder::new().name("clrscope-cost".into()).spawn(move || measured.set(measure()));
+            let _ = std::thread::Builder::new()
+                .name("clrscope-cost".into())
+                .spawn(move || measured.set(measure()));
         }
         self.measured.get().copied().unwrap_or_default()
     }
@@ -83,7 +89,10 @@ impl Costs {
         let until = Instant::now() + COSTS_LIMIT;
         self.get();
         // The other one is that of the thread that measures.
-        while self.measured.get().is_none() && Arc::strong_count(&self.measured) > 1 && Instant::now() < until {
+        while self.measured.get().is_none()
+            && Arc::strong_count(&self.measured) > 1
+            && Instant::now() < until
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -165,7 +174,8 @@ struct Switches {
 }
 
 impl Switches {
-    /// Counts on. What cannot be read just now is counted later; `None` where the kernel does not count at all.
+    /// Counts on. What cannot be read just now is counted later; `None` where the kernel does not
+    /// count at all.
     fn count(&mut self, pid: u32) -> Option<()> {
         let Ok(threads) = proc::threads(pid) else { return Some(()) };
         let mut now = HashMap::with_capacity(threads.len());
@@ -190,7 +200,8 @@ impl Switches {
         self.looked = Some((Instant::now(), 0));
     }
 
-    /// How many there were in each second since this was last asked; `None` where the kernel does not count them.
+    /// How many there were in each second since this was last asked; `None` where the kernel does
+    /// not count them.
     fn per_second(&mut self, pid: u32) -> Option<f64> {
         self.count(pid)?;
         let now = Instant::now();
@@ -206,12 +217,22 @@ impl CpuSource {
     }
 
     /// The kernel's ring.
-    pub fn kernel_ring(pid: u32, rate_hz: u32, binding: Binding) -> Result<Self, sampler::OpenError> {
+    pub fn kernel_ring(
+        pid: u32,
+        rate_hz: u32,
+        binding: Binding,
+    ) -> Result<Self, sampler::OpenError> {
         let stack = if rate_hz < FAST { STACK } else { STACK_FAST };
         let ring = KernelRing::open(pid, &options(binding, rate_hz, stack))?;
         let description = ring.description();
         let costs = Costs::later(ring.measure_costs());
-        let mut source = Self::make(CpuEngine::KernelRing, Engine::Ring(Box::new(ring)), pid, rate_hz, description);
+        let mut source = Self::make(
+            CpuEngine::KernelRing,
+            Engine::Ring(Box::new(ring)),
+            pid,
+            rate_hz,
+            description,
+        );
         (source.stack, source.binding, source.costs) = (stack, binding, costs);
         if binding == Binding::Threads {
             source.switches.restart(pid);
@@ -239,7 +260,13 @@ impl CpuSource {
         Self::make(engine, source, 0, rate_hz, description)
     }
 
-    fn make(engine: CpuEngine, source: Engine, pid: u32, rate_hz: u32, description: String) -> Self {
+    fn make(
+        engine: CpuEngine,
+        source: Engine,
+        pid: u32,
+        rate_hz: u32,
+        description: String,
+    ) -> Self {
         Self {
             engine,
             source,
@@ -261,13 +288,14 @@ impl CpuSource {
         }
     }
 
-    /// The kernel's ring bound to threads, where its share of the time of switches is small just now. It is given up when that
-    /// changes ([`Self::costs_too_much`]). Takes some 70 ms.
+    /// The kernel's ring bound to threads, where its share of the time of switches is small just
+    /// now. It is given up when that changes ([`Self::costs_too_much`]). Takes some 70 ms.
     ///
     /// # Errors
     /// Why it is not taken.
     pub fn light_kernel_ring(pid: u32, rate_hz: u32) -> Result<Self, String> {
-        let mut source = Self::kernel_ring(pid, rate_hz, Binding::Threads).map_err(|error| error.to_string())?;
+        let mut source =
+            Self::kernel_ring(pid, rate_hz, Binding::Threads).map_err(|error| error.to_string())?;
         source.gives_way = true;
         // What a switch costs is measured meanwhile.
         source.costs.get();
@@ -276,7 +304,9 @@ impl CpuSource {
         match source.cost_of_switches() {
             Some((share, _)) if share <= MOST_AT_SWITCHES => Ok(source),
             Some((_, cost)) => Err(cost),
-            None => Err("what events bound to threads cost at each switch of threads cannot be measured here".into()),
+            None => Err("what events bound to threads cost at each switch of threads cannot be \
+                measured here"
+                .into()),
         }
     }
 
@@ -287,25 +317,27 @@ impl CpuSource {
         }
     }
 
-    /// Whether the process has come to switch threads so often that this source should be given up, and why. To be asked about
-    /// once a second.
+    /// Whether the process has come to switch threads so often that this source should be given up,
+    /// and why. To be asked about once a second.
     pub fn costs_too_much(&mut self) -> Option<String> {
         if !self.gives_way || !matches!(self.source, Engine::Ring(_)) {
             return None;
         }
         let (share, cost) = self.cost_of_switches()?;
-        self.switches.too_many = if share > TOO_MUCH_AT_SWITCHES { self.switches.too_many + 1 } else { 0 };
+        self.switches.too_many =
+            if share > TOO_MUCH_AT_SWITCHES { self.switches.too_many + 1 } else { 0 };
         (self.switches.too_many >= SECONDS_OF_TOO_MUCH).then_some(cost)
     }
 
-    /// What switches cost since this was last asked, as a share of one processor and in words; `None` where that is not known.
+    /// What switches cost since this was last asked, as a share of one processor and in words;
+    /// `None` where that is not known.
     fn cost_of_switches(&mut self) -> Option<(f64, String)> {
         let per_second = self.switches.per_second(self.pid)?;
         let switch = self.costs.get().switch?;
         let share = per_second * switch as f64 / 1e9;
         let cost = format!(
-            "events bound to threads cost {:.1} % of a processor ({per_second:.0} switches of threads per second, {switch} ns \
-             each)",
+            "events bound to threads cost {:.1} % of a processor ({per_second:.0} switches of \
+             threads per second, {switch} ns each)",
             share * 100.0
         );
         Some((share, cost))
@@ -333,7 +365,8 @@ impl CpuSource {
         &self.description
     }
 
-    /// Whether running threads have samples without being suspended, so that the agent reads blocked ones.
+    /// Whether running threads have samples without being suspended, so that the agent reads
+    /// blocked ones.
     pub fn reads_blocked(&self) -> bool {
         matches!(self.engine, CpuEngine::KernelRing | CpuEngine::Signals)
     }
@@ -351,10 +384,12 @@ impl CpuSource {
     /// Reads the ring that the agent's signal handlers fill.
     pub fn share(&mut self, descriptor: OwnedFd, layout: Layout) -> Result<(), String> {
         let period = 1_000_000_000 / u64::from(self.rate_hz.max(1));
-        let ring = SharedRing::open(&descriptor, layout, period).map_err(|error| error.to_string())?;
+        let ring =
+            SharedRing::open(&descriptor, layout, period).map_err(|error| error.to_string())?;
         if self.engine == CpuEngine::KernelRing {
             // In the place of a ring that was given up.
-            self.description = Self::inside(CpuEngine::Signals, self.rate_hz, None).description + &self.why;
+            self.description =
+                Self::inside(CpuEngine::Signals, self.rate_hz, None).description + &self.why;
             self.engine = CpuEngine::Signals;
         }
         self.costs = Costs::later(|| RingCosts { sample: sampler::signal_cost(), switch: None });
@@ -362,7 +397,8 @@ impl CpuSource {
         Ok(())
     }
 
-    /// Waits up to `limit`, then takes everything there is. Says what was lost since the last call, by reason.
+    /// Waits up to `limit`, then takes everything there is. Says what was lost since the last call,
+    /// by reason.
     pub fn take(&mut self, limit: Duration, taken: &mut Vec<Taken>) -> Vec<(&'static str, u64)> {
         match &mut self.source {
             Engine::Off | Engine::Walk | Engine::Shared(None) => {
@@ -387,7 +423,15 @@ impl CpuSource {
                 let counters = ring.counters();
                 self.taken = counters.samples;
                 let now = [counters.dropped_full, counters.dropped_stack, counters.malformed, 0];
-                self.report(now, ["sample ring full", "thread on an unknown stack", "sample ring slot malformed", ""])
+                self.report(
+                    now,
+                    [
+                        "sample ring full",
+                        "thread on an unknown stack",
+                        "sample ring slot malformed",
+                        "",
+                    ],
+                )
             }
         }
     }
@@ -398,16 +442,19 @@ impl CpuSource {
         names.into_iter().zip(more).filter(|(_, more)| *more > 0).collect()
     }
 
-    /// What the samples have cost the process so far, beside the time of threads of ours in it: what the kernel does at each
-    /// sample and at each switch, and the time in signal handlers. `counters` are the agent's. An estimate: numbers of events
-    /// times what one takes on this machine.
+    /// What the samples have cost the process so far, beside the time of threads of ours in it:
+    /// what the kernel does at each sample and at each switch, and the time in signal handlers.
+    /// `counters` are the agent's. An estimate: numbers of events times what one takes on this
+    /// machine.
     pub fn cost(&mut self, counters: &[(String, u64)]) -> Duration {
         if self.binding == Binding::Threads && matches!(self.source, Engine::Ring(_)) {
             // Where nothing is counted nothing is added.
             let _ = self.switches.count(self.pid);
         }
         let RingCosts { sample, switch } = self.costs.get();
-        let counter = |name: &str| counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
+        let counter = |name: &str| {
+            counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+        };
         let (samples, handler) = match self.engine {
             CpuEngine::Signals => (counter(HANDLED), counter(HANDLER_TIME)),
             _ => (self.taken_before + self.taken, 0),
@@ -417,7 +464,8 @@ impl CpuSource {
         Duration::from_nanos(self.spent_before.saturating_add(samples).saturating_add(switches))
     }
 
-    /// Waits until it is known what a sample costs, so that the last account holds it. Says if it cannot be known.
+    /// Waits until it is known what a sample costs, so that the last account holds it. Says if it
+    /// cannot be known.
     pub fn wait_for_costs(&mut self) -> Result<(), &'static str> {
         let is_measured = matches!(self.engine, CpuEngine::Signals | CpuEngine::KernelRing);
         if !is_measured || self.taken_before + self.taken == 0 {
@@ -449,8 +497,8 @@ impl CpuSource {
         self.cut += 1;
     }
 
-    /// Copies more of each stack from now on, if too many were cut, and takes what the ring still holds. Says how
-    /// much is copied now, in bytes.
+    /// Copies more of each stack from now on, if too many were cut, and takes what the ring still
+    /// holds. Says how much is copied now, in bytes.
     pub fn grow(&mut self, taken: &mut Vec<Taken>) -> Option<u32> {
         let Engine::Ring(ring) = &mut self.source else { return None };
         if self.taken < ENOUGH || self.cut * CUT_SHARE <= self.taken || self.stack >= STACK_MOST {
@@ -483,14 +531,20 @@ impl CpuSource {
             Engine::Off => limits.reason.clone_from(&self.ring_limit),
             Engine::Ring(ring) => limits.reason = limit_of(ring),
             Engine::Shared(_) => {
-                limits.threads_without_timer = WITHOUT_TIMER.iter().map(|name| of(&status.dropped, name)).sum();
+                limits.threads_without_timer =
+                    WITHOUT_TIMER.iter().map(|name| of(&status.dropped, name)).sum();
                 limits.tick_hz = rate::kernel_tick_hz();
                 limits.reason = limits.tick_hz.filter(|tick| *tick < self.rate_hz).map(|tick| {
-                    format!("timers on CPU time fire at most once in each tick of the kernel, which ticks at {tick} Hz")
+                    format!(
+                        "timers on CPU time fire at most once in each tick of the kernel, \
+                        which ticks at {tick} Hz"
+                    )
                 });
             }
             Engine::Walk if of(&status.counters, SPARED) > 0 => {
-                limits.reason = Some("ticks were left out so that the runtime is not suspended for too long".into());
+                limits.reason = Some(
+                    "ticks were left out so that the runtime is not suspended for too long".into(),
+                );
             }
             Engine::Walk => limits.reason = Some("ticks that came late were left out".into()),
         }
@@ -516,7 +570,8 @@ fn limit_of(ring: &KernelRing) -> Option<String> {
     if ring.counters().throttled > 0 {
         return Some("the kernel left samples out (kernel.perf_event_max_sample_rate)".into());
     }
-    (ring.kernel_time() != KernelTime::Sampled).then(|| "the time in the kernel has no samples of its own".into())
+    (ring.kernel_time() != KernelTime::Sampled)
+        .then(|| "the time in the kernel has no samples of its own".into())
 }
 
 fn options(binding: Binding, rate_hz: u32, stack_bytes: u32) -> RingOptions {
@@ -530,7 +585,9 @@ fn own(event: RingEvent<'_>) -> Option<Taken> {
         RingEvent::KernelOnly { .. } | RingEvent::ThreadStarted { .. } | RingEvent::Lost(_) => None,
         RingEvent::Mapped { mapping, .. } => Some(Taken::Mapped(mapping)),
         RingEvent::ThreadEnded { time, tid } => Some(Taken::Ended { os_tid: tid, time }),
-        RingEvent::ThreadNamed { tid, name, .. } => Some(Taken::Named { os_tid: tid, name: name.into_owned() }),
+        RingEvent::ThreadNamed { tid, name, .. } => {
+            Some(Taken::Named { os_tid: tid, name: name.into_owned() })
+        }
         RingEvent::Replaced { .. } => Some(Taken::Replaced),
     }
 }

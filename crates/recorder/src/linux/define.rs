@@ -1,9 +1,11 @@
-//! Gives session ids to threads, modules, functions, frames, stacks and types, and collects their definitions.
+//! Gives session ids to threads, modules, functions, frames, stacks and types, and collects their
+//! definitions.
 
 use rustc_hash::FxHashMap;
 use session::{
-    CounterDef, CounterId, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef, ModuleId,
-    SessionRecord, SourceLine, StackDef, StackId, StateMachine, ThreadDef, ThreadId, TypeDef, TypeId,
+    CounterDef, CounterId, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind,
+    ModuleDef, ModuleId, SessionRecord, SourceLine, StackDef, StackId, StateMachine, ThreadDef,
+    ThreadId, TypeDef, TypeId,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,8 +18,9 @@ const MOST_COUNTERS: usize = 20_000;
 /// Most numbers of threads that ended and are remembered.
 const MOST_GONE: usize = 1 << 15;
 
-/// A table that gives each key a number, in the order of first use. Hashed fast: there are a hundred thousand stacks as a process ends whose calls
-/// were all followed, and the user waits for it.
+/// A table that gives each key a number, in the order of first use. Hashed fast: there are a
+/// hundred thousand stacks as a process ends whose calls were all followed, and the user waits for
+/// it.
 #[derive(Debug)]
 struct Table<K>(FxHashMap<K, u32>);
 
@@ -36,7 +39,8 @@ impl<K: Hash + Eq> Table<K> {
     }
 }
 
-/// What makes two functions the same. A state machine may bear the very name of the method that begins it.
+/// What makes two functions the same. A state machine may bear the very name of the method that
+/// begins it.
 type FunctionKey = (FunctionKind, Option<ModuleId>, String, String, String, Option<StateMachine>);
 
 /// What is remembered of a function.
@@ -55,7 +59,8 @@ pub(super) struct Definitions {
     threads: HashMap<u32, ThreadDef>,
     /// Threads that ended and whose numbers may have come again, by number.
     gone: HashMap<u32, Vec<ThreadDef>>,
-    /// Threads of which the kernel has said that they ended, and when: with the process, as far as is known.
+    /// Threads of which the kernel has said that they ended, and when: with the process, as far as
+    /// is known.
     ends: VecDeque<(u64, ThreadDef)>,
     thread_count: u32,
     modules: Table<(bool, String)>,
@@ -76,15 +81,16 @@ impl Definitions {
         std::mem::take(&mut self.pending)
     }
 
-    /// The thread with this id of the operating system (in our pid namespace). `name` is asked for the first time
-    /// that it is seen.
+    /// The thread with this id of the operating system (in our pid namespace). `name` is asked for
+    /// the first time that it is seen.
     pub fn thread(&mut self, os_tid: u32, name: impl FnOnce() -> Option<String>) -> ThreadId {
         if let Some(thread) = self.threads.get(&os_tid) {
             return thread.id;
         }
         let id = ThreadId(self.thread_count);
         self.thread_count += 1;
-        let thread = ThreadDef { id, os_tid, name: name(), managed: false, started: None, ended: None };
+        let thread =
+            ThreadDef { id, os_tid, name: name(), managed: false, started: None, ended: None };
         self.pending.push(SessionRecord::Thread(thread.clone()));
         self.threads.insert(os_tid, thread);
         id
@@ -102,8 +108,8 @@ impl Definitions {
         }
     }
 
-    /// The kernel says that a thread has ended: its number may come again for another one. It counts as ended once that is
-    /// [confirmed](Self::confirm_ends).
+    /// The kernel says that a thread has ended: its number may come again for another one. It
+    /// counts as ended once that is [confirmed](Self::confirm_ends).
     pub fn end_thread(&mut self, os_tid: u32, time: u64) {
         if let Some(thread) = self.threads.get_mut(&os_tid) {
             if thread.ended.is_none() {
@@ -134,7 +140,8 @@ impl Definitions {
         self.ends.front().is_some_and(|(time, _)| *time < before)
     }
 
-    /// Whether a thread that lived at a time has ended since, so that its number may be another's by now.
+    /// Whether a thread that lived at a time has ended since, so that its number may be another's
+    /// by now.
     pub fn has_gone(&self, os_tid: u32, time: u64) -> bool {
         self.gone_since(os_tid, time).is_some()
     }
@@ -142,7 +149,8 @@ impl Definitions {
     /// The thread with this id at a time, if it has ended since.
     fn gone_since(&self, os_tid: u32, time: u64) -> Option<&ThreadDef> {
         let gone = self.gone.get(&os_tid).into_iter().flatten();
-        gone.filter(|thread| thread.ended.is_some_and(|ended| ended >= time)).min_by_key(|thread| thread.ended)
+        gone.filter(|thread| thread.ended.is_some_and(|ended| ended >= time))
+            .min_by_key(|thread| thread.ended)
     }
 
     /// The threads that ended before this time did so by themselves, not because the process ended.
@@ -153,15 +161,25 @@ impl Definitions {
     }
 
     /// The thread with this id, which may have ended a moment ago.
-    pub fn thread_or_ended(&mut self, os_tid: u32, name: impl FnOnce() -> Option<String>) -> ThreadId {
+    pub fn thread_or_ended(
+        &mut self,
+        os_tid: u32,
+        name: impl FnOnce() -> Option<String>,
+    ) -> ThreadId {
         match self.gone.get(&os_tid).and_then(|gone| gone.last()) {
             Some(ended) if !self.threads.contains_key(&os_tid) => ended.id,
             _ => self.thread(os_tid, name),
         }
     }
 
-    /// The thread with this id at a time, which may have ended since, so that the id may be another's by now.
-    pub fn thread_at(&mut self, os_tid: u32, time: u64, name: impl FnOnce() -> Option<String>) -> ThreadId {
+    /// The thread with this id at a time, which may have ended since, so that the id may be
+    /// another's by now.
+    pub fn thread_at(
+        &mut self,
+        os_tid: u32,
+        time: u64,
+        name: impl FnOnce() -> Option<String>,
+    ) -> ThreadId {
         match self.gone_since(os_tid, time) {
             Some(ended) => ended.id,
             None => self.thread(os_tid, name),
@@ -178,15 +196,26 @@ impl Definitions {
         }
     }
 
-    /// A thread of this number began at this time: if one is known that has ended before, this is another.
+    /// A thread of this number began at this time: if one is known that has ended before, this is
+    /// another.
     pub fn thread_begins(&mut self, os_tid: u32, time: u64) {
-        if self.threads.get(&os_tid).is_some_and(|known| known.ended.is_some_and(|ended| ended < time)) {
+        if self
+            .threads
+            .get(&os_tid)
+            .is_some_and(|known| known.ended.is_some_and(|ended| ended < time))
+        {
             self.forget_thread(os_tid);
         }
     }
 
-    /// The thread of this number that began at about this time, which may have ended since. `name` as in [`Self::thread`].
-    pub fn thread_of(&mut self, os_tid: u32, time: u64, name: impl FnOnce() -> Option<String>) -> ThreadId {
+    /// The thread of this number that began at about this time, which may have ended since. `name`
+    /// as in [`Self::thread`].
+    pub fn thread_of(
+        &mut self,
+        os_tid: u32,
+        time: u64,
+        name: impl FnOnce() -> Option<String>,
+    ) -> ThreadId {
         let gone = self.gone.get(&os_tid).into_iter().flatten();
         let known = self.threads.get(&os_tid).into_iter().chain(gone);
         let apart = known.filter_map(|thread| Some((thread.started?.abs_diff(time), thread.id)));
@@ -198,7 +227,9 @@ impl Definitions {
 
     /// Whether a thread is known to run managed code, and whether it has ended.
     pub fn thread_facts(&self, os_tid: u32) -> (bool, bool) {
-        self.threads.get(&os_tid).map_or((false, false), |thread| (thread.managed, thread.ended.is_some()))
+        self.threads
+            .get(&os_tid)
+            .map_or((false, false), |thread| (thread.managed, thread.ended.is_some()))
     }
 
     /// The name of a thread.
@@ -207,13 +238,25 @@ impl Definitions {
     }
 
     /// A module, told apart by its path (by its name where it has none).
-    pub fn module(&mut self, managed: bool, name: &str, path: &str, build_id: Option<String>) -> ModuleId {
+    pub fn module(
+        &mut self,
+        managed: bool,
+        name: &str,
+        path: &str,
+        build_id: Option<String>,
+    ) -> ModuleId {
         let key = if path.is_empty() { name } else { path };
         let (id, new) = self.modules.get((managed, key.to_owned()));
         let id = ModuleId(id);
         if new {
             let (name, path) = (name.to_owned(), path.to_owned());
-            self.pending.push(SessionRecord::Module(ModuleDef { id, managed, name, path, build_id }));
+            self.pending.push(SessionRecord::Module(ModuleDef {
+                id,
+                managed,
+                name,
+                path,
+                build_id,
+            }));
         }
         id
     }
@@ -243,7 +286,12 @@ impl Definitions {
     }
 
     /// A function of which only kind and name are known.
-    pub fn named(&mut self, kind: FunctionKind, name: &str, module: Option<ModuleId>) -> FunctionId {
+    pub fn named(
+        &mut self,
+        kind: FunctionKind,
+        name: &str,
+        module: Option<ModuleId>,
+    ) -> FunctionId {
         self.function(FunctionDef {
             id: FunctionId(0),
             kind,
@@ -261,7 +309,12 @@ impl Definitions {
     }
 
     /// A frame.
-    pub fn frame(&mut self, function: FunctionId, line: Option<SourceLine>, trust: FrameTrust) -> FrameId {
+    pub fn frame(
+        &mut self,
+        function: FunctionId,
+        line: Option<SourceLine>,
+        trust: FrameTrust,
+    ) -> FrameId {
         let (id, new) = self.frames.get((function, line.clone(), trust));
         let id = FrameId(id);
         if new {
@@ -276,8 +329,8 @@ impl Definitions {
         self.frame_functions.get(id.index()).copied()
     }
 
-    /// A stack, from the frames root first. An empty one becomes one unknown frame, so that every sample has a
-    /// stack.
+    /// A stack, from the frames root first. An empty one becomes one unknown frame, so that every
+    /// sample has a stack.
     pub fn stack(&mut self, frames: impl IntoIterator<Item = FrameId>) -> StackId {
         let mut parent = None;
         for frame in frames {
@@ -319,7 +372,8 @@ impl Definitions {
         })
     }
 
-    /// A counter; its id is given here. `None` if it would be one too many: a program may make up new ones for ever.
+    /// A counter; its id is given here. `None` if it would be one too many: a program may make up
+    /// new ones for ever.
     pub fn counter(&mut self, counter: CounterDef) -> Option<CounterId> {
         // An EventSource and a meter may have one name.
         let CounterDef { source, name, tags, kind, .. } = &counter;
@@ -363,19 +417,33 @@ mod tests {
         assert_eq!(definitions.stack([main, run]), first);
         assert_ne!(definitions.stack([main]), first);
         assert_eq!(definitions.frame_function(run), Some(other));
-        let stacks = definitions.take().iter().filter(|record| matches!(record, SessionRecord::Stack(_))).count();
+        let stacks = definitions
+            .take()
+            .iter()
+            .filter(|record| matches!(record, SessionRecord::Stack(_)))
+            .count();
         assert_eq!(stacks, 2);
         assert!(definitions.take().is_empty());
     }
 
-    /// An asynchronous lambda has no parameters to tell the method that begins it from its state machine.
+    /// An asynchronous lambda has no parameters to tell the method that begins it from its state
+    /// machine.
     #[test]
     fn a_state_machine_is_another_function_than_the_method_that_begins_it() {
         let mut definitions = Definitions::default();
         let mut function = |state_machine| {
             let (id, kind, module) = (FunctionId(0), FunctionKind::Managed, None);
-            let (type_name, name, parameters) = ("Shop".to_owned(), "Main.lambda#3".to_owned(), String::new());
-            definitions.function(FunctionDef { id, kind, module, type_name, name, parameters, state_machine })
+            let (type_name, name, parameters) =
+                ("Shop".to_owned(), "Main.lambda#3".to_owned(), String::new());
+            definitions.function(FunctionDef {
+                id,
+                kind,
+                module,
+                type_name,
+                name,
+                parameters,
+                state_machine,
+            })
         };
         let (begins, runs) = (function(None), function(Some(StateMachine::AsyncOrIterator)));
         assert_ne!(begins, runs);
@@ -451,9 +519,15 @@ mod tests {
         let second = definitions.thread(10, || None);
         definitions.update_thread(10, |thread| thread.started = Some(3000));
         assert_ne!(first, second);
-        assert_eq!([1010, 2990].map(|time| definitions.thread_of(10, time, || None)), [first, second]);
+        assert_eq!(
+            [1010, 2990].map(|time| definitions.thread_of(10, time, || None)),
+            [first, second]
+        );
         definitions.end_thread(10, 4000);
-        assert_eq!([1010, 2990].map(|time| definitions.thread_of(10, time, || None)), [first, second]);
+        assert_eq!(
+            [1010, 2990].map(|time| definitions.thread_of(10, time, || None)),
+            [first, second]
+        );
         assert_eq!(definitions.thread_of(11, 5, || None), ThreadId(2));
     }
 

@@ -1,4 +1,5 @@
-//! The agent that stays in a process: it is found below `/proc/<pid>/fd`, and takes the next session.
+//! The agent that stays in a process: it is found below `/proc/<pid>/fd`, and takes the next
+//! session.
 
 use super::{
     identity::Identity,
@@ -9,7 +10,10 @@ use crate::{RecordError, notice};
 use diagnostics::proc;
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{AtFlags, FlockOperation, MemfdFlags, Mode, OFlags, StatxFlags, flock, memfd_create, open, statx},
+    fs::{
+        AtFlags, FlockOperation, MemfdFlags, Mode, OFlags, StatxFlags, flock, memfd_create, open,
+        statx,
+    },
     io::Errno,
     pipe::PipeFlags,
 };
@@ -27,14 +31,17 @@ const LIMIT: Duration = Duration::from_secs(3);
 pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// How long an agent may take to notice that its clrscope is gone.
 const NOTICE_LIMIT: Duration = Duration::from_millis(500);
-/// How long an agent that stays may take to revert what a session has changed: there may be tens of thousands of methods.
+/// How long an agent that stays may take to revert what a session has changed: there may be tens of
+/// thousands of methods.
 const REVERT_LIMIT: Duration = Duration::from_secs(60);
 /// How long another clrscope may take to load a main profiler.
 const LOAD_LIMIT: Duration = Duration::from_secs(20);
-/// Libraries of ours that may be left in a process when another agent is to be loaded as its main profiler, or beside it.
+/// Libraries of ours that may be left in a process when another agent is to be loaded as its main
+/// profiler, or beside it.
 const MOST_LEFT: usize = 2;
 const MOST_LEFT_BESIDE: usize = 4;
-/// Libraries of ours in a process, unless some cannot leave or several commands record at the same time.
+/// Libraries of ours in a process, unless some cannot leave or several commands record at the same
+/// time.
 const MOST_MAPPED: usize = 2;
 /// The agent's thread where it is the main profiler, and where it is beside one.
 const MAIN_THREAD: &str = "clrscope-main";
@@ -61,11 +68,16 @@ impl Resident {
         let Ok(entries) = read_dir(&folder) else { return Ok(None) };
         for entry in entries.flatten() {
             let Ok(link) = read_link(entry.path()) else { continue };
-            let Some((protocol, pipe)) = link.to_str().and_then(wire::resident_of) else { continue };
+            let Some((protocol, pipe)) = link.to_str().and_then(wire::resident_of) else {
+                continue;
+            };
             if protocol != wire::PROTOCOL_VERSION {
                 return Err(RecordError::StaleAgent { pid: target.pid, found: protocol });
             }
-            let Ok(state) = reopen(owner, &entry.path(), Nameless::MemoryFile, OFlags::RDONLY) else { continue };
+            let Ok(state) = reopen(owner, &entry.path(), Nameless::MemoryFile, OFlags::RDONLY)
+            else {
+                continue;
+            };
             let (place, pipe) = (entry.path(), folder.join(pipe.to_string()));
             return Ok(Some(Self { state: state.into(), place, pipe, owner }));
         }
@@ -88,7 +100,8 @@ impl Resident {
     /// Waits until it can take a session: false if it comes to be gone instead.
     ///
     /// # Errors
-    /// [`RecordError::ResidentBusy`]: it records for somebody else, or does not become ready within the limit.
+    /// [`RecordError::ResidentBusy`]: it records for somebody else, or does not become ready within
+    /// the limit.
     pub fn wait_until_ready(&self, target: &Target) -> Result<bool, RecordError> {
         let began = Instant::now();
         let mut told = false;
@@ -105,20 +118,29 @@ impl Resident {
                 return Err(RecordError::Exited { pid });
             }
             if began.elapsed() > limit || target.is_stopped() {
-                return Err(RecordError::ResidentBusy { pid, reverts: limit == REVERT_LIMIT, waited: began.elapsed() });
+                return Err(RecordError::ResidentBusy {
+                    pid,
+                    reverts: limit == REVERT_LIMIT,
+                    waited: began.elapsed(),
+                });
             }
-            if !told && state == Some(ResidentState::Reverts) && began.elapsed() > Duration::from_millis(500) {
+            if !told
+                && state == Some(ResidentState::Reverts)
+                && began.elapsed() > Duration::from_millis(500)
+            {
                 told = true;
                 notice::tell(
-                    "waiting for the agent in the process, which still reverts what the last recording changed",
+                    "waiting for the agent in the process, which still reverts what the last \
+                        recording changed",
                 );
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Whether it can take a session, now or in a moment: it is waited for where another agent would be a third library, for as long
-    /// as it may take to notice that its clrscope is gone, or a little longer while it reverts.
+    /// Whether it can take a session, now or in a moment: it is waited for where another agent
+    /// would be a third library, for as long as it may take to notice that its clrscope is gone, or
+    /// a little longer while it reverts.
     pub fn is_ready_soon(&self, target: &Target) -> bool {
         let began = Instant::now();
         loop {
@@ -127,7 +149,10 @@ impl Resident {
                 Some(ResidentState::Reverts) => LEAVE_LIMIT,
                 Some(ResidentState::Records) | None => NOTICE_LIMIT,
             };
-            if began.elapsed() > limit || self.is_gone() || Loaded::of(target.pid).libraries < MOST_MAPPED {
+            if began.elapsed() > limit
+                || self.is_gone()
+                || Loaded::of(target.pid).libraries < MOST_MAPPED
+            {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -151,7 +176,14 @@ impl Resident {
                 rest = &rest[written..];
                 Ok(rest.is_empty().then_some(()))
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         })
     }
@@ -167,10 +199,11 @@ fn wait(deadline: Instant, mut try_it: impl FnMut() -> io::Result<Option<()>>) -
     Ok(())
 }
 
-/// Opens what a descriptor of the target stands for, if it is a pipe or a memory file, which have no name. The target may put anything
-/// in its place at any time: so what was checked is opened, and not the name again. It is opened with the rights of the target's user, because a
-/// descriptor that was made with `O_PATH` may stand for a file that this user may not open. A file that another program serves (FUSE) is not
-/// asked about itself: that may take for ever.
+/// Opens what a descriptor of the target stands for, if it is a pipe or a memory file, which have
+/// no name. The target may put anything in its place at any time: so what was checked is opened,
+/// and not the name again. It is opened with the rights of the target's user, because a descriptor
+/// that was made with `O_PATH` may stand for a file that this user may not open. A file that
+/// another program serves (FUSE) is not asked about itself: that may take for ever.
 fn reopen(owner: Identity, path: &Path, expected: Nameless, access: OFlags) -> io::Result<OwnedFd> {
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     if device(found.as_fd())? != expected.device()? {
@@ -181,7 +214,8 @@ fn reopen(owner: Identity, path: &Path, expected: Nameless, access: OFlags) -> i
     Ok(owner.run(|| open(format!("/proc/self/fd/{number}"), access, Mode::empty()))??)
 }
 
-/// Files without a name. All pipes are on one device of the kernel's, and all memory files on another.
+/// Files without a name. All pipes are on one device of the kernel's, and all memory files on
+/// another.
 #[derive(Clone, Copy, Debug)]
 enum Nameless {
     Pipe,
@@ -192,7 +226,9 @@ impl Nameless {
     fn device(self) -> io::Result<(u32, u32)> {
         match self {
             Self::Pipe => device(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?.0.as_fd()),
-            Self::MemoryFile => device(memfd_create("clrscope-device", MemfdFlags::CLOEXEC)?.as_fd()),
+            Self::MemoryFile => {
+                device(memfd_create("clrscope-device", MemfdFlags::CLOEXEC)?.as_fd())
+            }
         }
     }
 }
@@ -204,11 +240,12 @@ fn device(file: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     Ok((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
-/// The right to load a main profiler into a process: one clrscope at a time has it. Two that both find the slot free would both load
-/// one, and the runtime leaves the library of the one that it refuses in the process.
+/// The right to load a main profiler into a process: one clrscope at a time has it. Two that both
+/// find the slot free would both load one, and the runtime leaves the library of the one that it
+/// refuses in the process.
 ///
-/// It is a lock (flock(2)) on a file of the process in `/proc` that only its user and root can open. It goes with clrscope,
-/// however that ends.
+/// It is a lock (flock(2)) on a file of the process in `/proc` that only its user and root can
+/// open. It goes with clrscope, however that ends.
 #[derive(Debug)]
 pub(super) struct LoadTurn {
     _lock: Option<OwnedFd>,
@@ -231,7 +268,9 @@ impl LoadTurn {
                 Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
-                Err(Errno::WOULDBLOCK) => return Err(RecordError::MainSlotTaken { ours: true, pid, profiler }),
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(RecordError::MainSlotTaken { ours: true, pid, profiler });
+                }
                 Err(_) => return Ok(Self { _lock: None }),
             }
         }
@@ -241,9 +280,11 @@ impl LoadTurn {
 /// What of ours is loaded in a process.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// The library whose instances do nothing but make up for main profilers that have left, as the process saw its file.
+    /// The library whose instances do nothing but make up for main profilers that have left, as the
+    /// process saw its file.
     pub makes_up: Option<PathBuf>,
-    /// How many other libraries there are in which no session runs: their agents are leaving, or could not.
+    /// How many other libraries there are in which no session runs: their agents are leaving, or
+    /// could not.
     pub left: usize,
     /// Whether a main profiler of ours is at work.
     pub main: bool,
@@ -255,15 +296,21 @@ impl Loaded {
     /// Looks into a process.
     pub fn of(pid: u32) -> Self {
         let maps = proc::maps(pid).unwrap_or_default();
-        let named = |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(AGENT_NAME));
-        let mut paths: Vec<&Path> = maps.iter().filter_map(|map| map.file()).filter(named).collect();
+        let named = |path: &&Path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(AGENT_NAME))
+        };
+        let mut paths: Vec<&Path> =
+            maps.iter().filter_map(|map| map.file()).filter(named).collect();
         paths.sort_unstable();
         paths.dedup();
-        let is_idle = |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(IDLE_NAME));
+        let is_idle = |path: &&Path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(IDLE_NAME))
+        };
         let libraries = paths.len();
         let (idle, others): (Vec<&Path>, Vec<&Path>) = paths.into_iter().partition(is_idle);
         let threads = proc::threads(pid).unwrap_or_default();
-        let names: Vec<String> = threads.into_iter().filter_map(|tid| proc::thread_comm(pid, tid).ok()).collect();
+        let names: Vec<String> =
+            threads.into_iter().filter_map(|tid| proc::thread_comm(pid, tid).ok()).collect();
         let count = |name: &str| names.iter().filter(|known| *known == name).count();
         let (mains, beside) = (count(MAIN_THREAD), count(BESIDE_THREAD));
         Self {
@@ -279,19 +326,21 @@ impl Loaded {
         self.main || self.left > 0 || self.makes_up.is_some()
     }
 
-    /// Whether it is worth waiting on, after so long, because fewer than [`MOST_MAPPED`] libraries may be mapped soon. An agent whose
-    /// clrscope was killed looks for a moment as if it was at work.
+    /// Whether it is worth waiting on, after so long, because fewer than [`MOST_MAPPED`] libraries
+    /// may be mapped soon. An agent whose clrscope was killed looks for a moment as if it was at
+    /// work.
     fn may_get_fewer(&self, waited: Duration) -> bool {
         let limit = if self.left > 0 { LEAVE_LIMIT } else { NOTICE_LIMIT };
         self.libraries >= MOST_MAPPED && waited < limit
     }
 
-    /// Waits until there is room for one more agent, as the main profiler or beside it: those that are leaving take about
-    /// a third of a second. Until they have left, no more than [`MOST_MAPPED`] libraries are mapped.
+    /// Waits until there is room for one more agent, as the main profiler or beside it: those that
+    /// are leaving take about a third of a second. Until they have left, no more than
+    /// [`MOST_MAPPED`] libraries are mapped.
     ///
     /// # Errors
-    /// [`RecordError::MainSlotTaken`] and [`RecordError::TooManyAgents`]. Nothing is loaded then: each attempt that
-    /// a runtime refuses leaves a library behind.
+    /// [`RecordError::MainSlotTaken`] and [`RecordError::TooManyAgents`]. Nothing is loaded then:
+    /// each attempt that a runtime refuses leaves a library behind.
     pub fn wait_for_room(pid: u32, main: Option<&'static str>) -> Result<(), RecordError> {
         let began = Instant::now();
         loop {
@@ -303,7 +352,9 @@ impl Loaded {
                 Some(profiler) if loaded.main && is_late => {
                     return Err(RecordError::MainSlotTaken { ours: true, pid, profiler });
                 }
-                _ if is_full && is_late => return Err(RecordError::TooManyAgents { pid, count: loaded.left + 1 }),
+                _ if is_full && is_late => {
+                    return Err(RecordError::TooManyAgents { pid, count: loaded.left + 1 });
+                }
                 Some(_) if (loaded.main || loaded.left > 0) && !is_late => {}
                 None if is_full || loaded.may_get_fewer(began.elapsed()) => {}
                 _ => return Ok(()),
@@ -352,17 +403,22 @@ mod tests {
     #[test]
     fn one_that_records_is_waited_for_and_then_named() {
         let (reader, _writer) = pipe().unwrap();
-        let _state = announced(wire::resident_name(number(&reader) as u32), ResidentState::Records as u8);
+        let _state =
+            announced(wire::resident_name(number(&reader) as u32), ResidentState::Records as u8);
         let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
         let error = resident.wait_until_ready(&target()).unwrap_err();
         assert!(matches!(error, RecordError::ResidentBusy { reverts: false, .. }), "{error}");
-        assert!(error.to_string().contains("records for another command (waited 2 s): try again"), "{error}");
+        assert!(
+            error.to_string().contains("records for another command (waited 2 s): try again"),
+            "{error}"
+        );
     }
 
     #[test]
     fn one_that_leaves_is_not_waited_for() {
         let (reader, _writer) = pipe().unwrap();
-        let state = announced(wire::resident_name(number(&reader) as u32), ResidentState::Reverts as u8);
+        let state =
+            announced(wire::resident_name(number(&reader) as u32), ResidentState::Reverts as u8);
         let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| resident.wait_until_ready(&target()).unwrap());
@@ -375,7 +431,9 @@ mod tests {
     #[test]
     fn a_third_library_waits_for_those_that_may_leave() {
         let loaded = |libraries, left| Loaded { libraries, left, ..Loaded::default() };
-        let waits = |loaded: Loaded, milliseconds| loaded.may_get_fewer(Duration::from_millis(milliseconds));
+        let waits = |loaded: Loaded, milliseconds| {
+            loaded.may_get_fewer(Duration::from_millis(milliseconds))
+        };
         assert!(!waits(loaded(0, 0), 0) && !waits(loaded(1, 1), 0));
         // Two commands that record at the same time.
         assert!(waits(loaded(2, 0), 400) && !waits(loaded(2, 0), 600));
@@ -405,15 +463,19 @@ mod tests {
         assert!(matches!(error, RecordError::StaleAgent { found: 999, .. }), "{error}");
     }
 
-    /// A FIFO that has a name is somebody else's: a descriptor that stands for its path needs no right to it.
+    /// A FIFO that has a name is somebody else's: a descriptor that stands for its path needs no
+    /// right to it.
     #[test]
     fn a_pipe_with_a_name_is_not_written_to() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("private");
-        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let mut reader = File::from(open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .unwrap();
+        let mut reader =
+            File::from(open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
         let named = open(&path, OFlags::PATH, Mode::empty()).unwrap();
-        let _state = announced(wire::resident_name(number(&named) as u32), ResidentState::Waits as u8);
+        let _state =
+            announced(wire::resident_name(number(&named) as u32), ResidentState::Waits as u8);
         let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
         assert_eq!(resident.knock(b"config").unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(io::Read::read(&mut reader, &mut [0; 16]).unwrap_or(0), 0);
@@ -426,9 +488,11 @@ mod tests {
             return;
         }
         let (mut reader, _writer) = pipe().unwrap();
-        let _state = announced(wire::resident_name(number(&reader) as u32), ResidentState::Waits as u8);
+        let _state =
+            announced(wire::resident_name(number(&reader) as u32), ResidentState::Waits as u8);
         // Memory files may be opened by all.
-        let resident = Resident::find(&target(), Identity { uid: 65534, gid: 65534 }).unwrap().unwrap();
+        let resident =
+            Resident::find(&target(), Identity { uid: 65534, gid: 65534 }).unwrap().unwrap();
         assert_eq!(resident.knock(b"config").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         drop(_writer);
         assert_eq!(io::Read::read(&mut reader, &mut [0; 16]).unwrap(), 0);
@@ -437,7 +501,8 @@ mod tests {
     #[test]
     fn what_is_no_pipe_is_not_written_to() {
         let file = tempfile::tempfile().unwrap();
-        let _state = announced(wire::resident_name(number(&file) as u32), ResidentState::Waits as u8);
+        let _state =
+            announced(wire::resident_name(number(&file) as u32), ResidentState::Waits as u8);
         let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
         resident.knock(b"config").unwrap_err();
         assert_eq!(file.metadata().unwrap().len(), 0);

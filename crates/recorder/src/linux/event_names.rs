@@ -6,8 +6,9 @@ const MAX_NAME: usize = 2048;
 /// How deep generic arguments are followed.
 const MAX_DEPTH: u32 = 32;
 
-/// A type's name as C# writes it, from the form that events have: ``List`1[System.Int32]`` or ``List`1<System.Int32>``.
-/// Arguments of nested types go to the type that declares them: ``A`1+B`1[X,Y]`` is `A<X>+B<Y>`.
+/// A type's name as C# writes it, from the form that events have: ``List`1[System.Int32]`` or
+/// ``List`1<System.Int32>``. Arguments of nested types go to the type that declares them:
+/// ``A`1+B`1[X,Y]`` is `A<X>+B<Y>`.
 pub(super) fn type_name(name: &str) -> String {
     let characters: Vec<char> = name.chars().take(4 * MAX_NAME).collect();
     let mut parser = Parser { characters: &characters, at: 0 };
@@ -22,7 +23,8 @@ pub(super) fn type_name(name: &str) -> String {
 /// Parameter types in parentheses as C# writes them, from a signature as IL assemblers write it:
 /// `instance void  (int32,class System.String[])` is `(int, string[])`.
 pub(super) fn parameters(signature: &str) -> String {
-    // Return types may have parentheses of their own: function pointers. The parameters are what the last ones hold.
+    // Return types may have parentheses of their own: function pointers. The parameters are what
+    // the last ones hold.
     if signature.len() > 8 * MAX_NAME {
         return "(…)".to_owned();
     }
@@ -100,7 +102,8 @@ fn parameter(text: &str, depth: u32) -> String {
     if let Some(index) = text.strip_prefix('!') {
         return format!("T{index}");
     }
-    let plain = text.strip_prefix("class ").or_else(|| text.strip_prefix("value class ")).unwrap_or(text);
+    let plain =
+        text.strip_prefix("class ").or_else(|| text.strip_prefix("value class ")).unwrap_or(text);
     match plain {
         "int32" => "int",
         "unsigned int32" => "uint",
@@ -130,12 +133,14 @@ fn array(text: &str) -> Option<(&str, &str)> {
 /// A type with arguments, each of which is written as a parameter is.
 fn generic(text: &str, depth: u32) -> String {
     let open = text.find('`').and_then(|mark| text[mark..].find('<').map(|at| mark + at));
-    let Some((open, inner)) =
-        open.zip(text.strip_suffix('>')).and_then(|(open, text)| Some((open, text.get(open + 1..)?)))
+    let Some((open, inner)) = open
+        .zip(text.strip_suffix('>'))
+        .and_then(|(open, text)| Some((open, text.get(open + 1..)?)))
     else {
         return type_name(text);
     };
-    let arguments: Vec<String> = split(inner).into_iter().map(|text| parameter(text, depth + 1)).collect();
+    let arguments: Vec<String> =
+        split(inner).into_iter().map(|text| parameter(text, depth + 1)).collect();
     distribute(&segments(&text[..open]), &arguments)
 }
 
@@ -285,12 +290,18 @@ mod tests {
         for (from, to) in [
             ("System.Int32", "int"),
             ("N.Outer+Inner", "N.Outer+Inner"),
-            ("System.Collections.Generic.List`1[System.__Canon]", "System.Collections.Generic.List<System.__Canon>"),
+            (
+                "System.Collections.Generic.List`1[System.__Canon]",
+                "System.Collections.Generic.List<System.__Canon>",
+            ),
             (
                 "System.Collections.Generic.Dictionary`2<System.String,System.Int32[]>",
                 "System.Collections.Generic.Dictionary<string, int[]>",
             ),
-            ("System.Collections.Generic.List`1+Enumerator<T>", "System.Collections.Generic.List<T>+Enumerator"),
+            (
+                "System.Collections.Generic.List`1+Enumerator<T>",
+                "System.Collections.Generic.List<T>+Enumerator",
+            ),
             ("N.A`1+B`2[X,Y,Z]", "N.A<X>+B<Y, Z>"),
             ("N.Program+<>c__DisplayClass0_0", "N.Program+<>c__DisplayClass0_0"),
             ("N.Program+<Run>d__5`1<System.Byte>", "N.Program+<Run>d__5<byte>"),
@@ -318,7 +329,10 @@ mod tests {
                 "(long, bool, System.Func<ErrorInfo, int>)",
             ),
             ("instance int32  (unsigned int8[],wchar*,int32&)", "(byte[], char*, ref int)"),
-            ("generic bool  (value class System.ReadOnlySpan`1<!!0>,!1)", "(System.ReadOnlySpan<TMethod0>, T1)"),
+            (
+                "generic bool  (value class System.ReadOnlySpan`1<!!0>,!1)",
+                "(System.ReadOnlySpan<TMethod0>, T1)",
+            ),
             ("void  (int32[][,],unsigned int64)", "(int[,][], ulong)"),
             ("nonsense", ""),
             ("void  )", ""),

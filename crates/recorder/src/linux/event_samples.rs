@@ -1,5 +1,5 @@
-//! Allocations, waits for locks, compilations and loads on their way from the EventPipe session to the session file: they wait until it is
-//! known what code stands at the addresses of their stacks.
+//! Allocations, waits for locks, compilations and loads on their way from the EventPipe session to
+//! the session file: they wait until it is known what code stands at the addresses of their stacks.
 
 use super::{
     define::Definitions,
@@ -15,9 +15,9 @@ use nettrace::{
     threads::Creation,
 };
 use session::{
-    AllocationBatch, AllocationHeap, AllocationSampling, AssemblyLoad, CompilationBatch, ContentionBatch, FunctionId,
-    FunctionKind, JitTier, LoadOutcome, LoadStep, PrecompiledCode, SessionRecord, StackId, ThreadCreation, ThreadId,
-    TypeLoadBatch,
+    AllocationBatch, AllocationHeap, AllocationSampling, AssemblyLoad, CompilationBatch,
+    ContentionBatch, FunctionId, FunctionKind, JitTier, LoadOutcome, LoadStep, PrecompiledCode,
+    SessionRecord, StackId, ThreadCreation, ThreadId, TypeLoadBatch,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,8 +25,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Most samples that wait at a time. They are small, and at the end of a recording all that the runtime has buffered
-/// comes at once.
+/// Most samples that wait at a time. They are small, and at the end of a recording all that the
+/// runtime has buffered comes at once.
 const MAX_WAITING: usize = 1 << 17;
 
 /// Most rows of a batch.
@@ -90,7 +90,8 @@ impl EventSamples {
     /// Takes a sample; false if there is no room.
     pub fn push(&mut self, sample: EventSample, frames: &Frames) -> bool {
         let mut needs = frames.unknown_of(sample.stack());
-        // The agent knows more of a method than the event: its module, the arguments of generic ones.
+        // The agent knows more of a method than the event: its module, the arguments of generic
+        // ones.
         if let EventSample::Compiled(compiled) = &sample
             && !compiled.dynamic
             && !self.methods.contains_key(&method_key(compiled))
@@ -119,8 +120,9 @@ impl EventSamples {
         self.waiting.iter().flat_map(|waiting| &waiting.needs)
     }
 
-    /// Records of all samples whose addresses are known, in the order of their times. Those that have waited longer than
-    /// the limit (all, if `all` is set) no longer wait: what is unknown then is shown as such.
+    /// Records of all samples whose addresses are known, in the order of their times. Those that
+    /// have waited longer than the limit (all, if `all` is set) no longer wait: what is unknown
+    /// then is shown as such.
     pub fn settle(
         &mut self,
         frames: &mut Frames,
@@ -155,8 +157,10 @@ impl EventSamples {
                 EventSample::Allocation(allocation) => {
                     let thread = thread(allocation.thread);
                     let (stack, truncated) = frames.event_stack(definitions, &allocation.stack);
-                    let name =
-                        self.type_names.entry(allocation.type_name).or_insert_with_key(|name| wire::as_csharp(name));
+                    let name = self
+                        .type_names
+                        .entry(allocation.type_name)
+                        .or_insert_with_key(|name| wire::as_csharp(name));
                     let ty = definitions.ty(name);
                     let sampling = match allocation.sampling {
                         Sampling::Random => AllocationSampling::Random,
@@ -197,9 +201,13 @@ impl EventSamples {
                 }
                 EventSample::Creation(creation) => {
                     let creator = creation.creator.map(&mut thread);
-                    let creator = creator.map(|creator| (creator, frames.event_stack(definitions, &creation.stack).0));
-                    let os_tid = target.host_tid(u32::try_from(creation.thread).unwrap_or(u32::MAX));
-                    let thread = definitions.thread_of(os_tid, creation.time, || target.thread_name(os_tid));
+                    let creator = creator.map(|creator| {
+                        (creator, frames.event_stack(definitions, &creation.stack).0)
+                    });
+                    let os_tid =
+                        target.host_tid(u32::try_from(creation.thread).unwrap_or(u32::MAX));
+                    let thread =
+                        definitions.thread_of(os_tid, creation.time, || target.thread_name(os_tid));
                     let Creation { time, managed_id, pool, .. } = creation;
                     let creation = ThreadCreation { time, thread, creator, managed_id, pool };
                     records.push(SessionRecord::ThreadCreation(creation));
@@ -208,7 +216,8 @@ impl EventSamples {
                     let thread = thread(compiled.thread);
                     let function = self.function(frames, definitions, &compiled);
                     let alone = if compiled.background { BACKGROUND } else { NO_CALLER };
-                    let (stack, truncated) = frames.event_stack_of(definitions, &compiled.stack, function, alone);
+                    let (stack, truncated) =
+                        frames.event_stack_of(definitions, &compiled.stack, function, alone);
                     let delta = compilations.next_row(compiled.start, &mut records);
                     let batch = &mut compilations.batch;
                     batch.time_delta.push(delta);
@@ -232,15 +241,20 @@ impl EventSamples {
                     let thread = thread(load.thread);
                     let leaf = format!("[load {}]", loads::simple_name(&load.name));
                     let leaf = definitions.named(FunctionKind::Runtime, &leaf, None);
-                    let (stack, truncated) = frames.event_stack_of(definitions, &load.stack, leaf, NO_CALLER);
-                    records.push(SessionRecord::AssemblyLoad(assembly_load(*load, thread, stack, truncated)));
+                    let (stack, truncated) =
+                        frames.event_stack_of(definitions, &load.stack, leaf, NO_CALLER);
+                    records.push(SessionRecord::AssemblyLoad(assembly_load(
+                        *load, thread, stack, truncated,
+                    )));
                 }
                 EventSample::TypeLoaded(load) => {
                     let thread = thread(load.thread);
                     let leaf = definitions.named(FunctionKind::Runtime, "[load types]", None);
-                    let (stack, truncated) = frames.event_stack_of(definitions, &load.stack, leaf, NO_CALLER);
+                    let (stack, truncated) =
+                        frames.event_stack_of(definitions, &load.stack, leaf, NO_CALLER);
                     let name = self.loaded_names.entry(load.name);
-                    let ty = definitions.ty(name.or_insert_with_key(|name| event_names::type_name(name)));
+                    let ty = definitions
+                        .ty(name.or_insert_with_key(|name| event_names::type_name(name)));
                     let delta = type_loads.next_row(load.start, &mut records);
                     let batch = &mut type_loads.batch;
                     batch.time_delta.push(delta);
@@ -263,7 +277,12 @@ impl EventSamples {
 
 impl EventSamples {
     /// The compiled method: as the agent names it, else as its event does.
-    fn function(&mut self, frames: &mut Frames, definitions: &mut Definitions, compiled: &Compilation) -> FunctionId {
+    fn function(
+        &mut self,
+        frames: &mut Frames,
+        definitions: &mut Definitions,
+        compiled: &Compilation,
+    ) -> FunctionId {
         let key = method_key(compiled);
         if !compiled.dynamic {
             if let Some(known) = self.methods.get(&key) {
@@ -281,7 +300,8 @@ impl EventSamples {
     }
 }
 
-/// The runtime's numbers of a method and of its module, and its token: the number may come again once its assembly was unloaded.
+/// The runtime's numbers of a method and of its module, and its token: the number may come again
+/// once its assembly was unloaded.
 type MethodKey = (u64, u64, u32);
 
 fn method_key(compiled: &Compilation) -> MethodKey {
@@ -334,7 +354,8 @@ fn assembly_load(load: Load, thread: ThreadId, stack: StackId, truncated: bool) 
             StepKind::LoadFromHandler => "beside the assembly that asks:",
             StepKind::Probe => "file",
         };
-        let what = if step.what.is_empty() { what.to_owned() } else { format!("{what} {}", step.what) };
+        let what =
+            if step.what.is_empty() { what.to_owned() } else { format!("{what} {}", step.what) };
         LoadStep { what, found: step.found, result: step.result, took: step.took }
     };
     AssemblyLoad {
@@ -373,7 +394,8 @@ macro_rules! growing {
         }
 
         impl $name {
-            /// Time since the row before, which begins the batch if there is none. A full batch goes to `records` first.
+            /// Time since the row before, which begins the batch if there is none. A full batch
+            /// goes to `records` first.
             fn next_row(&mut self, time: u64, records: &mut Vec<SessionRecord>) -> u64 {
                 if self.batch.time_delta.len() >= MAX_ROWS {
                     records.extend(self.take());

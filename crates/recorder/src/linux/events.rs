@@ -77,13 +77,19 @@ pub(super) struct Events {
     pub incoming: Receiver<FromEvents>,
     stopper: Arc<Mutex<Option<Stopper>>>,
     reader: Option<JoinHandle<()>>,
-    /// Dropping the last of these waits for the keeper's process, which ends with its sessions: so it lives as long as they do.
+    /// Dropping the last of these waits for the keeper's process, which ends with its sessions: so
+    /// it lives as long as they do.
     _keeper: Keeper,
 }
 
 impl Events {
     /// Starts a session; `id` is what its profilers know it by.
-    pub fn start(keeper: Keeper, port: &Port, config: &EventPipeConfig, id: &str) -> Result<Self, RecordError> {
+    pub fn start(
+        keeper: Keeper,
+        port: &Port,
+        config: &EventPipeConfig,
+        id: &str,
+    ) -> Result<Self, RecordError> {
         let session = keeper.collect(port, config)?;
         let stopper = session.stopper();
         let (sender, incoming) = sync_channel(QUEUE);
@@ -91,14 +97,22 @@ impl Events {
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
             .spawn(move || read(Reader::new(Gathered::new(session)), counters, &sender))
-            .map_err(|source| RecordError::Io { what: "starting the EventPipe thread".into(), source })?;
+            .map_err(|source| RecordError::Io {
+                what: "starting the EventPipe thread".into(),
+                source,
+            })?;
         let stopper = Arc::new(Mutex::new(Some(stopper)));
         Ok(Self { incoming, stopper, reader: Some(reader), _keeper: keeper })
     }
 
-    /// Starts a session as soon as a process that is still starting has its port: .NET Core 3.1 opens it only after
-    /// the profiler was loaded.
-    pub fn start_later(keeper: Keeper, pid: u32, config: EventPipeConfig, id: String) -> Result<Self, RecordError> {
+    /// Starts a session as soon as a process that is still starting has its port: .NET Core 3.1
+    /// opens it only after the profiler was loaded.
+    pub fn start_later(
+        keeper: Keeper,
+        pid: u32,
+        config: EventPipeConfig,
+        id: String,
+    ) -> Result<Self, RecordError> {
         let (sender, incoming) = sync_channel(QUEUE);
         let stopper = Arc::new(Mutex::new(None));
         let (stoppers, kept) = (stopper.clone(), keeper.clone());
@@ -108,21 +122,26 @@ impl Events {
                 let session = match first_session(&keeper, pid, &config) {
                     Ok((_, session)) => session,
                     Err(error) => {
-                        let _ = sender.send(FromEvents::Failed(format!("no EventPipe events: {error}")));
+                        let _ = sender
+                            .send(FromEvents::Failed(format!("no EventPipe events: {error}")));
                         return;
                     }
                 };
                 *lock(&stoppers) = Some(session.stopper());
                 read(Reader::new(Gathered::new(session)), counters::Collector::new(&id), &sender);
             })
-            .map_err(|source| RecordError::Io { what: "starting the EventPipe thread".into(), source })?;
+            .map_err(|source| RecordError::Io {
+                what: "starting the EventPipe thread".into(),
+                source,
+            })?;
         Ok(Self { incoming, stopper, reader: Some(reader), _keeper: kept })
     }
 
     /// Ends the session and waits until everything it had was read into `rest`.
     pub fn finish(&mut self, rest: &mut Vec<FromEvents>) {
         let Some(stopper) = lock(&self.stopper).take() else { return };
-        // Stopping blocks until the runtime has written what it had, which the reader takes meanwhile.
+        // Stopping blocks until the runtime has written what it had, which the reader takes
+        // meanwhile.
         let stopping = std::thread::spawn(move || stopper.stop(STOP_LIMIT));
         // The channel ends when the reader does; a runtime that hangs is left after the limit.
         while let Ok(event) = self.incoming.recv_timeout(STOP_LIMIT) {
@@ -136,8 +155,9 @@ impl Events {
     }
 }
 
-/// A session that is read a moment after something has come: the runtime writes its headers and the ends of its blocks in pieces of a few
-/// bytes, on a thread of the program at the start and the end, and each piece would wake us on its processor.
+/// A session that is read a moment after something has come: the runtime writes its headers and the
+/// ends of its blocks in pieces of a few bytes, on a thread of the program at the start and the
+/// end, and each piece would wake us on its processor.
 struct Gathered {
     session: EventPipeSession,
     /// Whether the last read brought little.
@@ -184,7 +204,11 @@ fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
     stopper.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read(mut reader: Reader<Gathered>, mut counters: counters::Collector, sender: &SyncSender<FromEvents>) {
+fn read(
+    mut reader: Reader<Gathered>,
+    mut counters: counters::Collector,
+    sender: &SyncSender<FromEvents>,
+) {
     let mut collector = gc::Collector::new();
     let mut locks = locks::Collector::new();
     let mut threads = threads::Collector::new();
@@ -205,7 +229,9 @@ fn read(mut reader: Reader<Gathered>, mut counters: counters::Collector, sender:
                 jit.push(&event);
                 loads.push(&event);
                 let counted = counters.push(&event).map(|output| match output {
-                    counters::Output::Values(values) => FromEvents::Counted(event.timestamp, values),
+                    counters::Output::Values(values) => {
+                        FromEvents::Counted(event.timestamp, values)
+                    }
                     counters::Output::Complaint(text) => FromEvents::Failed(text),
                 });
                 if counted.is_some_and(|counted| sender.send(counted).is_err()) {
@@ -223,7 +249,8 @@ fn read(mut reader: Reader<Gathered>, mut counters: counters::Collector, sender:
                 collector.finish();
                 loads.finish();
                 // Nobody to tell is no error: the recording is over.
-                let _ = sender.send(FromEvents::Failed(format!("the EventPipe stream broke off: {error}")));
+                let _ = sender
+                    .send(FromEvents::Failed(format!("the EventPipe stream broke off: {error}")));
                 false
             }
         };
@@ -249,7 +276,9 @@ fn read(mut reader: Reader<Gathered>, mut counters: counters::Collector, sender:
         while let Some(output) = jit.next_output() {
             let event = match output {
                 jit::Output::Compiled(compiled) => FromEvents::Compiled(compiled),
-                jit::Output::Lookup { time, found, duration } => FromEvents::Lookup(time, found, duration),
+                jit::Output::Lookup { time, found, duration } => {
+                    FromEvents::Lookup(time, found, duration)
+                }
                 jit::Output::Freed => FromEvents::CodeFreed,
             };
             if sender.send(event).is_err() {
@@ -259,7 +288,9 @@ fn read(mut reader: Reader<Gathered>, mut counters: counters::Collector, sender:
         while let Some(output) = loads.next_output() {
             let event = match output {
                 loads::Output::Load(load) => FromEvents::Loaded(load),
-                loads::Output::Unloaded { time, assembly, name } => FromEvents::Unloaded(time, assembly, name),
+                loads::Output::Unloaded { time, assembly, name } => {
+                    FromEvents::Unloaded(time, assembly, name)
+                }
                 loads::Output::Type(load) => FromEvents::TypeLoaded(load),
             };
             if sender.send(event).is_err() {

@@ -4,7 +4,9 @@ use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target}
 use session::{FrameId, FrameTrust, FunctionKind, HeapMachine, StackId};
 use std::{collections::HashMap, sync::Arc};
 use symbols::LeafWaits;
-use unwind::{BlockedSample, Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder};
+use unwind::{
+    BlockedSample, Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder,
+};
 use wire::{Class, Code, Machine, Method, MethodKind, Module, RuntimeWorkKind};
 
 /// Most frames of an event's stack: the runtime gives no more (`EP_MAX_STACK_DEPTH`).
@@ -13,11 +15,13 @@ const MOST_EVENT_FRAMES: usize = 100;
 /// Most stacks of events that are remembered: about 50 MB of them.
 const MOST_EVENT_STACKS: usize = 1 << 16;
 
-/// The type of the base library that writes events of the runtime for what is managed code since .NET 9.
+/// The type of the base library that writes events of the runtime for what is managed code since
+/// .NET 9.
 const EVENT_WRITER: &str = "System.Diagnostics.Tracing.NativeRuntimeEventSource";
 
 /// Types that are the lock which such an event is about, and types nested in them.
-const LOCKS: [&str; 3] = ["System.Threading.Lock", "System.Threading.Monitor", "System.Threading.ObjectHeader"];
+const LOCKS: [&str; 3] =
+    ["System.Threading.Lock", "System.Threading.Monitor", "System.Threading.ObjectHeader"];
 
 /// What became of a sample.
 pub(super) enum Unwound {
@@ -151,8 +155,10 @@ impl Frames {
     pub fn freed(&mut self, start: u64) {
         self.unwinder.code_mut().remove(start);
         self.of_events.clear();
-        // Cached frames are keyed by code version, which does not come again; only addresses without code are not.
-        self.cache.retain(|key, _| matches!(key.code, FrameCode::Managed { .. } | FrameCode::Native));
+        // Cached frames are keyed by code version, which does not come again; only addresses
+        // without code are not.
+        self.cache
+            .retain(|key, _| matches!(key.code, FrameCode::Managed { .. } | FrameCode::Native));
     }
 
     /// The target has mapped executable memory.
@@ -169,7 +175,12 @@ impl Frames {
     // Samples
 
     /// Unwinds a sample. `ask` is off when the agent cannot say more.
-    pub fn unwind(&mut self, definitions: &mut Definitions, sample: &TakenSample, ask: bool) -> Unwound {
+    pub fn unwind(
+        &mut self,
+        definitions: &mut Definitions,
+        sample: &TakenSample,
+        ask: bool,
+    ) -> Unwound {
         let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
         let stack = Sample { registers: &sample.registers, stack: &sample.stack };
         let (stack, truncated, mark) = match self.unwinder.unwind(&stack, unknown) {
@@ -179,7 +190,8 @@ impl Frames {
             Outcome::Broken(stack, _) => (stack, false, Some(self.broken_mark(definitions))),
         };
         let leaf = stack.frames.first().map(|frame| self.frame(definitions, frame));
-        let runtime_leaf = leaf.is_some_and(|leaf| self.kind(definitions, leaf) == FunctionKind::Runtime);
+        let runtime_leaf =
+            leaf.is_some_and(|leaf| self.kind(definitions, leaf) == FunctionKind::Runtime);
         let mut frames: Vec<FrameId> = mark.into_iter().collect();
         for frame in stack.frames.iter().rev() {
             let frame = self.frame(definitions, frame);
@@ -192,7 +204,10 @@ impl Frames {
     }
 
     fn truncated_mark(&mut self, definitions: &mut Definitions) -> FrameId {
-        *self.marks.truncated.get_or_insert_with(|| mark(definitions, "[deeper than the copied stack]"))
+        *self
+            .marks
+            .truncated
+            .get_or_insert_with(|| mark(definitions, "[deeper than the copied stack]"))
     }
 
     fn broken_mark(&mut self, definitions: &mut Definitions) -> FrameId {
@@ -201,7 +216,9 @@ impl Frames {
 
     fn kind(&self, definitions: &Definitions, frame: FrameId) -> FunctionKind {
         let function = definitions.frame_function(frame);
-        function.and_then(|id| definitions.function_facts(id)).map_or(FunctionKind::Unknown, |facts| facts.kind)
+        function
+            .and_then(|id| definitions.function_facts(id))
+            .map_or(FunctionKind::Unknown, |facts| facts.kind)
     }
 
     fn frame(&mut self, definitions: &mut Definitions, frame: &Frame) -> FrameId {
@@ -271,7 +288,9 @@ impl Frames {
         let mut in_stub = false;
         for ip in ips {
             // A thread that waits has called something: the address is the one behind the call.
-            let FrameCode::Managed { method, version, offset } = self.unwinder.classify(ip.saturating_sub(1)) else {
+            let FrameCode::Managed { method, version, offset } =
+                self.unwinder.classify(ip.saturating_sub(1))
+            else {
                 return None;
             };
             if !self.names.is_stub(method) {
@@ -284,9 +303,9 @@ impl Frames {
 
     // Stacks of blocked threads
 
-    /// Unwinds the stack of a blocked thread: its managed frames, as a walk by the runtime gives them. They stand under its id
-    /// like a stack that the agent walked. Says whether it was cut, or what must be known first; `ask` is off when the
-    /// agent cannot say more.
+    /// Unwinds the stack of a blocked thread: its managed frames, as a walk by the runtime gives
+    /// them. They stand under its id like a stack that the agent walked. Says whether it was cut,
+    /// or what must be known first; `ask` is off when the agent cannot say more.
     pub fn blocked_stack(
         &mut self,
         definitions: &mut Definitions,
@@ -338,8 +357,8 @@ impl Frames {
         ips.iter().map(|ip| ip.saturating_sub(1)).filter(|lookup| !self.knows(*lookup)).collect()
     }
 
-    /// The method whose code stands at an address, if its metadata token is this one: code may have been freed, and other
-    /// code may stand there now.
+    /// The method whose code stands at an address, if its metadata token is this one: code may have
+    /// been freed, and other code may stand there now.
     pub fn method_at(&mut self, address: u64, token: u32) -> Option<session::FunctionId> {
         match self.unwinder.classify(address) {
             FrameCode::Managed { method, .. } => self.names.function_with_token(method, token),
@@ -348,7 +367,11 @@ impl Frames {
     }
 
     /// A method by what an event says of it, for where the agent cannot say more.
-    pub fn method_of_event(&mut self, definitions: &mut Definitions, of: &EventMethod) -> session::FunctionId {
+    pub fn method_of_event(
+        &mut self,
+        definitions: &mut Definitions,
+        of: &EventMethod,
+    ) -> session::FunctionId {
         let method = Method {
             id: 0,
             module: None,
@@ -366,7 +389,8 @@ impl Frames {
         self.names.define(definitions, None, method)
     }
 
-    /// The stack of an event, with what the event is about as its leaf. Without callers `alone` is what called it.
+    /// The stack of an event, with what the event is about as its leaf. Without callers `alone` is
+    /// what called it.
     pub fn event_stack_of(
         &mut self,
         definitions: &mut Definitions,
@@ -386,8 +410,13 @@ impl Frames {
         (definitions.called(caller, frame), truncated)
     }
 
-    /// The stack of an event. All of its addresses are return addresses: the leaf has called the runtime.
-    pub fn event_stack(&mut self, definitions: &mut Definitions, ips: &Arc<[u64]>) -> (StackId, bool) {
+    /// The stack of an event. All of its addresses are return addresses: the leaf has called the
+    /// runtime.
+    pub fn event_stack(
+        &mut self,
+        definitions: &mut Definitions,
+        ips: &Arc<[u64]>,
+    ) -> (StackId, bool) {
         if let Some(known) = self.of_events.get(ips) {
             return *known;
         }
@@ -408,7 +437,9 @@ impl Frames {
             Some((facts.kind, facts.type_name.as_str(), facts.name.as_str()))
         });
         let writer = frames_of_event_writer(
-            &facts.map(|facts| facts.unwrap_or((FunctionKind::Unknown, "", ""))).collect::<Vec<_>>(),
+            &facts
+                .map(|facts| facts.unwrap_or((FunctionKind::Unknown, "", "")))
+                .collect::<Vec<_>>(),
         );
         frames.truncate(frames.len() - writer);
         let stack = (definitions.stack(frames), truncated);
@@ -440,12 +471,17 @@ impl Frames {
             .map(|facts| (facts.type_name.as_str(), facts.name.as_str()))
     }
 
-    /// What the innermost managed method of a stack that the agent walked can wait for without a frame of its own; `None`
-    /// where its IL cannot be read. A stub between it and native code says that it called that.
+    /// What the innermost managed method of a stack that the agent walked can wait for without a
+    /// frame of its own; `None` where its IL cannot be read. A stub between it and native code says
+    /// that it called that.
     pub fn leaf_waits(&mut self, walked: Option<u32>) -> Option<LeafWaits> {
         let leaf = self.leaves.get(&walked?)?;
         let waits = self.names.leaf_waits(leaf.method, leaf.version, leaf.offset);
-        if leaf.in_stub { Some(LeafWaits { native: true, ..waits.unwrap_or_default() }) } else { waits }
+        if leaf.in_stub {
+            Some(LeafWaits { native: true, ..waits.unwrap_or_default() })
+        } else {
+            waits
+        }
     }
 
     /// The same stack with the runtime's frames at its leaf named as what they did.
@@ -465,10 +501,16 @@ impl Frames {
         }
         let mut frames: Vec<FrameId> = definitions.frames_of(stack).collect();
         // From the leaf, the run of frames of the runtime, as far as they have no better name.
-        let run = frames.iter().take_while(|frame| self.kind(definitions, **frame) == FunctionKind::Runtime).count();
+        let run = frames
+            .iter()
+            .take_while(|frame| self.kind(definitions, **frame) == FunctionKind::Runtime)
+            .count();
         let mut named: Vec<FrameId> = Vec::with_capacity(frames.len());
         for (index, frame) in frames.drain(..).enumerate() {
-            let facts = definitions.frame_function(frame).and_then(|id| definitions.function_facts(id)).cloned();
+            let facts = definitions
+                .frame_function(frame)
+                .and_then(|id| definitions.function_facts(id))
+                .cloned();
             let frame = match facts {
                 Some(facts) if index < run => {
                     let text = if facts.name.starts_with('[') { label } else { &facts.name };
@@ -499,20 +541,26 @@ impl Frames {
             ("frames left without their register".to_owned(), counters.frames_without_register),
         ];
         let broken = counters.broken.iter();
-        all.extend(broken.map(|(reason, count)| (format!("stacks broken: {}", reason.name()), *count)));
+        all.extend(
+            broken.map(|(reason, count)| (format!("stacks broken: {}", reason.name()), *count)),
+        );
         all
     }
 }
 
-/// How many frames, from the leaf on, only write an event, of kind, type and method of all frames: those of the event
-/// writer, and those of the lock that called it. All that is known of the event happened to their caller. An event that
-/// native code writes has none.
+/// How many frames, from the leaf on, only write an event, of kind, type and method of all frames:
+/// those of the event writer, and those of the lock that called it. All that is known of the event
+/// happened to their caller. An event that native code writes has none.
 fn frames_of_event_writer(frames: &[(FunctionKind, &str, &str)]) -> usize {
-    // The writer calls the runtime through a stub. What listens to events is a method of the writer too, and not one of these.
+    // The writer calls the runtime through a stub. What listens to events is a method of the writer
+    // too, and not one of these.
     let is_stub = |(kind, ..): &(FunctionKind, &str, &str)| *kind == FunctionKind::Stub;
-    let writes = |(_, ty, name): &(FunctionKind, &str, &str)| *ty == EVENT_WRITER && *name != "ProcessEvent";
+    let writes =
+        |(_, ty, name): &(FunctionKind, &str, &str)| *ty == EVENT_WRITER && *name != "ProcessEvent";
     let is_lock = |(_, ty, _): &(FunctionKind, &str, &str)| {
-        LOCKS.iter().any(|lock| ty.strip_prefix(lock).is_some_and(|rest| rest.is_empty() || rest.starts_with('+')))
+        LOCKS.iter().any(|lock| {
+            ty.strip_prefix(lock).is_some_and(|rest| rest.is_empty() || rest.starts_with('+'))
+        })
     };
     let stubs = frames.iter().take_while(|frame| is_stub(frame)).count();
     let writers = frames.iter().skip(stubs).take_while(|frame| writes(frame)).count();
@@ -541,7 +589,8 @@ mod tests {
         use FunctionKind::{Dynamic, Managed, Stub};
         let writer = (Managed, EVENT_WRITER, "ContentionStart");
         let lock = |name| (Managed, "System.Threading.Lock", name);
-        let slow = [writer, lock("TryEnterSlow"), lock("EnterAndGetCurrentThreadId"), lock("EnterScope")];
+        let slow =
+            [writer, lock("TryEnterSlow"), lock("EnterAndGetCurrentThreadId"), lock("EnterScope")];
         let callers = [(Managed, "Tickets", "Sell"), (Dynamic, "", "lambda_method3")];
         let with_lock = [&slow[..], &callers].concat();
         assert_eq!(frames_of_event_writer(&with_lock), 4);

@@ -3,7 +3,8 @@
 use rustix::{
     process::{Gid, Uid, geteuid},
     thread::{
-        CapabilitySet, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+        CapabilitySet, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid,
+        set_thread_res_uid,
     },
 };
 use std::{io, panic, thread};
@@ -21,23 +22,25 @@ impl Identity {
         Self { uid: geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
     }
 
-    /// Does something with the rights of this user and with no others, on a thread that ends with it. The other threads
-    /// keep theirs: for the kernel, unlike for the C library, users are those of threads.
+    /// Does something with the rights of this user and with no others, on a thread that ends with
+    /// it. The other threads keep theirs: for the kernel, unlike for the C library, users are those
+    /// of threads.
     ///
     /// # Errors
     /// We may not act as this user; nothing was done then.
     pub fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         thread::scope(|scope| {
-            let thread = thread::Builder::new().name("clrscope-user".into()).spawn_scoped(scope, || {
-                self.take()?;
-                Ok(work())
-            })?;
+            let thread =
+                thread::Builder::new().name("clrscope-user".into()).spawn_scoped(scope, || {
+                    self.take()?;
+                    Ok(work())
+                })?;
             thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic))
         })
     }
 
-    /// Takes this identity, for the calling thread alone. Its real and saved user stay ours, so that this user may neither
-    /// signal nor trace it.
+    /// Takes this identity, for the calling thread alone. Its real and saved user stay ours, so
+    /// that this user may neither signal nor trace it.
     fn take(self) -> io::Result<()> {
         // No user: system calls take it for "leave as it is".
         if [self.uid, self.gid].contains(&u32::MAX) {
@@ -51,7 +54,8 @@ impl Identity {
             // The user for files goes with the effective one.
             set_thread_res_uid(None, uid, None)?;
         }
-        // What is left where root's own files are reached, or where we got capabilities in another way.
+        // What is left where root's own files are reached, or where we got capabilities in another
+        // way.
         let mut sets = capabilities(None)?;
         if !sets.effective.is_empty() {
             sets.effective = CapabilitySet::empty();
@@ -78,13 +82,19 @@ mod tests {
         fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let facts = || {
             let text = fs::read_to_string("/proc/thread-self/status").unwrap();
-            let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+            let line =
+                |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
             (["Uid:", "Gid:", "Groups:", "CapEff:"].map(line), fs::read(&secret).is_ok())
         };
         let before = facts();
         let (of_them, can_read) = Identity { uid: 65534, gid: 65533 }.run(facts).unwrap();
-        let words = |line: &str| line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(words(&of_them[0]), ["0", "65534", "0", "65534"], "real, effective, saved, file system");
+        let words =
+            |line: &str| line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(
+            words(&of_them[0]),
+            ["0", "65534", "0", "65534"],
+            "real, effective, saved, file system"
+        );
         assert_eq!(words(&of_them[1]), ["0", "65533", "0", "65533"]);
         assert_eq!(words(&of_them[2]), [""; 0]);
         assert_eq!(words(&of_them[3]), ["0000000000000000"]);

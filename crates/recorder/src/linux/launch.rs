@@ -10,7 +10,9 @@ use super::{
     start::{self, OutputFile, Start},
     target::Target,
 };
-use crate::{Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary};
+use crate::{
+    Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary,
+};
 use diagnostics::{Keeper, Port, clsid_text, proc};
 use rustix::process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open, setrlimit};
 use session::{Entry, LiveSink};
@@ -36,7 +38,8 @@ use wire::{
     sdk::{Role, SdkTools},
 };
 
-/// How long a connected agent may take to say hello. It holds its process back meanwhile, two seconds at most.
+/// How long a connected agent may take to say hello. It holds its process back meanwhile, two
+/// seconds at most.
 const HELLO_LIMIT: Duration = Duration::from_secs(2);
 
 /// How often the command and the socket are looked at in turn.
@@ -46,12 +49,15 @@ const ROUND: Duration = Duration::from_millis(20);
 const SEARCH: Duration = Duration::from_millis(100);
 
 /// The variables that make the runtime load the agent.
-const MAIN_SLOT: [&str; 3] = ["CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER", "CORECLR_PROFILER_PATH"];
+const MAIN_SLOT: [&str; 3] =
+    ["CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER", "CORECLR_PROFILER_PATH"];
 
-/// Runs a command and records every .NET process that it becomes or starts, from the first instruction.
+/// Runs a command and records every .NET process that it becomes or starts, from the first
+/// instruction.
 ///
-/// Tools of the .NET SDK are left alone, but for MSBuild where the command is a build, unless [`RecordOptions::sdk_tools`] asks
-/// for them. The command has our standard streams and our process group, so the terminal's signals reach it as if we were not there.
+/// Tools of the .NET SDK are left alone, but for MSBuild where the command is a build, unless
+/// [`RecordOptions::sdk_tools`] asks for them. The command has our standard streams and our process
+/// group, so the terminal's signals reach it as if we were not there.
 pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recording, RecordError> {
     let shown = command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let no_root = |source| RecordError::Io { what: "opening the root directory".into(), source };
@@ -65,7 +71,8 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     let files = getrlimit(Resource::Nofile);
     // Side by side, since the command does not run yet.
     let (place, engine) = std::thread::scope(|scope| {
-        let probe = std::thread::Builder::new().spawn_scoped(scope, || start::engine_for_launch(&options));
+        let probe =
+            std::thread::Builder::new().spawn_scoped(scope, || start::engine_for_launch(&options));
         let place = Place::make(&viewer, &options.agent);
         let engine = match probe {
             Ok(probe) => probe.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
@@ -75,25 +82,33 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         (place, engine)
     });
     let place = place?;
-    // Only root's command can become another user whose processes we may record. Where the folder cannot be opened to them, these
-    // are not recorded, which is said at the end.
+    // Only root's command can become another user whose processes we may record. Where the folder
+    // cannot be opened to them, these are not recorded, which is said at the end.
     let admits_all = geteuid().is_root() && place.admit_all().unwrap_or(false);
     let first_output = options.output.as_deref().map(OutputFile::create).transpose()?;
     let engine = engine?;
     let wanted = tools_of(&command);
     let sdk_tools = if options.sdk_tools { SdkTools::All } else { wanted };
-    let config = SessionConfig { sdk_tools, ..start::config(std::process::id(), &place, &options, engine, true)? };
+    let config = SessionConfig {
+        sdk_tools,
+        ..start::config(std::process::id(), &place, &options, engine, true)?
+    };
     let mut program = command.into_iter();
     let mut child = Command::new(program.next().unwrap_or_default());
     child.args(program);
     set_profiler(&mut child, &place, &config);
     tell_outer_launch();
-    // Rings of samples take many, so trying one has raised the limit. It is inherited, and raised again where it is needed.
+    // Rings of samples take many, so trying one has raised the limit. It is inherited, and raised
+    // again where it is needed.
     let _ = setrlimit(Resource::Nofile, files);
-    let child = child.spawn().map_err(|source| RecordError::Spawn { command: shown.clone(), source })?;
+    let child =
+        child.spawn().map_err(|source| RecordError::Spawn { command: shown.clone(), source })?;
 
     let (stop, rules) = (StopHandle::default(), RuleHandle::new(options.instrument.clone()));
-    let progress = Arc::new(Mutex::new(Progress { stage: "waiting for a .NET process".into(), ..Progress::default() }));
+    let progress = Arc::new(Mutex::new(Progress {
+        stage: "waiting for a .NET process".into(),
+        ..Progress::default()
+    }));
     let pid = Arc::new(AtomicU32::new(child.id()));
     let (live_sink, live) = start::live_pair(&options);
     let supervisor = Supervisor {
@@ -124,18 +139,20 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     Ok(Recording { stop, rules, progress, live, worker, command: pid })
 }
 
-/// Whether the environment, which the child inherits, names another profiler (an APM). The agent of a launch around this one is
-/// none: this one takes its place.
+/// Whether the environment, which the child inherits, names another profiler (an APM). The agent of
+/// a launch around this one is none: this one takes its place.
 fn main_slot_is_taken() -> bool {
-    let is_other = |profiler: OsString| !profiler.eq_ignore_ascii_case(clsid_text(wire::CLSID_MAIN));
+    let is_other =
+        |profiler: OsString| !profiler.eq_ignore_ascii_case(clsid_text(wire::CLSID_MAIN));
     std::env::var_os(MAIN_SLOT[0]).is_some_and(|value| value == "1")
         && std::env::var_os(MAIN_SLOT[1]).is_some_and(is_other)
 }
 
-/// Tells the launch around this one, if there is one, that it will hear nothing of what this one runs. Its socket answers nobody
-/// who does not know its token, and that stands in the environment.
+/// Tells the launch around this one, if there is one, that it will hear nothing of what this one
+/// runs. Its socket answers nobody who does not know its token, and that stands in the environment.
 fn tell_outer_launch() {
-    let outer = std::env::var(wire::CONFIG_ENV).ok().and_then(|text| SessionConfig::from_hex(&text).ok());
+    let outer =
+        std::env::var(wire::CONFIG_ENV).ok().and_then(|text| SessionConfig::from_hex(&text).ok());
     let Some(outer) = outer.filter(|outer| outer.launched) else { return };
     // It may have ended, and is nothing that this launch depends on.
     let Ok(mut stream) = UnixStream::connect(&outer.socket) else { return };
@@ -166,9 +183,14 @@ fn set_profiler(child: &mut Command, place: &Place, config: &SessionConfig) {
     if main_slot_is_taken() {
         // The semicolon at the end is needed: .NET 9 and 10 do not see the entry without it.
         let entry = format!("{}={};", library.display(), clsid_text(wire::CLSID_NOTIFY_ONLY));
-        child.env("CORECLR_ENABLE_NOTIFICATION_PROFILERS", "1").env("CORECLR_NOTIFICATION_PROFILERS", entry);
+        child
+            .env("CORECLR_ENABLE_NOTIFICATION_PROFILERS", "1")
+            .env("CORECLR_NOTIFICATION_PROFILERS", entry);
     } else {
-        child.env(MAIN_SLOT[0], "1").env(MAIN_SLOT[1], clsid_text(wire::CLSID_MAIN)).env(MAIN_SLOT[2], library);
+        child
+            .env(MAIN_SLOT[0], "1")
+            .env(MAIN_SLOT[1], clsid_text(wire::CLSID_MAIN))
+            .env(MAIN_SLOT[2], library);
         // The runtime prefers these where they are set.
         for name in ["CORECLR_PROFILER_PATH_64", "CORECLR_PROFILER_PATH_ARM64"] {
             child.env_remove(name);
@@ -177,7 +199,8 @@ fn set_profiler(child: &mut Command, place: &Place, config: &SessionConfig) {
     child.env(wire::CONFIG_ENV, config.to_hex());
 }
 
-/// Follows a command: takes in every agent that connects, until the command has ended and all recordings too.
+/// Follows a command: takes in every agent that connects, until the command has ended and all
+/// recordings too.
 struct Supervisor {
     place: Place,
     /// Whether processes of other users can reach the agent and connect.
@@ -214,8 +237,9 @@ struct Supervisor {
 
 impl Supervisor {
     fn run(mut self) -> Result<Summary, RecordError> {
-        // While the runtime starts, so that nothing waits for it. What fails here fails again where it can be told.
-        // Together with the ring of samples, as the command mostly becomes a .NET process itself.
+        // While the runtime starts, so that nothing waits for it. What fails here fails again where
+        // it can be told. Together with the ring of samples, as the command mostly becomes a .NET
+        // process itself.
         self.cpu = Target::new(self.child.id())
             .ok()
             .and_then(|target| start::open_chosen(&target, &self.options, self.config.cpu).ok())
@@ -228,14 +252,22 @@ impl Supervisor {
             match self.child.try_wait() {
                 Ok(Some(status)) => break Ok(status),
                 Ok(None) => {}
-                Err(source) => break Err(RecordError::Io { what: format!("waiting for {}", self.shown), source }),
+                Err(source) => {
+                    break Err(RecordError::Io {
+                        what: format!("waiting for {}", self.shown),
+                        source,
+                    });
+                }
             }
-            let either = iter::once(self.place.listener().as_fd()).chain(end.as_ref().map(AsFd::as_fd));
+            let either =
+                iter::once(self.place.listener().as_fd()).chain(end.as_ref().map(AsFd::as_fd));
             if let Err(source) = link::wait_readable(either, ROUND) {
-                self.failures.push(RecordError::Io { what: "waiting for the agent".into(), source });
+                self.failures
+                    .push(RecordError::Io { what: "waiting for the agent".into(), source });
             }
             self.accept_one();
-            if self.running.is_empty() && self.other_user.is_none() && searched.elapsed() >= SEARCH {
+            if self.running.is_empty() && self.other_user.is_none() && searched.elapsed() >= SEARCH
+            {
                 self.other_user = OtherUser::below(self.child.id(), geteuid().as_raw());
                 searched = Instant::now();
             }
@@ -244,7 +276,8 @@ impl Supervisor {
         // No process wanted it.
         self.keeper = None;
         self.cpu = None;
-        // Short-lived processes may have connected just before its end. No more than can wait: strangers may connect for ever.
+        // Short-lived processes may have connected just before its end. No more than can wait:
+        // strangers may connect for ever.
         (0..BACKLOG).take_while(|_| self.accept_one()).for_each(drop);
         let exit_code = exit_code(status?);
         let command = self.child.id();
@@ -271,19 +304,26 @@ impl Supervisor {
             (Some(failure), _) => failure.to_string(),
             (None, Some(other)) => other.hint(&self.place.agent_path()),
             (None, None) if !self.skipped.is_empty() => {
-                format!("only tools of the .NET SDK ran ({}); --children records them, too", self.skipped.join(", "))
+                format!(
+                    "only tools of the .NET SDK ran ({}); --children records them, too",
+                    self.skipped.join(", ")
+                )
             }
-            (None, None) => "is it a .NET program, and are diagnostics enabled (DOTNET_EnableDiagnostics)? \
+            (None, None) => {
+                "is it a .NET program, and are diagnostics enabled (DOTNET_EnableDiagnostics)? \
                 NativeAOT programs cannot load a profiler"
-                .to_owned(),
+                    .to_owned()
+            }
         };
         Err(RecordError::NothingProfiled { command: self.shown, exit_code, hint })
     }
 
-    /// Puts the session first that has the named file. Where the command ran nothing that the file is meant for, the command itself
-    /// gets it, or else whatever was recorded first.
+    /// Puts the session first that has the named file. Where the command ran nothing that the file
+    /// is meant for, the command itself gets it, or else whatever was recorded first.
     fn name_file(&mut self, sessions: &mut [SessionSummary], command: u32) {
-        let named = self.named.or_else(|| sessions.iter().map(|session| session.pid).find(|pid| *pid == command));
+        let named = self
+            .named
+            .or_else(|| sessions.iter().map(|session| session.pid).find(|pid| *pid == command));
         let at = sessions.iter().position(|session| Some(session.pid) == named).unwrap_or_default();
         let Some(before) = sessions.get_mut(..=at) else { return };
         before.rotate_right(1);
@@ -294,7 +334,9 @@ impl Supervisor {
         {
             match std::fs::rename(from, path) {
                 Ok(()) => first.path = Some(path.clone()),
-                Err(error) => first.notes.push(format!("the file could not be renamed to {}: {error}", path.display())),
+                Err(error) => first
+                    .notes
+                    .push(format!("the file could not be renamed to {}: {error}", path.display())),
             }
         }
     }
@@ -312,14 +354,16 @@ impl Supervisor {
             Ok(Some(_)) => true,
             Ok(None) => false,
             Err(source) => {
-                self.failures.push(RecordError::Io { what: "waiting for the agent".into(), source });
+                self.failures
+                    .push(RecordError::Io { what: "waiting for the agent".into(), source });
                 false
             }
         }
     }
 
-    /// Whether the other end may be an agent of this launch. Of another user only a process below the command with our token in
-    /// its environment may connect: a stranger who connects and says nothing would hold up all others.
+    /// Whether the other end may be an agent of this launch. Of another user only a process below
+    /// the command with our token in its environment may connect: a stranger who connects and says
+    /// nothing would hold up all others.
     fn is_of_command(&self, peer: Peer) -> bool {
         peer.uid == geteuid().as_raw()
             || self.admits_all && other_users::belongs(peer.pid, self.child.id(), &self.config)
@@ -343,7 +387,11 @@ impl Supervisor {
             return Ok(());
         }
         let role = Role::of(&link.hello.command_line);
-        if link.first().iter().any(|record| matches!(record, Record::Bye(bye) if bye.reason == ByeReason::Skipped)) {
+        if link
+            .first()
+            .iter()
+            .any(|record| matches!(record, Record::Bye(bye) if bye.reason == ByeReason::Skipped))
+        {
             match link.hello.runtime == [0; 4] {
                 true => self.nested.push(pid),
                 false if self.skipped.contains(&role.word()) => {}
@@ -351,7 +399,8 @@ impl Supervisor {
             }
             return Ok(());
         }
-        // After stop() the command runs on unrecorded: whoever connects now is let go and left alone.
+        // After stop() the command runs on unrecorded: whoever connects now is let go and left
+        // alone.
         if self.stop.is_stopped() {
             let _ = link.send(&Control::Go);
             let _ = link.send(&Control::Stop);
@@ -410,17 +459,23 @@ impl Supervisor {
         let mut pump = start.pump(&self.options)?;
         pump.go();
         if leaves_main_slot {
-            // Before it leaves: a notification-only profiler that asks to be detached right afterwards would end the process.
+            // Before it leaves: a notification-only profiler that asks to be detached right
+            // afterwards would end the process.
             let options = self.options.clone();
             pump.before_detach(move || {
-                // docs/safety.md says what happens where this fails; the recording is good all the same.
-                let _ = LoadTurn::take(pid, "launch").and_then(|_turn| start::make_up(pid, &options));
+                // docs/safety.md says what happens where this fails; the recording is good all the
+                // same.
+                let _ =
+                    LoadTurn::take(pid, "launch").and_then(|_turn| start::make_up(pid, &options));
             });
         }
         let session = std::thread::Builder::new()
             .name("clrscope-record".into())
             .spawn(move || pump.run())
-            .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
+            .map_err(|source| RecordError::Io {
+                what: "starting the recording thread".into(),
+                source,
+            })?;
         self.running.push(session);
         Ok(())
     }
@@ -436,7 +491,8 @@ fn port_of(pid: u32) -> Option<Port> {
 /// What of the SDK a command is for.
 fn tools_of(command: &[OsString]) -> SdkTools {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let separate = std::env::var("DOTNET_CLI_RUN_MSBUILD_OUTOFPROC").is_ok_and(|value| is_true(&value));
+    let separate =
+        std::env::var("DOTNET_CLI_RUN_MSBUILD_OUTOFPROC").is_ok_and(|value| is_true(&value));
     SdkTools::of_command(&words, separate)
 }
 
@@ -447,7 +503,8 @@ fn is_true(value: &str) -> bool {
 
 /// What `clrscope ps` would call it: the assembly that `dotnet` runs, else the program.
 fn process_name(command_line: &[String], pid: u32) -> String {
-    let stem = |path: &String| Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let stem =
+        |path: &String| Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let assembly = command_line.iter().skip(1).find(|part| part.ends_with(".dll"));
     let host = command_line.first().and_then(stem);
     match (host, assembly) {
@@ -483,7 +540,10 @@ mod tests {
     #[test]
     fn names_are_those_of_the_assembly() {
         let line = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
-        assert_eq!(process_name(&line(&["/usr/bin/dotnet", "exec", "/app/Shop.dll", "x"]), 1), "Shop");
+        assert_eq!(
+            process_name(&line(&["/usr/bin/dotnet", "exec", "/app/Shop.dll", "x"]), 1),
+            "Shop"
+        );
         assert_eq!(process_name(&line(&["/app/shop", "other.dll"]), 1), "shop");
     }
 }

@@ -59,18 +59,26 @@ pub(super) struct AgentLink {
 }
 
 /// Waits until a connection comes in, or until the deadline.
-pub(super) fn accept(listener: &UnixListener, deadline: Instant) -> io::Result<Option<(UnixStream, Peer)>> {
+pub(super) fn accept(
+    listener: &UnixListener,
+    deadline: Instant,
+) -> io::Result<Option<(UnixStream, Peer)>> {
     listener.set_nonblocking(true)?;
     loop {
         match listener.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(false)?;
                 let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-                let peer = Peer { pid: peer.pid.as_raw_nonzero().get().unsigned_abs(), uid: peer.uid.as_raw() };
+                let peer = Peer {
+                    pid: peer.pid.as_raw_nonzero().get().unsigned_abs(),
+                    uid: peer.uid.as_raw(),
+                };
                 return Ok(Some((stream, peer)));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let Some(left) = deadline.checked_duration_since(Instant::now()) else { return Ok(None) };
+                let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                    return Ok(None);
+                };
                 wait_readable([listener.as_fd()], left)?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -80,9 +88,16 @@ pub(super) fn accept(listener: &UnixListener, deadline: Instant) -> io::Result<O
 }
 
 /// Waits until one of these is readable; returns also when time is up or a signal came.
-pub(super) fn wait_readable<'fd>(of: impl IntoIterator<Item = BorrowedFd<'fd>>, limit: Duration) -> io::Result<()> {
-    let limit = Timespec { tv_sec: limit.as_secs().min(3600) as i64, tv_nsec: limit.subsec_nanos().into() };
-    let mut of: Vec<_> = of.into_iter().map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
+pub(super) fn wait_readable<'fd>(
+    of: impl IntoIterator<Item = BorrowedFd<'fd>>,
+    limit: Duration,
+) -> io::Result<()> {
+    let limit =
+        Timespec { tv_sec: limit.as_secs().min(3600) as i64, tv_nsec: limit.subsec_nanos().into() };
+    let mut of: Vec<_> = of
+        .into_iter()
+        .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
+        .collect();
     match poll(&mut of, Some(&limit)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
@@ -182,10 +197,11 @@ impl FrameReader {
 
     fn read(&mut self) -> Result<(Vec<Record>, Vec<OwnedFd>), FrameError> {
         let records: Vec<Record> = frame::read(self)?;
-        // One read may bring the end of one frame and the next frame with a descriptor: it is for the record that
-        // announces one.
+        // One read may bring the end of one frame and the next frame with a descriptor: it is for
+        // the record that announces one.
         let announced = records.iter().any(|record| matches!(record, Record::SampleRing(_)));
-        let descriptors = if announced { std::mem::take(&mut self.descriptors) } else { Vec::new() };
+        let descriptors =
+            if announced { std::mem::take(&mut self.descriptors) } else { Vec::new() };
         Ok((records, descriptors))
     }
 }
@@ -205,8 +221,10 @@ impl Read for FrameReader {
             };
             for message in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-                    // A hostile peer cannot pile up descriptors: the frame that they come with ends the list.
-                    self.descriptors.extend(descriptors.take(4usize.saturating_sub(self.descriptors.len())));
+                    // A hostile peer cannot pile up descriptors: the frame that they come with ends
+                    // the list.
+                    self.descriptors
+                        .extend(descriptors.take(4usize.saturating_sub(self.descriptors.len())));
                 }
             }
             self.buffer.extend(bytes.get(..received.bytes).unwrap_or_default());
@@ -256,7 +274,9 @@ mod tests {
         drop(theirs);
         let mut link = AgentLink::new(ours, soon()).unwrap();
         assert_eq!(link.hello.runtime, [9, 0, 0, 5]);
-        assert!(matches!(next(&mut link), FromAgent::Frame(records, _) if records == [Record::NotCode(7)]));
+        assert!(
+            matches!(next(&mut link), FromAgent::Frame(records, _) if records == [Record::NotCode(7)])
+        );
         assert!(matches!(next(&mut link), FromAgent::Closed(FrameError::Closed)));
     }
 
@@ -269,7 +289,10 @@ mod tests {
         theirs.write_all(&[0xff; 64]).unwrap();
         assert!(matches!(AgentLink::new(ours, soon()), Err(FrameError::TooLarge(_))));
         let (ours, theirs) = UnixStream::pair().unwrap();
-        assert!(matches!(AgentLink::new(ours, soon()), Err(FrameError::Io(_))), "a silent peer must time out");
+        assert!(
+            matches!(AgentLink::new(ours, soon()), Err(FrameError::Io(_))),
+            "a silent peer must time out"
+        );
         drop(theirs);
     }
 

@@ -28,8 +28,8 @@ pub(super) struct OsThread {
 #[derive(Debug)]
 pub(super) struct Looks {
     last: HashMap<u32, OsThread>,
-    /// How far the time since the machine started is ahead of the recording's clock: nanoseconds of being suspended. Taken
-    /// once, so that one thread has one time of birth.
+    /// How far the time since the machine started is ahead of the recording's clock: nanoseconds of
+    /// being suspended. Taken once, so that one thread has one time of birth.
     ahead: i64,
 }
 
@@ -44,7 +44,8 @@ impl Default for Looks {
 }
 
 impl Looks {
-    /// All threads now, by ascending number, and the numbers of those that the last look saw and that are gone.
+    /// All threads now, by ascending number, and the numbers of those that the last look saw and
+    /// that are gone.
     pub fn look(&mut self, target: &Target) -> (Vec<OsThread>, Vec<u32>) {
         let all: Vec<OsThread> = target
             .thread_times()

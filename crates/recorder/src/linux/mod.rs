@@ -76,13 +76,17 @@ impl Worker {
                 let _ends = ends;
                 run()
             })
-            .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
+            .map_err(|source| RecordError::Io {
+                what: "starting the recording thread".into(),
+                source,
+            })?;
         Ok(Self { thread, end })
     }
 }
 
 impl Recording {
-    /// A handle that ends the recording. What was recorded is still written. A launched command goes on.
+    /// A handle that ends the recording. What was recorded is still written. A launched command
+    /// goes on.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
@@ -103,7 +107,8 @@ impl Recording {
         move || progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The records as they are made, where [`crate::RecordOptions::live`] asked for them. Given once.
+    /// The records as they are made, where [`crate::RecordOptions::live`] asked for them. Given
+    /// once.
     pub fn subscribe(&mut self) -> Option<LiveStream> {
         self.live.take()
     }

@@ -3,9 +3,13 @@
 use super::define::Definitions;
 use super::place::AGENT_NAME;
 use rootfs::Root;
-use session::{AwaitPoint, FunctionDef, FunctionId, FunctionKind, HeapMachine, ModuleId, SourceLine};
+use session::{
+    AwaitPoint, FunctionDef, FunctionId, FunctionKind, HeapMachine, ModuleId, SourceLine,
+};
 use std::{collections::HashMap, ops::Range, path::Path};
-use symbols::{AssemblyCode, LeafWaits, ModuleKind, NativeSymbols, PortablePdb, SingleFileApp, UserMethod};
+use symbols::{
+    AssemblyCode, LeafWaits, ModuleKind, NativeSymbols, PortablePdb, SingleFileApp, UserMethod,
+};
 use unwind::NativeLocation;
 use wire::{Class, Machine, Method, MethodKind, Module};
 
@@ -51,7 +55,8 @@ struct PdbFiles {
     pid: u32,
     /// The target's root directory; `None` where we may not see it, or it has ended.
     root: Option<Root>,
-    /// The target as a single-file application, if it is one; `None` until a module without a file is met.
+    /// The target as a single-file application, if it is one; `None` until a module without a file
+    /// is met.
     app: Option<Option<SingleFileApp>>,
 }
 
@@ -60,7 +65,8 @@ impl PdbFiles {
         Self { pid, root: Root::of_process(pid).ok(), app: None }
     }
 
-    /// A module was met. The target may have ended when its lines are asked for, so its executable is opened now.
+    /// A module was met. The target may have ended when its lines are asked for, so its executable
+    /// is opened now.
     fn met(&mut self, path: &str) {
         if seen(path).is_none() && !path.is_empty() {
             let link = format!("/proc/{}/exe", self.pid);
@@ -68,7 +74,8 @@ impl PdbFiles {
         }
     }
 
-    /// The lines of a module. The runtime gives a module within a single-file application a path without a folder.
+    /// The lines of a module. The runtime gives a module within a single-file application a path
+    /// without a folder.
     fn find(&mut self, path: &str, mvid: [u8; 16]) -> Option<PortablePdb> {
         self.met(path);
         let root = self.root.as_ref()?;
@@ -92,7 +99,8 @@ pub(super) struct Names {
     /// Native and IL offsets by code version, ascending.
     il_maps: HashMap<u32, Vec<(u32, u32)>>,
     images: HashMap<String, NativeImage>,
-    /// Lambdas and local functions without lines, by module, type and name: the number of the method around the first one.
+    /// Lambdas and local functions without lines, by module, type and name: the number of the
+    /// method around the first one.
     numbered: HashMap<(Option<ModuleId>, String, String), Option<u32>>,
     /// Lines of modules that are named by their file instead of by a number.
     by_file: HashMap<(String, [u8; 16]), Option<PortablePdb>>,
@@ -117,10 +125,17 @@ impl Names {
     pub fn machine(&mut self, machine: Machine) -> HeapMachine {
         let Machine { class, path, mvid, token, points } = machine;
         let pdbs = &mut self.pdbs;
-        let pdb = self.by_file.entry((path, mvid)).or_insert_with_key(|(path, _)| pdbs.find(path, mvid)).as_ref();
+        let pdb = self
+            .by_file
+            .entry((path, mvid))
+            .or_insert_with_key(|(path, _)| pdbs.find(path, mvid))
+            .as_ref();
         let points = points.into_iter().map(|(state, il_offset)| {
             let line = pdb.and_then(|pdb| pdb.line(token, il_offset));
-            AwaitPoint { state, line: line.map(|line| SourceLine { file: line.file, line: line.line }) }
+            AwaitPoint {
+                state,
+                line: line.map(|line| SourceLine { file: line.file, line: line.line }),
+            }
         });
         HeapMachine { class, points: points.collect() }
     }
@@ -129,7 +144,14 @@ impl Names {
         let mvid = uuid_text(module.mvid);
         let id = definitions.module(true, &module.assembly, &module.path, Some(mvid));
         self.pdbs.met(&module.path);
-        let facts = ModuleFacts { id, path: module.path, mvid: module.mvid, pdb: None, code: None, routes: None };
+        let facts = ModuleFacts {
+            id,
+            path: module.path,
+            mvid: module.mvid,
+            pdb: None,
+            code: None,
+            routes: None,
+        };
         self.modules.insert(module.id, facts);
     }
 
@@ -142,7 +164,8 @@ impl Names {
     }
 
     pub fn method(&mut self, definitions: &mut Definitions, method: Method) {
-        let module = method.module.and_then(|module| self.modules.get(&module)).map(|facts| facts.id);
+        let module =
+            method.module.and_then(|module| self.modules.get(&module)).map(|facts| facts.id);
         let (id, of, token) = (method.id, method.module, method.token);
         let stub = method.kind == MethodKind::IlStub;
         let function = self.define(definitions, module, method);
@@ -154,8 +177,8 @@ impl Names {
         self.methods.get(&method).is_some_and(|facts| facts.stub)
     }
 
-    /// What a method can wait for at a place in its code while it is the innermost managed frame; `None` where its IL
-    /// cannot be read.
+    /// What a method can wait for at a place in its code while it is the innermost managed frame;
+    /// `None` where its IL cannot be read.
     pub fn leaf_waits(&mut self, method: u32, version: u32, offset: u32) -> Option<LeafWaits> {
         let il = self.il_range(version, offset);
         if let Some(known) = self.leaf_waits.get(&(method, il.clone())) {
@@ -165,25 +188,41 @@ impl Names {
         let module = self.modules.get_mut(&facts.module?)?;
         let waits = module.code(self.pdbs.root.as_ref()).and_then(|code| {
             let here = code.leaf_waits(facts.token, il.clone())?;
-            // Maps of optimized code have gaps: a call that is not where the map says may be anywhere.
-            if here == LeafWaits::default() { code.leaf_waits(facts.token, None) } else { Some(here) }
+            // Maps of optimized code have gaps: a call that is not where the map says may be
+            // anywhere.
+            if here == LeafWaits::default() {
+                code.leaf_waits(facts.token, None)
+            } else {
+                Some(here)
+            }
         });
         self.leaf_waits.insert((method, il), waits);
         waits
     }
 
-    /// The part of the IL that the code at an offset was made of: from the last mapped place to the next one.
+    /// The part of the IL that the code at an offset was made of: from the last mapped place to the
+    /// next one.
     fn il_range(&self, version: u32, offset: u32) -> Option<Range<u32>> {
         let map = self.il_maps.get(&version)?;
         // Numbers at the end of the range mark prologs and epilogs (`ICorDebugInfo::MappingTypes`).
         let is_real = |il: &u32| *il < 0xffff_fff0;
         let start = self.il_offset(version, offset).filter(is_real)?;
-        let end = map.iter().map(|(_, il)| *il).filter(|il| *il > start && is_real(il)).min().unwrap_or(u32::MAX);
+        let end = map
+            .iter()
+            .map(|(_, il)| *il)
+            .filter(|il| *il > start && is_real(il))
+            .min()
+            .unwrap_or(u32::MAX);
         Some(start..end)
     }
 
     /// The function of a method.
-    pub fn define(&mut self, definitions: &mut Definitions, module: Option<ModuleId>, method: Method) -> FunctionId {
+    pub fn define(
+        &mut self,
+        definitions: &mut Definitions,
+        module: Option<ModuleId>,
+        method: Method,
+    ) -> FunctionId {
         let user = symbols::demangle_compiler_names(&method.type_name, &method.name);
         let kind = match method.kind {
             MethodKind::Normal => FunctionKind::Managed,
@@ -207,14 +246,31 @@ impl Names {
             symbols::StateMachine::AsyncOrIterator => session::StateMachine::AsyncOrIterator,
         });
         let id = FunctionId(0);
-        definitions.function(FunctionDef { id, kind, module, type_name, name, parameters, state_machine })
+        definitions.function(FunctionDef {
+            id,
+            kind,
+            module,
+            type_name,
+            name,
+            parameters,
+            state_machine,
+        })
     }
 
-    /// The name of a lambda or a local function: with its line where that is known, as the number alone does not say much
-    /// to whoever looks for it in the source. Without lines, those of overloads may have the same number: then the second
-    /// one that is met has that of its method as well.
-    fn numbered_name(&mut self, module: Option<ModuleId>, of: Option<u32>, token: u32, user: &UserMethod) -> String {
-        let route = of.and_then(|of| self.route(of, token)).map_or_else(String::new, |route| format!(" [{route}]"));
+    /// The name of a lambda or a local function: with its line where that is known, as the number
+    /// alone does not say much to whoever looks for it in the source. Without lines, those of
+    /// overloads may have the same number: then the second one that is met has that of its method
+    /// as well.
+    fn numbered_name(
+        &mut self,
+        module: Option<ModuleId>,
+        of: Option<u32>,
+        token: u32,
+        user: &UserMethod,
+    ) -> String {
+        let route = of
+            .and_then(|of| self.route(of, token))
+            .map_or_else(String::new, |route| format!(" [{route}]"));
         if let Some(line) = of.and_then(|of| self.pdb(of)?.first_line(token)) {
             return user.name_at(line) + &route;
         }
@@ -282,7 +338,11 @@ impl Names {
     }
 
     /// Function of a place in a native image.
-    pub fn native(&mut self, definitions: &mut Definitions, location: Option<&NativeLocation>) -> FunctionId {
+    pub fn native(
+        &mut self,
+        definitions: &mut Definitions,
+        location: Option<&NativeLocation>,
+    ) -> FunctionId {
         let Some(location) = location else {
             return definitions.named(FunctionKind::Native, "[unknown native code]", None);
         };
@@ -303,19 +363,27 @@ impl Names {
     }
 
     fn load_image(&self, definitions: &mut Definitions, path: &str) -> NativeImage {
-        let name =
-            Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned());
+        let name = Path::new(path)
+            .file_name()
+            .map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned());
         // The agent, in callbacks on the target's threads: one name for all of it.
         if name.starts_with(AGENT_NAME) {
             let id = definitions.module(false, "clrscope agent", path, None);
-            return NativeImage { id, kind: ModuleKind::Other, label: "[clrscope agent]".into(), symbols: None };
+            return NativeImage {
+                id,
+                kind: ModuleKind::Other,
+                label: "[clrscope agent]".into(),
+                symbols: None,
+            };
         }
         let label = if name.starts_with('[') { name.clone() } else { format!("[{name}]") };
         let root = self.pdbs.root.as_ref();
         let symbols = seen(path).and_then(|path| NativeSymbols::open(root?, path).ok());
         let kind = match ModuleKind::of(&name) {
             // The runtime is linked into the application.
-            ModuleKind::Other if symbols.as_ref().is_some_and(NativeSymbols::is_single_file_host) => {
+            ModuleKind::Other
+                if symbols.as_ref().is_some_and(NativeSymbols::is_single_file_host) =>
+            {
                 ModuleKind::Runtime
             }
             kind => kind,
@@ -337,9 +405,11 @@ fn function_kind(kind: ModuleKind) -> FunctionKind {
         ModuleKind::Runtime => FunctionKind::Runtime,
         ModuleKind::Gc => FunctionKind::Gc,
         ModuleKind::Jit => FunctionKind::Jit,
-        ModuleKind::Host | ModuleKind::SystemNative | ModuleKind::LibC | ModuleKind::Vdso | ModuleKind::Other => {
-            FunctionKind::Native
-        }
+        ModuleKind::Host
+        | ModuleKind::SystemNative
+        | ModuleKind::LibC
+        | ModuleKind::Vdso
+        | ModuleKind::Other => FunctionKind::Native,
     }
 }
 
@@ -369,8 +439,17 @@ mod tests {
     }
 
     fn lambda(id: u32, type_name: &str, name: &str) -> Method {
-        let (type_name, name, parameters) = (type_name.to_owned(), name.to_owned(), "(int)".to_owned());
-        Method { id, module: Some(1), token: 0x0600_0000 | id, kind: MethodKind::Normal, type_name, name, parameters }
+        let (type_name, name, parameters) =
+            (type_name.to_owned(), name.to_owned(), "(int)".to_owned());
+        Method {
+            id,
+            module: Some(1),
+            token: 0x0600_0000 | id,
+            kind: MethodKind::Normal,
+            type_name,
+            name,
+            parameters,
+        }
     }
 
     /// Names of these methods of a module without lines.
@@ -397,7 +476,12 @@ mod tests {
             ("Shop+<>c__DisplayClass5_0+<<Load>b__0>d", "MoveNext"),
         ];
         let methods = (1..).zip(methods).map(|(id, (ty, name))| lambda(id, ty, name)).collect();
-        let expected = ["Shop.Load.lambda#0", "Shop.Load.lambda#1", "Shop.Load.lambda#5_0", "Shop.Load.lambda#5_0"];
+        let expected = [
+            "Shop.Load.lambda#0",
+            "Shop.Load.lambda#1",
+            "Shop.Load.lambda#5_0",
+            "Shop.Load.lambda#5_0",
+        ];
         assert_eq!(names_of(methods), expected);
     }
 
@@ -406,7 +490,8 @@ mod tests {
         let mut names = Names::new(std::process::id());
         let mut definitions = Definitions::default();
         assert_eq!(names.native(&mut definitions, None), names.native(&mut definitions, None));
-        let gc = ModuleKind::Runtime.of_function("WKS::gc_heap::mark_object_simple(unsigned char**)");
+        let gc =
+            ModuleKind::Runtime.of_function("WKS::gc_heap::mark_object_simple(unsigned char**)");
         assert_eq!(function_kind(gc), FunctionKind::Gc);
     }
 }

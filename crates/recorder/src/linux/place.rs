@@ -1,8 +1,9 @@
-//! Where the agent and its socket lie while it is loaded: a folder that the target can see, that only its user
-//! can enter, and that is gone again as soon as the agent has connected.
+//! Where the agent and its socket lie while it is loaded: a folder that the target can see, that
+//! only its user can enter, and that is gone again as soon as the agent has connected.
 //!
-//! The target's user owns the folder around it, and may exchange and link there what it likes at any moment. So
-//! everything here is done with the rights of that user, and by descriptors that no path leads out of the target's root.
+//! The target's user owns the folder around it, and may exchange and link there what it likes at
+//! any moment. So everything here is done with the rights of that user, and by descriptors that no
+//! path leads out of the target's root.
 
 #[cfg(test)]
 mod attacks;
@@ -72,8 +73,9 @@ impl Viewer {
         self.tmp.iter().map(PathBuf::as_path).chain(CANDIDATES.iter().map(Path::new))
     }
 
-    /// The names by which it may have loaded a library of ours: as its memory map says, and as it was told, which is another one where
-    /// the folder for temporary files is a link, or its root was changed.
+    /// The names by which it may have loaded a library of ours: as its memory map says, and as it
+    /// was told, which is another one where the folder for temporary files is a link, or its root
+    /// was changed.
     pub fn names_of(&self, mapped: &Path) -> Vec<PathBuf> {
         let mut names = vec![mapped.to_owned()];
         let folder = mapped.parent().and_then(Path::file_name);
@@ -127,23 +129,34 @@ impl Place {
                 Err(error) => tried.push((candidate.to_owned(), error.to_string())),
             }
         }
-        let tried = tried.iter().map(|(path, error)| format!("{}: {error}", path.display())).collect::<Vec<_>>();
+        let tried = tried
+            .iter()
+            .map(|(path, error)| format!("{}: {error}", path.display()))
+            .collect::<Vec<_>>();
         Err(RecordError::NoPlace { tried: tried.join("; ") })
     }
 
-    fn make_in(viewer: &Viewer, candidate: &Path, agent: &[u8], agent_name: &str) -> io::Result<Self> {
-        // The folder for temporary files may well be a link (/tmp to /var/tmp): it is followed within the target's root,
-        // and this user could follow it, too. From here on nothing is.
+    fn make_in(
+        viewer: &Viewer,
+        candidate: &Path,
+        agent: &[u8],
+        agent_name: &str,
+    ) -> io::Result<Self> {
+        // The folder for temporary files may well be a link (/tmp to /var/tmp): it is followed
+        // within the target's root, and this user could follow it, too. From here on nothing is.
         let parent = viewer.root.directory(candidate)?;
         if fs::fstatvfs(&parent)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
             return Err(io::Error::other("mounted noexec, so no library can be loaded from it"));
         }
         sweep(&parent, viewer.owner);
-        // The name is fresh each time: a library that was ever loaded under a path may still be mapped.
+        // The name is fresh each time: a library that was ever loaded under a path may still be
+        // mapped.
         let name = format!("{PREFIX}{}-{:08x}", std::process::id(), random()? as u32);
         let inside = candidate.join(&name);
         if inside.join(SOCKET).as_os_str().as_bytes().len() > MAX_SOCKET_PATH {
-            return Err(io::Error::other(format!("a socket path there is over {MAX_SOCKET_PATH} bytes")));
+            return Err(io::Error::other(format!(
+                "a socket path there is over {MAX_SOCKET_PATH} bytes"
+            )));
         }
         step("make the folder");
         fs::mkdirat(&parent, &name, Mode::RWXU)?;
@@ -151,7 +164,8 @@ impl Place {
         let folder = Folder::open(parent, name, inside, viewer.owner)?;
         let agent_name = format!("{agent_name}{:08x}.so", random()? as u32);
         step("write the library");
-        let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&folder.directory, &agent_name, create, Mode::RUSR | Mode::XUSR)?;
         File::from(file).write_all(agent)?;
         step("bind the socket");
@@ -160,8 +174,9 @@ impl Place {
         Ok(Self { folder, agent: agent_name, listener })
     }
 
-    /// Lets processes of all users load the library and connect; no other user may list, change or add anything. Who connects has to
-    /// be checked. Done only where no other user could have exchanged the folder: whether it is.
+    /// Lets processes of all users load the library and connect; no other user may list, change or
+    /// add anything. Who connects has to be checked. Done only where no other user could have
+    /// exchanged the folder: whether it is.
     ///
     /// # Errors
     /// The modes cannot be changed.
@@ -183,7 +198,8 @@ impl Place {
         admitted?
     }
 
-    /// Removes what recorders that were killed have left, where nothing new is made. What cannot be reached stays.
+    /// Removes what recorders that were killed have left, where nothing new is made. What cannot be
+    /// reached stays.
     pub fn sweep(viewer: &Viewer) {
         let _ = viewer.owner.run(|| {
             for candidate in viewer.candidates() {
@@ -194,7 +210,8 @@ impl Place {
         });
     }
 
-    /// Removes the folder, the library and the socket. An agent that has connected needs none of them any more.
+    /// Removes the folder, the library and the socket. An agent that has connected needs none of
+    /// them any more.
     pub fn unlink(&mut self) {
         self.folder.remove();
     }
@@ -237,7 +254,9 @@ impl Folder {
     fn open(parent: OwnedFd, name: String, inside: PathBuf, owner: Identity) -> io::Result<Self> {
         let directory = open_folder(&parent, name.as_ref())?;
         let stat = fs::fstat(&directory)?;
-        if stat.st_uid != owner.uid || Mode::from_raw_mode(stat.st_mode) & Mode::from(0o777) != Mode::RWXU {
+        if stat.st_uid != owner.uid
+            || Mode::from_raw_mode(stat.st_mode) & Mode::from(0o777) != Mode::RWXU
+        {
             return Err(io::Error::other("somebody has exchanged the folder that was made there"));
         }
         step("lock the folder");
@@ -247,8 +266,10 @@ impl Folder {
 
     /// Binds the socket in the folder that is open, whatever its path is by now.
     fn bind(&self) -> io::Result<UnixListener> {
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // The file of a socket gets the mode of the socket, so nothing has to be changed at a path afterwards.
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // The file of a socket gets the mode of the socket, so nothing has to be changed at a path
+        // afterwards.
         fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         let path = format!("/proc/self/fd/{}/{SOCKET}", self.directory.as_raw_fd());
         bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -257,11 +278,13 @@ impl Folder {
         Ok(UnixListener::from(socket))
     }
 
-    /// Sets the mode of what has this name in the folder, of itself and of nothing that it links to.
+    /// Sets the mode of what has this name in the folder, of itself and of nothing that it links
+    /// to.
     fn set_mode(&self, name: &str, mode: u32) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&self.directory, name, flags, Mode::empty())?;
-        // A socket cannot be opened, and what is opened as a place only has no mode of its own to be set.
+        // A socket cannot be opened, and what is opened as a place only has no mode of its own to
+        // be set.
         Ok(fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from(mode))?)
     }
 
@@ -269,7 +292,8 @@ impl Folder {
         if self.removed {
             return;
         }
-        // What cannot be removed now (the file system is read-only just now) is tried again at the end.
+        // What cannot be removed now (the file system is read-only just now) is tried again at the
+        // end.
         let removed = self.owner.run(|| {
             step("remove");
             remove(&self.parent, self.name.as_ref(), &self.directory)
@@ -295,7 +319,9 @@ fn remove(parent: &OwnedFd, name: &Path, directory: &OwnedFd) -> io::Result<()> 
     for entry in Dir::read_from(directory)?.take(16) {
         let entry = entry?;
         let file = entry.file_name();
-        if file.to_bytes() == SOCKET.as_bytes() || file.to_bytes().starts_with(AGENT_NAME.as_bytes()) {
+        if file.to_bytes() == SOCKET.as_bytes()
+            || file.to_bytes().starts_with(AGENT_NAME.as_bytes())
+        {
             fs::unlinkat(directory, file, AtFlags::empty())?;
         }
     }
@@ -303,7 +329,8 @@ fn remove(parent: &OwnedFd, name: &Path, directory: &OwnedFd) -> io::Result<()> 
     Ok(fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes folders left behind by recorders that were killed. Called with the rights of their owner.
+/// Removes folders left behind by recorders that were killed. Called with the rights of their
+/// owner.
 fn sweep(parent: &OwnedFd, owner: Identity) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listed) = fs::openat(parent, ".", flags, Mode::empty()) else { return };
@@ -315,8 +342,9 @@ fn sweep(parent: &OwnedFd, owner: Identity) {
         }
         step("sweep");
         let Ok(directory) = open_folder(parent, name) else { continue };
-        let is_theirs = fs::fstat(&directory)
-            .is_ok_and(|stat| stat.st_uid == owner.uid && FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+        let is_theirs = fs::fstat(&directory).is_ok_and(|stat| {
+            stat.st_uid == owner.uid && FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+        });
         // Whoever made it holds the lock while it lives, in whichever pid namespace.
         if is_theirs && fs::flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = remove(parent, name, &directory);
@@ -328,7 +356,9 @@ fn sweep(parent: &OwnedFd, owner: Identity) {
 fn is_ours(name: &str) -> bool {
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
     parts.is_some_and(|(pid, random)| {
-        pid.parse::<u32>().is_ok() && random.len() == 8 && random.bytes().all(|byte| byte.is_ascii_hexdigit())
+        pid.parse::<u32>().is_ok()
+            && random.len() == 8
+            && random.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
 }
 
@@ -379,15 +409,19 @@ mod tests {
     fn others_are_admitted_and_can_change_nothing() {
         let _alone = attacks::alone();
         let tmp = tempfile::tempdir().unwrap();
-        let open = |mode| std::fs::set_permissions(tmp.path(), Permissions::from_mode(mode)).unwrap();
+        let open =
+            |mode| std::fs::set_permissions(tmp.path(), Permissions::from_mode(mode)).unwrap();
         open(0o1777);
         let place = Place::make(&viewer(tmp.path()), &agent()).unwrap();
         let other = Identity { uid: 65534, gid: 65533 };
         let library = place.agent_path();
         let folder = library.parent().unwrap();
         let can_read = || other.run(|| std::fs::read(&library).is_ok()).unwrap();
-        let can_connect =
-            || other.run(|| std::os::unix::net::UnixStream::connect(place.socket_path()).is_ok()).unwrap();
+        let can_connect = || {
+            other
+                .run(|| std::os::unix::net::UnixStream::connect(place.socket_path()).is_ok())
+                .unwrap()
+        };
         assert!(!can_read() && !can_connect());
         assert!(place.admit_all().unwrap());
         assert!(can_read() && can_connect());
@@ -410,7 +444,8 @@ mod tests {
         let place = Place::make(&viewer(tmp.path()), &agent()).unwrap();
         assert!(!place.admit_all().unwrap());
         assert_eq!(
-            std::fs::metadata(place.agent_path().parent().unwrap()).unwrap().permissions().mode() & 0o777,
+            std::fs::metadata(place.agent_path().parent().unwrap()).unwrap().permissions().mode()
+                & 0o777,
             0o700
         );
     }
@@ -435,7 +470,8 @@ mod tests {
         let place = Place::make(&Viewer { owner, ..viewer(tmp.path()) }, &agent()).unwrap();
         assert!(!place.agent_path().starts_with(tmp.path()), "{}", place.agent_path().display());
         let nobody_knows = Identity { uid: u32::MAX, gid: 0 };
-        let error = Place::make(&Viewer { owner: nobody_knows, ..viewer(tmp.path()) }, &agent()).unwrap_err();
+        let error = Place::make(&Viewer { owner: nobody_knows, ..viewer(tmp.path()) }, &agent())
+            .unwrap_err();
         assert_eq!(error.exit_code(), 4, "{error}");
         assert!(error.to_string().contains("CAP_SETUID"), "{error}");
     }
@@ -454,8 +490,10 @@ mod tests {
 
     #[test]
     fn a_library_that_is_mapped_is_known_by_the_names_that_were_told() {
-        let names = viewer(Path::new("/link")).names_of(Path::new("/real/clrscope-1-0/libclrscope-idle-0.so"));
-        let name = |folder: &str| PathBuf::from(format!("{folder}/clrscope-1-0/libclrscope-idle-0.so"));
+        let names = viewer(Path::new("/link"))
+            .names_of(Path::new("/real/clrscope-1-0/libclrscope-idle-0.so"));
+        let name =
+            |folder: &str| PathBuf::from(format!("{folder}/clrscope-1-0/libclrscope-idle-0.so"));
         assert_eq!(names, ["/real", "/link", "/tmp", "/dev/shm", "/var/tmp"].map(name));
         let names = viewer(Path::new("/tmp")).names_of(&name("/tmp"));
         assert_eq!(names, ["/tmp", "/dev/shm", "/var/tmp"].map(name));
@@ -499,7 +537,9 @@ mod tests {
         std::os::unix::fs::symlink(&notes, tmp.path().join("clrscope-4194305-01230000")).unwrap();
         let first = Place::make(&viewer(tmp.path()), &agent()).unwrap();
         assert!(!dead.exists() && !reused.exists());
-        assert!(notes.exists() && foreign.join(SOCKET).exists() && filled.join("precious").exists());
+        assert!(
+            notes.exists() && foreign.join(SOCKET).exists() && filled.join("precious").exists()
+        );
         // One that is in use stays.
         let second = Place::make(&viewer(tmp.path()), &agent()).unwrap();
         assert!(first.agent_path().exists() && second.agent_path().exists());

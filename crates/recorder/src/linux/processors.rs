@@ -1,5 +1,6 @@
-//! Splits the time of threads that are ready to run into time on a processor, time without one, and time in which the
-//! quota of a control group kept them from running; and counts the same for the whole process.
+//! Splits the time of threads that are ready to run into time on a processor, time without one, and
+//! time in which the quota of a control group kept them from running; and counts the same for the
+//! whole process.
 
 use super::target::Target;
 use diagnostics::{
@@ -9,13 +10,14 @@ use diagnostics::{
 use session::ProcessorUse;
 use std::collections::HashMap;
 
-/// How far back the kernel's figures count: with each such time, what came before counts a third. A wait for a processor
-/// is reported when it ends, and a throttled period when it is over (100 ms by default), so a single tick says too little.
+/// How far back the kernel's figures count: with each such time, what came before counts a third. A
+/// wait for a processor is reported when it ends, and a throttled period when it is over (100 ms by
+/// default), so a single tick says too little.
 const MEMORY: f64 = 1e9;
 
 /// What is noted where the kernel does not report waits for a processor.
-pub(super) const NOT_REPORTED: &str = "this kernel does not report how long threads wait for a processor (no \
-    /proc/<pid>/schedstat): time in state running includes these waits";
+pub(super) const NOT_REPORTED: &str = "this kernel does not report how long threads wait for a \
+    processor (no /proc/<pid>/schedstat): time in state running includes these waits";
 
 /// A thread at a tick, as the agent saw it.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +58,8 @@ impl Split {
 /// Figures of a thread. The sums fade with [`MEMORY`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
-    /// The kernel's figures at the last reading: time on a processor, and waits for one that have ended.
+    /// The kernel's figures at the last reading: time on a processor, and waits for one that have
+    /// ended.
     last: Option<(u64, u64)>,
     /// Sums of these.
     ran: f64,
@@ -107,14 +110,22 @@ impl Sharing {
         self.take(elapsed, throttled, threads, |tid| proc::thread_schedule(target.pid, tid).ok());
     }
 
-    fn take(&mut self, elapsed: u64, throttled: u64, threads: &[Ticked], schedule: impl Fn(u32) -> Option<(u64, u64)>) {
+    fn take(
+        &mut self,
+        elapsed: u64,
+        throttled: u64,
+        threads: &[Ticked],
+        schedule: impl Fn(u32) -> Option<(u64, u64)>,
+    ) {
         let keep = (-(elapsed as f64) / MEMORY).exp();
         let begun = std::mem::replace(&mut self.begun, true);
         let mut before = std::mem::take(&mut self.threads);
         let (mut ran, mut waited) = (0, 0);
         for thread in threads {
             let mut share = before.remove(&thread.os_tid).unwrap_or_default();
-            for sum in [&mut share.ran, &mut share.waited, &mut share.given_ran, &mut share.given_waited] {
+            for sum in
+                [&mut share.ran, &mut share.waited, &mut share.given_ran, &mut share.given_waited]
+            {
                 *sum *= keep;
             }
             // The figures of a thread that was asleep all the time are as they were.
@@ -133,7 +144,8 @@ impl Sharing {
             self.threads.insert(thread.os_tid, share);
         }
         let whole = &mut self.whole;
-        let more = [(&mut whole.elapsed, elapsed), (&mut whole.ran, ran), (&mut whole.waited, waited)];
+        let more =
+            [(&mut whole.elapsed, elapsed), (&mut whole.ran, ran), (&mut whole.waited, waited)];
         for (sum, more) in more.into_iter().chain([(&mut whole.throttled, throttled)]) {
             *sum = *sum * keep + more as f64;
         }
@@ -143,8 +155,8 @@ impl Sharing {
 
     /// Splits time of a thread that was ready at the last tick.
     ///
-    /// What single ticks got is chosen so that the sums come to the shares that the kernel reports: then a wait that is
-    /// reported late counts once, and not as often as ticks fell into it.
+    /// What single ticks got is chosen so that the sums come to the shares that the kernel reports:
+    /// then a wait that is reported late counts once, and not as often as ticks fell into it.
     pub fn split(&mut self, os_tid: u32, time: u64) -> Split {
         let known = (self.processors > 0).then(|| self.threads.get_mut(&os_tid)).flatten();
         let Some(share) = known else { return Split { running: time, ..Split::default() } };
@@ -175,7 +187,8 @@ impl Sharing {
         if whole.throttled <= 0.0 || whole.waited <= 0.0 || whole.elapsed <= 0.0 {
             return 0.0;
         }
-        // Throttled time counts once for each processor that was kept from running, however many threads were ready there.
+        // Throttled time counts once for each processor that was kept from running, however many
+        // threads were ready there.
         let ready = (whole.ran + whole.waited) / whole.elapsed;
         let for_each = (ready / self.processors as f64).max(1.0);
         let share = (whole.throttled * for_each / whole.waited).min(1.0);
@@ -183,7 +196,8 @@ impl Sharing {
     }
 }
 
-/// Whether the kernel reports how long threads wait for a processor. A process that has loaded a runtime has run.
+/// Whether the kernel reports how long threads wait for a processor. A process that has loaded a
+/// runtime has run.
 pub(super) fn is_reported(pid: u32) -> bool {
     proc::thread_schedule(pid, pid).is_ok_and(|(ran, _)| ran > 0)
 }
@@ -195,11 +209,15 @@ struct Quotas(Vec<(CpuGroup, Throttling)>);
 impl Quotas {
     fn of_process(pid: u32) -> Self {
         let all = CpuGroup::of_process(pid).into_iter();
-        Self(all.filter_map(|group| Some((group.throttling()?, group))).map(|(now, group)| (group, now)).collect())
+        Self(
+            all.filter_map(|group| Some((group.throttling()?, group)))
+                .map(|(now, group)| (group, now))
+                .collect(),
+        )
     }
 
-    /// What has come since it was last read, of the group that was throttled for longest: while it is, those below it
-    /// do not run either, so that a sum would count time twice.
+    /// What has come since it was last read, of the group that was throttled for longest: while it
+    /// is, those below it do not run either, so that a sum would count time twice.
     fn advance(&mut self) -> Throttling {
         let more = self.0.iter_mut().filter_map(|(group, last)| {
             let now = group.throttling()?;
@@ -289,8 +307,9 @@ mod tests {
     const MILLI: u64 = 1_000_000;
     const TICK: u64 = 50 * MILLI;
 
-    /// Ticks of one thread: what the kernel says at each (milliseconds on a processor, milliseconds waited), and how much
-    /// the quota took meanwhile. Gives the sums of all but the first tick, which stands for no time.
+    /// Ticks of one thread: what the kernel says at each (milliseconds on a processor, milliseconds
+    /// waited), and how much the quota took meanwhile. Gives the sums of all but the first tick,
+    /// which stands for no time.
     fn split(processors: usize, ticks: &[(u64, u64, u64)]) -> Split {
         let mut sharing = Sharing { processors, ..Sharing::default() };
         let (mut sum, mut ran, mut waited) = (Split::default(), 0, 0);
@@ -337,7 +356,8 @@ mod tests {
     #[test]
     fn waits_that_are_reported_late_count_once() {
         // Two ticks in three fall into a wait of 130 ms, which is reported at its end.
-        let ticks: Vec<_> = [(20, 0, 0), (0, 0, 0), (0, 130, 0)].into_iter().cycle().take(61).collect();
+        let ticks: Vec<_> =
+            [(20, 0, 0), (0, 0, 0), (0, 130, 0)].into_iter().cycle().take(61).collect();
         let sum = split(1, &ticks);
         assert!((share(sum.running, 60) - 20.0 / 150.0).abs() < 0.02, "{sum:?}");
     }
@@ -353,11 +373,13 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_each_other_are_not_throttled_for_all_of_it() {
-        // Four loops on two processors with a quota of one: each is throttled for half of the time, and has half of the rest.
+        // Four loops on two processors with a quota of one: each is throttled for half of the time,
+        // and has half of the rest.
         let mut sharing = Sharing { processors: 2, ..Sharing::default() };
         let mut sum = Split::default();
         for tick in 1..=80_u64 {
-            let threads: Vec<_> = (0..4).map(|os_tid| Ticked { os_tid, cpu: 12_500_000, ready: true }).collect();
+            let threads: Vec<_> =
+                (0..4).map(|os_tid| Ticked { os_tid, cpu: 12_500_000, ready: true }).collect();
             let schedule = |_| Some((12_500_000 * tick, 37_500_000 * tick));
             sharing.take(TICK, 50 * MILLI, &threads, schedule);
             for os_tid in 0..4 {

@@ -28,10 +28,11 @@ use nettrace::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    Argument, CallArguments, CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, GcEvent, HeapEnd, IlBody,
-    InstrumentState, InstrumentedMethod, LiveSink, MethodParameters, ObserverStatus, Parameter, ParameterShown,
-    PauseEvent, PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod, ResourceUse, RewrittenMethod, SampleBatch,
-    SamplingRate, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee,
+    Argument, CallArguments, CounterDef, CounterId, CounterKind, EndReason, ExceptionSample,
+    GcEvent, HeapEnd, IlBody, InstrumentState, InstrumentedMethod, LiveSink, MethodParameters,
+    ObserverStatus, Parameter, ParameterShown, PauseEvent, PoolChange, PoolEvent, PrecompiledCount,
+    RecompiledMethod, ResourceUse, RewrittenMethod, SampleBatch, SamplingRate, SessionEnd,
+    SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee,
     ThreadId, ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
@@ -44,8 +45,8 @@ use std::{
 };
 use unwind::Needed;
 use wire::{
-    AllocatedObjects, ByeReason, CallKind, Calls, Control, CpuEngine, Exception, LogLevel, Record, RuntimeWork,
-    RuntimeWorkKind, WallSample, WallTick, frame::FrameError,
+    AllocatedObjects, ByeReason, CallKind, Calls, Control, CpuEngine, Exception, LogLevel, Record,
+    RuntimeWork, RuntimeWorkKind, WallSample, WallTick, frame::FrameError,
 };
 
 /// How long one round waits for something to come.
@@ -54,12 +55,14 @@ const ROUND: Duration = Duration::from_millis(10);
 /// How long what the agent says is taken at a time, before something else has its turn.
 const TAKE_LIMIT: Duration = Duration::from_millis(100);
 
-/// The same until the first sample, for a second at most: who looks on wants to see soon that it works.
+/// The same until the first sample, for a second at most: who looks on wants to see soon that it
+/// works.
 const FIRST_ROUND: Duration = Duration::from_millis(1);
 const FIRST: u64 = 1_000_000_000;
 
-/// How long samples are held before they are written, so that those of all sources can be put in order and the
-/// runtime's work (collections, compilation), which is told when it ends, can be seen in them.
+/// How long samples are held before they are written, so that those of all sources can be put in
+/// order and the runtime's work (collections, compilation), which is told when it ends, can be seen
+/// in them.
 const HOLD: Duration = Duration::from_millis(400);
 
 /// How long a sample waits for the agent to say what code stands at its addresses.
@@ -71,49 +74,54 @@ const MAX_WAITING: usize = 4096;
 /// How long a thrown exception waits to be caught before it is written without a catcher.
 const CATCH_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long the agent may take until all profilers have begun, and how much of what it writes meanwhile is kept.
+/// How long the agent may take until all profilers have begun, and how much of what it writes
+/// meanwhile is kept.
 const BEGIN_LIMIT: Duration = Duration::from_secs(5);
 const MAX_EARLY: usize = 256;
 
-/// How long, in nanoseconds, samples that are reported as lost may be of the time before the recording.
+/// How long, in nanoseconds, samples that are reported as lost may be of the time before the
+/// recording.
 const LOST_BEFORE: u64 = 100_000_000;
 
 /// How long it may take to write its last sums.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
 /// The message where it takes longer.
-const SUMS_MISSING: &str =
-    "the process did not answer at the end of the recording: exceptions of its last second are not counted";
+const SUMS_MISSING: &str = "the process did not answer at the end of the recording: exceptions of \
+    its last second are not counted";
 
 /// How long the agent may take to say goodbye, and then to detach.
 const BYE_LIMIT: Duration = Duration::from_secs(6);
 
-/// How long it may take in a process that runs where the code of methods is put back before: there may be tens of thousands.
+/// How long it may take in a process that runs where the code of methods is put back before: there
+/// may be tens of thousands.
 const PUT_BACK_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a process may be stopped by a signal while a look at its heap is waited for, which has no limit else.
+/// How long a process may be stopped by a signal while a look at its heap is waited for, which has
+/// no limit else.
 const STOPPED_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why such a look is given up.
-const STAYS_STOPPED: &str = "the process was stopped and does not continue: resume it (kill -CONT), then take the \
-    snapshot again";
+const STAYS_STOPPED: &str = "the process was stopped and does not continue: resume it (kill \
+    -CONT), then take the snapshot again";
 
 /// How the note on deep stacks begins.
 const DEEP_STACKS: &str = "many stacks were deeper than what was copied of them";
 
 /// What is told of an agent that cannot leave.
-const STAYS: &str = "the agent remains loaded, idle, because another profiler has detached from this process in a \
-    way after which notification-only profilers can no longer detach";
+const STAYS: &str = "the agent remains loaded, idle, because another profiler has detached from \
+    this process in a way after which notification-only profilers can no longer detach";
 
 /// What is told of an agent that has set hooks.
-const HOOKED: &str = "the agent remains loaded until the process ends, because the runtime never removes its hooks, \
-    nor what transitions and exact-allocations request; they do nothing any more";
+const HOOKED: &str = "the agent remains loaded until the process ends, because the runtime never \
+    removes its hooks, nor what transitions and exact-allocations request; they do nothing any \
+    more";
 
 /// The message about an agent that stays to serve the next snapshots.
-const RESIDENT: &str = "the agent remains loaded until the process ends, idle, and takes the next heap snapshots: \
-    many were taken in this process, and no further profiler slot of the runtime is used up for one. Until the \
-    process is restarted, its full collections are blocking, because the runtime makes no background collections \
-    meanwhile";
+const RESIDENT: &str = "the agent remains loaded until the process ends, idle, and takes the next \
+    heap snapshots: many were taken in this process, and no further profiler slot of the runtime \
+    is used up for one. Until the process is restarted, its full collections are blocking, because \
+    the runtime makes no background collections meanwhile";
 
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
@@ -181,14 +189,16 @@ struct Ready {
     weight: u64,
     state: ThreadState,
     truncated: bool,
-    /// Whether the leaf is native code of the runtime, so that a collection or a compilation may be what it is.
+    /// Whether the leaf is native code of the runtime, so that a collection or a compilation may be
+    /// what it is.
     runtime_leaf: bool,
-    /// For a thread that runs and whose stack was not taken: how far the CPU sample may be whose stack it has, in
-    /// nanoseconds. 0 for all others.
+    /// For a thread that runs and whose stack was not taken: how far the CPU sample may be whose
+    /// stack it has, in nanoseconds. 0 for all others.
     near: u64,
 }
 
-/// Threads that the kernel ends so shortly before the end of the process is seen end because of it, in nanoseconds.
+/// Threads that the kernel ends so shortly before the end of the process is seen end because of it,
+/// in nanoseconds.
 const ENDS_WITH_PROCESS: u64 = 500_000_000;
 
 /// A sample that waits for the agent.
@@ -234,7 +244,8 @@ pub(super) struct Pump {
     last_pool: Option<u64>,
     pool_sharing: Sharing,
     census: Option<Census>,
-    /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while they idle.
+    /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while
+    /// they idle.
     pool_threads: HashSet<u32>,
     looks: Looks,
     /// Stacks of blocked threads, and ticks that name them.
@@ -281,7 +292,8 @@ impl Pump {
         let start = sources.info.start;
         let entered = sources.link.hello.entered;
         let reads_blocked = sources.cpu.reads_blocked();
-        let attach_to_initialize = sources.requested.map(|at| Duration::from_nanos(entered.saturating_sub(at)));
+        let attach_to_initialize =
+            sources.requested.map(|at| Duration::from_nanos(entered.saturating_sub(at)));
         let threads = ThreadWatch::new(sources.target.pid);
         Self {
             before_detach: None,
@@ -336,7 +348,9 @@ impl Pump {
 
     /// Sends the rules, if there are some that were not sent.
     pub fn instrument(&mut self) -> Result<(), RecordError> {
-        let Some((number, rules)) = self.sources.rules.newer_than(self.sent_rules) else { return Ok(()) };
+        let Some((number, rules)) = self.sources.rules.newer_than(self.sent_rules) else {
+            return Ok(());
+        };
         self.sent_rules = number;
         match self.sources.link.send(&Control::Instrument(rules)) {
             Err(FrameError::TooLarge(_)) => Err(RecordError::RulesTooLarge),
@@ -358,7 +372,8 @@ impl Pump {
         self.before_detach = Some(Box::new(act));
     }
 
-    /// Records until told to stop, until time is up, or until the target ends; then writes what is left.
+    /// Records until told to stop, until time is up, or until the target ends; then writes what is
+    /// left.
     pub fn run(mut self) -> Result<SessionSummary, RecordError> {
         if !self.held {
             self.open_window();
@@ -373,7 +388,8 @@ impl Pump {
         self.stage("recording");
         let started = Instant::now();
         let mut next_second = started + Duration::from_secs(1);
-        while !self.closed && self.bye.is_none() && self.failure.is_none() && self.refused.is_none() {
+        while !self.closed && self.bye.is_none() && self.failure.is_none() && self.refused.is_none()
+        {
             if self.looks_are_over() {
                 break;
             }
@@ -407,13 +423,16 @@ impl Pump {
     /// The recording is of the time from here on.
     fn begin_window(&mut self, start: u64) {
         let ago = Duration::from_nanos(now().saturating_sub(start));
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
-        (self.sources.info.start, self.sources.info.start_unix_ms) = (start, unix.as_millis() as u64);
+        let unix =
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
+        (self.sources.info.start, self.sources.info.start_unix_ms) =
+            (start, unix.as_millis() as u64);
         self.window.start = start;
     }
 
-    /// Begins once everything is ready. The ring of samples was opened before the agent was loaded, and the agent began as soon
-    /// as it was; where that took long, what they have by now is of another time than the one that was asked for.
+    /// Begins once everything is ready. The ring of samples was opened before the agent was loaded,
+    /// and the agent began as soon as it was; where that took long, what they have by now is of
+    /// another time than the one that was asked for.
     fn open_window(&mut self) {
         let begun = if self.counts_exactly() { self.flush_early() } else { None };
         self.begin_window(begun.unwrap_or_else(now));
@@ -429,7 +448,10 @@ impl Pump {
         self.window.wait_for_flush();
         self.sources.link.send(&Control::Flush).ok()?;
         let deadline = Instant::now() + BEGIN_LIMIT;
-        while self.early.len() < MAX_EARLY && !self.sources.stop.is_stopped() && Instant::now() < deadline {
+        while self.early.len() < MAX_EARLY
+            && !self.sources.stop.is_stopped()
+            && Instant::now() < deadline
+        {
             self.sources.link.wait(ROUND);
             let Some(event) = self.sources.link.try_next() else { continue };
             let begun = match &event {
@@ -447,7 +469,8 @@ impl Pump {
         None
     }
 
-    /// Ends the time that the recording is of, when the agent has written all that it counted in it.
+    /// Ends the time that the recording is of, when the agent has written all that it counted in
+    /// it.
     fn close_window(&mut self) {
         let has_ended = |pump: &Self| pump.closed || pump.bye.is_some();
         if !self.counts_exactly() || has_ended(self) {
@@ -455,7 +478,8 @@ impl Pump {
             return self.window.close(now(), true);
         }
         self.flushed = None;
-        let asked = !self.sources.target.is_stopped() && self.sources.link.send(&Control::Flush).is_ok();
+        let asked =
+            !self.sources.target.is_stopped() && self.sources.link.send(&Control::Flush).is_ok();
         let deadline = Instant::now() + FLUSH_LIMIT;
         while asked && self.flushed.is_none() && !has_ended(self) && Instant::now() < deadline {
             self.sources.link.wait(ROUND);
@@ -477,7 +501,8 @@ impl Pump {
                 && now().saturating_sub(self.window.start) < FIRST;
             self.take_cpu(if first { FIRST_ROUND } else { ROUND });
         } else {
-            // The answer to what was asked lets them go on, and often to ask for more: it comes in a millisecond.
+            // The answer to what was asked lets them go on, and often to ask for more: it comes in
+            // a millisecond.
             self.sources.link.wait(ROUND);
             self.take_cpu(Duration::ZERO);
         }
@@ -488,7 +513,8 @@ impl Pump {
         self.settle_blocked(false);
         self.settle_exceptions(false);
         let long_ago = now().saturating_sub(ENDS_WITH_PROCESS);
-        let goes_on = |pump: &Self| !pump.closed && pump.bye.is_none() && pump.sources.target.is_alive();
+        let goes_on =
+            |pump: &Self| !pump.closed && pump.bye.is_none() && pump.sources.target.is_alive();
         if self.definitions.has_ends(long_ago) && goes_on(self) {
             self.definitions.confirm_ends(long_ago);
         }
@@ -553,7 +579,8 @@ impl Pump {
 
     fn take_cpu(&mut self, limit: Duration) {
         let lost = self.drain_cpu(limit);
-        // The kernel tells of what was lost with the next sample, and a ring that was just emptied is not full so soon.
+        // The kernel tells of what was lost with the next sample, and a ring that was just emptied
+        // is not full so soon.
         if now().saturating_sub(self.window.start) > LOST_BEFORE {
             lost.into_iter().for_each(|(reason, count)| self.drop_sample(reason, count));
         }
@@ -578,7 +605,8 @@ impl Pump {
 
     /// Asks the agent for what waiting samples need and nobody asked for yet.
     fn ask(&mut self) {
-        let needs = || self.waiting.iter().map(|waiting| &waiting.needs).chain(self.blocked.needs());
+        let needs =
+            || self.waiting.iter().map(|waiting| &waiting.needs).chain(self.blocked.needs());
         let executed = needs().filter_map(|needs| needs.executed);
         // The runtime itself has walked the stacks of events.
         let mut executed: Vec<u64> = executed.chain(self.event_samples.needs().copied()).collect();
@@ -586,8 +614,10 @@ impl Pump {
         executed.retain(|address| self.requested.insert(*address));
         guessed.retain(|address| self.requested.insert(*address));
         while !(self.closed || executed.is_empty() && guessed.is_empty()) {
-            let part = |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
-            let message = Control::Resolve { executed: part(&mut executed), guessed: part(&mut guessed) };
+            let part =
+                |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
+            let message =
+                Control::Resolve { executed: part(&mut executed), guessed: part(&mut guessed) };
             if self.sources.link.send(&message).is_err() {
                 break;
             }
@@ -631,7 +661,13 @@ impl Pump {
         }
     }
 
-    fn ready_cpu(&mut self, sample: &TakenSample, stack: StackId, truncated: bool, runtime_leaf: bool) {
+    fn ready_cpu(
+        &mut self,
+        sample: &TakenSample,
+        stack: StackId,
+        truncated: bool,
+        runtime_leaf: bool,
+    ) {
         if truncated {
             self.sources.cpu.was_cut();
         }
@@ -647,7 +683,17 @@ impl Pump {
         self.blocked.ran(thread, RunningStack { time, stack, truncated, runtime_leaf });
         // The engine may run for other profilers alone.
         if self.runs("cpu") {
-            self.cpu.push(Ready { time, os_tid, thread, stack, weight, state, truncated, runtime_leaf, near: 0 });
+            self.cpu.push(Ready {
+                time,
+                os_tid,
+                thread,
+                stack,
+                weight,
+                state,
+                truncated,
+                runtime_leaf,
+                near: 0,
+            });
             self.cpu_sample_kept();
         }
     }
@@ -656,12 +702,14 @@ impl Pump {
         self.count("cpu", 1);
         if self.timings.attach_to_first_sample.is_none() {
             let requested = self.sources.requested;
-            self.timings.attach_to_first_sample = requested.map(|at| Duration::from_nanos(now().saturating_sub(at)));
+            self.timings.attach_to_first_sample =
+                requested.map(|at| Duration::from_nanos(now().saturating_sub(at)));
         }
     }
 
-    /// Tries the waiting samples again whose addresses are all known now, and gives up on those that waited too
-    /// long (on all of them when `all` is set): what is unknown then is shown as such.
+    /// Tries the waiting samples again whose addresses are all known now, and gives up on those
+    /// that waited too long (on all of them when `all` is set): what is unknown then is shown as
+    /// such.
     fn retry_waiting(&mut self, all: bool) {
         for _ in 0..self.waiting.len() {
             let Some(waiting) = self.waiting.pop_front() else { break };
@@ -681,7 +729,8 @@ impl Pump {
 
     // The agent
 
-    /// Takes what the agent said, for a moment: where more comes than can be taken, all the rest has its turn nevertheless.
+    /// Takes what the agent said, for a moment: where more comes than can be taken, all the rest
+    /// has its turn nevertheless.
     fn take_agent(&mut self) {
         let began = Instant::now();
         while let Some(event) = self.early.pop_front().or_else(|| self.sources.link.try_next()) {
@@ -701,8 +750,8 @@ impl Pump {
                 }
             }
             FromAgent::Closed(error) => {
-                // An end between two frames is how an agent leaves. After its goodbye the connection is reset where it has not read all that
-                // was asked of it.
+                // An end between two frames is how an agent leaves. After its goodbye the
+                // connection is reset where it has not read all that was asked of it.
                 let has_left = matches!(error, FrameError::Closed) || self.bye.is_some();
                 if !has_left && self.sources.target.is_alive() {
                     self.note(format!("the connection to the agent broke: {error}"));
@@ -712,7 +761,11 @@ impl Pump {
         }
     }
 
-    fn record(&mut self, record: Record, descriptors: &mut impl Iterator<Item = std::os::fd::OwnedFd>) {
+    fn record(
+        &mut self,
+        record: Record,
+        descriptors: &mut impl Iterator<Item = std::os::fd::OwnedFd>,
+    ) {
         match record {
             // Comparisons are for checks of ours, and no recording asks for them.
             Record::Hello(_) | Record::Comparison(_) => {}
@@ -759,7 +812,8 @@ impl Pump {
                 let target = &self.sources.target;
                 self.rate.sample(target.pid, os_tid, sample.time);
                 let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
-                let (stack, truncated) = self.frames.walked(&mut self.definitions, Some(sample.stack));
+                let (stack, truncated) =
+                    self.frames.walked(&mut self.definitions, Some(sample.stack));
                 self.cpu.push(Ready {
                     time: sample.time,
                     os_tid,
@@ -790,7 +844,9 @@ impl Pump {
                 let total = counts.iter().map(|(_, count)| count).sum();
                 let counts = counts
                     .into_iter()
-                    .map(|(class, count)| (self.definitions.ty(&self.frames.class_name(class)), count))
+                    .map(|(class, count)| {
+                        (self.definitions.ty(&self.frames.class_name(class)), count)
+                    })
                     .collect();
                 self.write_definitions();
                 self.write(&SessionRecord::ExceptionCounts { time, counts });
@@ -802,14 +858,21 @@ impl Pump {
             Record::Recompiled { time, method, failed } => {
                 if let Some(function) = self.frames.function_of(method) {
                     self.write_definitions();
-                    self.write(&SessionRecord::Recompiled(RecompiledMethod { time, function, failed }));
+                    self.write(&SessionRecord::Recompiled(RecompiledMethod {
+                        time,
+                        function,
+                        failed,
+                    }));
                 }
             }
             Record::Applied => {
                 self.applied.get_or_insert_with(Instant::now);
                 self.progress().rules_applied += 1;
                 let methods = std::mem::take(&mut self.instrumented).len();
-                self.stage(&format!("tracing {methods} method{}", if methods == 1 { "" } else { "s" }));
+                self.stage(&format!(
+                    "tracing {methods} method{}",
+                    if methods == 1 { "" } else { "s" }
+                ));
             }
             Record::Traced(calls) => self.traced(calls),
             Record::SingleCalls(calls) => self.single_calls(&calls),
@@ -825,7 +888,9 @@ impl Pump {
                     None => Some("its descriptor is missing".to_owned()),
                 };
                 match error {
-                    Some(error) => self.note(format!("the agent's sample ring cannot be read: {error}")),
+                    Some(error) => {
+                        self.note(format!("the agent's sample ring cannot be read: {error}"))
+                    }
                     None if gave_way && self.runs("cpu") => {
                         let engine = self.sources.cpu.description().to_owned();
                         self.write(&SessionRecord::Engine { profiler: "cpu".to_owned(), engine });
@@ -842,7 +907,8 @@ impl Pump {
             }
             Record::WalkInstead { reason } => {
                 self.sources.cpu.walk_instead(&reason);
-                // The agent says by itself what that means for those that only need the stacks of running threads.
+                // The agent says by itself what that means for those that only need the stacks of
+                // running threads.
                 if !self.runs("cpu") {
                     return;
                 }
@@ -868,8 +934,12 @@ impl Pump {
                     self.drop_sample("damaged parts of snapshots of collections", 1);
                 }
             }
-            Record::HeapClasses { classes, .. } if self.survivors.is_under_way() => self.survivors.classes(classes),
-            Record::HeapMethods { methods, .. } if self.survivors.is_under_way() => self.survivors.methods(methods),
+            Record::HeapClasses { classes, .. } if self.survivors.is_under_way() => {
+                self.survivors.classes(classes)
+            }
+            Record::HeapMethods { methods, .. } if self.survivors.is_under_way() => {
+                self.survivors.methods(methods)
+            }
             Record::SurvivorsBegin { .. } => self.survivors.begin(),
             Record::SurvivorsEnd(end) => self.survivors_end(end),
             // The agent is not believed: what does not fit is left out.
@@ -881,12 +951,19 @@ impl Pump {
                     self.stage(&format!("taking a heap snapshot: {objects} objects so far"));
                 }
             }
-            Record::HeapChunk { .. } => self.drop_sample("parts of a heap snapshot that are too large", 1),
-            Record::HeapClasses { classes, .. } => self.in_look(|look| SessionRecord::HeapClasses { look, classes }),
-            Record::HeapMethods { methods, .. } => self.in_look(|look| SessionRecord::HeapMethods { look, methods }),
+            Record::HeapChunk { .. } => {
+                self.drop_sample("parts of a heap snapshot that are too large", 1)
+            }
+            Record::HeapClasses { classes, .. } => {
+                self.in_look(|look| SessionRecord::HeapClasses { look, classes })
+            }
+            Record::HeapMethods { methods, .. } => {
+                self.in_look(|look| SessionRecord::HeapMethods { look, methods })
+            }
             Record::HeapMachines { machines, .. } => {
                 let frames = &mut self.frames;
-                let machines = machines.into_iter().map(|machine| frames.machine(machine)).collect();
+                let machines =
+                    machines.into_iter().map(|machine| frames.machine(machine)).collect();
                 self.in_look(|look| SessionRecord::HeapMachines { look, machines });
             }
             Record::HeapEnd(end) => self.look_ends(end),
@@ -931,7 +1008,11 @@ impl Pump {
         }
         let wire::HeapEnd { time, paused, objects, complete, reason, .. } = end;
         if let Some(reason) = &reason {
-            let what = if complete { "the heap snapshot lacks something" } else { "the heap snapshot is not complete" };
+            let what = if complete {
+                "the heap snapshot lacks something"
+            } else {
+                "the heap snapshot is not complete"
+            };
             self.note(format!("{what}: {reason}"));
         }
         self.observer.target_stopped += paused;
@@ -940,14 +1021,28 @@ impl Pump {
         self.heap_looks.incomplete |= !complete;
         self.stage("recording");
         let look = self.heap_looks.begun - 1;
-        self.write(&SessionRecord::HeapEnd(HeapEnd { look, time, paused, objects, complete, reason }));
+        self.write(&SessionRecord::HeapEnd(HeapEnd {
+            look,
+            time,
+            paused,
+            objects,
+            complete,
+            reason,
+        }));
     }
 
     /// Ends a look whose own end does not come.
     fn close_look(&mut self, reason: &str) {
         if let Some(objects) = self.heap_looks.under_way {
             let (time, reason) = (now(), Some(reason.to_owned()));
-            self.look_ends(wire::HeapEnd { look: 0, time, paused: 0, objects, complete: false, reason });
+            self.look_ends(wire::HeapEnd {
+                look: 0,
+                time,
+                paused: 0,
+                objects,
+                complete: false,
+                reason,
+            });
         }
     }
 
@@ -976,7 +1071,10 @@ impl Pump {
         let os_tid = self.sources.target.host_tid(calls.os_tid);
         let target = &self.sources.target;
         let thread = self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid));
-        let Some(batch) = self.call_trees.grown(&self.frames, &mut self.definitions, calls, thread) else { return };
+        let Some(batch) = self.call_trees.grown(&self.frames, &mut self.definitions, calls, thread)
+        else {
+            return;
+        };
         let profiler = match calls.kind {
             // The tree of calls that are counted by themselves.
             CallKind::Methods if self.runs("trace") => None,
@@ -1004,7 +1102,13 @@ impl Pump {
         }
         self.write_definitions();
         let (slot, rule) = (method.slot, method.rule);
-        self.write(&SessionRecord::Instrumented(InstrumentedMethod { time: now(), function, rule, slot, state }));
+        self.write(&SessionRecord::Instrumented(InstrumentedMethod {
+            time: now(),
+            function,
+            rule,
+            slot,
+            state,
+        }));
     }
 
     fn rewritten(&mut self, method: wire::Rewritten) {
@@ -1013,7 +1117,13 @@ impl Pump {
         let il = |il: wire::Il| IlBody { bytes: il.bytes, text: il.text };
         let bodies = method.bodies.map(|(before, after)| (il(before), il(after)));
         let (time, rule, slot) = (method.time, method.rule, method.slot);
-        self.write(&SessionRecord::Rewritten(RewrittenMethod { time, function, rule, slot, bodies }));
+        self.write(&SessionRecord::Rewritten(RewrittenMethod {
+            time,
+            function,
+            rule,
+            slot,
+            bodies,
+        }));
     }
 
     fn traced(&mut self, calls: wire::Traced) {
@@ -1029,7 +1139,11 @@ impl Pump {
             buckets: method.buckets,
         });
         let (time, ticks_per_second) = (calls.time, calls.ticks_per_second);
-        self.write(&SessionRecord::Traced(TracedCalls { time, ticks_per_second, methods: methods.collect() }));
+        self.write(&SessionRecord::Traced(TracedCalls {
+            time,
+            ticks_per_second,
+            methods: methods.collect(),
+        }));
     }
 
     fn single_calls(&mut self, calls: &[wire::SingleCall]) {
@@ -1097,12 +1211,19 @@ impl Pump {
         let thread = self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid));
         let (frames, definitions) = (&self.frames, &mut self.definitions);
         let counts = allocated.counts.into_iter();
-        let counts: Vec<_> =
-            counts.map(|(class, objects, bytes)| (definitions.ty(&frames.class_name(class)), objects, bytes)).collect();
+        let counts: Vec<_> = counts
+            .map(|(class, objects, bytes)| {
+                (definitions.ty(&frames.class_name(class)), objects, bytes)
+            })
+            .collect();
         self.count("exact-allocations", counts.iter().map(|(_, objects, _)| objects).sum());
         self.write_definitions();
         let time = allocated.time;
-        self.write(&SessionRecord::AllocatedObjects(session::AllocatedObjects { time, thread, counts }));
+        self.write(&SessionRecord::AllocatedObjects(session::AllocatedObjects {
+            time,
+            thread,
+            counts,
+        }));
     }
 
     fn runtime_work(&mut self, work: RuntimeWork) {
@@ -1127,7 +1248,8 @@ impl Pump {
 
     /// The agent walks all threads, and says why.
     fn walk_blocked(&mut self, reason: &str) {
-        let concerned = ["wall", "threads", "threadpool"].into_iter().filter(|profiler| self.runs(profiler));
+        let concerned =
+            ["wall", "threads", "threadpool"].into_iter().filter(|profiler| self.runs(profiler));
         let concerned: Vec<&str> = concerned.collect();
         if concerned.is_empty() {
             return;
@@ -1156,8 +1278,15 @@ impl Pump {
         self.pool_sharing = sharing;
     }
 
-    /// What the kernel says at the time of a tick is read at once; the rest waits for the stacks that the tick names.
-    fn tick_arrived(&mut self, purpose: Purpose, tick: WallTick, previous: Option<u64>, sharing: &mut Sharing) {
+    /// What the kernel says at the time of a tick is read at once; the rest waits for the stacks
+    /// that the tick names.
+    fn tick_arrived(
+        &mut self,
+        purpose: Purpose,
+        tick: WallTick,
+        previous: Option<u64>,
+        sharing: &mut Sharing,
+    ) {
         let target = &self.sources.target;
         let ticked: Vec<Ticked> = tick
             .threads
@@ -1181,12 +1310,15 @@ impl Pump {
 
     /// How much of a time was spent in collections that have been reported.
     fn in_gc(&self, from: u64, to: u64) -> u64 {
-        let parts = self.gc_pauses.iter().map(|(start, end)| (*end).min(to).saturating_sub((*start).max(from)));
+        let parts = self
+            .gc_pauses
+            .iter()
+            .map(|(start, end)| (*end).min(to).saturating_sub((*start).max(from)));
         parts.sum::<u64>().min(to.saturating_sub(from))
     }
 
-    /// Unwinds the stacks of blocked threads of which all is known, or all of them if `all` is set, and processes the ticks
-    /// that have waited for them.
+    /// Unwinds the stacks of blocked threads of which all is known, or all of them if `all` is set,
+    /// and processes the ticks that have waited for them.
     fn settle_blocked(&mut self, all: bool) {
         if !self.blocked.is_settled() {
             let (frames, now) = (&self.frames, all || self.closed || self.blocked.is_crowded());
@@ -1239,21 +1371,26 @@ impl Pump {
         }
     }
 
-    /// Whether a thread is a worker of the thread pool: by its name, or by what it was ever seen to do.
+    /// Whether a thread is a worker of the thread pool: by its name, or by what it was ever seen to
+    /// do.
     fn is_pool_thread(&mut self, os_tid: u32, stack: StackId) -> bool {
         if self.pool_threads.contains(&os_tid) {
             return true;
         }
         let name = self.definitions.thread_name(os_tid).unwrap_or_default();
         let is_it = POOL_THREADS.iter().any(|known| name.starts_with(known))
-            || self.frames.leaf_names(&self.definitions, stack).any(|(ty, _)| waits::is_of_pool(ty));
+            || self
+                .frames
+                .leaf_names(&self.definitions, stack)
+                .any(|(ty, _)| waits::is_of_pool(ty));
         if is_it {
             self.pool_threads.insert(os_tid);
         }
         is_it
     }
 
-    /// Samples of the threads of a tick that are wanted. The first tick says only who is there: it stands for no time yet.
+    /// Samples of the threads of a tick that are wanted. The first tick says only who is there: it
+    /// stands for no time yet.
     fn tick_samples(
         &mut self,
         tick: &WallTick,
@@ -1262,13 +1399,16 @@ impl Pump {
         wanted: impl Fn(&mut Self, u32, StackId) -> bool,
     ) -> Vec<Ready> {
         let mut samples = Vec::new();
-        let Some(previous) = previous.filter(|_| self.window.holds(tick.time)) else { return samples };
+        let Some(previous) = previous.filter(|_| self.window.holds(tick.time)) else {
+            return samples;
+        };
         let elapsed = tick.time.saturating_sub(previous);
         let in_gc = self.in_gc(previous, tick.time);
         for sample in &tick.threads {
             let os_tid = self.sources.target.host_tid(sample.os_tid);
             let target = &self.sources.target;
-            let thread = self.definitions.thread_at(os_tid, tick.time, || target.thread_name(os_tid));
+            let thread =
+                self.definitions.thread_at(os_tid, tick.time, || target.thread_name(os_tid));
             let (stack, truncated) = self.frames.walked(&mut self.definitions, sample.stack);
             if !wanted(self, os_tid, stack) {
                 continue;
@@ -1283,14 +1423,19 @@ impl Pump {
                 state,
                 truncated,
                 runtime_leaf: false,
-                near: if self.reads_blocked && sample.state == b'R' { near(elapsed, HOLD) } else { 0 },
+                near: if self.reads_blocked && sample.state == b'R' {
+                    near(elapsed, HOLD)
+                } else {
+                    0
+                },
             };
             if in_gc > 0 {
                 samples.push(Ready { weight: in_gc, state: ThreadState::Gc, ..base });
             }
             if state == ThreadState::Running {
-                let split =
-                    splits.get(&os_tid).map_or_else(|| Split::all_running(base.weight), |split| split.of(base.weight));
+                let split = splits
+                    .get(&os_tid)
+                    .map_or_else(|| Split::all_running(base.weight), |split| split.of(base.weight));
                 let parts = [
                     (split.running, ThreadState::Running),
                     (split.no_processor, ThreadState::NoProcessor),
@@ -1311,21 +1456,27 @@ impl Pump {
             return ThreadState::Running;
         }
         let (frames, definitions) = (&self.frames, &self.definitions);
-        let by_names =
-            self.stack_states.entry(stack.0).or_insert_with(|| waits::classify(frames.leaf_names(definitions, stack)));
+        let by_names = self
+            .stack_states
+            .entry(stack.0)
+            .or_insert_with(|| waits::classify(frames.leaf_names(definitions, stack)));
         match *by_names {
             // It depends on the thread alone, each time.
             ThreadState::Other => {
                 let calls = self.frames.leaf_waits(sample.stack);
                 // What the agent has read of a blocked thread is of the time of its stack.
                 let activity = self.blocked.activity(sample.stack);
-                waits::classify_leaf(activity.unwrap_or_else(|| self.sources.target.activity(os_tid)), calls)
+                waits::classify_leaf(
+                    activity.unwrap_or_else(|| self.sources.target.activity(os_tid)),
+                    calls,
+                )
             }
             known => known,
         }
     }
 
-    /// Puts the agent's snapshot of managed threads and the kernel's figures of all threads together.
+    /// Puts the agent's snapshot of managed threads and the kernel's figures of all threads
+    /// together.
     fn thread_look(&mut self, look: WallTick) {
         // One from before the start says what the first threads had used up by then.
         if self.window.is_over(look.time) {
@@ -1350,7 +1501,8 @@ impl Pump {
             look.threads.iter().map(|sample| (target.host_tid(sample.os_tid), sample)).collect();
         let mut threads = Vec::with_capacity(all.len());
         for seen in all {
-            // One that has ended since, as the kernel says, while the stacks of the others were asked about.
+            // One that has ended since, as the kernel says, while the stacks of the others were
+            // asked about.
             if self.definitions.has_gone(seen.tid, look.time) {
                 continue;
             }
@@ -1365,14 +1517,20 @@ impl Pump {
             if ended || name.is_some_and(|name| name.starts_with(OWN_THREADS)) {
                 continue;
             }
-            if let Some(born) = u64::try_from(seen.born).ok().filter(|born| *born >= self.window.start) {
-                self.definitions.update_thread(seen.tid, |thread| thread.started = thread.started.or(Some(born)));
+            if let Some(born) =
+                u64::try_from(seen.born).ok().filter(|born| *born >= self.window.start)
+            {
+                self.definitions.update_thread(seen.tid, |thread| {
+                    thread.started = thread.started.or(Some(born))
+                });
             }
             let sample = walked.get(&seen.tid).copied();
-            let (mut stack, _) = self.frames.walked(&mut self.definitions, sample.and_then(|sample| sample.stack));
+            let (mut stack, _) =
+                self.frames.walked(&mut self.definitions, sample.and_then(|sample| sample.stack));
             if self.reads_blocked
                 && sample.is_some_and(|sample| sample.state == b'R')
-                && let Some(running) = self.blocked.running_at(thread, look.time, near(u64::MAX, HOLD))
+                && let Some(running) =
+                    self.blocked.running_at(thread, look.time, near(u64::MAX, HOLD))
             {
                 stack = running.stack;
             }
@@ -1381,7 +1539,8 @@ impl Pump {
                 None if seen.state == b'R' => ThreadState::Running,
                 None => waits::classify_unmanaged(seen.call),
             };
-            let (cpu, os_state) = sample.map_or((seen.run, seen.state), |sample| (sample.cpu, sample.state));
+            let (cpu, os_state) =
+                sample.map_or((seen.run, seen.state), |sample| (sample.cpu, sample.state));
             let (born, call, limited) = (seen.born, seen.call, seen.limited);
             threads.push(ThreadSeen { thread, stack, state, os_state, cpu, born, call, limited });
         }
@@ -1461,15 +1620,21 @@ impl Pump {
                     }));
                 }
             }
-            FromEvents::Allocation(allocation) => self.event_sample("allocations", EventSample::Allocation(allocation)),
-            FromEvents::AllocationWindow(window) => self.write(&SessionRecord::AllocationWindow(window)),
+            FromEvents::Allocation(allocation) => {
+                self.event_sample("allocations", EventSample::Allocation(allocation))
+            }
+            FromEvents::AllocationWindow(window) => {
+                self.write(&SessionRecord::AllocationWindow(window))
+            }
             FromEvents::Contention(wait) => {
                 let part = self.window.part(wait.start, wait.start.saturating_add(wait.duration));
                 let Some((start, end)) = part else { return };
                 let wait = Contention { start, duration: end - start, ..wait };
                 self.event_sample("locks", EventSample::Contention(wait));
             }
-            FromEvents::Compiled(compiled) => self.event_sample("jit", EventSample::Compiled(compiled)),
+            FromEvents::Compiled(compiled) => {
+                self.event_sample("jit", EventSample::Compiled(compiled))
+            }
             // Of what has a time and stands for itself, what lies outside counts nowhere.
             FromEvents::Lookup(time, ..)
             | FromEvents::Unloaded(time, ..)
@@ -1486,7 +1651,9 @@ impl Pump {
             FromEvents::Unloaded(time, assembly, name) => {
                 self.write(&SessionRecord::AssemblyUnload { time, assembly, name });
             }
-            FromEvents::TypeLoaded(load) => self.event_sample("loads", EventSample::TypeLoaded(load)),
+            FromEvents::TypeLoaded(load) => {
+                self.event_sample("loads", EventSample::TypeLoaded(load))
+            }
             FromEvents::Creation(creation) => {
                 if self.runs("threads") && self.window.holds(creation.time) {
                     self.push_event_sample(EventSample::Creation(creation));
@@ -1494,14 +1661,20 @@ impl Pump {
             }
             FromEvents::Pool(time, change) => {
                 if self.runs("threadpool") {
-                    self.write(&SessionRecord::PoolEvent(PoolEvent { time, change: pool_change(change) }));
+                    self.write(&SessionRecord::PoolEvent(PoolEvent {
+                        time,
+                        change: pool_change(change),
+                    }));
                 }
             }
             FromEvents::Counted(time, mut counted) => {
-                // Those of the thread pool come with all others of their source, which nobody may have asked for.
+                // Those of the thread pool come with all others of their source, which nobody may
+                // have asked for.
                 if !self.runs("counters") {
                     let (source, prefix) = POOL_COUNTERS;
-                    counted.retain(|counted| counted.source == source && counted.name.starts_with(prefix));
+                    counted.retain(|counted| {
+                        counted.source == source && counted.name.starts_with(prefix)
+                    });
                 }
                 let came = counted.len() as u64;
                 let values = counted.into_iter().filter_map(|counted| {
@@ -1524,8 +1697,12 @@ impl Pump {
                     self.write(&SessionRecord::CounterValues { time, values });
                 }
             }
-            FromEvents::Lost(count) => self.drop_sample("EventPipe events lost by the runtime", count),
-            FromEvents::LeftOut(count) => self.drop_sample("allocations of a moment with too many", count),
+            FromEvents::Lost(count) => {
+                self.drop_sample("EventPipe events lost by the runtime", count)
+            }
+            FromEvents::LeftOut(count) => {
+                self.drop_sample("allocations of a moment with too many", count)
+            }
             FromEvents::Note(message) | FromEvents::Failed(message) => self.note(message),
         }
     }
@@ -1544,8 +1721,8 @@ impl Pump {
         }
     }
 
-    /// Writes what events told, as far as it is known what stands at the addresses of their stacks; all of it when
-    /// `all` is set.
+    /// Writes what events told, as far as it is known what stands at the addresses of their stacks;
+    /// all of it when `all` is set.
     fn settle_event_samples(&mut self, all: bool) {
         self.ask();
         let all = all || self.closed;
@@ -1567,7 +1744,12 @@ impl Pump {
     /// Writes the samples up to a time, in order.
     fn emit(&mut self, until: u64) {
         // Samples that wait for the agent hold back those after them, so that all come in order.
-        let until = self.waiting.iter().map(|waiting| waiting.sample.time).min().map_or(until, |time| time.min(until));
+        let until = self
+            .waiting
+            .iter()
+            .map(|waiting| waiting.sample.time)
+            .min()
+            .map_or(until, |time| time.min(until));
         let until = self.blocked.first_tick().map_or(until, |time| time.min(until));
         let cpu = self.batch(until, |pump| &mut pump.cpu);
         let wall = self.batch(until, |pump| &mut pump.wall);
@@ -1585,7 +1767,11 @@ impl Pump {
         }
     }
 
-    fn batch(&mut self, until: u64, which: impl Fn(&mut Self) -> &mut Vec<Ready>) -> Option<SampleBatch> {
+    fn batch(
+        &mut self,
+        until: u64,
+        which: impl Fn(&mut Self) -> &mut Vec<Ready>,
+    ) -> Option<SampleBatch> {
         let samples = which(self);
         samples.sort_by_key(|sample| sample.time);
         let due = samples.partition_point(|sample| sample.time < until);
@@ -1596,14 +1782,18 @@ impl Pump {
         for mut sample in due {
             // By now all CPU samples of the time around a tick have come.
             if sample.near > 0
-                && let Some(running) = self.blocked.running_at(sample.thread, sample.time, sample.near)
+                && let Some(running) =
+                    self.blocked.running_at(sample.thread, sample.time, sample.near)
             {
                 let RunningStack { stack, truncated, runtime_leaf, .. } = running;
                 sample = Ready { stack, truncated, runtime_leaf, ..sample };
             }
-            let work = sample.runtime_leaf.then(|| self.work_at(sample.os_tid, sample.time)).flatten();
+            let work =
+                sample.runtime_leaf.then(|| self.work_at(sample.os_tid, sample.time)).flatten();
             let stack = match work {
-                Some(kind) => self.frames.name_runtime_work(&mut self.definitions, sample.stack, kind),
+                Some(kind) => {
+                    self.frames.name_runtime_work(&mut self.definitions, sample.stack, kind)
+                }
                 None => sample.stack,
             };
             batch.time_delta.push(sample.time - last);
@@ -1617,8 +1807,8 @@ impl Pump {
         Some(batch)
     }
 
-    /// What a thread did for the runtime at a time. A compilation inside a collection cannot be; the most recent
-    /// interval that holds the time wins.
+    /// What a thread did for the runtime at a time. A compilation inside a collection cannot be;
+    /// the most recent interval that holds the time wins.
     fn work_at(&self, os_tid: u32, time: u64) -> Option<RuntimeWorkKind> {
         let of_thread = self.work.get(&os_tid)?;
         let found = of_thread.iter().rev().find(|work| (work.start..=work.end).contains(&time))?;
@@ -1651,9 +1841,13 @@ impl Pump {
         }
         let precompiled = std::mem::take(&mut self.precompiled);
         if precompiled != PrecompiledCount::default() {
-            self.write(&SessionRecord::Precompiled(PrecompiledCount { time: now(), ..precompiled }));
+            self.write(&SessionRecord::Precompiled(PrecompiledCount {
+                time: now(),
+                ..precompiled
+            }));
         }
-        let mut samples: Vec<(&'static str, u64)> = self.counts.iter().map(|(id, count)| (*id, *count)).collect();
+        let mut samples: Vec<(&'static str, u64)> =
+            self.counts.iter().map(|(id, count)| (*id, *count)).collect();
         samples.sort_unstable();
         let dropped = self.observer.dropped.iter().map(|(_, count)| count).sum();
         let bytes = self.sources.out.0.as_ref().map_or(0, SessionWriter::bytes_written);
@@ -1666,10 +1860,12 @@ impl Pump {
     /// How often threads have been sampled so far; `None` where none of them is.
     fn sampling_rate(&self) -> Option<SamplingRate> {
         let cpu = &self.sources.cpu;
-        self.runs("cpu").then(|| rate::sampling_rate(&self.rate, cpu.rate_hz(), cpu.limits(&self.agent_status)))
+        self.runs("cpu")
+            .then(|| rate::sampling_rate(&self.rate, cpu.rate_hz(), cpu.limits(&self.agent_status)))
     }
 
-    /// Begins to count how the process gets on with its processors, where something is recorded that shows it.
+    /// Begins to count how the process gets on with its processors, where something is recorded
+    /// that shows it.
     fn begin_census(&mut self) {
         if !self.runs("wall") && !self.runs("threadpool") {
             return;
@@ -1701,8 +1897,10 @@ impl Pump {
         self.observer.own_cpu = own.tv_sec as u64 * 1_000_000_000 + own.tv_nsec as u64;
         self.observer.target_memory = self.agent_status.memory;
         let samples = self.sources.cpu.cost(&self.agent_status.counters);
-        self.observer.target_cpu =
-            self.agent_status.cpu.saturating_add(u64::try_from(samples.as_nanos()).unwrap_or(u64::MAX));
+        self.observer.target_cpu = self
+            .agent_status
+            .cpu
+            .saturating_add(u64::try_from(samples.as_nanos()).unwrap_or(u64::MAX));
         let mut dropped: Vec<(String, u64)> =
             self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
         dropped.extend(self.agent_status.dropped.iter().filter(|(_, count)| *count > 0).cloned());
@@ -1730,7 +1928,8 @@ impl Pump {
 
     /// The exit code of a launched command that has ended; whoever waits for the command tells it.
     fn exit_code(&self, reason: EndReason) -> Option<i32> {
-        let told = self.sources.exit_code.as_ref().filter(|_| reason == EndReason::ProcessExited)?;
+        let told =
+            self.sources.exit_code.as_ref().filter(|_| reason == EndReason::ProcessExited)?;
         let deadline = Instant::now() + EXIT_LIMIT;
         while told.get().is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
@@ -1766,14 +1965,20 @@ impl Pump {
         }
         let deadline = Instant::now() + RESOLVE_LIMIT;
         self.settle_event_samples(false);
-        while !self.event_samples.is_empty() && !self.closed && self.bye.is_none() && Instant::now() < deadline {
+        while !self.event_samples.is_empty()
+            && !self.closed
+            && self.bye.is_none()
+            && Instant::now() < deadline
+        {
             std::thread::sleep(Duration::from_millis(2));
             self.take_agent();
             self.settle_event_samples(false);
         }
         let mut reason = EndReason::Stopped;
         if !self.closed {
-            let runs = self.bye.is_none() && self.sources.target.is_alive() && !self.sources.target.is_stopped();
+            let runs = self.bye.is_none()
+                && self.sources.target.is_alive()
+                && !self.sources.target.is_stopped();
             self.before_detach.take().filter(|_| runs).into_iter().for_each(|act| act());
             let asked = self.bye.is_none().then(Instant::now);
             if asked.is_some() {
@@ -1783,20 +1988,30 @@ impl Pump {
             let begun = Instant::now();
             let goes_on = |pump: &Self| match begun.elapsed() {
                 waited if waited < BYE_LIMIT => true,
-                waited => waited < PUT_BACK_LIMIT && pump.runs("trace") && !pump.sources.target.is_stopped(),
+                waited => {
+                    waited < PUT_BACK_LIMIT
+                        && pump.runs("trace")
+                        && !pump.sources.target.is_stopped()
+                }
             };
             while !self.closed && goes_on(&self) {
                 self.take_agent();
                 std::thread::sleep(Duration::from_millis(2));
             }
             if !self.closed {
-                self.note("the agent did not confirm that it has detached; it detaches when clrscope ends".into());
+                self.note(
+                    "the agent did not confirm that it has detached; it detaches when \
+                    clrscope ends"
+                        .into(),
+                );
             } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
                 // The runtime looks only now and then whether it can let go.
                 let left = self.sources.target.wait_unloaded(&self.sources.library, BYE_LIMIT);
                 self.timings.detach = left.map(|()| asked.elapsed());
                 if left.is_none() {
-                    self.note("the agent has stopped, but the runtime has not unloaded it yet".into());
+                    self.note(
+                        "the agent has stopped, but the runtime has not unloaded it yet".into(),
+                    );
                 } else if !self.sources.target.is_alive() {
                     self.note("the process ended while the agent was about to detach".into());
                 }
@@ -1811,7 +2026,9 @@ impl Pump {
             Some(ByeReason::Hooked) if self.runs("trace") || self.sources.stays => {}
             Some(ByeReason::Hooked) => self.note(HOOKED.into()),
             Some(ByeReason::Resident) => self.note(RESIDENT.into()),
-            Some(ByeReason::Failed | ByeReason::Skipped | ByeReason::Refused) => reason = EndReason::AgentLost,
+            Some(ByeReason::Failed | ByeReason::Skipped | ByeReason::Refused) => {
+                reason = EndReason::AgentLost
+            }
             None => {
                 self.sources.target.wait_exit(Duration::from_millis(300));
                 reason = match (self.sources.target.is_alive(), self.closed) {
@@ -1843,7 +2060,8 @@ impl Pump {
         let exit_code = self.exit_code(reason);
         let end = SessionEnd { time: self.window.end(), reason, exit_code };
         self.write(&SessionRecord::End(end));
-        let mut samples: Vec<(&'static str, u64)> = self.counts.iter().map(|(id, count)| (*id, *count)).collect();
+        let mut samples: Vec<(&'static str, u64)> =
+            self.counts.iter().map(|(id, count)| (*id, *count)).collect();
         samples.sort_unstable();
         let path = self.sources.path.clone().unwrap_or_default();
         let closed = match (self.failure.take(), self.sources.out.0.take()) {
@@ -1863,7 +2081,11 @@ impl Pump {
             command_line: self.sources.info.command_line.clone(),
             path: self.sources.path.clone(),
             duration: Duration::from_nanos(self.window.end() - self.window.start),
-            engine: if self.runs("cpu") { self.sources.cpu.description().to_owned() } else { String::new() },
+            engine: if self.runs("cpu") {
+                self.sources.cpu.description().to_owned()
+            } else {
+                String::new()
+            },
             rate,
             samples,
             resources: self.resources(),
@@ -1882,7 +2104,9 @@ fn pool_change(change: thread_pool::Change) -> PoolChange {
         thread_pool::Change::Adjusted { throughput, workers, reason } => {
             PoolChange::Adjusted { workers, throughput, reason: reason.name() }
         }
-        thread_pool::Change::Limits { min, max } => PoolChange::Limits { min: min.into(), max: max.into() },
+        thread_pool::Change::Limits { min, max } => {
+            PoolChange::Limits { min: min.into(), max: max.into() }
+        }
     }
 }
 
@@ -1892,7 +2116,8 @@ mod tests {
     use std::{io::Read, os::unix::net::UnixStream};
     use wire::{Hello, frame};
 
-    /// An agent that says something new all the time, which takes longer to be heard than to be said, for so long at most.
+    /// An agent that says something new all the time, which takes longer to be heard than to be
+    /// said, for so long at most.
     fn talkative(mut stream: UnixStream, limit: Duration) {
         let hello = Hello {
             protocol: wire::PROTOCOL_VERSION,
@@ -1918,7 +2143,8 @@ mod tests {
             let mut bytes = Vec::new();
             for _ in 0..100 {
                 let message = format!("{number:0200}");
-                frame::write(&mut bytes, &Record::Log { level: LogLevel::Warning, message }).unwrap();
+                frame::write(&mut bytes, &Record::Log { level: LogLevel::Warning, message })
+                    .unwrap();
                 number += 1;
             }
             if stream.write_all(&bytes).is_err() {

@@ -93,8 +93,12 @@ impl RateMeter {
     pub fn total(&self, asked_hz: u32) -> (u64, u64) {
         const ENOUGH: u64 = 20;
         let least = ENOUGH * 1_000_000_000 / u64::from(asked_hz.max(1));
-        let long = self.threads.values().map(|thread| (thread.samples, thread.last.cpu - thread.first.cpu));
-        long.filter(|(_, cpu)| *cpu >= least).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        let long = self
+            .threads
+            .values()
+            .map(|thread| (thread.samples, thread.last.cpu - thread.first.cpu));
+        long.filter(|(_, cpu)| *cpu >= least)
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 }
 
@@ -105,7 +109,10 @@ pub(super) fn kernel_tick_hz() -> Option<u32> {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let nanos = u64::try_from(tick.tv_nsec).ok().filter(|_| tick.tv_sec == 0)?;
     // From 50 to 10,000 Hz: what is finer is no tick, but a system that has no such clock.
-    (100_000..=20_000_000).contains(&nanos).then(|| (1_000_000_000 + nanos / 2) / nanos).map(|hz| hz as u32)
+    (100_000..=20_000_000)
+        .contains(&nanos)
+        .then(|| (1_000_000_000 + nanos / 2) / nanos)
+        .map(|hz| hz as u32)
 }
 
 /// The measured rate as it is recorded.
@@ -169,7 +176,8 @@ mod tests {
             meter.threads.insert(tid, thread);
         }
         assert_eq!(meter.total(500), (250, 1000 * MILLI));
-        let limits = Limits { tick_hz: Some(250), reason: Some("ticks".into()), threads_without_timer: 2 };
+        let limits =
+            Limits { tick_hz: Some(250), reason: Some("ticks".into()), threads_without_timer: 2 };
         let rate = sampling_rate(&meter, 500, limits);
         assert_eq!((rate.achieved_hz(), rate.differs()), (Some(250.0), true));
     }
@@ -182,7 +190,8 @@ mod tests {
 
     #[test]
     fn a_thread_of_ours_is_measured() {
-        let (pid, tid) = (std::process::id(), rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+        let (pid, tid) =
+            (std::process::id(), rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
         let mut meter = RateMeter::default();
         meter.sample(pid, tid, now());
         let begun = std::time::Instant::now();

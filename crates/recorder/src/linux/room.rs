@@ -2,8 +2,8 @@
 
 use crate::RecordError;
 use diagnostics::limits::{
-    COUNTING, FreeThreads, MORE_ADDRESS_SPACE, MORE_THREADS, NEAR, address_space_in_words, free_address_space,
-    free_threads, groups, soft_limit,
+    COUNTING, FreeThreads, MORE_ADDRESS_SPACE, MORE_THREADS, NEAR, address_space_in_words,
+    free_address_space, free_threads, groups, soft_limit,
 };
 use diagnostics::proc;
 use rustix::process::{Resource, getrlimit};
@@ -11,22 +11,26 @@ use std::{fs, path::Path, time::Duration};
 
 /// Descriptors that the agent may hold.
 const DESCRIPTORS: u64 = 16;
-/// Bytes of address space that must be free. The agent's own mappings take an eighth at most; `malloc` reserves 64 MB for each thread that
-/// asks it for memory, the runtime's own threads for events included: up to 370 MB were seen (`checkup`, 3.1).
+/// Bytes of address space that must be free. The agent's own mappings take an eighth at most;
+/// `malloc` reserves 64 MB for each thread that asks it for memory, the runtime's own threads for
+/// events included: up to 370 MB were seen (`checkup`, 3.1).
 const ADDRESS_SPACE: u64 = 512 << 20;
 /// Threads that the agent and event sessions may start.
 const THREADS: u64 = 16;
-/// Threads that a recording adds at most, the runtime's for events included: 9 on 3.1 and 7 on 8 and 9, measured with all profilers.
+/// Threads that a recording adds at most, the runtime's for events included: 9 on 3.1 and 7 on 8
+/// and 9, measured with all profilers.
 const ADDED_THREADS: u64 = 10;
 /// With fewer than that a recording ends: the program would soon fail to start a thread.
 const LEAST_THREADS: u64 = 3;
-/// Bytes of memory that must be free in the process's memory cgroup, or can be made free by dropping cached files.
+/// Bytes of memory that must be free in the process's memory cgroup, or can be made free by
+/// dropping cached files.
 const MEMORY: u64 = 24 << 20;
 
 /// With less than that a recording ends: the kernel would soon end a process of the group.
 const LEAST_MEMORY: u64 = 8 << 20;
 
-/// What a small .NET program takes by itself, measured: with less, .NET Core 3.1 and .NET 9 do not start, agent or not.
+/// What a small .NET program takes by itself, measured: with less, .NET Core 3.1 and .NET 9 do not
+/// start, agent or not.
 const RUNTIME_DESCRIPTORS: u64 = 40;
 const RUNTIME_ADDRESS_SPACE: u64 = 512 << 20;
 const RUNTIME_MEMORY: u64 = 24 << 20;
@@ -62,62 +66,83 @@ fn lacks(
     if let Some(what) = threads.and_then(|threads| threads.lacks(RUNTIME_THREADS + THREADS, 0)) {
         return Some((what, MORE_THREADS));
     }
-    if let Some(limit) = descriptors.filter(|limit| limit - limit / 10 < RUNTIME_DESCRIPTORS + DESCRIPTORS) {
+    if let Some(limit) =
+        descriptors.filter(|limit| limit - limit / 10 < RUNTIME_DESCRIPTORS + DESCRIPTORS)
+    {
         return Some((format!("it may have {limit} file descriptors at most"), MORE_DESCRIPTORS));
     }
-    if let Some(limit) = address_space.filter(|limit| *limit < RUNTIME_ADDRESS_SPACE + ADDRESS_SPACE) {
-        return Some((format!("it may have {} MB of address space at most", limit >> 20), MORE_ADDRESS_SPACE));
+    if let Some(limit) =
+        address_space.filter(|limit| *limit < RUNTIME_ADDRESS_SPACE + ADDRESS_SPACE)
+    {
+        return Some((
+            format!("it may have {} MB of address space at most", limit >> 20),
+            MORE_ADDRESS_SPACE,
+        ));
     }
     let (free, of) = memory.filter(|(free, _)| *free < RUNTIME_MEMORY + MEMORY)?;
-    Some((format!("{} MB of the {} MB of its memory cgroup are free", free >> 20, of >> 20), MORE_MEMORY))
+    Some((
+        format!("{} MB of the {} MB of its memory cgroup are free", free >> 20, of >> 20),
+        MORE_MEMORY,
+    ))
 }
 
-/// Checks the C library, descriptors, address space, threads and memory. What cannot be read is taken for right, and for enough.
+/// Checks the C library, descriptors, address space, threads and memory. What cannot be read is
+/// taken for right, and for enough.
 ///
 /// # Errors
 /// [`RecordError::OtherCLibrary`] and [`RecordError::NoRoom`].
 pub(super) fn check(pid: u32) -> Result<(), RecordError> {
     let maps = proc::maps(pid).unwrap_or_default();
     // musl would load a library that is built for glibc, and never unload it.
-    if has_musl(maps.iter().filter_map(|map| map.file())).is_some_and(|musl| musl != cfg!(target_env = "musl")) {
+    if has_musl(maps.iter().filter_map(|map| map.file()))
+        .is_some_and(|musl| musl != cfg!(target_env = "musl"))
+    {
         return Err(RecordError::OtherCLibrary { pid });
     }
     let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let no_room = |what: String, next: &'static str| RecordError::NoRoom { pid, what, next };
     let limits = file("limits");
-    if let (Some(limit), Ok(open)) = (soft_limit(&limits, "Max open files"), fs::read_dir(format!("/proc/{pid}/fd"))) {
+    if let (Some(limit), Ok(open)) =
+        (soft_limit(&limits, "Max open files"), fs::read_dir(format!("/proc/{pid}/fd")))
+    {
         let open = open.count() as u64;
         if open + DESCRIPTORS > limit - limit / 10 {
             let what = format!("{open} of at most {limit} file descriptors are open");
             return Err(no_room(
                 what,
-                "raise its limit (ulimit -n, LimitNOFILE), or find out what keeps them open: ls -l /proc/<PID>/fd",
+                "raise its limit (ulimit -n, LimitNOFILE), or find out what keeps them open: ls -l \
+                    /proc/<PID>/fd",
             ));
         }
     }
     if let Some((free, limit)) = free_address_space(pid).filter(|(free, _)| *free < ADDRESS_SPACE) {
         return Err(no_room(address_space_in_words(free, limit), MORE_ADDRESS_SPACE));
     }
-    // A runtime that cannot start the thread of an event session does not notice, and hangs when that is to end.
-    if let Some(what) = free_threads(pid, COUNTING).and_then(|threads| threads.lacks(THREADS, ADDED_THREADS)) {
+    // A runtime that cannot start the thread of an event session does not notice, and hangs when
+    // that is to end.
+    if let Some(what) =
+        free_threads(pid, COUNTING).and_then(|threads| threads.lacks(THREADS, ADDED_THREADS))
+    {
         return Err(no_room(what, MORE_THREADS));
     }
     if let Some((free, of)) = free_of(&file("cgroup"))
         && free < MEMORY
     {
-        let what = format!("{} MB of the {} MB of its memory cgroup are free", free >> 20, of >> 20);
+        let what =
+            format!("{} MB of the {} MB of its memory cgroup are free", free >> 20, of >> 20);
         return Err(no_room(what, MORE_MEMORY));
     }
     Ok(())
 }
 
-/// Why a recording must end now: hardly any memory is left in the process's memory cgroup, in words.
+/// Why a recording must end now: hardly any memory is left in the process's memory cgroup, in
+/// words.
 pub(super) fn lacks_memory(pid: u32) -> Option<String> {
     let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let (free, of) = free_of(&cgroup).filter(|(free, _)| *free < LEAST_MEMORY)?;
     Some(format!(
-        "the recording has ended, so that the process does not run out of memory: {:.1} MB of the {} MB of its memory cgroup are \
-         free: {MORE_MEMORY}",
+        "the recording has ended, so that the process does not run out of memory: {:.1} MB of the \
+         {} MB of its memory cgroup are free: {MORE_MEMORY}",
         free as f64 / 1_048_576.0,
         of >> 20
     ))
@@ -135,7 +160,8 @@ impl ThreadWatch {
         Self { before: least.filter(|least| *least < NEAR) }
     }
 
-    /// Why the recording must end now, so that the threads that it takes are there for the program; in words.
+    /// Why the recording must end now, so that the threads that it takes are there for the program;
+    /// in words.
     pub(super) fn lacks(&self, pid: u32) -> Option<String> {
         let before = self.before?;
         let threads = free_threads(pid, Duration::ZERO)?;
@@ -143,21 +169,23 @@ impl ThreadWatch {
         let least = if threads.least < before { threads.least } else { threads.free };
         (least < LEAST_THREADS).then(|| {
             format!(
-                "the recording has ended, so that the process does not run out of threads: only {least} of at most {} threads and \
-                 processes were free: {MORE_THREADS}",
+                "the recording has ended, so that the process does not run out of threads: only \
+                 {least} of at most {} threads and processes were free: {MORE_THREADS}",
                 threads.limit
             )
         })
     }
 }
 
-/// Bytes that are free in the memory cgroup of a process that has least; `None` where nothing limits it.
+/// Bytes that are free in the memory cgroup of a process that has least; `None` where nothing
+/// limits it.
 pub(super) fn free_memory_of(pid: u32) -> Option<u64> {
     let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     free_of(&cgroup).map(|(free, _)| free)
 }
 
-/// Whether the C library of a process is musl, by the files that it has mapped: `None` if it has no loader of either.
+/// Whether the C library of a process is musl, by the files that it has mapped: `None` if it has no
+/// loader of either.
 fn has_musl<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<bool> {
     files.find_map(|file| {
         let name = file.file_name()?.to_str()?;
@@ -167,7 +195,8 @@ fn has_musl<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<bool> {
     })
 }
 
-/// Bytes that are free in the memory cgroup that has least, and its limit; from `/proc/<pid>/cgroup`.
+/// Bytes that are free in the memory cgroup that has least, and its limit; from
+/// `/proc/<pid>/cgroup`.
 fn free_of(cgroup: &str) -> Option<(u64, u64)> {
     groups(cgroup, "memory").iter().filter_map(|group| free_memory(group)).min()
 }
@@ -182,7 +211,8 @@ fn free_memory(group: &Path) -> Option<(u64, u64)> {
     Some((limit.saturating_sub(used.saturating_sub(cached(&stat))), limit))
 }
 
-/// Bytes of cached files, which the kernel drops where memory is needed. Version 1 has figures without the groups below, too.
+/// Bytes of cached files, which the kernel drops where memory is needed. Version 1 has figures
+/// without the groups below, too.
 fn cached(stat: &str) -> u64 {
     let figure = |name: &str| {
         let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
@@ -205,7 +235,10 @@ mod tests {
         assert_eq!(of(&["/usr/lib/x86_64-linux-gnu/libc.so.6", "/x"]), Some(false));
         assert_eq!(of(&["/usr/bin/static"]), None);
         let own = proc::maps(std::process::id()).unwrap();
-        assert_eq!(has_musl(own.iter().filter_map(|map| map.file())), Some(cfg!(target_env = "musl")));
+        assert_eq!(
+            has_musl(own.iter().filter_map(|map| map.file())),
+            Some(cfg!(target_env = "musl"))
+        );
     }
 
     #[test]
@@ -220,17 +253,25 @@ mod tests {
         assert_eq!(free_memory(folder.path()), Some((100, 1000)));
         write("memory.stat", "anon 5\ninactive_file 300\nactive_file 50\n");
         assert_eq!(free_memory(folder.path()), Some((450, 1000)));
-        assert_eq!(cached("inactive_file 1\ntotal_inactive_file 30\nactive_file 2\ntotal_active_file 4\n"), 34);
+        assert_eq!(
+            cached("inactive_file 1\ntotal_inactive_file 30\nactive_file 2\ntotal_active_file 4\n"),
+            34
+        );
     }
 
     #[test]
     fn a_command_needs_room_for_a_runtime_too() {
-        let lacks = |descriptors, space, memory| lacks(descriptors, space, memory, None).map(|(what, _)| what);
+        let lacks = |descriptors, space, memory| {
+            lacks(descriptors, space, memory, None).map(|(what, _)| what)
+        };
         assert_eq!(lacks(None, None, None), None);
         assert_eq!(lacks(Some(64), Some(1024 << 20), Some((48 << 20, 64 << 20))), None);
         assert_eq!(lacks(Some(60), None, None).unwrap(), "it may have 60 file descriptors at most");
         assert_eq!(lacks(Some(0), None, None).unwrap(), "it may have 0 file descriptors at most");
-        assert_eq!(lacks(None, Some(1020 << 20), None).unwrap(), "it may have 1020 MB of address space at most");
+        assert_eq!(
+            lacks(None, Some(1020 << 20), None).unwrap(),
+            "it may have 1020 MB of address space at most"
+        );
         let memory = lacks(None, None, Some((40 << 20, 64 << 20)));
         assert_eq!(memory.unwrap(), "40 MB of the 64 MB of its memory cgroup are free");
         check_launch().unwrap();

@@ -33,7 +33,8 @@ use wire::{CpuEngine, ProfilerConfig, SessionConfig, sdk::SdkTools};
 /// Records that may wait for a live view.
 const LIVE_QUEUE: usize = 16 << 10;
 
-/// In the high word of the event mask (corprof.idl): events of the agent's own come to it. Only exceptions do.
+/// In the high word of the event mask (corprof.idl): events of the agent's own come to it. Only
+/// exceptions do.
 const COR_PRF_HIGH_MONITOR_EVENT_PIPE: u32 = 0x80;
 
 /// The profiler that has EventPipe sessions of its own.
@@ -49,16 +50,19 @@ const MAKE_UP_LIMIT: Duration = Duration::from_secs(5);
 const MAX_FRAMES: u32 = 512;
 
 /// The profilers that show running threads too, whose stacks are those of CPU samples.
-const SHOW_RUNNING: [&str; 3] = [profilers::wall::SPEC.id, profilers::threadpool::SPEC.id, profilers::threads::SPEC.id];
+const SHOW_RUNNING: [&str; 3] =
+    [profilers::wall::SPEC.id, profilers::threadpool::SPEC.id, profilers::threads::SPEC.id];
 
-/// Samples per second of the CPU engine: as asked for, and where it runs for other profilers alone no fewer than they have
-/// ticks. `None` where no profiler needs it.
+/// Samples per second of the CPU engine: as asked for, and where it runs for other profilers alone
+/// no fewer than they have ticks. `None` where no profiler needs it.
 pub(super) fn cpu_rate(options: &RecordOptions) -> Option<u32> {
     if runs_cpu(options) {
         return Some(options.rate_hz);
     }
-    let shown = options.profilers.iter().filter(|selection| SHOW_RUNNING.contains(&selection.spec.id));
-    let rates = shown.map(|selection| selection.param("rate").and_then(|rate| rate.parse().ok()).unwrap_or(0));
+    let shown =
+        options.profilers.iter().filter(|selection| SHOW_RUNNING.contains(&selection.spec.id));
+    let rates = shown
+        .map(|selection| selection.param("rate").and_then(|rate| rate.parse().ok()).unwrap_or(0));
     rates.max().map(|rate| options.rate_hz.max(rate))
 }
 
@@ -74,14 +78,24 @@ pub(super) fn open_cpu(target: &Target, options: &RecordOptions) -> Result<CpuSo
         return opened;
     }
     // Without it the other profilers suspend the runtime, and walk running threads too.
-    Ok(opened.ok().filter(|source| source.engine != CpuEngine::SuspendWalk).unwrap_or_else(CpuSource::off))
+    Ok(opened
+        .ok()
+        .filter(|source| source.engine != CpuEngine::SuspendWalk)
+        .unwrap_or_else(CpuSource::off))
 }
 
-fn open_engine(target: &Target, options: &RecordOptions, rate_hz: u32) -> Result<CpuSource, RecordError> {
+fn open_engine(
+    target: &Target,
+    options: &RecordOptions,
+    rate_hz: u32,
+) -> Result<CpuSource, RecordError> {
     let ring = |binding| CpuSource::kernel_ring(target.pid, rate_hz, binding);
-    let refused = |engine, error: OpenError| RecordError::Engine { engine, reason: error.to_string() };
+    let refused =
+        |engine, error: OpenError| RecordError::Engine { engine, reason: error.to_string() };
     match options.engine {
-        EngineChoice::KernelRing => ring(Binding::Processors).map_err(|error| refused("kernel-ring", error)),
+        EngineChoice::KernelRing => {
+            ring(Binding::Processors).map_err(|error| refused("kernel-ring", error))
+        }
         EngineChoice::KernelRingThreads => {
             ring(Binding::Threads).map_err(|error| refused("kernel-ring-threads", error))
         }
@@ -96,9 +110,13 @@ fn open_engine(target: &Target, options: &RecordOptions, rate_hz: u32) -> Result
             if let Some(reason) = target.has_no_room_for_signals() {
                 match CpuSource::light_kernel_ring(target.pid, rate_hz) {
                     Ok(source) => {
-                        return Ok(source.because(&format!("{error}, and timer signals are unavailable: {reason}")));
+                        return Ok(source.because(&format!(
+                            "{error}, and timer signals are unavailable: {reason}"
+                        )));
                     }
-                    Err(heavy) => return Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, Some(heavy))),
+                    Err(heavy) => {
+                        return Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, Some(heavy)));
+                    }
                 }
             }
             Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, Some(error)))
@@ -106,7 +124,8 @@ fn open_engine(target: &Target, options: &RecordOptions, rate_hz: u32) -> Result
     }
 }
 
-/// What the tightest quota of CPU time of a process's control groups allows, in thousandths of a processor.
+/// What the tightest quota of CPU time of a process's control groups allows, in thousandths of a
+/// processor.
 fn quota(pid: u32) -> Option<u32> {
     let quotas = CpuGroup::of_process(pid).into_iter().filter_map(|group| group.quota());
     let least = quotas.map(|quota| quota.processors()).min_by(f64::total_cmp)?;
@@ -123,7 +142,8 @@ pub(super) fn config(
 ) -> Result<SessionConfig, RecordError> {
     let mut token = [0; 16];
     for half in token.chunks_mut(8) {
-        let bytes = random().map_err(|source| RecordError::Io { what: "reading /dev/urandom".into(), source })?;
+        let bytes = random()
+            .map_err(|source| RecordError::Io { what: "reading /dev/urandom".into(), source })?;
         half.copy_from_slice(&bytes.to_le_bytes());
     }
     Ok(SessionConfig {
@@ -133,7 +153,10 @@ pub(super) fn config(
         profilers: options
             .profilers
             .iter()
-            .map(|selection| ProfilerConfig { id: selection.spec.id.to_owned(), params: selection.params.clone() })
+            .map(|selection| ProfilerConfig {
+                id: selection.spec.id.to_owned(),
+                params: selection.params.clone(),
+            })
             .collect(),
         cpu,
         rate_hz: cpu_rate(options).unwrap_or(options.rate_hz),
@@ -147,18 +170,21 @@ pub(super) fn config(
     })
 }
 
-/// What it means that the facts of a process cannot be read: as a rule that it has ended. Of one that is just ending some are gone before
-/// the system says that it is.
+/// What it means that the facts of a process cannot be read: as a rule that it has ended. Of one
+/// that is just ending some are gone before the system says that it is.
 pub(super) fn no_viewer(pid: u32, source: io::Error) -> RecordError {
-    if source.kind() == io::ErrorKind::NotFound || Errno::from_io_error(&source) == Some(Errno::SRCH) {
+    if source.kind() == io::ErrorKind::NotFound
+        || Errno::from_io_error(&source) == Some(Errno::SRCH)
+    {
         return RecordError::Exited { pid };
     }
     RecordError::Io { what: format!("reading the facts of process {pid}"), source }
 }
 
-/// Makes up for a main profiler of ours that leaves a process that continues: an instance that does nothing is loaded as a
-/// notification-only profiler (see [`SessionConfig::makes_up`]). All of a process are in one library. False if
-/// there are so many that no slot of the runtime should be spent on another one, or if that library is not found again.
+/// Makes up for a main profiler of ours that leaves a process that continues: an instance that does
+/// nothing is loaded as a notification-only profiler (see [`SessionConfig::makes_up`]). All of a
+/// process are in one library. False if there are so many that no slot of the runtime should be
+/// spent on another one, or if that library is not found again.
 pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {
     let process = diagnostics::find_pid(pid)?;
     if !matches!(process.runtime_major_minor(), Some((6.., _))) {
@@ -182,15 +208,24 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
     };
     let load = |library: &Path| {
         let library = library.display().to_string();
-        match port.attach_profiler(wire::CLSID_NOTIFY_ONLY, &library, &config.to_bytes(), MAKE_UP_LIMIT) {
+        match port.attach_profiler(
+            wire::CLSID_NOTIFY_ONLY,
+            &library,
+            &config.to_bytes(),
+            MAKE_UP_LIMIT,
+        ) {
             Ok(()) => Ok(true),
             Err(error) => match error.hresult() {
-                Some(HResult::PROFILER_CANCEL_ACTIVATION | HResult::PROFILER_ALREADY_ACTIVE) => Ok(false),
+                Some(HResult::PROFILER_CANCEL_ACTIVATION | HResult::PROFILER_ALREADY_ACTIVE) => {
+                    Ok(false)
+                }
                 _ => Err(error),
             },
         }
     };
-    let viewer = Target::new(pid).and_then(|target| target.viewer()).map_err(|source| no_viewer(pid, source))?;
+    let viewer = Target::new(pid)
+        .and_then(|target| target.viewer())
+        .map_err(|source| no_viewer(pid, source))?;
     let Some(known) = Loaded::of(pid).makes_up else {
         let place = Place::make_named(&viewer, &options.agent, IDLE_NAME)?;
         return match load(&place.agent_path()) {
@@ -202,7 +237,8 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
             result => Ok(result?),
         };
     };
-    // Its file is removed; a library that is loaded is found by its name all the same (dlopen(3) of glibc).
+    // Its file is removed; a library that is loaded is found by its name all the same (dlopen(3) of
+    // glibc).
     for name in viewer.names_of(&known) {
         match load(&name) {
             Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) => {}
@@ -213,19 +249,23 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
     Ok(false)
 }
 
-/// The sessions for all profilers that listen to events of a runtime of this major version, but for `allocations`.
+/// The sessions for all profilers that listen to events of a runtime of this major version, but for
+/// `allocations`.
 ///
-/// What is verbose has one of its own: in one with events of collections it would bring a stack walk for each 100 KB that
-/// are allocated.
+/// What is verbose has one of its own: in one with events of collections it would bring a stack
+/// walk for each 100 KB that are allocated.
 fn event_pipes(options: &RecordOptions, major: u16, session: &str) -> Vec<EventPipeConfig> {
     let of = |verbose: bool| {
         let mut config = EventPipeConfig::new(Vec::new());
-        for selection in options.profilers.iter().filter(|selection| selection.spec.id != ALLOCATIONS) {
+        for selection in
+            options.profilers.iter().filter(|selection| selection.spec.id != ALLOCATIONS)
+        {
             for source in selection.event_sources(major, session) {
                 if (source.level >= VERBOSE) == verbose {
                     add_source(&mut config.providers, source);
                     // Collections need no stacks, and runtimes that can leave them out should.
-                    config.stacks |= matches!(selection.spec.id, "locks" | "threads" | "jit" | "loads");
+                    config.stacks |=
+                        matches!(selection.spec.id, "locks" | "threads" | "jit" | "loads");
                 }
             }
         }
@@ -262,16 +302,22 @@ fn allocation_events(
     major: u16,
 ) -> Result<AllocationEvents, RecordError> {
     let mut config = EventPipeConfig { stacks: true, ..EventPipeConfig::new(Vec::new()) };
-    selection.event_sources(major, "").into_iter().for_each(|source| add_source(&mut config.providers, source));
+    selection
+        .event_sources(major, "")
+        .into_iter()
+        .for_each(|source| add_source(&mut config.providers, source));
     let most = selection.param("samples").and_then(|most| most.parse().ok()).unwrap_or(u64::MAX);
     AllocationEvents::start(keeper, port, pid, config, most)
 }
 
-/// The arguments that two profilers give one provider. Where both give a number under one name (seconds between values) it
-/// is the lesser.
+/// The arguments that two profilers give one provider. Where both give a number under one name
+/// (seconds between values) it is the lesser.
 fn both_arguments(first: &str, second: &str) -> String {
     let mut all: Vec<(&str, &str)> = Vec::new();
-    let pairs = [first, second].into_iter().flat_map(|text| text.split(';')).filter(|pair| !pair.is_empty());
+    let pairs = [first, second]
+        .into_iter()
+        .flat_map(|text| text.split(';'))
+        .filter(|pair| !pair.is_empty());
     for (name, value) in pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
         match all.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => {
@@ -284,13 +330,18 @@ fn both_arguments(first: &str, second: &str) -> String {
             None => all.push((name, value)),
         }
     }
-    let all =
-        all.into_iter().map(|(name, value)| if value.is_empty() { name.to_owned() } else { format!("{name}={value}") });
+    let all = all.into_iter().map(|(name, value)| {
+        if value.is_empty() { name.to_owned() } else { format!("{name}={value}") }
+    });
     all.collect::<Vec<_>>().join(";")
 }
 
 /// Refuses profilers that would endanger a process on this runtime.
-pub(super) fn check_runtime(options: &RecordOptions, pid: u32, runtime: (u16, u16)) -> Result<(), RecordError> {
+pub(super) fn check_runtime(
+    options: &RecordOptions,
+    pid: u32,
+    runtime: (u16, u16),
+) -> Result<(), RecordError> {
     match options.profilers.iter().find(|selection| runtime.0 < selection.spec.since) {
         Some(Selection { spec, .. }) => {
             Err(RecordError::RuntimeTooOld { profiler: spec.id, pid, since: spec.since, runtime })
@@ -307,19 +358,29 @@ pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError>
     }
     let survivors = profilers::survivors::SPEC.id;
     // Both would have the runtime tell of the same collections.
-    let looks = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id].into_iter().find(|looks| runs(looks));
+    let looks = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id]
+        .into_iter()
+        .find(|looks| runs(looks));
     match looks.filter(|_| runs(survivors)) {
         Some(looks) => Err(RecordError::NotTogether(looks, survivors)),
         None => Ok(()),
     }
 }
 
-/// How many looks at the heap end a recording that is for them; `None` for one that goes on. The samples beside looks for
-/// `async` are of the time between them.
+/// How many looks at the heap end a recording that is for them; `None` for one that goes on. The
+/// samples beside looks for `async` are of the time between them.
 fn last_look(options: &RecordOptions) -> Option<u32> {
-    let looks =
-        |id: &str| options.profilers.iter().find(|selection| selection.spec.id == id)?.param("snapshots")?.parse().ok();
-    let only = |ids: &[&str]| options.profilers.iter().all(|selection| ids.contains(&selection.spec.id));
+    let looks = |id: &str| {
+        options
+            .profilers
+            .iter()
+            .find(|selection| selection.spec.id == id)?
+            .param("snapshots")?
+            .parse()
+            .ok()
+    };
+    let only =
+        |ids: &[&str]| options.profilers.iter().all(|selection| ids.contains(&selection.spec.id));
     if only(&["heap", "async"]) {
         return looks("heap").or_else(|| looks("async"));
     }
@@ -327,8 +388,8 @@ fn last_look(options: &RecordOptions) -> Option<u32> {
     if ends { looks("async") } else { None }
 }
 
-/// The engine that a launch asks the agent for: the choice is made before there is a process. Whether signals can be used there is
-/// for the agent to find out.
+/// The engine that a launch asks the agent for: the choice is made before there is a process.
+/// Whether signals can be used there is for the agent to find out.
 pub(super) fn engine_for_launch(options: &RecordOptions) -> Result<CpuEngine, RecordError> {
     let own = Target::new(std::process::id())
         .map_err(|source| RecordError::Io { what: "reading /proc/self/stat".into(), source })?;
@@ -341,8 +402,9 @@ pub(super) fn engine_for_launch(options: &RecordOptions) -> Result<CpuEngine, Re
     }
 }
 
-/// Opens the engine that the agent of a launch was asked for: another one beside it would take each sample twice. Where that is the
-/// kernel's ring and it cannot be opened for this process, the agent is to sample by itself ([`wire::Control::SampleInside`]).
+/// Opens the engine that the agent of a launch was asked for: another one beside it would take each
+/// sample twice. Where that is the kernel's ring and it cannot be opened for this process, the
+/// agent is to sample by itself ([`wire::Control::SampleInside`]).
 pub(super) fn open_chosen(
     target: &Target,
     options: &RecordOptions,
@@ -353,7 +415,11 @@ pub(super) fn open_chosen(
             let ring = CpuSource::kernel_ring(target.pid, rate_hz, Binding::Processors);
             Ok(match ring {
                 Ok(ring) if asked == CpuEngine::KernelRing => ring,
-                ring => CpuSource::inside(CpuEngine::Signals, rate_hz, ring.err().map(|error| error.to_string())),
+                ring => CpuSource::inside(
+                    CpuEngine::Signals,
+                    rate_hz,
+                    ring.err().map(|error| error.to_string()),
+                ),
             })
         }
         _ => open_cpu(target, options),
@@ -365,8 +431,8 @@ pub(super) fn live_pair(options: &RecordOptions) -> (Option<LiveSink>, Option<Li
     options.live.then(|| live(LIVE_QUEUE)).unzip()
 }
 
-/// A session file that is removed again unless something was recorded into it. It is made first of all, so that
-/// a place that cannot be written is told before the target is touched.
+/// A session file that is removed again unless something was recorded into it. It is made first of
+/// all, so that a place that cannot be written is told before the target is touched.
 #[derive(Debug)]
 pub(super) struct OutputFile {
     path: PathBuf,
@@ -375,10 +441,13 @@ pub(super) struct OutputFile {
 
 impl OutputFile {
     pub fn create(path: &Path) -> Result<Self, RecordError> {
-        // The first says what is there instead; the second does not depend on what is exchanged meanwhile.
+        // The first says what is there instead; the second does not depend on what is exchanged
+        // meanwhile.
         match session::check_file(path).and_then(|()| create_regular(path)) {
             Ok(file) => Ok(Self { path: path.to_owned(), file: Some(file) }),
-            Err(source) => Err(RecordError::Output { path: path.to_owned(), source: source.into() }),
+            Err(source) => {
+                Err(RecordError::Output { path: path.to_owned(), source: source.into() })
+            }
         }
     }
 
@@ -399,43 +468,62 @@ impl Drop for OutputFile {
     }
 }
 
-/// Makes a file, or empties one that is there. Nothing but a regular file is opened: a FIFO without a reader would hold us up,
-/// and one whose reader goes loses the session. A link is not followed, since in a folder of another user it may lead to
-/// any file of ours; nor is one emptied that has other names, as another user may have given it this one.
+/// Makes a file, or empties one that is there. Nothing but a regular file is opened: a FIFO without
+/// a reader would hold us up, and one whose reader goes loses the session. A link is not followed,
+/// since in a folder of another user it may lead to any file of ours; nor is one emptied that has
+/// other names, as another user may have given it this one.
 fn create_regular(path: &Path) -> io::Result<File> {
     let refused = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let named = match fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(named) => named,
-        Err(Errno::NOENT) => {
-            return Ok(fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, Mode::from(0o666))?.into());
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let flags =
+        OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let named =
+        match fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(named) => named,
+            Err(Errno::NOENT) => {
+                return Ok(fs::open(
+                    path,
+                    flags | OFlags::CREATE | OFlags::EXCL,
+                    Mode::from(0o666),
+                )?
+                .into());
+            }
+            Err(error) => return Err(error.into()),
+        };
     let status = fs::fstat(&named)?;
     match FileType::from_raw_mode(status.st_mode) {
         FileType::RegularFile if status.st_nlink > 1 => {
-            return Err(refused("it has several names (hard links), and would be emptied under all of them"));
+            return Err(refused(
+                "it has several names (hard links), and would be emptied under all of them",
+            ));
         }
         FileType::RegularFile => {}
         FileType::Symlink => return Err(refused("it is a symbolic link, which is not followed")),
         FileType::Directory => return Err(io::ErrorKind::IsADirectory.into()),
-        _ => return Err(refused("it is not a regular file, and a session is written into nothing else")),
+        _ => {
+            return Err(refused(
+                "it is not a regular file, and a session is written into nothing else",
+            ));
+        }
     }
     // Through the descriptor, so that it is the file that was looked at.
     let path = format!("/proc/self/fd/{}", named.as_raw_fd());
-    let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags =
+        OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(fs::open(path, flags, Mode::empty())?.into())
 }
 
 /// How stacks of all threads are taken where they are walked under suspension.
 pub(super) const BY_WALKING: &str = "suspend and walk, only threads that ran since the last tick";
 
-/// How stacks of all threads are taken beside this source of CPU samples, as far as can be said before.
+/// How stacks of all threads are taken beside this source of CPU samples, as far as can be said
+/// before.
 fn stacks_by(cpu: &CpuSource) -> String {
     match cpu.reads_blocked() {
         true => {
-            format!("blocked threads: copies of their stacks; running threads: CPU samples ({})", cpu.description())
+            format!(
+                "blocked threads: copies of their stacks; running threads: CPU samples ({})",
+                cpu.description()
+            )
         }
         false => BY_WALKING.to_owned(),
     }
@@ -487,11 +575,18 @@ impl Start {
             for config in configs {
                 events.push(match &self.port {
                     Some(port) => Events::start(keeper.clone(), port, &config, &session)?,
-                    None => Events::start_later(keeper.clone(), self.target.pid, config, session.clone())?,
+                    None => Events::start_later(
+                        keeper.clone(),
+                        self.target.pid,
+                        config,
+                        session.clone(),
+                    )?,
                 });
             }
             allocations = allocates
-                .map(|selection| allocation_events(keeper, selection, self.port.as_ref(), self.target.pid, major))
+                .map(|selection| {
+                    allocation_events(keeper, selection, self.port.as_ref(), self.target.pid, major)
+                })
                 .transpose()?;
         }
 
@@ -503,9 +598,14 @@ impl Start {
             process_name: self.name,
             command_line: self.command_line,
             runtime: format!("{major}.{minor}.{build}"),
-            platform: format!("linux-{}", if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" }),
+            platform: format!(
+                "linux-{}",
+                if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" }
+            ),
             entry: self.entry,
-            start_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64),
+            start_unix_ms: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |time| time.as_millis() as u64),
             start: now(),
             cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
             profilers: options
@@ -519,17 +619,28 @@ impl Start {
                         "exceptions" if by_events => "runtime events, adaptive sampling".to_owned(),
                         "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
                         "threads" => {
-                            format!("{}; the kernel's own figures; EventPipe for starts", stacks_by(&self.cpu))
+                            format!(
+                                "{}; the kernel's own figures; EventPipe for starts",
+                                stacks_by(&self.cpu)
+                            )
                         }
-                        "threadpool" => format!("{}; EventPipe, EventCounters", stacks_by(&self.cpu)),
+                        "threadpool" => {
+                            format!("{}; EventPipe, EventCounters", stacks_by(&self.cpu))
+                        }
                         "allocations" if major >= 10 => {
                             "EventPipe, AllocationSampled: randomly sampled, unbiased".to_owned()
                         }
-                        "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
+                        "allocations" => {
+                            "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned()
+                        }
                         "exact-allocations" => "runtime callbacks, every object".to_owned(),
                         "heap" => "forced collections, every surviving object".to_owned(),
-                        "async" => "forced collections, every surviving task and its state".to_owned(),
-                        "survivors" => "runtime callbacks of the program's own collections".to_owned(),
+                        "async" => {
+                            "forced collections, every surviving task and its state".to_owned()
+                        }
+                        "survivors" => {
+                            "runtime callbacks of the program's own collections".to_owned()
+                        }
                         "calls" => "enter and leave hooks, every call".to_owned(),
                         "transitions" => "runtime callbacks, every call".to_owned(),
                         "trace" => "rewritten methods, every call".to_owned(),
@@ -557,7 +668,8 @@ impl Start {
             last_look: last_look(options),
             rules: self.rules,
             dry: options.profilers.iter().any(|selection| {
-                selection.spec.id == profilers::trace::SPEC.id && selection.param("dry") == Some("yes")
+                selection.spec.id == profilers::trace::SPEC.id
+                    && selection.param("dry") == Some("yes")
             }),
             stop: self.stop,
             progress: self.progress,
@@ -635,7 +747,8 @@ mod tests {
         let of = |profilers: &str, major| {
             let configs = event_pipes(&options(profilers, None), major, "s");
             let facts = |config: &EventPipeConfig| {
-                let runtime = config.providers.iter().find(|provider| provider.name == Provider::RUNTIME);
+                let runtime =
+                    config.providers.iter().find(|provider| provider.name == Provider::RUNTIME);
                 runtime.map(|provider| (provider.keywords, provider.level, config.stacks))
             };
             configs.iter().map(facts).collect::<Vec<_>>()
@@ -646,7 +759,8 @@ mod tests {
         // It comes and goes.
         assert_eq!(of("gc,allocations", 9), [Some((1, 4, false))]);
         assert_eq!(of("allocations", 10), []);
-        let wants = ["cpu,wall", "gc", "allocations", "exceptions"].map(|list| wants_events(&options(list, None)));
+        let wants = ["cpu,wall", "gc", "allocations", "exceptions"]
+            .map(|list| wants_events(&options(list, None)));
         assert_eq!(wants, [false, true, true, false]);
     }
 
@@ -655,7 +769,10 @@ mod tests {
         let rate = |profilers: &str| cpu_rate(&options(profilers, None));
         assert_eq!(rate("gc,exceptions"), None);
         assert_eq!(rate("cpu,wall:rate=50"), Some(100));
-        assert_eq!((rate("wall"), rate("threads"), rate("threadpool:rate=100")), (Some(100), Some(100), Some(100)));
+        assert_eq!(
+            (rate("wall"), rate("threads"), rate("threadpool:rate=100")),
+            (Some(100), Some(100), Some(100))
+        );
         let target = Target::new(std::process::id()).unwrap();
         let source = |engine, profilers: &str| {
             open_cpu(&target, &RecordOptions { engine, ..options(profilers, None) }).unwrap().engine

@@ -1,4 +1,5 @@
-//! Makes sums of what the agent tells of a collection, as it comes: what a session keeps of one is small.
+//! Makes sums of what the agent tells of a collection, as it comes: what a session keeps of one is
+//! small.
 
 use std::collections::HashMap;
 
@@ -46,7 +47,9 @@ impl Survivors {
                 Ok(HeapItem::Origin { generation }) => {
                     self.origin = (generation != NOT_COLLECTED).then_some(generation);
                 }
-                Ok(HeapItem::Object { address, class, size }) => look.object(address, class, size, self.origin),
+                Ok(HeapItem::Object { address, class, size }) => {
+                    look.object(address, class, size, self.origin)
+                }
                 Ok(HeapItem::Reference { target }) => look.reference(target),
                 Ok(HeapItem::Root { target, kind, id, .. }) => {
                     let holder = match kind {
@@ -61,7 +64,9 @@ impl Survivors {
                 Ok(HeapItem::Generation { generation, start, length, .. }) => {
                     look.generation(generation, start, length)
                 }
-                Ok(HeapItem::Sum { generation, class, objects, bytes }) => look.sum(generation, class, objects, bytes),
+                Ok(HeapItem::Sum { generation, class, objects, bytes }) => {
+                    look.sum(generation, class, objects, bytes)
+                }
                 // Nobody asked for these.
                 Ok(HeapItem::StringContent { .. } | HeapItem::Field { .. }) => {}
                 Err(_) => return false,
@@ -92,7 +97,11 @@ impl Survivors {
     }
 
     /// The look has ended; `None` if there was no collection to be looked at.
-    pub fn end(&mut self, definitions: &mut Definitions, end: SurvivorsEnd) -> Option<SurvivorLook> {
+    pub fn end(
+        &mut self,
+        definitions: &mut Definitions,
+        end: SurvivorsEnd,
+    ) -> Option<SurvivorLook> {
         let look = self.under_way.take()?;
         if end.time == 0 {
             return None;
@@ -115,7 +124,9 @@ impl Survivors {
             holder: match held.holder {
                 Holder::Older(generation) => SurvivorHolder::Older(generation),
                 Holder::Handle => SurvivorHolder::Handle,
-                Holder::Stack(method) => SurvivorHolder::Stack(self.methods.get(&method).cloned().unwrap_or_default()),
+                Holder::Stack(method) => {
+                    SurvivorHolder::Stack(self.methods.get(&method).cloned().unwrap_or_default())
+                }
                 Holder::Dependent => SurvivorHolder::Dependent,
                 Holder::Other => SurvivorHolder::Other,
                 Holder::Finalizer => SurvivorHolder::Finalizer,
@@ -127,7 +138,17 @@ impl Survivors {
         });
         let held = held.collect();
         let SurvivorsEnd {
-            time, generation, induced, paused, telling, before, moved, objects, complete, reason, ..
+            time,
+            generation,
+            induced,
+            paused,
+            telling,
+            before,
+            moved,
+            objects,
+            complete,
+            reason,
+            ..
         } = end;
         let complete = complete && sums.lost == 0;
         Some(SurvivorLook {

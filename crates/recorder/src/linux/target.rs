@@ -17,7 +17,8 @@ const SIGPROF: u32 = 27;
 #[derive(Debug)]
 pub(super) struct Target {
     pub pid: u32,
-    /// When the process started, in clock ticks since boot: tells a process from a later one of the same number.
+    /// When the process started, in clock ticks since boot: tells a process from a later one of the
+    /// same number.
     start_ticks: u64,
     /// Translates the agent's thread ids where its pid namespace is another one than ours.
     foreign_tids: Option<RefCell<ForeignTids>>,
@@ -34,7 +35,10 @@ impl Target {
     pub fn viewer(&self) -> std::io::Result<Viewer> {
         let status = proc::status(self.pid)?;
         let tmp = proc::environ(self.pid).ok().and_then(|variables| {
-            variables.into_iter().find(|(name, _)| name == "TMPDIR").map(|(_, value)| PathBuf::from(value))
+            variables
+                .into_iter()
+                .find(|(name, _)| name == "TMPDIR")
+                .map(|(_, value)| PathBuf::from(value))
         });
         let root = Root::of_process(self.pid)?;
         // All of this is of one process, and not in part of a later one of the same number.
@@ -48,7 +52,8 @@ impl Target {
         })
     }
 
-    /// A thread id of the target's pid namespace in ours. A thread that ended meanwhile keeps its own number.
+    /// A thread id of the target's pid namespace in ours. A thread that ended meanwhile keeps its
+    /// own number.
     pub fn host_tid(&self, inner: u32) -> u32 {
         let Some(known) = &self.foreign_tids else { return inner };
         let threads = || proc::threads(self.pid).unwrap_or_default();
@@ -66,11 +71,14 @@ impl Target {
         proc::thread_comm(self.pid, tid).ok().filter(|name| !name.is_empty())
     }
 
-    /// Why the agent would not sample this process by signals, as far as that can be seen from outside.
+    /// Why the agent would not sample this process by signals, as far as that can be seen from
+    /// outside.
     pub fn has_no_room_for_signals(&self) -> Option<&'static str> {
         let status = proc::status(self.pid).ok()?;
         if status.is_filtered {
-            return Some("a seccomp filter is in place, which may end the process for making a timer");
+            return Some(
+                "a seccomp filter is in place, which may end the process for making a timer",
+            );
         }
         (status.handled >> (SIGPROF - 1) & 1 != 0).then_some("SIGPROF has a handler already")
     }
@@ -90,10 +98,12 @@ impl Target {
             .map_or(Activity::Unknown, |line| Activity::parse(&line))
     }
 
-    /// Number, state letter, time on a processor and time of birth of each thread, by ascending number. Times of birth are
-    /// nanoseconds since the machine started, exact to a tick of the kernel's (10 ms).
+    /// Number, state letter, time on a processor and time of birth of each thread, by ascending
+    /// number. Times of birth are nanoseconds since the machine started, exact to a tick of the
+    /// kernel's (10 ms).
     pub fn thread_times(&self) -> Vec<(u32, u8, u64, i64)> {
-        let tick = 1_000_000_000 / i64::try_from(proc::clock_ticks_per_second()).unwrap_or(100).max(1);
+        let tick =
+            1_000_000_000 / i64::try_from(proc::clock_ticks_per_second()).unwrap_or(100).max(1);
         let times = proc::threads(self.pid).unwrap_or_default().into_iter().filter_map(|tid| {
             let stat = proc::thread_stat(self.pid, tid).ok()?;
             // Kernels without scheduler statistics have ticks only.
@@ -113,11 +123,12 @@ impl Target {
 
     /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
-        proc::stat(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.state.is_over())
+        proc::stat(self.pid)
+            .is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.state.is_over())
     }
 
-    /// Waits until no library of this file name is loaded any more, or until the process has ended. `None` when time is
-    /// up, or when we may not see what is loaded.
+    /// Waits until no library of this file name is loaded any more, or until the process has ended.
+    /// `None` when time is up, or when we may not see what is loaded.
     pub fn wait_unloaded(&self, library: &str, limit: Duration) -> Option<()> {
         const FIRST: Duration = Duration::from_millis(260);
         const SELDOM: Duration = Duration::from_millis(65);
@@ -134,7 +145,8 @@ impl Target {
             if Instant::now() >= deadline {
                 return None;
             }
-            // Reading the map stops the process for a moment, and the runtime takes about 300 ms in any case.
+            // Reading the map stops the process for a moment, and the runtime takes about 300 ms in
+            // any case.
             std::thread::sleep(if began.elapsed() < FIRST { SELDOM } else { OFTEN }.min(limit));
         }
         Some(())
@@ -151,12 +163,14 @@ impl Target {
 
 /// Thread ids of another pid namespace in ours.
 ///
-/// The kernel tells of a thread of ours which number it has there, not the other way round. So an unknown number means to
-/// list all threads, and to ask about those that are new. Where threads come and go faster than that, it would take all of
-/// our time; then some keep the number that they have there.
+/// The kernel tells of a thread of ours which number it has there, not the other way round. So an
+/// unknown number means to list all threads, and to ask about those that are new. Where threads
+/// come and go faster than that, it would take all of our time; then some keep the number that they
+/// have there.
 #[derive(Debug)]
 struct ForeignTids {
-    /// Our number of each number there; of threads that have ended, too, because samples of them come late.
+    /// Our number of each number there; of threads that have ended, too, because samples of them
+    /// come late.
     ours: HashMap<u32, u32>,
     /// The threads of ours that were asked about and were there at the last list.
     asked: HashSet<u32>,
@@ -166,7 +180,12 @@ struct ForeignTids {
 
 impl Default for ForeignTids {
     fn default() -> Self {
-        Self { ours: HashMap::new(), asked: HashSet::new(), began: Instant::now(), spent: Duration::ZERO }
+        Self {
+            ours: HashMap::new(),
+            asked: HashSet::new(),
+            began: Instant::now(),
+            spent: Duration::ZERO,
+        }
     }
 }
 
@@ -246,7 +265,8 @@ pub(super) struct SystemCall {
 }
 
 impl SystemCall {
-    /// From a line of `/proc/<pid>/task/<tid>/syscall`: the number, six arguments, stack and instruction pointer.
+    /// From a line of `/proc/<pid>/task/<tid>/syscall`: the number, six arguments, stack and
+    /// instruction pointer.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
         let number = words.next()?.parse().ok()?;

@@ -7,11 +7,13 @@ use symbols::LeafWaits;
 /// How many frames from the leaf are looked at: waits of the base library are less deep than that.
 const DEPTH: usize = 24;
 
-/// One rule: a type (an exact name, or a prefix that ends in `*`), a method (likewise), and what it means.
+/// One rule: a type (an exact name, or a prefix that ends in `*`), a method (likewise), and what it
+/// means.
 struct Rule(&'static str, &'static str, ThreadState);
 
-/// From the most to the least telling. The first rule that holds for any of the frames above user code wins, so
-/// that `Task.Wait`, which blocks on a monitor, is a wait for a task and not for a signal.
+/// From the most to the least telling. The first rule that holds for any of the frames above user
+/// code wins, so that `Task.Wait`, which blocks on a monitor, is a wait for a task and not for a
+/// signal.
 const RULES: &[Rule] = &[
     // Idle and housekeeping threads of the runtime and its libraries.
     Rule("System.Threading.PortableThreadPool+WorkerThread", "WaitForRequest", ThreadState::Idle),
@@ -60,12 +62,16 @@ const RULES: &[Rule] = &[
     Rule("System.GC", "*", ThreadState::Gc),
 ];
 
-/// System calls in which threads wait for files and sockets, by their x86-64 and arm64 numbers (`unistd_64.h`).
+/// System calls in which threads wait for files and sockets, by their x86-64 and arm64 numbers
+/// (`unistd_64.h`).
 #[cfg(target_arch = "x86_64")]
-const IO_CALLS: &[u32] =
-    &[0, 1, 7, 17, 18, 19, 20, 23, 42, 43, 44, 45, 46, 47, 61, 72, 74, 75, 232, 247, 270, 271, 281, 288];
+const IO_CALLS: &[u32] = &[
+    0, 1, 7, 17, 18, 19, 20, 23, 42, 43, 44, 45, 46, 47, 61, 72, 74, 75, 232, 247, 270, 271, 281,
+    288,
+];
 #[cfg(not(target_arch = "x86_64"))]
-const IO_CALLS: &[u32] = &[22, 63, 64, 65, 66, 67, 68, 72, 73, 82, 83, 95, 202, 203, 206, 207, 211, 212, 242, 260];
+const IO_CALLS: &[u32] =
+    &[22, 63, 64, 65, 66, 67, 68, 72, 73, 82, 83, 95, 202, 203, 206, 207, 211, 212, 242, 260];
 
 /// System calls in which threads sleep.
 #[cfg(target_arch = "x86_64")]
@@ -73,7 +79,8 @@ const SLEEP_CALLS: &[u32] = &[35, 230];
 #[cfg(not(target_arch = "x86_64"))]
 const SLEEP_CALLS: &[u32] = &[101, 115];
 
-/// System calls that may wait, and where their time limit stands: in which argument, and what it is there.
+/// System calls that may wait, and where their time limit stands: in which argument, and what it is
+/// there.
 #[cfg(target_arch = "x86_64")]
 const LIMITS: &[(u32, Limit)] = &[
     (202, Limit::Pointer(3)), // futex
@@ -123,9 +130,11 @@ enum Limit {
     Never,
 }
 
-/// Whether the system call in which a thread waits has a time limit; `None` where that is not known of the call.
+/// Whether the system call in which a thread waits has a time limit; `None` where that is not known
+/// of the call.
 ///
-/// The runtime's waits without a limit are such to the kernel too: `WaitOne()` is a `futex` without one.
+/// The runtime's waits without a limit are such to the kernel too: `WaitOne()` is a `futex` without
+/// one.
 pub(super) fn time_limit(call: &SystemCall) -> Option<bool> {
     let (_, limit) = LIMITS.iter().find(|(number, _)| *number == call.number)?;
     Some(match *limit {
@@ -147,12 +156,12 @@ pub(super) fn classify_unmanaged(system_call: Option<u32>) -> ThreadState {
     }
 }
 
-/// Classifies a wait in which the innermost managed frame is no method that waits, by what that method calls and by what
-/// the kernel says of the thread.
+/// Classifies a wait in which the innermost managed frame is no method that waits, by what that
+/// method calls and by what the kernel says of the thread.
 ///
-/// Up to .NET 9 the slow path of `lock` is native code of the runtime that shows no frame. So are all waits of the
-/// runtime for itself (memory, compilation, a suspension), and both are a `futex` to the kernel: only a method that
-/// takes a lock can wait for one.
+/// Up to .NET 9 the slow path of `lock` is native code of the runtime that shows no frame. So are
+/// all waits of the runtime for itself (memory, compilation, a suspension), and both are a `futex`
+/// to the kernel: only a method that takes a lock can wait for one.
 pub(super) fn classify_leaf(activity: Activity, calls: Option<LeafWaits>) -> ThreadState {
     let call = match activity {
         Activity::Call(call) => Some(call),
@@ -160,8 +169,8 @@ pub(super) fn classify_leaf(activity: Activity, calls: Option<LeafWaits>) -> Thr
     };
     let is_in = |calls: &[u32]| call.is_some_and(|call| calls.contains(&call.number));
     let native = calls.is_none_or(|calls| calls.native);
-    // The kernel is asked a moment after the tick, so that the thread may wait for something else by then. What its
-    // method cannot wait for, it did not wait for.
+    // The kernel is asked a moment after the tick, so that the thread may wait for something else
+    // by then. What its method cannot wait for, it did not wait for.
     if native && is_in(IO_CALLS) {
         return ThreadState::Io;
     }
@@ -169,8 +178,9 @@ pub(super) fn classify_leaf(activity: Activity, calls: Option<LeafWaits>) -> Thr
         return ThreadState::Sleep;
     }
     if let Some(LeafWaits { lock, signal, sleep, .. }) = calls {
-        // Where the code leaves several, the time limit decides: `lock` has none, and a sleep always has one. Between
-        // a condition and the lock that guards it, the condition is waited for longer.
+        // Where the code leaves several, the time limit decides: `lock` has none, and a sleep
+        // always has one. Between a condition and the lock that guards it, the condition is waited
+        // for longer.
         let lock = (lock, ThreadState::Lock);
         let (signal, sleep) = ((signal, ThreadState::Event), (sleep, ThreadState::Sleep));
         let limited = call.as_ref().and_then(time_limit) == Some(true);
@@ -197,18 +207,25 @@ pub(super) fn is_of_pool(ty: &str) -> bool {
     TYPES.contains(&ty)
 }
 
-/// Classifies a wait by the frames `(type, method)` from the leaf on. Frames behind the first one that is not of
-/// the base library are not looked at: they say who waits, not for what. [`ThreadState::Other`] where no rule holds.
+/// Classifies a wait by the frames `(type, method)` from the leaf on. Frames behind the first one
+/// that is not of the base library are not looked at: they say who waits, not for what.
+/// [`ThreadState::Other`] where no rule holds.
 pub(super) fn classify<'a>(frames: impl Iterator<Item = (&'a str, &'a str)>) -> ThreadState {
     let mut best: Option<usize> = None;
     let mut any = false;
     for (ty, method) in frames.take(DEPTH) {
         any = true;
-        if !(ty.starts_with("System.") || ty.starts_with("Interop") || ty.starts_with("Microsoft.Win32.")) {
+        if !(ty.starts_with("System.")
+            || ty.starts_with("Interop")
+            || ty.starts_with("Microsoft.Win32."))
+        {
             break;
         }
         let before = best.unwrap_or(RULES.len());
-        let found = RULES.iter().take(before).position(|rule| matches(rule.0, ty) && matches(rule.1, method));
+        let found = RULES
+            .iter()
+            .take(before)
+            .position(|rule| matches(rule.0, ty) && matches(rule.1, method));
         best = found.or(best);
     }
     match best.and_then(|index| RULES.get(index)) {
@@ -245,9 +262,13 @@ mod tests {
 
     #[test]
     fn patterns() {
-        assert!(matches("a*", "abc") && matches("a*", "a") && matches("*", "") && matches("a", "a"));
+        assert!(
+            matches("a*", "abc") && matches("a*", "a") && matches("*", "") && matches("a", "a")
+        );
         assert!(!matches("a", "ab") && !matches("b*", "ab"));
-        assert!(matches("Interop+*Ssl*", "Interop+OpenSsl") && !matches("Interop+*Ssl*", "Interop+Sys"));
+        assert!(
+            matches("Interop+*Ssl*", "Interop+OpenSsl") && !matches("Interop+*Ssl*", "Interop+Sys")
+        );
     }
 
     #[test]
@@ -257,7 +278,10 @@ mod tests {
         assert_eq!(class(&[monitor, ("App.Program", "Run")]), ThreadState::Event);
         assert_eq!(class(&[monitor, slim, ("App.Program", "Run")]), ThreadState::Event);
         let enter = ("System.Threading.Monitor", "Enter_Slowpath");
-        assert_eq!(class(&[enter, ("System.IO.TextWriter+SyncTextWriter", "WriteLine")]), ThreadState::Lock);
+        assert_eq!(
+            class(&[enter, ("System.IO.TextWriter+SyncTextWriter", "WriteLine")]),
+            ThreadState::Lock
+        );
         let handle = ("System.Threading.WaitHandle", "WaitOneNoCheck");
         assert_eq!(class(&[handle, ("App.Program", "Run")]), ThreadState::Event);
         let rw_lock = ("System.Threading.ReaderWriterLockSlim", "WaitOnEvent");
@@ -267,9 +291,16 @@ mod tests {
         assert_eq!(class(&[("System.Threading.Thread", "SleepInternal"), spin]), ThreadState::Lock);
         let task = ("System.Threading.Tasks.Task", "SpinThenBlockingWait");
         assert_eq!(class(&[monitor, slim, task, ("App.Program", "Run")]), ThreadState::Task);
-        assert_eq!(class(&[("System.Threading.Thread", "SleepInternal"), ("App.Program", "Run")]), ThreadState::Sleep);
         assert_eq!(
-            class(&[("Interop+Sys", "Receive"), ("System.Net.Sockets.SocketPal", "SysReceive"), ("App.X", "Y")]),
+            class(&[("System.Threading.Thread", "SleepInternal"), ("App.Program", "Run")]),
+            ThreadState::Sleep
+        );
+        assert_eq!(
+            class(&[
+                ("Interop+Sys", "Receive"),
+                ("System.Net.Sockets.SocketPal", "SysReceive"),
+                ("App.X", "Y")
+            ]),
             ThreadState::Io
         );
         assert_eq!(
@@ -290,7 +321,8 @@ mod tests {
         let limited = Activity::Call(SystemCall { number, arguments: [1; 6] });
         let (io, sleep) = (call(IO_CALLS[0]), call(SLEEP_CALLS[0]));
         let nothing = LeafWaits::default();
-        let (lock, native) = (LeafWaits { lock: true, ..nothing }, LeafWaits { native: true, ..nothing });
+        let (lock, native) =
+            (LeafWaits { lock: true, ..nothing }, LeafWaits { native: true, ..nothing });
         let signal = LeafWaits { lock: true, signal: true, ..nothing };
         for (activity, calls, expected) in [
             (futex, Some(nothing), ThreadState::Runtime),
@@ -332,14 +364,20 @@ mod tests {
         let futex = if cfg!(target_arch = "x86_64") { 202 } else { 98 };
         assert_eq!((limit(futex, 3, 0), limit(futex, 3, 0x7ffe)), (Some(false), Some(true)));
         let epoll_pwait = if cfg!(target_arch = "x86_64") { 281 } else { 22 };
-        assert_eq!((limit(epoll_pwait, 3, 0xffff_ffff), limit(epoll_pwait, 3, 20)), (Some(false), Some(true)));
+        assert_eq!(
+            (limit(epoll_pwait, 3, 0xffff_ffff), limit(epoll_pwait, 3, 20)),
+            (Some(false), Some(true))
+        );
         assert_eq!(limit(SLEEP_CALLS[0], 0, 0), Some(true));
         assert_eq!(limit(9999, 0, 0), None);
     }
 
     #[test]
     fn user_frames_do_not_count() {
-        assert_eq!(class(&[("App.Monitor", "Enter"), ("System.Threading.Monitor", "Enter")]), ThreadState::Other);
+        assert_eq!(
+            class(&[("App.Monitor", "Enter"), ("System.Threading.Monitor", "Enter")]),
+            ThreadState::Other
+        );
         assert_eq!(class(&[]), ThreadState::Idle);
     }
 }

@@ -74,7 +74,8 @@ impl Window {
         time.clamp(self.start, self.end.unwrap_or(u64::MAX))
     }
 
-    /// What a sample of one thread stands for: no more CPU time than has passed. `None` for one that does not count.
+    /// What a sample of one thread stands for: no more CPU time than has passed. `None` for one
+    /// that does not count.
     pub fn weight(&self, time: u64, weight: u64) -> Option<u64> {
         self.holds(time).then(|| weight.min(time - self.start))
     }
@@ -89,14 +90,16 @@ impl Window {
         self.sums == Sums::Inside
     }
 
-    /// How many exceptions a sample stands for, which are those since the one before it. `None` for one that does not count.
+    /// How many exceptions a sample stands for, which are those since the one before it. `None` for
+    /// one that does not count.
     pub fn exception(&mut self, class: u32, time: u64, weight: u64) -> Option<u64> {
         if time < self.start {
             let before = self.before.entry(class).or_default();
             *before = before.saturating_sub(weight);
             return None;
         }
-        self.holds(time).then(|| weight.saturating_sub(self.before.remove(&class).unwrap_or(0)).max(1))
+        self.holds(time)
+            .then(|| weight.saturating_sub(self.before.remove(&class).unwrap_or(0)).max(1))
     }
 }
 
@@ -108,7 +111,10 @@ mod tests {
     fn times_outside_do_not_count() {
         let mut window = Window::new(100);
         assert!(!window.holds(99) && window.holds(100) && window.holds(u64::MAX));
-        assert_eq!((window.weight(99, 5), window.weight(103, 5), window.weight(110, 5)), (None, Some(3), Some(5)));
+        assert_eq!(
+            (window.weight(99, 5), window.weight(103, 5), window.weight(110, 5)),
+            (None, Some(3), Some(5))
+        );
         assert_eq!((window.part(50, 99), window.part(50, 120)), (None, Some((100, 120))));
         window.close(200, false);
         assert!(window.holds(200) && !window.holds(201));

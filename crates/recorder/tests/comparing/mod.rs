@@ -1,9 +1,10 @@
-//! Holds the unwinder against the runtime's own stack walk: the other side of [`wire::CpuEngine::Compare`], and of
-//! [`wire::CpuEngine::CompareBlocked`] for stacks of blocked threads.
+//! Holds the unwinder against the runtime's own stack walk: the other side of
+//! [`wire::CpuEngine::Compare`], and of [`wire::CpuEngine::CompareBlocked`] for stacks of blocked
+//! threads.
 //!
-//! The agent stops the world, makes every managed thread copy itself into the shared ring, and has the runtime walk the
-//! same thread. Here the copy is unwound with the very crate that recordings use, and both lists of managed frames have
-//! to be the same.
+//! The agent stops the world, makes every managed thread copy itself into the shared ring, and has
+//! the runtime walk the same thread. Here the copy is unwound with the very crate that recordings
+//! use, and both lists of managed frames have to be the same.
 
 use diagnostics::Port;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -21,8 +22,14 @@ use std::{
     time::{Duration, Instant},
 };
 use testkit::TargetProcess;
-use unwind::{BlockedSample, Failure, FrameCode, LiveProcess, Needed, Outcome, Registers, Sample, Unknown, Unwinder};
-use wire::{Comparison, Control, CpuEngine, Method, MethodKind, ProfilerConfig, Record, SessionConfig, Stack, frame};
+use unwind::{
+    BlockedSample, Failure, FrameCode, LiveProcess, Needed, Outcome, Registers, Sample, Unknown,
+    Unwinder,
+};
+use wire::{
+    Comparison, Control, CpuEngine, Method, MethodKind, ProfilerConfig, Record, SessionConfig,
+    Stack, frame,
+};
 
 /// Longest wait for the agent to do anything at all.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -34,15 +41,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub enum Verdict {
     /// The same methods at the same addresses.
     Equal,
-    /// The same methods, and the same return addresses but for the leaf's: the thread was in native code, where the
-    /// runtime tells the return address of the call that led there as it was noted at its beginning.
+    /// The same methods, and the same return addresses but for the leaf's: the thread was in native
+    /// code, where the runtime tells the return address of the call that led there as it was noted
+    /// at its beginning.
     EqualButPlaceInLeaf,
-    /// As one of the above but for methods that the runtime leaves out of its own walks: dynamic ones, stubs that it
-    /// generated, and the part of its exception handling that is written in C#.
+    /// As one of the above but for methods that the runtime leaves out of its own walks: dynamic
+    /// ones, stubs that it generated, and the part of its exception handling that is written in C#.
     EqualButLeftOut,
-    /// As one of the above but for exception handling. A filter, handler or finally block runs as a function of its own
-    /// on top of the frames that the exception went through, and all of them are on the stack until it ends. The
-    /// runtime shows the method that the block belongs to, and nothing of what lies between.
+    /// As one of the above but for exception handling. A filter, handler or finally block runs as a
+    /// function of its own on top of the frames that the exception went through, and all of them
+    /// are on the stack until it ends. The runtime shows the method that the block belongs to, and
+    /// nothing of what lies between.
     EqualButHandler,
     /// The same methods, but not the same return addresses.
     OtherPlaces,
@@ -63,7 +72,10 @@ pub enum Verdict {
 impl Verdict {
     /// Whether the methods are the same.
     pub fn is_equal(self) -> bool {
-        matches!(self, Self::Equal | Self::EqualButPlaceInLeaf | Self::EqualButLeftOut | Self::EqualButHandler)
+        matches!(
+            self,
+            Self::Equal | Self::EqualButPlaceInLeaf | Self::EqualButLeftOut | Self::EqualButHandler
+        )
     }
 
     /// Whether it counts neither for nor against: deeper than the limit.
@@ -90,12 +102,21 @@ pub struct Tally {
 impl Tally {
     /// Comparisons that count.
     pub fn counted(&self) -> u64 {
-        self.verdicts.iter().filter(|(verdict, _)| !verdict.is_apart()).map(|(_, count)| count).sum()
+        self.verdicts
+            .iter()
+            .filter(|(verdict, _)| !verdict.is_apart())
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// The share of them that is equal, 0 to 1.
     pub fn share(&self) -> f64 {
-        let equal: u64 = self.verdicts.iter().filter(|(verdict, _)| verdict.is_equal()).map(|(_, count)| count).sum();
+        let equal: u64 = self
+            .verdicts
+            .iter()
+            .filter(|(verdict, _)| verdict.is_equal())
+            .map(|(_, count)| count)
+            .sum();
         equal as f64 / self.counted().max(1) as f64
     }
 }
@@ -104,7 +125,8 @@ impl fmt::Display for Tally {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "{} comparisons, {:.2} % equal, {} distinct stacks; {} without managed frames, {} lost;",
+            "{} comparisons, {:.2} % equal, {} distinct stacks; {} without managed frames, {} \
+                lost;",
             self.counted(),
             self.share() * 100.0,
             self.distinct.len(),
@@ -158,16 +180,32 @@ pub struct Comparing {
 
 impl Comparing {
     /// Attaches the agent to a process, to compare so many times a second.
-    pub fn attach(process: &TargetProcess, agent: &Path, rate_hz: u32, most_examples: usize) -> Self {
+    pub fn attach(
+        process: &TargetProcess,
+        agent: &Path,
+        rate_hz: u32,
+        most_examples: usize,
+    ) -> Self {
         Self::attach_with(CpuEngine::Compare, process, agent, rate_hz, most_examples)
     }
 
     /// The same for the threads that are blocked.
-    pub fn attach_blocked(process: &TargetProcess, agent: &Path, rate_hz: u32, most_examples: usize) -> Self {
+    pub fn attach_blocked(
+        process: &TargetProcess,
+        agent: &Path,
+        rate_hz: u32,
+        most_examples: usize,
+    ) -> Self {
         Self::attach_with(CpuEngine::CompareBlocked, process, agent, rate_hz, most_examples)
     }
 
-    fn attach_with(cpu: CpuEngine, process: &TargetProcess, agent: &Path, rate_hz: u32, most_examples: usize) -> Self {
+    fn attach_with(
+        cpu: CpuEngine,
+        process: &TargetProcess,
+        agent: &Path,
+        rate_hz: u32,
+        most_examples: usize,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -187,7 +225,8 @@ impl Comparing {
             free_memory: None,
         };
         let port: Port = diagnostics::find_pid(process.pid()).unwrap().port().unwrap();
-        port.attach_profiler(wire::CLSID_MAIN, agent.to_str().unwrap(), &config.to_bytes(), LIMIT).unwrap();
+        port.attach_profiler(wire::CLSID_MAIN, agent.to_str().unwrap(), &config.to_bytes(), LIMIT)
+            .unwrap();
         let (stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
         Self {
@@ -250,13 +289,17 @@ impl Comparing {
             }
         }
         self.samples.retain(|_, sample| sample.since.elapsed() < PATIENCE * 2);
-        let mut executed: Vec<u64> = self.samples.values().filter_map(|sample| sample.asked.executed).collect();
+        let mut executed: Vec<u64> =
+            self.samples.values().filter_map(|sample| sample.asked.executed).collect();
         executed.retain(|&address| self.asked.insert(address));
-        let mut guessed: Vec<u64> = self.samples.values().flat_map(|sample| &sample.asked.guessed).copied().collect();
+        let mut guessed: Vec<u64> =
+            self.samples.values().flat_map(|sample| &sample.asked.guessed).copied().collect();
         guessed.retain(|&address| self.asked.insert(address));
         while !(executed.is_empty() && guessed.is_empty() || self.ended) {
-            let part = |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
-            let message = Control::Resolve { executed: part(&mut executed), guessed: part(&mut guessed) };
+            let part =
+                |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
+            let message =
+                Control::Resolve { executed: part(&mut executed), guessed: part(&mut guessed) };
             self.ended = frame::write(&mut self.stream, &message).is_err();
         }
     }
@@ -298,7 +341,8 @@ impl Comparing {
             Record::Method(method) => drop(self.methods.insert(method.id, method)),
             Record::Code(code) => {
                 for entry in code.unwind.iter().flat_map(|table| &table.entries) {
-                    let is_first = code.ranges.first().is_some_and(|&(start, _)| start == entry.begin);
+                    let is_first =
+                        code.ranges.first().is_some_and(|&(start, _)| start == entry.begin);
                     self.functions.insert(entry.begin, (entry.end, is_first));
                 }
                 self.unwinder.code_mut().insert(&code);
@@ -326,10 +370,19 @@ impl Comparing {
                 let descriptor = self.descriptors.pop_front().expect("the ring's descriptor");
                 self.ring = Some(SharedRing::open(descriptor, layout, 1).unwrap());
             }
-            Record::Log { level, message } if level >= wire::LogLevel::Warning => self.log.push(message),
+            Record::Log { level, message } if level >= wire::LogLevel::Warning => {
+                self.log.push(message)
+            }
             Record::Bye(bye) => {
-                self.log.extend(bye.status.dropped.iter().map(|(reason, count)| format!("dropped: {reason}: {count}")));
-                self.log.extend(bye.status.counters.iter().map(|(name, count)| format!("{name}: {count}")));
+                self.log.extend(
+                    bye.status
+                        .dropped
+                        .iter()
+                        .map(|(reason, count)| format!("dropped: {reason}: {count}")),
+                );
+                self.log.extend(
+                    bye.status.counters.iter().map(|(name, count)| format!("{name}: {count}")),
+                );
                 self.ended = true;
             }
             _ => {}
@@ -341,17 +394,20 @@ impl Comparing {
         let key = (comparison.os_tid, comparison.time);
         let Some(sample) = self.samples.get_mut(&key) else { return false };
         let known = |unwinder: &mut Unwinder, answered: &HashSet<u64>, address: u64| {
-            answered.contains(&address) || matches!(unwinder.classify(address), FrameCode::Managed { .. })
+            answered.contains(&address)
+                || matches!(unwinder.classify(address), FrameCode::Managed { .. })
         };
         if !sample.asked.all().all(|address| known(&mut self.unwinder, &self.answered, address)) {
             return false;
         }
         let stack = &sample.stack;
         let outcome = match &sample.known {
-            Known::Registers(registers) => self.unwinder.unwind(&Sample { registers, stack }, Unknown::Ask),
-            Known::Pointers(ip, sp) => {
-                self.unwinder.unwind_blocked(&BlockedSample { ip: *ip, sp: *sp, stack }, Unknown::Ask)
+            Known::Registers(registers) => {
+                self.unwinder.unwind(&Sample { registers, stack }, Unknown::Ask)
             }
+            Known::Pointers(ip, sp) => self
+                .unwinder
+                .unwind_blocked(&BlockedSample { ip: *ip, sp: *sp, stack }, Unknown::Ask),
         };
         if let Outcome::NeedCode(needed) = outcome {
             sample.asked = needed;
@@ -359,7 +415,9 @@ impl Comparing {
         }
         self.samples.remove(&key);
         let runtimes = match comparison.stack {
-            Some(id) => self.stacks.get(&id).cloned().expect("stacks are defined before they are named"),
+            Some(id) => {
+                self.stacks.get(&id).cloned().expect("stacks are defined before they are named")
+            }
             None => Stack { id: 0, ips: Vec::new(), truncated: false },
         };
         self.judge(comparison, &runtimes, outcome);
@@ -373,7 +431,8 @@ impl Comparing {
             Outcome::Broken(stack, failure) => (stack, Some(failure), false),
             Outcome::NeedCode(_) => unreachable!("asked for above"),
         };
-        let managed = found.frames.iter().filter(|frame| matches!(frame.code, FrameCode::Managed { .. }));
+        let managed =
+            found.frames.iter().filter(|frame| matches!(frame.code, FrameCode::Managed { .. }));
         let ours: Vec<u64> = managed.map(|frame| frame.ip).collect();
         if ours.is_empty() && runtimes.ips.is_empty() && failure.is_none() {
             self.tally.without += 1;
@@ -383,13 +442,25 @@ impl Comparing {
         self.tally.distinct.insert(runtimes.ips.clone());
         *self.tally.verdicts.entry(verdict).or_default() += 1;
         if verdict != Verdict::Equal
-            && self.tally.examples.get(&verdict).is_none_or(|examples| examples.len() < self.most_examples)
+            && self
+                .tally
+                .examples
+                .get(&verdict)
+                .is_none_or(|examples| examples.len() < self.most_examples)
         {
             let mut text = format!("thread {} at {}\n", comparison.os_tid, comparison.time);
             for frame in &found.frames {
-                text += &format!("    {:?} {:?} {}\n", frame.trust, frame.code, self.name(frame.lookup, frame.ip));
+                text += &format!(
+                    "    {:?} {:?} {}\n",
+                    frame.trust,
+                    frame.code,
+                    self.name(frame.lookup, frame.ip)
+                );
             }
-            text += &format!("  the runtime{}:\n", if runtimes.truncated { " (truncated)" } else { "" });
+            text += &format!(
+                "  the runtime{}:\n",
+                if runtimes.truncated { " (truncated)" } else { "" }
+            );
             for (index, ip) in runtimes.ips.iter().enumerate() {
                 let lookup = if index == 0 { *ip } else { ip.wrapping_sub(1) };
                 text += &format!("    {}\n", self.name(lookup, *ip));
@@ -398,9 +469,17 @@ impl Comparing {
         }
     }
 
-    fn verdict(&mut self, ours: &[u64], runtimes: &Stack, failure: Option<Failure>, truncated: bool) -> Verdict {
-        // Where a method is called for the first time, the runtime takes its stub for the method itself.
-        let theirs: Vec<u64> = runtimes.ips.iter().copied().filter(|&ip| self.is_code(ip)).collect();
+    fn verdict(
+        &mut self,
+        ours: &[u64],
+        runtimes: &Stack,
+        failure: Option<Failure>,
+        truncated: bool,
+    ) -> Verdict {
+        // Where a method is called for the first time, the runtime takes its stub for the method
+        // itself.
+        let theirs: Vec<u64> =
+            runtimes.ips.iter().copied().filter(|&ip| self.is_code(ip)).collect();
         if theirs.len() < runtimes.ips.len() {
             let runtimes = Stack { ips: theirs, ..*runtimes };
             let verdict = self.verdict(ours, &runtimes, failure, truncated);
@@ -425,7 +504,11 @@ impl Comparing {
         let ours_by_method = self.by_method(ours);
         let theirs_by_method = self.by_method(&theirs);
         if ours_by_method == theirs_by_method {
-            return if ours[1..] == theirs[1..] { Verdict::EqualButPlaceInLeaf } else { Verdict::OtherPlaces };
+            return if ours[1..] == theirs[1..] {
+                Verdict::EqualButPlaceInLeaf
+            } else {
+                Verdict::OtherPlaces
+            };
         }
         if self.is_equal_but_handler(ours, &theirs) {
             return Verdict::EqualButHandler;
@@ -434,7 +517,10 @@ impl Comparing {
             let mut whole = whole.iter();
             part.iter().all(|method| whole.any(|other| other == method))
         };
-        match (is_part(&ours_by_method, &theirs_by_method), is_part(&theirs_by_method, &ours_by_method)) {
+        match (
+            is_part(&ours_by_method, &theirs_by_method),
+            is_part(&theirs_by_method, &ours_by_method),
+        ) {
             (true, _) => Verdict::Missing,
             (_, true) => Verdict::More,
             _ => Verdict::Different,
@@ -445,18 +531,23 @@ impl Comparing {
         self.by_method(&[ip]).pop().flatten().is_some()
     }
 
-    /// Whether the lists are the same once each handler, and all below it, is left out up to its own method.
+    /// Whether the lists are the same once each handler, and all below it, is left out up to its
+    /// own method.
     fn is_equal_but_handler(&mut self, ours: &[u64], theirs: &[u64]) -> bool {
         let (methods, wanted) = (self.by_method(ours), self.by_method(theirs));
         let mut at = 0;
         for (index, ip) in theirs.iter().enumerate() {
             // The place in the leaf may differ: see `EqualButPlaceInLeaf`.
             let is_it = |at: usize| ours[at] == *ip || index == 0 && methods[at] == wanted[index];
-            while at < ours.len() && (!is_it(at) || index == 0 && ours[at] != *ip && self.is_handler(ours[at])) {
+            while at < ours.len()
+                && (!is_it(at) || index == 0 && ours[at] != *ip && self.is_handler(ours[at]))
+            {
                 if !self.is_handler(ours[at]) {
                     return false;
                 }
-                let Some(below) = methods.iter().skip(at + 1).position(|method| *method == methods[at]) else {
+                let Some(below) =
+                    methods.iter().skip(at + 1).position(|method| *method == methods[at])
+                else {
                     return false;
                 };
                 at += 1 + below;
@@ -466,24 +557,31 @@ impl Comparing {
         at == ours.len()
     }
 
-    /// Whether an address is in a filter, handler or finally block: in a function of the method's that is not its first.
+    /// Whether an address is in a filter, handler or finally block: in a function of the method's
+    /// that is not its first.
     fn is_handler(&self, ip: u64) -> bool {
         let entry = self.functions.range(..ip).next_back();
         entry.is_some_and(|(_, &(end, is_first))| ip <= end && !is_first)
     }
 
     fn is_left_out(&mut self, ip: u64) -> bool {
-        let method = self.by_method(&[ip]).pop().flatten().and_then(|method| self.methods.get(&method));
-        method.is_some_and(|method| method.kind != MethodKind::Normal || method.type_name == "System.Runtime.EH")
+        let method =
+            self.by_method(&[ip]).pop().flatten().and_then(|method| self.methods.get(&method));
+        method.is_some_and(|method| {
+            method.kind != MethodKind::Normal || method.type_name == "System.Runtime.EH"
+        })
     }
 
     fn by_method(&mut self, ips: &[u64]) -> Vec<Option<u32>> {
         let mut methods = Vec::with_capacity(ips.len());
         for &ip in ips {
-            // A return address may stand behind the last instruction; an interrupted instruction may be the first.
-            methods.push([ip.wrapping_sub(1), ip].into_iter().find_map(|at| match self.unwinder.classify(at) {
-                FrameCode::Managed { method, .. } => Some(method),
-                _ => None,
+            // A return address may stand behind the last instruction; an interrupted instruction
+            // may be the first.
+            methods.push([ip.wrapping_sub(1), ip].into_iter().find_map(|at| {
+                match self.unwinder.classify(at) {
+                    FrameCode::Managed { method, .. } => Some(method),
+                    _ => None,
+                }
             }));
         }
         methods
@@ -493,7 +591,9 @@ impl Comparing {
         match self.unwinder.classify(lookup) {
             FrameCode::Managed { method, offset, .. } => {
                 let method = self.methods.get(&method);
-                let name = method.map(|method| format!("{}.{}", method.type_name, method.name)).unwrap_or_default();
+                let name = method
+                    .map(|method| format!("{}.{}", method.type_name, method.name))
+                    .unwrap_or_default();
                 format!("{ip:x} {name} + {offset:x}")
             }
             FrameCode::Native => match self.unwinder.locate(lookup) {

@@ -27,8 +27,8 @@ const DROPPED_STACK: usize = 16;
 
 /// The reading end of the ring that the agent's signal handlers fill.
 ///
-/// The target can write whatever it likes into the ring at any time. So a slot is copied before it is looked at,
-/// with reads that may race, and what makes no sense is left out.
+/// The target can write whatever it likes into the ring at any time. So a slot is copied before it
+/// is looked at, with reads that may race, and what makes no sense is left out.
 pub struct SharedRing {
     base: NonNull<u8>,
     layout: Layout,
@@ -38,7 +38,8 @@ pub struct SharedRing {
     counters: SharedRingCounters,
 }
 
-// SAFETY: the mapping belongs to this value alone and may be used from any thread; all access to it is atomic.
+// SAFETY: the mapping belongs to this value alone and may be used from any thread; all access to it
+// is atomic.
 unsafe impl Send for SharedRing {}
 
 impl SharedRing {
@@ -46,16 +47,21 @@ impl SharedRing {
     ///
     /// # Errors
     ///
-    /// See [`SharedRingError`]. The memory file must have been made with `MFD_ALLOW_SEALING`, so that it can be sealed
-    /// against shrinking.
+    /// See [`SharedRingError`]. The memory file must have been made with `MFD_ALLOW_SEALING`, so
+    /// that it can be sealed against shrinking.
     pub fn open(file: impl AsFd, layout: Layout, period: Nanos) -> Result<Self, SharedRingError> {
         let Layout { slots, slot_size } = layout;
         let expected = Layout::HEADER as u64 + u64::from(slots) * u64::from(slot_size);
-        if slots == 0 || slot_size as usize <= Layout::SLOT_HEADER || slot_size % 64 != 0 || expected > LARGEST {
+        if slots == 0
+            || slot_size as usize <= Layout::SLOT_HEADER
+            || slot_size % 64 != 0
+            || expected > LARGEST
+        {
             return Err(SharedRingError::BadLayout { slots, slot_size });
         }
         let file = file.as_fd();
-        // It may be sealed already, and then no seal may be added any more: what counts is that it is.
+        // It may be sealed already, and then no seal may be added any more: what counts is that it
+        // is.
         let added = fcntl_add_seals(file, SealFlags::SHRINK);
         match fcntl_get_seals(file) {
             Ok(seals) if seals.contains(SealFlags::SHRINK) => {}
@@ -72,16 +78,24 @@ impl SharedRing {
         }
         // SAFETY: a new mapping at an address of the kernel's choice: no memory of ours is touched.
         let base = unsafe {
-            mmap(ptr::null_mut(), layout.size(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)
+            mmap(
+                ptr::null_mut(),
+                layout.size(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file,
+                0,
+            )
         };
         let base = base.map_err(|errno| SharedRingError::NotMapped(errno.into()))?;
-        let base =
-            NonNull::new(base.cast()).ok_or_else(|| SharedRingError::NotMapped(io::ErrorKind::OutOfMemory.into()))?;
+        let base = NonNull::new(base.cast())
+            .ok_or_else(|| SharedRingError::NotMapped(io::ErrorKind::OutOfMemory.into()))?;
         let slot = vec![0; slot_size as usize];
         Ok(Self { base, layout, period, slot, counters: SharedRingCounters::default() })
     }
 
-    /// Hands out all samples that are ready, and frees their slots. They come in no particular order.
+    /// Hands out all samples that are ready, and frees their slots. They come in no particular
+    /// order.
     pub fn drain(&mut self, mut handle: impl FnMut(ThreadSample<'_>)) {
         for index in 0..self.layout.slots as usize {
             let at = Layout::HEADER + index * self.layout.slot_size as usize;
@@ -92,7 +106,8 @@ impl SharedRing {
             for (bytes, offset) in slot.as_chunks_mut::<8>().0.iter_mut().zip((at..).step_by(8)) {
                 *bytes = self.word(offset).load(Ordering::Relaxed).to_ne_bytes();
             }
-            // A handler leaves a slot alone while it is READY. If it is not any more, what was copied may be torn.
+            // A handler leaves a slot alone while it is READY. If it is not any more, what was
+            // copied may be torn.
             let freed = self.half(at + STATE).compare_exchange(
                 slot_state::READY,
                 slot_state::FREE,
@@ -121,8 +136,9 @@ impl SharedRing {
 
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= self.layout.size() && offset.is_multiple_of(8));
-        // SAFETY: the offset was just checked to be aligned and inside of the mapping, which cannot shrink (it is sealed)
-        // and lives as long as `self`. All access to it is atomic, so a writing target is no data race.
+        // SAFETY: the offset was just checked to be aligned and inside of the mapping, which cannot
+        // shrink (it is sealed) and lives as long as `self`. All access to it is atomic, so a
+        // writing target is no data race.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 

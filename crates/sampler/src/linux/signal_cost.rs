@@ -1,4 +1,5 @@
-//! What the kernel takes to deliver a signal and to return from its handler, measured in our own process.
+//! What the kernel takes to deliver a signal and to return from its handler, measured in our own
+//! process.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -13,15 +14,18 @@ const RUNS: usize = 5;
 /// Nothing is done in it, so it is safe on any thread at any time.
 extern "C" fn handler(_signal: libc::c_int) {}
 
-/// Nanoseconds for one signal: delivery, an empty handler and the return from it. Takes about a millisecond. `None` where no
-/// signal is free: one of those for applications (`SIGRTMIN` + 7 and above) without a handler.
+/// Nanoseconds for one signal: delivery, an empty handler and the return from it. Takes about a
+/// millisecond. `None` where no signal is free: one of those for applications (`SIGRTMIN` + 7 and
+/// above) without a handler.
 pub fn signal_cost() -> Option<u64> {
-    // SAFETY: they only read and write locals; an all-zero `sigaction` is the default disposition without flags.
+    // SAFETY: they only read and write locals; an all-zero `sigaction` is the default disposition
+    // without flags.
     let (signal, old) = unsafe {
         let mut old = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         let mut free = libc::SIGRTMIN() + 7..=libc::SIGRTMAX();
-        let signal = free
-            .find(|&signal| libc::sigaction(signal, ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_DFL)?;
+        let signal = free.find(|&signal| {
+            libc::sigaction(signal, ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_DFL
+        })?;
         (signal, old)
     };
     let mut new = old;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use wire::ring::Layout;
 
 use crate::{
-    KernelTime, Nanos, OpenError, Readiness, RingCosts, RingCounters, RingEvent, RingOptions, SharedRingCounters,
-    SharedRingError, ThreadSample,
+    KernelTime, Nanos, OpenError, Readiness, RingCosts, RingCounters, RingEvent, RingOptions,
+    SharedRingCounters, SharedRingError, ThreadSample,
 };
 
 /// The kernel's ring: not on this system.

@@ -1,8 +1,10 @@
-//! Stands in for the agent, from outside: tells what managed code is at an address, from the perf map that the
-//! runtime writes when asked to (`DOTNET_PerfMapEnabled=1`), and from the target's memory.
+//! Stands in for the agent, from outside: tells what managed code is at an address, from the perf
+//! map that the runtime writes when asked to (`DOTNET_PerfMapEnabled=1`), and from the target's
+//! memory.
 //!
-//! The unwind tables are where the agent finds them too: behind the code header before each JIT'd method
-//! (`RealCodeHeader` in the runtime's codeman.h), and in the exception directory of precompiled images.
+//! The unwind tables are where the agent finds them too: behind the code header before each JIT'd
+//! method (`RealCodeHeader` in the runtime's codeman.h), and in the exception directory of
+//! precompiled images.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -20,7 +22,8 @@ pub struct RuntimeTables {
     /// Start, length and name of JIT'd code and stubs.
     jitted: BTreeMap<u64, (u64, String)>,
     images: Vec<Image>,
-    /// Whether the runtime's own stubs are told, as IL stubs are by .NET 8 and newer; 3.1 does not know them.
+    /// Whether the runtime's own stubs are told, as IL stubs are by .NET 8 and newer; 3.1 does not
+    /// know them.
     pub il_stubs: bool,
     /// Names by method id.
     pub names: Vec<String>,
@@ -68,13 +71,16 @@ impl RuntimeTables {
     fn refresh(&mut self) {
         let text = fs::read(&self.perf_map).unwrap_or_default();
         let Some(end) = text.iter().rposition(|&byte| byte == b'\n') else { return };
-        let new = String::from_utf8_lossy(text.get(self.read_up_to..=end).unwrap_or_default()).into_owned();
+        let new = String::from_utf8_lossy(text.get(self.read_up_to..=end).unwrap_or_default())
+            .into_owned();
         self.read_up_to = end + 1;
         for line in new.lines() {
             let mut words = line.splitn(3, ' ');
             // .NET 8 and newer write the start with a prefix.
-            let number = |word: Option<&str>| u64::from_str_radix(word?.trim_start_matches("0x"), 16).ok();
-            if let (Some(start), Some(length), Some(name)) = (number(words.next()), number(words.next()), words.next())
+            let number =
+                |word: Option<&str>| u64::from_str_radix(word?.trim_start_matches("0x"), 16).ok();
+            if let (Some(start), Some(length), Some(name)) =
+                (number(words.next()), number(words.next()), words.next())
             {
                 self.jitted.insert(start, (length, name.to_owned()));
             }
@@ -115,10 +121,12 @@ impl RuntimeTables {
         // A stub has a small number there, or anything.
         let count = self.half(header.checked_add(32)?)?;
         (1..1000).contains(&count).then_some(())?;
-        let functions: Vec<[u32; 3]> =
-            (0..u64::from(count)).map(|index| self.function(header + 36 + index * 12)).collect::<Option<_>>()?;
+        let functions: Vec<[u32; 3]> = (0..u64::from(count))
+            .map(|index| self.function(header + 36 + index * 12))
+            .collect::<Option<_>>()?;
         let base = start.checked_sub(u64::from(functions[0][0]))?;
-        let entries = functions.iter().map(|function| self.entry(base, function)).collect::<Option<_>>()?;
+        let entries =
+            functions.iter().map(|function| self.entry(base, function)).collect::<Option<_>>()?;
         let bytes = self.read(start, length as usize)?;
         let method = self.id(start, &name);
         Some(Code {
@@ -149,7 +157,11 @@ impl RuntimeTables {
             }
             info = self.function(at + length.next_multiple_of(4) as u64)?[2];
         }
-        Some(UnwindEntry { begin: base + u64::from(begin), end: base + u64::from(end), info: infos })
+        Some(UnwindEntry {
+            begin: base + u64::from(begin),
+            end: base + u64::from(end),
+            info: infos,
+        })
     }
 
     fn precompiled_at(&mut self, address: u64) -> Option<Code> {
@@ -168,17 +180,29 @@ impl RuntimeTables {
         let name = format!("{}+{:x}", image.name, function[0]);
         let method = self.id(begin, &name);
         let unwind = Some(UnwindTable { entries: vec![entry] });
-        Some(Code { method, rejit: 0, ranges: vec![(begin, length)], unwind, bytes, il_map: Vec::new() })
+        Some(Code {
+            method,
+            rejit: 0,
+            ranges: vec![(begin, length)],
+            unwind,
+            bytes,
+            il_map: Vec::new(),
+        })
     }
 
     /// The precompiled image that is mapped around an address.
     fn image_at(&self, address: u64) -> Option<Image> {
-        let maps = Mapping::parse_all(&fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?);
+        let maps =
+            Mapping::parse_all(&fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?);
         let around = maps.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
         let name = around.path.rsplit('/').next()?.to_owned();
-        // The headers stand before everything else. A data section may map the start of the file once more.
-        let mut starts = maps.iter().filter(|mapping| mapping.path == around.path && mapping.start <= address);
-        let base = starts.find(|mapping| self.read(mapping.start, 2).is_some_and(|magic| magic == b"MZ"))?.start;
+        // The headers stand before everything else. A data section may map the start of the file
+        // once more.
+        let mut starts =
+            maps.iter().filter(|mapping| mapping.path == around.path && mapping.start <= address);
+        let base = starts
+            .find(|mapping| self.read(mapping.start, 2).is_some_and(|magic| magic == b"MZ"))?
+            .start;
         let pe = base + u64::from(self.half(base + 0x3c)?);
         (self.half(pe)? == 0x4550).then_some(())?;
         let size = u64::from(self.half(pe + 24 + 56)?);
@@ -186,8 +210,14 @@ impl RuntimeTables {
         let (table, length) = (self.half(directories + 24)?, self.half(directories + 28)?);
         let bytes = self.read(base + u64::from(table), length as usize)?;
         let functions = bytes.chunks_exact(12).map(|function| {
-            let word =
-                |at: usize| u32::from_le_bytes([function[at], function[at + 1], function[at + 2], function[at + 3]]);
+            let word = |at: usize| {
+                u32::from_le_bytes([
+                    function[at],
+                    function[at + 1],
+                    function[at + 2],
+                    function[at + 3],
+                ])
+            };
             [word(0), word(4), word(8)]
         });
         Some(Image { base, end: base + size, name, functions: functions.collect() })

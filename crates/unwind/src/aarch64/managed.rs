@@ -18,7 +18,11 @@ pub(crate) struct ManagedRule {
 impl ManagedRule {
     /// For a function of the runtime's table, of which only the range is used.
     pub(crate) fn from_table(entry: &UnwindEntry) -> Option<Self> {
-        (entry.begin < entry.end).then_some(Self { begin: entry.begin, end: entry.end, exact: false })
+        (entry.begin < entry.end).then_some(Self {
+            begin: entry.begin,
+            end: entry.end,
+            exact: false,
+        })
     }
 
     /// For a method without a table.
@@ -27,12 +31,16 @@ impl ManagedRule {
     }
 
     /// As [`Self::step`] without the frame pointer: not possible on this architecture.
-    pub(crate) fn step_by_size(&self, _context: &mut Context, _stack: &StackBytes<'_>) -> Result<(), StepError> {
+    pub(crate) fn step_by_size(
+        &self,
+        _context: &mut Context,
+        _stack: &StackBytes<'_>,
+    ) -> Result<(), StepError> {
         Err(StepError::UnknownRegister)
     }
 
-    /// Goes to the caller. At the very first instruction no frame record is made yet, and the link register
-    /// holds the return address.
+    /// Goes to the caller. At the very first instruction no frame record is made yet, and the link
+    /// register holds the return address.
     pub(crate) fn step(
         &self,
         context: &mut Context,
@@ -46,7 +54,8 @@ impl ManagedRule {
             context.set_ip(plain_address(link));
         } else {
             let frame = context.fp().ok_or(StepError::UnknownRegister)?;
-            let (caller, link) = (stack.word(frame)?, stack.word(frame.checked_add(8).ok_or(StepError::Overflow)?)?);
+            let (caller, link) =
+                (stack.word(frame)?, stack.word(frame.checked_add(8).ok_or(StepError::Overflow)?)?);
             context.set(FP, Some(caller));
             context.set_sp(frame.checked_add(16).ok_or(StepError::Overflow)?);
             context.set_ip(plain_address(link));

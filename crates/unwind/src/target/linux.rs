@@ -29,12 +29,14 @@ impl Target for LiveProcess {
         Ok(Mapping::parse_all(&String::from_utf8_lossy(&maps)))
     }
 
-    /// Opens the file through the root directory of the process, so that containers work. Where another file
-    /// has taken its place, such as after an upgrade, the mapped one can still be had through
-    /// `/proc/<pid>/map_files`, if we have the rights (`CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE`).
+    /// Opens the file through the root directory of the process, so that containers work. Where
+    /// another file has taken its place, such as after an upgrade, the mapped one can still be had
+    /// through `/proc/<pid>/map_files`, if we have the rights (`CAP_SYS_ADMIN` or
+    /// `CAP_CHECKPOINT_RESTORE`).
     fn open(&self, mapping: &Mapping) -> io::Result<File> {
         let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
-        let by_path = Root::of_process(self.pid).and_then(|root| root.open(Path::new(path), MAX_FILE));
+        let by_path =
+            Root::of_process(self.pid).and_then(|root| root.open(Path::new(path), MAX_FILE));
         if let Ok(file) = &by_path
             && file.metadata().is_ok_and(|metadata| metadata.ino() == mapping.inode)
         {
@@ -43,8 +45,8 @@ impl Target for LiveProcess {
         let mapped = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end);
         match rootfs::open_at(Path::new(&mapped), MAX_FILE) {
             Ok(file) => Ok(file),
-            // On some overlay file systems the inode in `maps` is not the one that `stat` tells, so a file that
-            // was not deleted counts as the right one.
+            // On some overlay file systems the inode in `maps` is not the one that `stat` tells, so
+            // a file that was not deleted counts as the right one.
             Err(_) if path == mapping.path => by_path,
             Err(error) => Err(error),
         }
@@ -53,7 +55,8 @@ impl Target for LiveProcess {
     /// The kernel maps the same image into every 64-bit process, so our own one serves.
     fn vdso(&self) -> Option<Vec<u8>> {
         let own = fs::read_to_string("/proc/self/maps").ok()?;
-        let mapping = own.lines().filter_map(Mapping::parse).find(|mapping| mapping.path == "[vdso]")?;
+        let mapping =
+            own.lines().filter_map(Mapping::parse).find(|mapping| mapping.path == "[vdso]")?;
         let mut image = vec![0; usize::try_from(mapping.end - mapping.start).ok()?];
         File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, mapping.start).ok()?;
         Some(image)

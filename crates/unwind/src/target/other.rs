@@ -4,7 +4,8 @@ use std::io;
 use super::Target;
 use crate::Mapping;
 
-/// A running process. On this system its address space cannot be read, so its native frames are not unwound.
+/// A running process. On this system its address space cannot be read, so its native frames are not
+/// unwound.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveProcess {
     _pid: u32,

@@ -2,18 +2,20 @@ use super::instructions::{Instruction, decode};
 use crate::StackBytes;
 use crate::context::Context;
 
-/// More instructions than any epilog has: up to six pops, two stack adjustments of OSR methods with the
-/// registers saved by the first tier, `vzeroupper`, return.
+/// More instructions than any epilog has: up to six pops, two stack adjustments of OSR methods with
+/// the registers saved by the first tier, `vzeroupper`, return.
 const LONGEST_EPILOG: usize = 24;
 
-/// Runs the code at the instruction pointer forward, as long as it consists of what epilogs are made of. If
-/// that ends in a return or a tail call, the context is the caller's.
+/// Runs the code at the instruction pointer forward, as long as it consists of what epilogs are
+/// made of. If that ends in a return or a tail call, the context is the caller's.
 ///
-/// This is exact wherever it succeeds: the instructions are executed as the processor would have. So there is
-/// no harm in trying it in the middle of a method. Only a jump takes judgement: one that leaves the method is
-/// a tail call; one through a register is taken for a tail call if it bears the JIT's mark for that.
+/// This is exact wherever it succeeds: the instructions are executed as the processor would have.
+/// So there is no harm in trying it in the middle of a method. Only a jump takes judgement: one
+/// that leaves the method is a tail call; one through a register is taken for a tail call if it
+/// bears the JIT's mark for that.
 ///
-/// `code` are the bytes from the instruction pointer on; `inside` tells whether an address is in this method.
+/// `code` are the bytes from the instruction pointer on; `inside` tells whether an address is in
+/// this method.
 pub(crate) fn run(
     context: &Context,
     mut code: &[u8],
@@ -34,7 +36,9 @@ pub(crate) fn run(
                 context.set(register, Some(value));
             }
             Instruction::MoveSp(value) => context.set_sp(sp.checked_add_signed(value)?),
-            Instruction::SetSp { base, offset } => context.set_sp(context.get(base)?.checked_add_signed(offset)?),
+            Instruction::SetSp { base, offset } => {
+                context.set_sp(context.get(base)?.checked_add_signed(offset)?)
+            }
             Instruction::Load { register, base, offset } => {
                 let place = context.get(base)?.checked_add_signed(offset)?;
                 context.set(register, stack.word(place).ok());
@@ -113,11 +117,21 @@ mod tests {
     #[test]
     fn frame_pointer_epilogs_and_loads() {
         // lea rsp, [rbp-0x10]; pop r14; pop rbx; pop rbp; ret
-        let caller = try_at(&[0x48, 0x8d, 0x65, 0xf0, 0x41, 0x5e, 0x5b, 0x5d, 0xc3], 0x1000, 0x1020).unwrap();
-        assert_eq!((caller.ip(), caller.get(X86_64::R14.0), caller.fp()), (0xa5, Some(0xa2), Some(0xa4)));
+        let caller =
+            try_at(&[0x48, 0x8d, 0x65, 0xf0, 0x41, 0x5e, 0x5b, 0x5d, 0xc3], 0x1000, 0x1020)
+                .unwrap();
+        assert_eq!(
+            (caller.ip(), caller.get(X86_64::R14.0), caller.fp()),
+            (0xa5, Some(0xa2), Some(0xa4))
+        );
         // OSR: mov rbx, [rsp+0x18]; add rsp, 0x28; pop rbp; ret
-        let caller = try_at(&[0x48, 0x8b, 0x5c, 0x24, 0x18, 0x48, 0x83, 0xc4, 0x28, 0x5d, 0xc3], 0x1000, 1).unwrap();
-        assert_eq!((caller.ip(), caller.get(X86_64::RBX.0), caller.fp()), (0xa6, Some(0xa3), Some(0xa5)));
+        let caller =
+            try_at(&[0x48, 0x8b, 0x5c, 0x24, 0x18, 0x48, 0x83, 0xc4, 0x28, 0x5d, 0xc3], 0x1000, 1)
+                .unwrap();
+        assert_eq!(
+            (caller.ip(), caller.get(X86_64::RBX.0), caller.fp()),
+            (0xa6, Some(0xa3), Some(0xa5))
+        );
         // leave; ret
         assert_eq!(try_at(&[0xc9, 0xc3], 0x1000, 0x1008).unwrap().ip(), 0xa2);
     }

@@ -25,8 +25,8 @@ pub(crate) enum Instruction {
     Return,
     /// `jmp` to an address relative to the end of the instruction.
     Jump(i64),
-    /// `jmp` through a register or memory. `tail` tells whether it was written in the form that marks a tail
-    /// call: with a REX.W prefix that it does not need, or through a fixed cell.
+    /// `jmp` through a register or memory. `tail` tells whether it was written in the form that
+    /// marks a tail call: with a REX.W prefix that it does not need, or through a fixed cell.
     JumpIndirect { tail: bool },
     /// Something that does not touch the stack or a preserved register.
     Other,
@@ -118,8 +118,8 @@ fn operand(bytes: &[u8], rex: u8) -> Option<Operand> {
     Some(Operand { register, place, length })
 }
 
-/// Decodes the first instruction of `bytes`: what it does and how long it is. `None` if it is none of those
-/// that prologs and epilogs are made of, or is cut off.
+/// Decodes the first instruction of `bytes`: what it does and how long it is. `None` if it is none
+/// of those that prologs and epilogs are made of, or is cut off.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Instruction, usize)> {
     const RSP: u16 = X86_64::RSP.0;
     const RBP: u16 = X86_64::RBP.0;
@@ -146,7 +146,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Instruction, usize)> {
         0xc3 => (Instruction::Return, head),
         0xc2 => (Instruction::Return, head + 2),
         0xeb => (Instruction::Jump(i64::from(*rest.first()? as i8)), head + 1),
-        0xe9 => (Instruction::Jump(i64::from(i32::from_le_bytes(*rest.first_chunk::<4>()?))), head + 4),
+        0xe9 => {
+            (Instruction::Jump(i64::from(i32::from_le_bytes(*rest.first_chunk::<4>()?))), head + 4)
+        }
         // Group 1: add (/0) or sub (/5) with an immediate.
         0x81 | 0x83 if wide => {
             let target = operand(rest, rex)?;
@@ -187,7 +189,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Instruction, usize)> {
             match place.place {
                 Place::Register(other) => {
                     let other = by_encoding(other);
-                    let (to, from) = if opcode == 0x8b { (register, other) } else { (other, register) };
+                    let (to, from) =
+                        if opcode == 0x8b { (register, other) } else { (other, register) };
                     match (to, from) {
                         (RSP, base) => (Instruction::SetSp { base, offset: 0 }, length),
                         (RBP, RSP) => (Instruction::SetFp { offset: 0 }, length),
@@ -230,13 +233,22 @@ mod tests {
             (&[0x48, 0x81, 0xc4, 0x28, 1, 0, 0], Instruction::MoveSp(0x128)),
             (&[0x48, 0x83, 0xec, 0x28], Instruction::MoveSp(-0x28)),
             (&[0x48, 0x8d, 0x65, 0xf0], Instruction::SetSp { base: rbp, offset: -16 }),
-            (&[0x48, 0x8d, 0xa5, 0, 0xff, 0xff, 0xff], Instruction::SetSp { base: rbp, offset: -256 }),
+            (
+                &[0x48, 0x8d, 0xa5, 0, 0xff, 0xff, 0xff],
+                Instruction::SetSp { base: rbp, offset: -256 },
+            ),
             (&[0x48, 0x8b, 0xe5], Instruction::SetSp { base: rbp, offset: 0 }),
             (&[0x48, 0x89, 0xec], Instruction::SetSp { base: rbp, offset: 0 }),
             (&[0x48, 0x8d, 0x6c, 0x24, 0x40], Instruction::SetFp { offset: 0x40 }),
             (&[0x48, 0x8b, 0xec], Instruction::SetFp { offset: 0 }),
-            (&[0x48, 0x8b, 0x5c, 0x24, 8], Instruction::Load { register: X86_64::RBX.0, base: rsp, offset: 8 }),
-            (&[0x4c, 0x8b, 0x7d, 0xf8], Instruction::Load { register: X86_64::R15.0, base: rbp, offset: -8 }),
+            (
+                &[0x48, 0x8b, 0x5c, 0x24, 8],
+                Instruction::Load { register: X86_64::RBX.0, base: rsp, offset: 8 },
+            ),
+            (
+                &[0x4c, 0x8b, 0x7d, 0xf8],
+                Instruction::Load { register: X86_64::R15.0, base: rbp, offset: -8 },
+            ),
             (&[0xc9], Instruction::Leave),
             (&[0xc3], Instruction::Return),
             (&[0xe9, 0x10, 0, 0, 0], Instruction::Jump(16)),
@@ -248,7 +260,10 @@ mod tests {
         for (bytes, expected) in table {
             assert_eq!(decode(bytes), Some((expected, bytes.len())), "{bytes:02x?}");
             for cut in 0..bytes.len() {
-                assert!(decode(&bytes[..cut]).is_none_or(|(_, length)| length <= cut), "{bytes:02x?} cut to {cut}");
+                assert!(
+                    decode(&bytes[..cut]).is_none_or(|(_, length)| length <= cut),
+                    "{bytes:02x?} cut to {cut}"
+                );
             }
         }
     }

@@ -27,7 +27,12 @@ impl ManagedRule {
         } else {
             Program::parse(entry.info.iter().map(Vec::as_slice))?
         };
-        (entry.begin < entry.end).then_some(Self { begin: entry.begin, end: entry.end, exact: true, program })
+        (entry.begin < entry.end).then_some(Self {
+            begin: entry.begin,
+            end: entry.end,
+            exact: true,
+            program,
+        })
     }
 
     /// From the code of a method, which begins at `begin`. `None` if it does not begin like one.
@@ -36,9 +41,14 @@ impl ManagedRule {
         Some(Self { begin, end, exact: false, program: prolog::learn(code)? })
     }
 
-    /// Goes to the caller of a frame whose frame pointer is unknown, as if it had all of its size at once: that is right
-    /// unless the method has made its frame larger while it ran (`stackalloc`).
-    pub(crate) fn step_by_size(&self, context: &mut Context, stack: &StackBytes<'_>) -> Result<(), StepError> {
+    /// Goes to the caller of a frame whose frame pointer is unknown, as if it had all of its size
+    /// at once: that is right unless the method has made its frame larger while it ran
+    /// (`stackalloc`).
+    pub(crate) fn step_by_size(
+        &self,
+        context: &mut Context,
+        stack: &StackBytes<'_>,
+    ) -> Result<(), StepError> {
         let mut caller = *context;
         self.program.undo_by_size(context.ip().saturating_sub(self.begin), &mut caller, stack)?;
         caller.forget_scratch();
@@ -46,8 +56,9 @@ impl ManagedRule {
         Ok(())
     }
 
-    /// Goes to the caller. `code` are the bytes from the instruction pointer on, where they are known; `exact`
-    /// tells that the instruction pointer is no return address, so that it may stand in a prolog or epilog.
+    /// Goes to the caller. `code` are the bytes from the instruction pointer on, where they are
+    /// known; `exact` tells that the instruction pointer is no return address, so that it may stand
+    /// in a prolog or epilog.
     pub(crate) fn step(
         &self,
         context: &mut Context,
@@ -59,7 +70,9 @@ impl ManagedRule {
         let mut caller = *context;
         match exact.then(|| epilog::run(context, code, inside, stack)).flatten() {
             Some(returned) => caller = returned,
-            None => self.program.undo(context.ip().saturating_sub(self.begin), &mut caller, stack)?,
+            None => {
+                self.program.undo(context.ip().saturating_sub(self.begin), &mut caller, stack)?
+            }
         }
         caller.forget_scratch();
         *context = caller;

@@ -3,12 +3,13 @@ use gimli::X86_64;
 use super::instructions::{Instruction, decode};
 use super::unwind_info::{Operation, Program};
 
-/// Reads the prolog of a method from its code, for methods whose unwind information could not be had.
+/// Reads the prolog of a method from its code, for methods whose unwind information could not be
+/// had.
 ///
-/// Only what CoreCLR's JIT writes at the start of a method is understood: pushes, the allocation, the frame
-/// pointer. `None` for code that does not begin like that although it has a frame: an OSR method (it begins with
-/// a load through the frame pointer of its first tier, whose frame it keeps), or a frame that is probed page
-/// by page.
+/// Only what CoreCLR's JIT writes at the start of a method is understood: pushes, the allocation,
+/// the frame pointer. `None` for code that does not begin like that although it has a frame: an OSR
+/// method (it begins with a load through the frame pointer of its first tier, whose frame it
+/// keeps), or a frame that is probed page by page.
 pub(crate) fn learn(code: &[u8]) -> Option<Program> {
     let mut operations = vec![(0, Operation::Begin { frame: None })];
     let mut at = 0usize;
@@ -18,7 +19,9 @@ pub(crate) fn learn(code: &[u8]) -> Option<Program> {
         let operation = match instruction {
             Instruction::Push(register) => Operation::Push(register),
             Instruction::MoveSp(value) if value < 0 => Operation::Allocate(value.unsigned_abs()),
-            Instruction::SetFp { offset } => Operation::SetFrame(X86_64::RBP.0, u64::try_from(offset).ok()?),
+            Instruction::SetFp { offset } => {
+                Operation::SetFrame(X86_64::RBP.0, u64::try_from(offset).ok()?)
+            }
             Instruction::Load { base, .. } if base == X86_64::RBP.0 && at == 0 => return None,
             Instruction::Other | Instruction::Store => {
                 at += length;
@@ -37,8 +40,8 @@ pub(crate) fn learn(code: &[u8]) -> Option<Program> {
     Some(Program::from_prolog(size, operations))
 }
 
-/// See [`super::frame_above_stack`]. Compilers of native code push what they save behind the frame pointer, and take the
-/// rest of the frame in one piece.
+/// See [`super::frame_above_stack`]. Compilers of native code push what they save behind the frame
+/// pointer, and take the rest of the frame in one piece.
 pub(crate) fn frame_above_stack(code: &[u8]) -> Option<u64> {
     // endbr64
     let mut rest = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
@@ -48,7 +51,9 @@ pub(crate) fn frame_above_stack(code: &[u8]) -> Option<u64> {
             (0, Instruction::Push(register)) if register == X86_64::RBP.0 => framed = 1,
             (1, Instruction::SetFp { offset: 0 }) => framed = 2,
             (2, Instruction::Push(_)) => above += 8,
-            (2, Instruction::MoveSp(value)) if value < 0 => return above.checked_add(value.unsigned_abs()),
+            (2, Instruction::MoveSp(value)) if value < 0 => {
+                return above.checked_add(value.unsigned_abs());
+            }
             _ => break,
         }
         rest = rest.get(length..)?;
@@ -77,8 +82,10 @@ mod tests {
     #[test]
     fn learns_framed_and_frameless_methods() {
         // push rbp; push rbx; sub rsp, 0x18; lea rbp, [rsp+0x20]; mov rbx, rdi
-        let framed =
-            learn(&[0x55, 0x53, 0x48, 0x83, 0xec, 0x18, 0x48, 0x8d, 0x6c, 0x24, 0x20, 0x48, 0x8b, 0xdf]).unwrap();
+        let framed = learn(&[
+            0x55, 0x53, 0x48, 0x83, 0xec, 0x18, 0x48, 0x8d, 0x6c, 0x24, 0x20, 0x48, 0x8b, 0xdf,
+        ])
+        .unwrap();
         assert_eq!(undo(&framed, 50, 0x1000, 0x1028), (0xa6, 0x1038));
         assert_eq!(undo(&framed, 0, 0x1000, 5), (0xa0, 0x1008));
         assert_eq!(undo(&framed, 2, 0x1000, 5), (0xa2, 0x1018));
@@ -95,7 +102,10 @@ mod tests {
     #[test]
     fn the_frame_of_native_code_is_read_from_its_prolog() {
         // push rbp; mov rbp, rsp; push r15; push r14; push rbx; sub rsp, 0x28; mov ebx, edi
-        let saves = [0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0x41, 0x56, 0x53, 0x48, 0x83, 0xec, 0x28, 0x89, 0xfb];
+        let saves = [
+            0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0x41, 0x56, 0x53, 0x48, 0x83, 0xec, 0x28, 0x89,
+            0xfb,
+        ];
         assert_eq!(frame_above_stack(&saves), Some(0x40));
         let marked = [&[0xf3, 0x0f, 0x1e, 0xfa][..], &saves].concat();
         assert_eq!(frame_above_stack(&marked), Some(0x40));

@@ -1,8 +1,8 @@
 //! The Windows x64 `UNWIND_INFO`, in the dialect of CoreCLR on Unix.
 //!
-//! Layout and codes: "x64 exception handling" in Microsoft's documentation, `src/coreclr/inc/win64unwind.h` in
-//! dotnet/runtime. CoreCLR adds `UWOP_SET_FPREG_LARGE` for frames that are over 240 bytes away from their frame
-//! pointer.
+//! Layout and codes: "x64 exception handling" in Microsoft's documentation,
+//! `src/coreclr/inc/win64unwind.h` in dotnet/runtime. CoreCLR adds `UWOP_SET_FPREG_LARGE` for
+//! frames that are over 240 bytes away from their frame pointer.
 
 use super::instructions::by_encoding;
 use crate::StackBytes;
@@ -56,12 +56,13 @@ impl Program {
         Self { prolog_size, operations }
     }
 
-    /// Reads `UNWIND_INFO`s: the function's own first, then those that it is chained to. `None` if one of them
-    /// is malformed or of an unknown version.
+    /// Reads `UNWIND_INFO`s: the function's own first, then those that it is chained to. `None` if
+    /// one of them is malformed or of an unknown version.
     pub(crate) fn parse<'a>(infos: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
         let mut program = Self::default();
         for (index, info) in infos.into_iter().enumerate() {
-            let (&[version_and_flags, prolog_size, count, frame], codes) = info.split_first_chunk::<4>()?;
+            let (&[version_and_flags, prolog_size, count, frame], codes) =
+                info.split_first_chunk::<4>()?;
             matches!(version_and_flags & 7, 1 | 2).then_some(())?;
             let chained = index > 0;
             if !chained {
@@ -80,9 +81,11 @@ impl Program {
         let begin = self.operations.len();
         self.operations.push((0, Operation::Begin { frame: None }));
         let mut slots = codes.as_chunks::<2>().0.iter();
-        let slot =
-            |slots: &mut std::slice::Iter<'_, [u8; 2]>| slots.next().map(|slot| u64::from(u16::from_le_bytes(*slot)));
-        let far = |slots: &mut std::slice::Iter<'_, [u8; 2]>| Some(slot(slots)? | slot(slots)? << 16);
+        let slot = |slots: &mut std::slice::Iter<'_, [u8; 2]>| {
+            slots.next().map(|slot| u64::from(u16::from_le_bytes(*slot)))
+        };
+        let far =
+            |slots: &mut std::slice::Iter<'_, [u8; 2]>| Some(slot(slots)? | slot(slots)? << 16);
         while let Some(&[offset, operation]) = slots.next() {
             let (operation, info) = (operation & 15, operation >> 4);
             let offset = if chained { 0 } else { offset };
@@ -125,11 +128,17 @@ impl Program {
     }
 
     /// Undoes what the function has done after `offset` bytes of its code, and returns.
-    pub(crate) fn undo(&self, offset: u64, context: &mut Context, stack: &StackBytes<'_>) -> Result<(), StepError> {
+    pub(crate) fn undo(
+        &self,
+        offset: u64,
+        context: &mut Context,
+        stack: &StackBytes<'_>,
+    ) -> Result<(), StepError> {
         self.undo_from(offset, context, stack, false)
     }
 
-    /// The same where the frame register is unknown: the stack pointer is taken for where the prolog has left it.
+    /// The same where the frame register is unknown: the stack pointer is taken for where the
+    /// prolog has left it.
     pub(crate) fn undo_by_size(
         &self,
         offset: u64,
@@ -167,7 +176,9 @@ impl Program {
                     context.set(register, Some(stack.word(sp)?));
                     context.set_sp(sp.checked_add(8).ok_or(StepError::Overflow)?);
                 }
-                Operation::Allocate(size) => context.set_sp(sp.checked_add(size).ok_or(StepError::Overflow)?),
+                Operation::Allocate(size) => {
+                    context.set_sp(sp.checked_add(size).ok_or(StepError::Overflow)?)
+                }
                 Operation::SetFrame(..) if by_size => {}
                 Operation::SetFrame(register, above) => {
                     let frame = context.get(register).ok_or(StepError::UnknownRegister)?;
@@ -178,7 +189,8 @@ impl Program {
                     context.set(register, Some(stack.word(place)?));
                 }
                 Operation::MachineFrame { error_code } => {
-                    let frame = sp.checked_add(u64::from(error_code) * 8).ok_or(StepError::Overflow)?;
+                    let frame =
+                        sp.checked_add(u64::from(error_code) * 8).ok_or(StepError::Overflow)?;
                     let stack_pointer = frame.checked_add(24).ok_or(StepError::Overflow)?;
                     context.set_ip(stack.word(frame)?);
                     context.set_sp(stack.word(stack_pointer)?);
@@ -253,7 +265,10 @@ mod tests {
         // After sub rsp, before rbp is set: rbp is still the caller's and must not be used.
         let mut allocated = context(0x1000, u64::MAX);
         program.undo(8, &mut allocated, &stack).unwrap();
-        assert_eq!((allocated.ip(), allocated.get(RBX), allocated.fp()), (0xa7, Some(0xa4), Some(0xa6)));
+        assert_eq!(
+            (allocated.ip(), allocated.get(RBX), allocated.fp()),
+            (0xa7, Some(0xa4), Some(0xa6))
+        );
     }
 
     #[test]
@@ -301,8 +316,10 @@ mod tests {
     #[test]
     fn a_machine_frame_gives_back_stack_and_address() {
         let program = Program::parse([&[1, 0, 1, 0, 0, 0x0a][..]]).unwrap();
-        let bytes: Vec<u8> =
-            [0x5555u64, 0x33, 0x202, 0x1f00, 0x2b].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let bytes: Vec<u8> = [0x5555u64, 0x33, 0x202, 0x1f00, 0x2b]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
         let mut interrupted = context(0x1000, 1);
         program.undo(0, &mut interrupted, &StackBytes::new(0x1000, &bytes)).unwrap();
         assert_eq!((interrupted.ip(), interrupted.sp()), (0x5555, 0x1f00));
@@ -313,7 +330,10 @@ mod tests {
         let program = Program::parse([FRAMED]).unwrap();
         let mut body = context(0x1000, 0x1040);
         body.set(RBP, None);
-        assert_eq!(program.undo(100, &mut body, &StackBytes::new(0x1000, &words(16))), Err(StepError::UnknownRegister));
+        assert_eq!(
+            program.undo(100, &mut body, &StackBytes::new(0x1000, &words(16))),
+            Err(StepError::UnknownRegister)
+        );
     }
 
     #[test]

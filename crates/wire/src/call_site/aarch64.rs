@@ -1,8 +1,8 @@
 /// The length of a call instruction, in bytes.
 pub const LONGEST_CALL: usize = 4;
 
-/// Whether the bytes end in a call instruction, so that the address behind them can be a return address: `BL`,
-/// or `BLR` with or without pointer authentication (Arm ARM, C6.2).
+/// Whether the bytes end in a call instruction, so that the address behind them can be a return
+/// address: `BL`, or `BLR` with or without pointer authentication (Arm ARM, C6.2).
 pub fn ends_in_call(bytes: &[u8]) -> bool {
     let Some(&instruction) = bytes.last_chunk::<4>() else { return false };
     let instruction = u32::from_le_bytes(instruction);

@@ -1,4 +1,5 @@
-//! What return addresses look like: a call stands in front of them. Both sides filter guesses by that.
+//! What return addresses look like: a call stands in front of them. Both sides filter guesses by
+//! that.
 
 #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code, unreachable_pub))]
 mod aarch64;

@@ -1,11 +1,12 @@
 /// The longest call instruction that [`ends_in_call`] knows, in bytes.
 pub const LONGEST_CALL: usize = 8;
 
-/// Whether the bytes end in a call instruction, so that the address behind them can be a return address.
+/// Whether the bytes end in a call instruction, so that the address behind them can be a return
+/// address.
 ///
-/// Calls are `E8 rel32` and `FF /2` with a register or memory operand (Intel SDM volume 2, `CALL`); prefixes
-/// do not matter, because only the tail is looked at. Random bytes pass now and then: this is a filter for
-/// guesses, not a proof.
+/// Calls are `E8 rel32` and `FF /2` with a register or memory operand (Intel SDM volume 2, `CALL`);
+/// prefixes do not matter, because only the tail is looked at. Random bytes pass now and then: this
+/// is a filter for guesses, not a proof.
 pub fn ends_in_call(bytes: &[u8]) -> bool {
     let tail = |length: usize| bytes.len().checked_sub(length).and_then(|at| bytes.get(at..));
     if let Some([0xe8, ..]) = tail(5) {

@@ -91,7 +91,8 @@ pub fn requests_per_second(url: &str, connections: u32, seconds: u64) -> Result<
 /// Runs all comparisons and prints their tables.
 ///
 /// # Errors
-/// When something could not be measured, and when it is interrupted; what was measured is printed all the same.
+/// When something could not be measured, and when it is interrupted; what was measured is printed
+/// all the same.
 pub fn run(options: &Options) -> Result<()> {
     ensure!(
         options.rounds > 0 && options.seconds > 0,
@@ -103,7 +104,8 @@ pub fn run(options: &Options) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     let (machine, switches) = (machine(), switches()?);
     let started = Instant::now();
-    let expected: Duration = comparisons.iter().map(|comparison| comparison.expected(options)).sum();
+    let expected: Duration =
+        comparisons.iter().map(|comparison| comparison.expected(options)).sum();
     eprintln!(
         "{} programs, {} rounds, windows of {} s: about {:.0} min",
         comparisons.len(),
@@ -120,12 +122,22 @@ pub fn run(options: &Options) -> Result<()> {
             failed.push(format!("{}: {error:#}", comparison.name()));
         }
         for outcome in &measured.outcomes {
-            failed.extend(outcome.failed.iter().map(|why| format!("{}, {}: {why}", comparison.name(), outcome.name)));
+            failed.extend(
+                outcome
+                    .failed
+                    .iter()
+                    .map(|why| format!("{}, {}: {why}", comparison.name(), outcome.name)),
+            );
         }
         if !measured.unrecorded.is_empty() {
-            let table =
-                table(&comparison.name(), comparison.work.operation(), &measured.unrecorded, &measured.outcomes);
-            let processors = thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+            let table = table(
+                &comparison.name(),
+                comparison.work.operation(),
+                &measured.unrecorded,
+                &measured.outcomes,
+            );
+            let processors =
+                thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
             let costs = stated_and_lost(&comparison.name(), processors, &measured.outcomes);
             tables = tables + &table + "\n" + &costs + "\n";
         }
@@ -133,7 +145,10 @@ pub fn run(options: &Options) -> Result<()> {
             break;
         }
     }
-    println!("\n{machine}; {:.0} s in all; {switches}\n\n{tables}", started.elapsed().as_secs_f64());
+    println!(
+        "\n{machine}; {:.0} s in all; {switches}\n\n{tables}",
+        started.elapsed().as_secs_f64()
+    );
     if interrupt.came() {
         bail!("interrupted: the tables hold the windows that were complete by then");
     }
@@ -151,7 +166,11 @@ struct Measured {
 
 impl Measured {
     fn of(subjects: &[Subject]) -> Measured {
-        let outcome = |subject: &Subject| Outcome { name: subject.name.clone(), windows: vec![], failed: None };
+        let outcome = |subject: &Subject| Outcome {
+            name: subject.name.clone(),
+            windows: vec![],
+            failed: None,
+        };
         Measured { unrecorded: vec![], outcomes: subjects.iter().map(outcome).collect() }
     }
 }
@@ -166,7 +185,9 @@ impl Comparison {
         let windows = u32::try_from(self.turns().len()).unwrap_or(u32::MAX);
         let window = Duration::from_secs(SETTLE + options.seconds);
         let round = window * (2 * windows) + COMING_AND_GOING * windows;
-        Duration::from_secs(WARM_UP) + window + round * u32::try_from(options.rounds).unwrap_or(u32::MAX)
+        Duration::from_secs(WARM_UP)
+            + window
+            + round * u32::try_from(options.rounds).unwrap_or(u32::MAX)
     }
 
     /// Which subject has its turn when, by index: those with several windows a round have them
@@ -208,7 +229,11 @@ impl Comparison {
                     Ok((on, own_cpu, stated)) => {
                         let recorded = Recorded { before, on, after, own_cpu, stated };
                         measured.outcomes[index].windows.push(recorded);
-                        format!("CPU {:+.1} %, throughput {:+.1} %", recorded.cpu(), recorded.throughput())
+                        format!(
+                            "CPU {:+.1} %, throughput {:+.1} %",
+                            recorded.cpu(),
+                            recorded.throughput()
+                        )
                     }
                     Err(error) => {
                         measured.outcomes[index].failed = Some(format!("{error:#}"));
@@ -216,7 +241,10 @@ impl Comparison {
                     }
                 };
                 let time = started.elapsed().as_secs_f64();
-                eprintln!("[round {round} of {rounds}, {time:.0} s] {name}: {}: {said}", subject.name);
+                eprintln!(
+                    "[round {round} of {rounds}, {time:.0} s] {name}: {}: {said}",
+                    subject.name
+                );
                 before = after;
             }
         }
@@ -276,13 +304,17 @@ impl Subject {
                 let duration = recorded.number("duration_seconds")?;
                 ensure!(
                     duration >= window.seconds,
-                    "the recording of {duration:.1} s did not cover the window of {:.1} s; use a longer one: --seconds {}",
+                    "the recording of {duration:.1} s did not cover the window of {:.1} s; use a \
+                        longer one: --seconds {}",
                     window.seconds,
                     options.seconds * 2
                 );
                 let engine = recorded.summary["engine"].as_str().unwrap_or_default();
                 // The program names another engine than the one asked for with the reason.
-                ensure!(!(arguments.contains(&"--engine") && engine.contains(", because ")), "{engine}");
+                ensure!(
+                    !(arguments.contains(&"--engine") && engine.contains(", because ")),
+                    "{engine}"
+                );
                 ensure!(
                     engine.is_empty() || recorded.samples("cpu") > 0.0,
                     "no CPU sample was taken: {}",
@@ -316,13 +348,14 @@ fn cpu_sampling() -> Vec<Provider> {
     ]
 }
 
-/// The comparisons whose rows contain this text, or one of several with `|` between them, in runtime,
-/// program and name, each with its noise; empty ones are left out.
+/// The comparisons whose rows contain this text, or one of several with `|` between them, in
+/// runtime, program and name, each with its noise; empty ones are left out.
 fn wanted(engines: &[String], only: &str) -> Vec<Comparison> {
     let only = only.to_lowercase();
     let texts: Vec<&str> = only.split('|').map(str::trim).collect();
     let services = ROUTES.iter().map(|work| (WITH_ASP_NET, *work));
-    let all = services.chain(sample_runtimes().into_iter().map(|runtime| (runtime, Work::HandOver)));
+    let all =
+        services.chain(sample_runtimes().into_iter().map(|runtime| (runtime, Work::HandOver)));
     let comparisons = all.filter_map(|(runtime, work)| {
         let mut comparison = Comparison { runtime, work, subjects: subjects(runtime, engines) };
         let name = comparison.name();
@@ -355,7 +388,8 @@ fn subjects(runtime: Runtime, engines: &[String]) -> Vec<Subject> {
     }
     // What needs the main slot suspends the runtime for long, on purpose: `bench illness` measures
     // that.
-    let beside = PROFILERS.iter().filter(|spec| spec.attach && !spec.needs_main_slot() && spec.id != "cpu");
+    let beside =
+        PROFILERS.iter().filter(|spec| spec.attach && !spec.needs_main_slot() && spec.id != "cpu");
     let known = beside.filter(|spec| spec.since <= runtime.major());
     all.extend(known.map(|spec| Subject::clrscope(spec.id, &["-p", spec.id])));
     all.push(Subject::new("EventPipe, cpu-sampling of dotnet-trace", Recorder::EventPipe));
@@ -366,7 +400,8 @@ fn subjects(runtime: Runtime, engines: &[String]) -> Vec<Subject> {
 fn engines() -> Result<Vec<String>> {
     let mut command = Command::new(tool::clrscope());
     let help = tool::output(command.args(["record", "-h"]), HELP_LIMIT)?;
-    engines_of(&help).with_context(|| format!("`{}` lists no engines:\n{help}", tool::shown(&command)))
+    engines_of(&help)
+        .with_context(|| format!("`{}` lists no engines:\n{help}", tool::shown(&command)))
 }
 
 /// The values of `--engine` in a help text, whose lines may be broken anywhere.
@@ -403,7 +438,10 @@ fn switches() -> Result<String> {
     }
     drop(ask);
     echo.join().map_err(|_| anyhow::anyhow!("the thread that answers panicked"))??;
-    Ok(format!("a switch between two threads of a pipe {}", Distribution::of(each).with_quartiles("µs")))
+    Ok(format!(
+        "a switch between two threads of a pipe {}",
+        Distribution::of(each).with_quartiles("µs")
+    ))
 }
 
 #[cfg(test)]
@@ -431,16 +469,36 @@ mod tests {
 
     #[test]
     fn everything_that_runs_beside_a_service_is_compared() {
-        let names = |runtime| subjects(runtime, &two_engines()).into_iter().map(|one| one.name).collect::<Vec<_>>();
+        let names = |runtime| {
+            subjects(runtime, &two_engines()).into_iter().map(|one| one.name).collect::<Vec<_>>()
+        };
         let on_9 = names(Runtime::V9);
         assert_eq!(
             on_9[..4],
-            ["none again: noise", "default set, 100 Hz", "default set, 999 Hz", "cpu kernel-ring, 100 Hz"]
+            [
+                "none again: noise",
+                "default set, 100 Hz",
+                "default set, 999 Hz",
+                "cpu kernel-ring, 100 Hz"
+            ]
         );
-        let expected =
-            ["wall", "exceptions", "gc", "allocations", "locks", "counters", "threads", "threadpool", "jit", "loads"];
+        let expected = [
+            "wall",
+            "exceptions",
+            "gc",
+            "allocations",
+            "locks",
+            "counters",
+            "threads",
+            "threadpool",
+            "jit",
+            "loads",
+        ];
         assert!(expected.iter().all(|id| on_9.contains(&(*id).to_owned())), "{on_9:?}");
-        assert!(!on_9.contains(&"heap".to_owned()) && !on_9.contains(&"calls".to_owned()), "{on_9:?}");
+        assert!(
+            !on_9.contains(&"heap".to_owned()) && !on_9.contains(&"calls".to_owned()),
+            "{on_9:?}"
+        );
         assert!(on_9.last().unwrap().starts_with("EventPipe"), "{on_9:?}");
         // `allocations` needs .NET 6.
         assert_eq!(names(Runtime::V3_1).len() + 1, on_9.len());
@@ -458,7 +516,10 @@ mod tests {
         assert_eq!(count("CPU signals"), (programs, 3 * programs));
         assert_eq!(count("9.0.5, hand-over, 2 pairs of threads, wall"), (1, 2));
         assert_eq!(count("/ok, 8 connections, none again"), (1, 1));
-        assert_eq!(count("/json, 8 connections, wall | 9.0.5, hand-over, 2 pairs of threads, wall"), (2, 4));
+        assert_eq!(
+            count("/json, 8 connections, wall | 9.0.5, hand-over, 2 pairs of threads, wall"),
+            (2, 4)
+        );
         assert_eq!(count("nothing of this kind"), (0, 0));
     }
 

@@ -82,10 +82,15 @@ pub struct Outcome {
 }
 
 /// The heading and the Markdown table of one program.
-pub fn table(program: &str, operation: &str, unrecorded: &[Window], outcomes: &[Outcome]) -> String {
+pub fn table(
+    program: &str,
+    operation: &str,
+    unrecorded: &[Window],
+    outcomes: &[Outcome],
+) -> String {
     let mut text = format!(
-        "**{program}**\n\n| recording | CPU per {operation} | throughput | p99 latency | stated: CPU | stated: paused | \
-         CPU outside |\n|---|---|---|---|---|---|---|\n"
+        "**{program}**\n\n\
+         | recording | CPU per {operation} | throughput | p99 latency | stated: CPU | stated: paused | CPU outside |\n|---|---|---|---|---|---|---|\n"
     );
     let of = |value: fn(&Window) -> f64| Distribution::of(unrecorded.iter().map(value).collect());
     let latency = Distribution::of(unrecorded.iter().filter_map(|window| window.p99_ms).collect());
@@ -104,14 +109,23 @@ pub fn table(program: &str, operation: &str, unrecorded: &[Window], outcomes: &[
         let name = match (&outcome.failed, windows.len()) {
             (None, 0) => continue,
             (Some(_), 0) => {
-                let _ = writeln!(text, "| {} | not measured | {} |", outcome.name, [NONE; 5].join(" | "));
+                let _ = writeln!(
+                    text,
+                    "| {} | not measured | {} |",
+                    outcome.name,
+                    [NONE; 5].join(" | ")
+                );
                 continue;
             }
             (Some(_), count) => format!("{} (failed after {count} windows)", outcome.name),
             (None, _) => outcome.name.clone(),
         };
-        let all = |value: fn(&Recorded) -> f64| signed(&Distribution::of(windows.iter().map(value).collect()));
-        let some = |value: fn(&Recorded) -> Option<f64>| Distribution::of(windows.iter().filter_map(value).collect());
+        let all = |value: fn(&Recorded) -> f64| {
+            signed(&Distribution::of(windows.iter().map(value).collect()))
+        };
+        let some = |value: fn(&Recorded) -> Option<f64>| {
+            Distribution::of(windows.iter().filter_map(value).collect())
+        };
         let p99 = some(Recorded::p99);
         let _ = writeln!(
             text,
@@ -138,24 +152,31 @@ const FACTOR: f64 = 2.0;
 /// the machine.
 pub fn stated_and_lost(program: &str, processors: f64, outcomes: &[Outcome]) -> String {
     let mut text = format!(
-        "**{program}: stated cost and measured loss**\n\n| recording | CPU: stated | CPU: lost | lost / stated | \
-         throughput: stated | throughput: lost | lost / stated |\n|---|---|---|---|---|---|---|\n"
+        "**{program}: stated cost and measured loss**\n\n\
+         | recording | CPU: stated | CPU: lost | lost / stated | throughput: stated | throughput: lost | lost / stated |\n|---|---|---|---|---|---|---|\n"
     );
     let of = |windows: &[Recorded], value: &dyn Fn(&Recorded) -> Option<f64>| {
         Distribution::of(windows.iter().filter_map(value).collect())
     };
     let cpu = |one: &Recorded| Some(one.cpu());
     let throughput = |one: &Recorded| Some(-one.throughput());
-    let silent =
-        outcomes.iter().find(|outcome| outcome.name == NOISE).map_or(&[][..], |outcome| outcome.windows.as_slice());
+    let silent = outcomes
+        .iter()
+        .find(|outcome| outcome.name == NOISE)
+        .map_or(&[][..], |outcome| outcome.windows.as_slice());
     let noise = |value: &dyn Fn(&Recorded) -> Option<f64>| {
         let noise = of(silent, value);
         if noise.len() > 0 { noise.at(0.25).abs().max(noise.at(0.75).abs()) } else { 0.0 }
     };
     let noises = (noise(&cpu), noise(&throughput));
-    for outcome in outcomes.iter().filter(|outcome| outcome.windows.iter().any(|one| one.stated.is_some())) {
+    for outcome in
+        outcomes.iter().filter(|outcome| outcome.windows.iter().any(|one| one.stated.is_some()))
+    {
         let windows = &outcome.windows;
-        let stated = (of(windows, &Recorded::stated_cpu), of(windows, &|one| one.stated_throughput(processors)));
+        let stated = (
+            of(windows, &Recorded::stated_cpu),
+            of(windows, &|one| one.stated_throughput(processors)),
+        );
         let lost = (of(windows, &cpu), of(windows, &throughput));
         let _ = writeln!(
             text,
@@ -182,10 +203,16 @@ fn ratio(stated: &Distribution, lost: &Distribution, noise: f64) -> String {
     let (cost, loss) = (stated.median(), lost.median());
     if loss.abs() <= noise {
         let good = cost <= noise;
-        return if good { "both below the noise" } else { "**loss below the noise, stated above it**" }.to_owned();
+        return if good {
+            "both below the noise"
+        } else {
+            "**loss below the noise, stated above it**"
+        }
+        .to_owned();
     }
     let times = |lost: f64| lost / cost;
-    let figures = format!("{:.1} × ({:.1} … {:.1})", times(loss), times(lost.at(0.25)), times(lost.at(0.75)));
+    let figures =
+        format!("{:.1} × ({:.1} … {:.1})", times(loss), times(lost.at(0.25)), times(lost.at(0.75)));
     let good = (1.0 / FACTOR..=FACTOR).contains(&times(loss));
     if good { figures } else { format!("**{figures}**") }
 }
@@ -235,23 +262,36 @@ mod tests {
             // 5 % of CPU time are stated, and 0.5 % of pauses; outside are 5 % of one of two
             // processors.
             let stated = Some(Stated { cpu: 0.05, paused: 0.005 });
-            let windows = cpus.map(|cpu| Recorded { stated, ..recorded(window(100_000.0, cpu, 2.0)) }).to_vec();
+            let windows = cpus
+                .map(|cpu| Recorded { stated, ..recorded(window(100_000.0, cpu, 2.0)) })
+                .to_vec();
             Outcome { name: name.into(), windows, failed: None }
         };
         let mut noise = row(NOISE, [0.99, 1.0, 1.01]);
         noise.windows.iter_mut().for_each(|one| one.stated = None);
-        let rows = [noise, row("right", [1.05, 1.08, 1.09]), row("too low", [1.2, 1.2, 1.2]), row("none", [1.0; 3])];
+        let rows = [
+            noise,
+            row("right", [1.05, 1.08, 1.09]),
+            row("too low", [1.2, 1.2, 1.2]),
+            row("none", [1.0; 3]),
+        ];
         let table = stated_and_lost("P", 2.0, &rows);
         let lines: Vec<&str> = table.lines().collect();
         assert!(
-            lines[4].starts_with("| right | 4.63 % | +8.0 % (+6.5 … +8.5) | 1.7 × (1.4 … 1.8) | 7.63 % |"),
+            lines[4].starts_with(
+                "| right | 4.63 % | +8.0 % (+6.5 … +8.5) | 1.7 × (1.4 … 1.8) | 7.63 % |"
+            ),
             "{table}"
         );
         assert!(lines[5].contains("| **4.8 × (4.8 … 4.8)** |"), "{table}");
         assert!(lines[6].contains("**loss below the noise, stated above it**"), "{table}");
         assert!(lines[8].starts_with("Noise: CPU 0.5 %"), "{table}");
         let cheap = Stated { cpu: 0.001, paused: 0.0 };
-        let windows = rows[3].windows.iter().map(|one| Recorded { stated: Some(cheap), own_cpu: Some(0.0), ..*one });
+        let windows = rows[3].windows.iter().map(|one| Recorded {
+            stated: Some(cheap),
+            own_cpu: Some(0.0),
+            ..*one
+        });
         let cheap = Outcome { windows: windows.collect(), ..rows[3].clone() };
         let table = stated_and_lost("P", 2.0, &[rows[0].clone(), cheap]);
         assert!(table.contains("| both below the noise |"), "{table}");
@@ -272,13 +312,18 @@ mod tests {
     #[test]
     fn rounds_make_a_table_of_medians_and_quartiles() {
         let windows = [1.1, 1.2, 1.3].map(|cpu| recorded(window(100_000.0, cpu, 2.0))).to_vec();
-        let unrecorded: Vec<Window> = windows.iter().flat_map(|one| [one.before, one.after]).collect();
+        let unrecorded: Vec<Window> =
+            windows.iter().flat_map(|one| [one.before, one.after]).collect();
         let none = |name: &str, failed: Option<&str>| Outcome {
             name: name.into(),
             windows: vec![],
             failed: failed.map(str::to_owned),
         };
-        let broken = Outcome { name: "gc".into(), windows: windows.clone(), failed: Some("it ended".into()) };
+        let broken = Outcome {
+            name: "gc".into(),
+            windows: windows.clone(),
+            failed: Some("it ended".into()),
+        };
         let outcomes = [
             Outcome { name: "default set".into(), windows, failed: None },
             none("cpu signals, 100 Hz", Some("no room")),
@@ -291,11 +336,13 @@ mod tests {
         assert!(lines[2].starts_with("| recording | CPU per request |"), "{table}");
         assert_eq!(
             lines[4],
-            "| none | 10.00 µs (9.00 … 11.00) | 100000 /s (90000 … 110000) | 2.00 ms (1.00 … 3.00) | · | · | · |"
+            "| none | 10.00 µs (9.00 … 11.00) | 100000 /s (90000 … 110000) | 2.00 ms (1.00 … 3.00) \
+                | · | · | · |"
         );
         assert_eq!(
             lines[5],
-            "| default set | +20.0 % (+15.0 … +25.0) | +0.0 % (+0.0 … +0.0) | +0.0 % (+0.0 … +0.0) | 1.00 % | 0.10 % | 5.00 % |"
+            "| default set | +20.0 % (+15.0 … +25.0) | +0.0 % (+0.0 … +0.0) | +0.0 % (+0.0 … +0.0) \
+                | 1.00 % | 0.10 % | 5.00 % |"
         );
         assert_eq!(lines[6], "| cpu signals, 100 Hz | not measured | · | · | · | · | · |");
         assert!(lines[7].starts_with("| gc (failed after 3 windows) | +20.0 % (+15.0"), "{table}");

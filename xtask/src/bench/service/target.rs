@@ -34,7 +34,9 @@ impl Work {
     /// Its name in tables and for `--only`.
     pub fn name(self) -> String {
         match self {
-            Work::Service { route, connections } => format!("service {route}, {connections} connections"),
+            Work::Service { route, connections } => {
+                format!("service {route}, {connections} connections")
+            }
             Work::HandOver => "hand-over, 2 pairs of threads".into(),
         }
     }
@@ -139,7 +141,11 @@ impl Target {
                 let load = wrk::run(url, *connections, seconds, interrupt);
                 // Why a load failed shows in what the service wrote, if it did not survive.
                 interrupt.check()?;
-                ensure!(kiosk.process.is_running(), "the service ended\n{}", kiosk.process.transcript());
+                ensure!(
+                    kiosk.process.is_running(),
+                    "the service ended\n{}",
+                    kiosk.process.transcript()
+                );
                 let load = load?;
                 Window {
                     operations: load.requests as f64,
@@ -155,14 +161,19 @@ impl Target {
                 handed_over(&serde_json::from_str(&answer)?)?
             }
         };
-        ensure!(window.operations > 0.0 && window.cpu > 0.0, "the program did nothing in a window: {window:?}");
+        ensure!(
+            window.operations > 0.0 && window.cpu > 0.0,
+            "the program did nothing in a window: {window:?}"
+        );
         Ok(window)
     }
 }
 
 /// A window as the hand-over program says it.
 fn handed_over(answer: &Value) -> Result<Window> {
-    let number = |name: &str| answer[name].as_f64().with_context(|| format!("the hand-over program answered {answer}"));
+    let number = |name: &str| {
+        answer[name].as_f64().with_context(|| format!("the hand-over program answered {answer}"))
+    };
     Ok(Window {
         operations: number("operations")?,
         seconds: number("wall_ns")? / 1e9,
@@ -178,7 +189,8 @@ fn handed_over(answer: &Value) -> Result<Window> {
 /// When the process has ended.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/stat");
-    let text = fs::read_to_string(&path).with_context(|| format!("{path}: process {pid} has ended"))?;
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("{path}: process {pid} has ended"))?;
     let ticks = cpu_ticks(&text).with_context(|| format!("{path} has no CPU time: {text}"))?;
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
@@ -214,7 +226,10 @@ mod tests {
     fn the_hand_over_program_measures_a_window() {
         let answer = serde_json::json!({"operations": 50_000, "cpu_ns": 1_500_000_000_u64, "wall_ns": 1_000_000_000});
         let window = handed_over(&answer).unwrap();
-        assert_eq!((window.cpu_per_operation(), window.rate(), window.processors()), (30.0, 50_000.0, 1.5));
+        assert_eq!(
+            (window.cpu_per_operation(), window.rate(), window.processors()),
+            (30.0, 50_000.0, 1.5)
+        );
         assert!(handed_over(&serde_json::json!({"error": "unknown command"})).is_err());
     }
 

@@ -31,7 +31,8 @@ pub struct Load {
 /// Keeps a number of connections busy for a time, from one thread.
 ///
 /// # Errors
-/// When wrk is missing, fails, or got other answers than success, and when the benchmark is interrupted.
+/// When wrk is missing, fails, or got other answers than success, and when the benchmark is
+/// interrupted.
 pub fn run(url: &str, connections: u32, seconds: u64, interrupt: &Interrupt) -> Result<Load> {
     let mut command = Command::new("wrk");
     command.args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "--latency"]);
@@ -39,7 +40,10 @@ pub fn run(url: &str, connections: u32, seconds: u64, interrupt: &Interrupt) -> 
     let shown = tool::shown(&command);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.with_context(|| {
-        format!("cannot start `{shown}`: `cargo xtask setup` installs the load generator (Debian's package is wrk)")
+        format!(
+            "cannot start `{shown}`: `cargo xtask setup` installs the load generator (Debian's \
+            package is wrk)"
+        )
     })?;
     let mut child = Killed(child);
     let until = Instant::now() + Duration::from_secs(seconds) + END_LIMIT;
@@ -47,7 +51,9 @@ pub fn run(url: &str, connections: u32, seconds: u64, interrupt: &Interrupt) -> 
     let status = loop {
         match child.0.try_wait()? {
             Some(status) => break status,
-            None if Instant::now() > until => bail!("`{shown}` did not end in time; does the service hang?"),
+            None if Instant::now() > until => {
+                bail!("`{shown}` did not end in time; does the service hang?")
+            }
             None => interrupt.sleep(POLL)?,
         }
     };
@@ -87,8 +93,10 @@ fn parse(text: &str) -> Result<Load> {
         }
         if let Some((requests, rest)) = line.split_once(" requests in ") {
             let time = rest.split(',').next().unwrap_or_default();
-            counted =
-                Some((requests.parse::<u64>().with_context(|| format!("no number: {requests}"))?, seconds_of(time)?));
+            counted = Some((
+                requests.parse::<u64>().with_context(|| format!("no number: {requests}"))?,
+                seconds_of(time)?,
+            ));
         }
     }
     let (requests, seconds) = counted.context("no line says how many requests there were")?;
@@ -99,7 +107,9 @@ fn parse(text: &str) -> Result<Load> {
 
 /// A time as wrk writes it, such as `812.00us` or `1.50m`.
 fn seconds_of(text: &str) -> Result<f64> {
-    let split = text.find(|letter: char| letter.is_ascii_alphabetic()).with_context(|| format!("no unit: {text}"))?;
+    let split = text
+        .find(|letter: char| letter.is_ascii_alphabetic())
+        .with_context(|| format!("no unit: {text}"))?;
     let (number, unit) = text.split_at(split);
     let factor = match unit {
         "us" => 1e-6,
@@ -136,7 +146,10 @@ Transfer/sec:      8.90MB
     fn a_report_is_read() {
         assert_eq!(parse(REPORT).unwrap(), Load { requests: 191_473, seconds: 3.1, p99_ms: 0.812 });
         let slow = REPORT.replace("812.00us", "1.25s").replace("in 3.10s", "in 1.50m");
-        assert_eq!(parse(&slow).unwrap(), Load { requests: 191_473, seconds: 90.0, p99_ms: 1250.0 });
+        assert_eq!(
+            parse(&slow).unwrap(),
+            Load { requests: 191_473, seconds: 90.0, p99_ms: 1250.0 }
+        );
     }
 
     #[test]
@@ -146,7 +159,12 @@ Transfer/sec:      8.90MB
         let bad = format!("{REPORT}  Socket errors: connect 0, read 0, write 0, timeout 3\n");
         assert!(parse(&bad).unwrap_err().to_string().contains("timeout 3"));
         assert!(parse(&REPORT.replace("191473 requests", "0 requests")).is_err());
-        assert!(parse(&REPORT.replace("99%  812", "98%  812")).unwrap_err().to_string().contains("99th"));
+        assert!(
+            parse(&REPORT.replace("99%  812", "98%  812"))
+                .unwrap_err()
+                .to_string()
+                .contains("99th")
+        );
         assert!(parse("unable to connect").is_err());
     }
 

@@ -1,7 +1,8 @@
 //! Larger alternate stacks for the program's threads.
 //!
-//! Each one that we map is private memory of an own memory file, so that `/proc/<pid>/maps` names it, and holds a mark, which tells it from
-//! all else whatever has become of its address meanwhile. Only what we mapped is ever unmapped, and the program's own alternate stacks stay as they are.
+//! Each one that we map is private memory of an own memory file, so that `/proc/<pid>/maps` names
+//! it, and holds a mark, which tells it from all else whatever has become of its address meanwhile.
+//! Only what we mapped is ever unmapped, and the program's own alternate stacks stay as they are.
 
 use super::descriptors::{self, Kept};
 use super::memory::holds;
@@ -17,13 +18,15 @@ pub const SIZE: usize = 96 << 10;
 const GUARD: usize = 4096;
 /// What stands, with the stack's number, behind its guard page: no other code writes this there.
 const MARK: u64 = 0x6b63_6174_735f_7263;
-/// What stands, with the number of the stack that has taken its place, at the same place of one of the runtime's.
+/// What stands, with the number of the stack that has taken its place, at the same place of one of
+/// the runtime's.
 const MARK_OF_OLD: u64 = 0x646c_6f5f_7263_6b63;
 /// The number of the stack that was mapped last.
 static LAST: AtomicU64 = AtomicU64::new(0);
 /// Most bytes of a thread's own stack that are looked through.
 const MOST_SEARCHED: u64 = 1 << 20;
-/// `SS_AUTODISARM` (linux/signal.h): whoever sets this leaves handlers in ways of its own, and ours could not set such a stack again.
+/// `SS_AUTODISARM` (linux/signal.h): whoever sets this leaves handlers in ways of its own, and ours
+/// could not set such a stack again.
 const AUTODISARM: i32 = 1 << 31;
 /// Bytes below the stack pointer that a function may use without moving it (System V ABI, x86-64).
 const RED_ZONE: u64 = 128;
@@ -41,8 +44,11 @@ impl Stacks {
     /// The system refuses it.
     pub fn new() -> io::Result<Self> {
         // SAFETY: the name is a C string.
-        let file = Kept::new(|| unsafe { libc::memfd_create(c"clrscope-stack".as_ptr(), libc::MFD_CLOEXEC) })?;
-        // With its memory: where there is none left, the first touch of a page would end the process.
+        let file = Kept::new(|| unsafe {
+            libc::memfd_create(c"clrscope-stack".as_ptr(), libc::MFD_CLOEXEC)
+        })?;
+        // With its memory: where there is none left, the first touch of a page would end the
+        // process.
         descriptors::allocate(&file, SIZE)?;
         let stacks = Self { file };
         let first = stacks.map().ok_or(io::ErrorKind::OutOfMemory)?;
@@ -53,14 +59,18 @@ impl Stacks {
         found.map(|_| stacks).map_err(io::Error::from_raw_os_error)
     }
 
-    /// Maps one, laid out as the runtime lays out its own: a guard page at its low end, within the bounds given to the kernel.
+    /// Maps one, laid out as the runtime lays out its own: a guard page at its low end, within the
+    /// bounds given to the kernel.
     pub fn map(&self) -> Option<Stack> {
         if !ledger::enter(Resource::AlternateStacks, 1) {
             return None;
         }
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_STACK);
+        let (access, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_STACK);
         // SAFETY: a new private mapping of a file of that length.
-        let start = unsafe { libc::mmap(ptr::null_mut(), SIZE, access, flags, self.file.number().unwrap_or(-1), 0) };
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), SIZE, access, flags, self.file.number().unwrap_or(-1), 0)
+        };
         if start == libc::MAP_FAILED {
             ledger::leave(Resource::AlternateStacks, 1);
             return None;
@@ -68,13 +78,15 @@ impl Stacks {
         // SAFETY: the first page of the mapping just made.
         unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) };
         let number = LAST.fetch_add(1, Relaxed).wrapping_add(1);
-        // SAFETY: behind the guard page all of it can be written to; the kernel begins at the other end.
+        // SAFETY: behind the guard page all of it can be written to; the kernel begins at the other
+        // end.
         unsafe { start.cast::<u8>().add(GUARD).cast::<[u64; 2]>().write_volatile([MARK, number]) };
         Some(Stack { start: start as u64, number })
     }
 }
 
-/// A stack that [`Stacks::map`] made. Another one may be mapped at its address once somebody has unmapped it: its number is its own.
+/// A stack that [`Stacks::map`] made. Another one may be mapped at its address once somebody has
+/// unmapped it: its number is its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// Its address.
@@ -89,14 +101,16 @@ impl Stack {
         holds(self.start + GUARD as u64, [MARK, self.number])
     }
 
-    /// Marks an alternate stack that this one takes the place of, if it is one of the runtime's: of those a page without access at the low end
-    /// is a part. [`Self::unmap_of_ended`] knows it by that. Nothing may lie where the mark goes, at the far end of the stack.
+    /// Marks an alternate stack that this one takes the place of, if it is one of the runtime's: of
+    /// those a page without access at the low end is a part. [`Self::unmap_of_ended`] knows it by
+    /// that. Nothing may lie where the mark goes, at the far end of the stack.
     ///
     /// To be called by the thread that has it, which is not on it.
     pub fn mark_old(self, old: &libc::stack_t) {
         let start = old.ss_sp as u64;
-        let is_of_pages =
-            start.is_multiple_of(GUARD as u64) && old.ss_size.is_multiple_of(GUARD) && old.ss_size > 2 * GUARD;
+        let is_of_pages = start.is_multiple_of(GUARD as u64)
+            && old.ss_size.is_multiple_of(GUARD)
+            && old.ss_size > 2 * GUARD;
         if !is_of_pages || holds(start, [0]) != Err(libc::EFAULT) {
             return;
         }
@@ -124,10 +138,12 @@ impl Stack {
         ledger::leave(Resource::AlternateStacks, 1);
     }
 
-    /// Unmaps it after the end of the thread that it was set for, and the one that the thread had before.
+    /// Unmaps it after the end of the thread that it was set for, and the one that the thread had
+    /// before.
     ///
-    /// A thread gives back its own stack as the runtime tells of its end. Of threads of native code it tells only when they are gone, and
-    /// has by then looked for its stack in vain, as ours was set: no other code will ever unmap it.
+    /// A thread gives back its own stack as the runtime tells of its end. Of threads of native code
+    /// it tells only when they are gone, and has by then looked for its stack in vain, as ours was
+    /// set: no other code will ever unmap it.
     ///
     /// # Safety
     /// The thread is gone, `old` is what it had before, and this is called once.
@@ -153,7 +169,8 @@ pub fn range(stack: &libc::stack_t) -> Range<u64> {
     start..start.wrapping_add(stack.ss_size as u64)
 }
 
-/// Whether a frame of a second signal may not fit on it. A thread without one never runs a handler on one.
+/// Whether a frame of a second signal may not fit on it. A thread without one never runs a handler
+/// on one.
 pub fn is_small(stack: &libc::stack_t) -> bool {
     stack.ss_flags & (libc::SS_DISABLE | AUTODISARM) == 0 && stack.ss_size < SIZE
 }
@@ -177,9 +194,10 @@ pub unsafe fn set_own(stack: &libc::stack_t) -> bool {
 
 /// Replaces an alternate stack in what the kernel has saved on it.
 ///
-/// The runtime handles a fault in managed code on the thread's own stack, while the signal's frame still lies on the
-/// alternate one. If it returns through that frame, the kernel sets the alternate stack that it finds there
-/// (`restore_altstack`, kernel/signal.c): the small one, and with a timer armed that would be the end of the process.
+/// The runtime handles a fault in managed code on the thread's own stack, while the signal's frame
+/// still lies on the alternate one. If it returns through that frame, the kernel sets the alternate
+/// stack that it finds there (`restore_altstack`, kernel/signal.c): the small one, and with a timer
+/// armed that would be the end of the process.
 ///
 /// # Safety
 /// The old stack is the calling thread's, which is not on it.
@@ -190,7 +208,8 @@ pub unsafe fn replace_on_alternate(old: &libc::stack_t, new: &libc::stack_t) {
     unsafe { replace(start + GUARD as u64..end, old, new) };
 }
 
-/// Replaces an alternate stack in what the kernel has saved in a range of memory: a handler that returns through it sets it again.
+/// Replaces an alternate stack in what the kernel has saved in a range of memory: a handler that
+/// returns through it sets it again.
 ///
 /// # Safety
 /// The range is the calling thread's own stack or alternate stack, and mapped.
@@ -203,7 +222,9 @@ unsafe fn replace(range: Range<u64>, old: &libc::stack_t, new: &libc::stack_t) {
         // SAFETY: all three words lie in the range.
         unsafe {
             let (address, size) = ((at as *mut u64), (at + 16) as *mut u64);
-            if address.read_volatile() == old.ss_sp as u64 && size.read_volatile() == old.ss_size as u64 {
+            if address.read_volatile() == old.ss_sp as u64
+                && size.read_volatile() == old.ss_size as u64
+            {
                 address.write_volatile(new.ss_sp as u64);
                 size.write_volatile(new.ss_size as u64);
             }
@@ -211,17 +232,21 @@ unsafe fn replace(range: Range<u64>, old: &libc::stack_t, new: &libc::stack_t) {
     }
 }
 
-/// Replaces an alternate stack in what the kernel has saved on the calling thread's own stack, between its stack pointer and its end.
+/// Replaces an alternate stack in what the kernel has saved on the calling thread's own stack,
+/// between its stack pointer and its end.
 ///
 /// # Safety
 /// All between is mapped, and the thread's own stack.
 pub unsafe fn replace_on_own(sp: u64, high: u64, old: &libc::stack_t, new: &libc::stack_t) {
     // SAFETY: the caller's contract.
-    unsafe { replace(sp.next_multiple_of(8)..high.min(sp.saturating_add(MOST_SEARCHED)), old, new) };
+    unsafe {
+        replace(sp.next_multiple_of(8)..high.min(sp.saturating_add(MOST_SEARCHED)), old, new)
+    };
 }
 
-/// Whether the calling thread may still need what lies on a large alternate stack: it is on it, or a register or its own stack holds an
-/// address in it. A handler that runs on the thread's own stack has got those of its context.
+/// Whether the calling thread may still need what lies on a large alternate stack: it is on it, or
+/// a register or its own stack holds an address in it. A handler that runs on the thread's own
+/// stack has got those of its context.
 ///
 /// # Safety
 /// The own stack is mapped from `sp` to `high`, and is the calling thread's.
@@ -249,14 +274,22 @@ mod tests {
     #[test]
     fn only_what_is_ours_is_unmapped() {
         let stacks = Stacks::new().unwrap();
-        let (one, two, three) = (stacks.map().unwrap(), stacks.map().unwrap(), stacks.map().unwrap());
+        let (one, two, three) =
+            (stacks.map().unwrap(), stacks.map().unwrap(), stacks.map().unwrap());
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: nobody uses them.
         unsafe {
-            // As the runtime might have: the addresses are somebody else's then, or another stack's.
+            // As the runtime might have: the addresses are somebody else's then, or another
+            // stack's.
             assert_eq!(libc::munmap(two.start as *mut libc::c_void, SIZE), 0);
-            let other =
-                libc::mmap(two.start as *mut libc::c_void, SIZE, libc::PROT_READ, flags | libc::MAP_FIXED, -1, 0);
+            let other = libc::mmap(
+                two.start as *mut libc::c_void,
+                SIZE,
+                libc::PROT_READ,
+                flags | libc::MAP_FIXED,
+                -1,
+                0,
+            );
             assert_eq!(other as u64, two.start);
             let is_there = |stack: Stack| stack.is_there() == Ok(true);
             assert!(is_there(one) && !is_there(two) && is_there(three));
@@ -277,8 +310,14 @@ mod tests {
         let make = |guard: i32| {
             // SAFETY: new memory of four pages, the first of which is changed.
             unsafe {
-                let place =
-                    libc::mmap(ptr::null_mut(), 4 * GUARD, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+                let place = libc::mmap(
+                    ptr::null_mut(),
+                    4 * GUARD,
+                    access,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                    -1,
+                    0,
+                );
                 libc::mprotect(place, GUARD, guard);
                 of(place as u64, 4 * GUARD)
             }
@@ -319,12 +358,16 @@ mod tests {
     #[test]
     fn what_the_kernel_saved_is_replaced_and_what_is_needed_is_seen() {
         let (old, new) = (of(0x7000_0000, 16 << 10), of(0x7100_0000, SIZE));
-        let mut memory = [0u64, 0x7000_0000, 0, 16 << 10, 7, 0x7000_0000, 0, 5, 0x7100_0000, 0x7100_0000];
+        let mut memory =
+            [0u64, 0x7000_0000, 0, 16 << 10, 7, 0x7000_0000, 0, 5, 0x7100_0000, 0x7100_0000];
         let start = memory.as_mut_ptr() as u64;
         let end = start + size_of_val(&memory) as u64;
         // SAFETY: a local.
         unsafe { replace(start..end, &old, &new) };
-        assert_eq!(memory, [0, 0x7100_0000, 0, SIZE as u64, 7, 0x7000_0000, 0, 5, 0x7100_0000, 0x7100_0000]);
+        assert_eq!(
+            memory,
+            [0, 0x7100_0000, 0, SIZE as u64, 7, 0x7000_0000, 0, 5, 0x7100_0000, 0x7100_0000]
+        );
         let needs = |memory: &[u64; 32], registers: &[u64]| {
             let start = memory.as_ptr() as u64;
             // SAFETY: as above; the red zone lies in it.

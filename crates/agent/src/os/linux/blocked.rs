@@ -1,8 +1,9 @@
 //! Where blocked threads of this process stand, read while they stay as they are.
 //!
-//! For a thread that sleeps in the kernel, `/proc/self/task/<tid>/syscall` has its stack and instruction pointer; its stack
-//! is copied by checked reads. Nothing is stopped for that, and nothing stays open. A thread whose CPU clock is the same
-//! before and after, to the nanosecond, has executed no instruction meanwhile, so that all of it belongs together.
+//! For a thread that sleeps in the kernel, `/proc/self/task/<tid>/syscall` has its stack and
+//! instruction pointer; its stack is copied by checked reads. Nothing is stopped for that, and
+//! nothing stays open. A thread whose CPU clock is the same before and after, to the nanosecond,
+//! has executed no instruction meanwhile, so that all of it belongs together.
 
 use super::clock;
 use super::descriptors::read_task;
@@ -55,9 +56,12 @@ enum Line {
 
 /// Why blocked threads of this process cannot be read; `None` if they can, as far as can be seen.
 pub fn refusal(memory: &OwnMemory) -> Option<String> {
-    // The kernel allows a process to read its own threads, also where it may not be debugged; but then the file belongs to root.
+    // The kernel allows a process to read its own threads, also where it may not be debugged; but
+    // then the file belongs to root.
     match ledger::read(format!("/proc/self/task/{}/syscall", current_tid())) {
-        Err(error) => return Some(format!("the system calls of its threads cannot be read ({error})")),
+        Err(error) => {
+            return Some(format!("the system calls of its threads cannot be read ({error})"));
+        }
         Ok(line) if parse(&line).is_none() => {
             return Some("the kernel does not report the system calls of its threads".to_owned());
         }
@@ -66,24 +70,29 @@ pub fn refusal(memory: &OwnMemory) -> Option<String> {
     let probe = [0x5au8; 16];
     let mut copy = [0u8; 16];
     let read = memory.read_some(probe.as_ptr() as u64, &mut copy);
-    (read != probe.len() || copy != probe).then(|| "its memory cannot be read with checks".to_owned())
+    (read != probe.len() || copy != probe)
+        .then(|| "its memory cannot be read with checks".to_owned())
 }
 
-/// Looks at a thread, and copies at most `limit` bytes of its stack to `out`, whose content is replaced.
+/// Looks at a thread, and copies at most `limit` bytes of its stack to `out`, whose content is
+/// replaced.
 pub fn look(memory: &OwnMemory, tid: u32, limit: usize, out: &mut Vec<u8>) -> Seen {
     let mut seen = Seen::Unreadable;
     for _ in 0..MOST_TRIES {
         out.clear();
         let Some(run) = clock::cpu_of(tid) else { return Seen::Unreadable };
         let mut text = [0; LONGEST_LINE];
-        let Some(line) = read_task(tid, "syscall", &mut text).and_then(parse) else { return Seen::Unreadable };
+        let Some(line) = read_task(tid, "syscall", &mut text).and_then(parse) else {
+            return Seen::Unreadable;
+        };
         seen = match line {
             Line::Running => return Seen::Ready { still: clock::cpu_of(tid) == Some(run) },
             Line::Blocked { ip, sp, call } => {
                 out.resize(limit, 0);
                 let copied = memory.read_some(sp, out);
                 out.truncate(copied);
-                // The clock is read after the copy: an instruction that was executed before it has used time.
+                // The clock is read after the copy: an instruction that was executed before it has
+                // used time.
                 match clock::cpu_of(tid) {
                     None => return Seen::Unreadable,
                     Some(now) if now != run => Seen::Ready { still: false },
@@ -97,8 +106,9 @@ pub fn look(memory: &OwnMemory, tid: u32, limit: usize, out: &mut Vec<u8>) -> Se
     seen
 }
 
-/// Reads `running`, or number and arguments of the system call with stack and instruction pointer behind them, or -1 and
-/// these two where the thread waits for something else (fs/proc/base.c, `proc_pid_syscall`).
+/// Reads `running`, or number and arguments of the system call with stack and instruction pointer
+/// behind them, or -1 and these two where the thread waits for something else (fs/proc/base.c,
+/// `proc_pid_syscall`).
 fn parse(line: &[u8]) -> Option<Line> {
     let text = std::str::from_utf8(line).ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -131,11 +141,23 @@ mod tests {
     fn lines_of_the_kernel_are_read() {
         let line = b"202 0x7f6810 0x189 0x0 0x0 0x0 0xffffffff 0x7f26e2d4c0d0 0x7f6811ca3f16\n";
         let call = BlockedCall { number: 202, arguments: [0x7f_6810, 0x189, 0, 0, 0, 0xffff_ffff] };
-        let blocked = Line::Blocked { ip: 0x7f68_11ca_3f16, sp: 0x7f26_e2d4_c0d0, call: Some(call) };
+        let blocked =
+            Line::Blocked { ip: 0x7f68_11ca_3f16, sp: 0x7f26_e2d4_c0d0, call: Some(call) };
         assert_eq!(parse(line), Some(blocked));
         assert_eq!(parse(b"running\n"), Some(Line::Running));
-        assert_eq!(parse(b"-1 0x10 0x20\n"), Some(Line::Blocked { ip: 0x20, sp: 0x10, call: None }));
-        for bad in [&b""[..], b"202 0x1", b"-1 0x10", b"x", b"-1 10 20", b"202 1 2 3 4 5 6 7 8", b"\xff\xfe"] {
+        assert_eq!(
+            parse(b"-1 0x10 0x20\n"),
+            Some(Line::Blocked { ip: 0x20, sp: 0x10, call: None })
+        );
+        for bad in [
+            &b""[..],
+            b"202 0x1",
+            b"-1 0x10",
+            b"x",
+            b"-1 10 20",
+            b"202 1 2 3 4 5 6 7 8",
+            b"\xff\xfe",
+        ] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }
     }

@@ -10,8 +10,9 @@ pub fn thread_cpu() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of a thread, up to date also for one that runs just now; `None` if it has ended. The kernel answers for threads of other processes,
-/// too: one of them may have got the id of a thread that ended.
+/// CPU time of a thread, up to date also for one that runs just now; `None` if it has ended. The
+/// kernel answers for threads of other processes, too: one of them may have got the id of a thread
+/// that ended.
 pub fn cpu_of(tid: u32) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place to write to for the whole call.
@@ -19,7 +20,8 @@ pub fn cpu_of(tid: u32) -> Option<u64> {
     (read == 0).then(|| nanos(time))
 }
 
-/// The kernel's number of a thread's CPU clock (include/linux/posix-timers.h): `CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED`.
+/// The kernel's number of a thread's CPU clock (include/linux/posix-timers.h):
+/// `CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED`.
 pub fn cpu_clock(tid: u32) -> libc::clockid_t {
     (!(tid as i32) << 3) | 4 | 2
 }
@@ -42,11 +44,19 @@ pub fn timespec(nanos: u64) -> libc::timespec {
     libc::timespec { tv_sec: (nanos / 1_000_000_000) as _, tv_nsec: (nanos % 1_000_000_000) as _ }
 }
 
-/// Sleeps until a point of [`monotonic`] time. Ends early only if a signal arrives, which own threads block.
+/// Sleeps until a point of [`monotonic`] time. Ends early only if a signal arrives, which own
+/// threads block.
 pub fn sleep_until(deadline: u64) {
     let time = timespec(deadline);
     // SAFETY: `time` is valid for the call, and the remaining time is not asked for.
-    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, std::ptr::null_mut()) };
+    unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &time,
+            std::ptr::null_mut(),
+        )
+    };
 }
 
 #[cfg(test)]

@@ -44,7 +44,8 @@ enum Sent {
     Broken,
 }
 
-/// The right to write a frame: nobody else writes meanwhile. All of it must be written by the deadline.
+/// The right to write a frame: nobody else writes meanwhile. All of it must be written by the
+/// deadline.
 #[derive(Debug)]
 pub struct Turn<'a> {
     socket: &'a Kept,
@@ -76,8 +77,8 @@ pub enum Incoming {
 }
 
 impl Connection {
-    /// Connects to a listening socket, trying for `limit` nanoseconds while its backlog is full, and checks that
-    /// its owner is the user of this process or root.
+    /// Connects to a listening socket, trying for `limit` nanoseconds while its backlog is full,
+    /// and checks that its owner is the user of this process or root.
     pub fn open(path: &str, limit: u64) -> Result<Self, ConnectError> {
         // SAFETY: an all-zero address is a valid value of this C struct.
         let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
@@ -96,7 +97,8 @@ impl Connection {
         loop {
             let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
             // SAFETY: the address is valid and its length is that of its type.
-            let result = unsafe { libc::connect(socket.number()?, (&raw const address).cast(), length) };
+            let result =
+                unsafe { libc::connect(socket.number()?, (&raw const address).cast(), length) };
             if result == 0 {
                 break;
             }
@@ -126,7 +128,8 @@ impl Connection {
 
     /// Only our own user, or root, may be told what runs here.
     fn check_peer(&self) -> Result<(), ConnectError> {
-        foreign_user(self.outgoing.shared.socket.borrow()?)?.map_or(Ok(()), |uid| Err(ConnectError::Foreign(uid)))
+        foreign_user(self.outgoing.shared.socket.borrow()?)?
+            .map_or(Ok(()), |uid| Err(ConnectError::Foreign(uid)))
     }
 
     /// Sets how long a frame may take to be written.
@@ -134,15 +137,20 @@ impl Connection {
         self.write_limit = limit;
     }
 
-    /// Waits for messages, `timeout` milliseconds at most, or until somebody wakes the waiter. What the program has closed is gone.
+    /// Waits for messages, `timeout` milliseconds at most, or until somebody wakes the waiter. What
+    /// the program has closed is gone.
     pub fn receive(&mut self, timeout: i32, wake: &Wake) -> Incoming {
         let events = libc::POLLIN;
-        let numbers = (self.outgoing.shared.socket.number(), wake.waits.number(), wake.wakes.number());
+        let numbers =
+            (self.outgoing.shared.socket.number(), wake.waits.number(), wake.wakes.number());
         let (Ok(socket), Ok(waker), Ok(_)) = numbers else { return Incoming::Gone };
-        let mut polled =
-            [libc::pollfd { fd: socket, events, revents: 0 }, libc::pollfd { fd: waker, events, revents: 0 }];
+        let mut polled = [
+            libc::pollfd { fd: socket, events, revents: 0 },
+            libc::pollfd { fd: waker, events, revents: 0 },
+        ];
         // SAFETY: the array is valid for the length given.
-        let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
+        let ready =
+            unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
         if ready < 0 {
             let gone = io::Error::last_os_error().raw_os_error() != Some(libc::EINTR);
             return if gone { Incoming::Gone } else { Incoming::Messages(Vec::new()) };
@@ -190,8 +198,8 @@ impl Outgoing {
     /// The right to write a frame. To wait for it and to write take `limit` at most, together.
     ///
     /// # Errors
-    /// `TimedOut` if others write for too long, or what is left of the last frame is not read, `BrokenPipe` if a frame
-    /// was written in part only.
+    /// `TimedOut` if others write for too long, or what is left of the last frame is not read,
+    /// `BrokenPipe` if a frame was written in part only.
     pub fn turn(&self, limit: Nanos) -> io::Result<Turn<'_>> {
         let deadline = clock::monotonic().saturating_add(limit);
         let (sent, left) = self.lock(deadline)?;
@@ -223,9 +231,9 @@ impl Outgoing {
 }
 
 impl Outgoing {
-    /// Sends a frame while the runtime is suspended. What the other side does not take at once is kept, and sent first
-    /// in the next turn: up to `most` bytes without waiting, and what is more within `limit`. False if the other side
-    /// does not take it in this time.
+    /// Sends a frame while the runtime is suspended. What the other side does not take at once is
+    /// kept, and sent first in the next turn: up to `most` bytes without waiting, and what is more
+    /// within `limit`. False if the other side does not take it in this time.
     ///
     /// # Errors
     /// The other side is gone.
@@ -253,7 +261,8 @@ impl Outgoing {
 }
 
 impl Turn<'_> {
-    /// Writes bytes until at most `most` are left, by the deadline; these are kept for the next turn. False if more are.
+    /// Writes bytes until at most `most` are left, by the deadline; these are kept for the next
+    /// turn. False if more are.
     fn write_or_keep(&mut self, mut bytes: Vec<u8>, most: usize) -> io::Result<bool> {
         let (mut written, deadline) = (0, self.deadline);
         let enough = loop {
@@ -276,7 +285,11 @@ impl Turn<'_> {
     }
 
     /// Writes one message as a frame of its own, with a file descriptor beside it.
-    pub fn write_with_descriptor(&mut self, message: &wire::Record, descriptor: BorrowedFd) -> io::Result<()> {
+    pub fn write_with_descriptor(
+        &mut self,
+        message: &wire::Record,
+        descriptor: BorrowedFd,
+    ) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame::write(&mut bytes, message).map_err(io::Error::other)?;
         let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -289,8 +302,8 @@ impl Turn<'_> {
         header.msg_control = control.as_mut_ptr().cast();
         let sent = loop {
             let socket = self.number()?;
-            // SAFETY: `control` is large enough for one descriptor, and `header` points to locals that outlive
-            // the call.
+            // SAFETY: `control` is large enough for one descriptor, and `header` points to locals
+            // that outlive the call.
             let sent = unsafe {
                 header.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as _;
                 let first = libc::CMSG_FIRSTHDR(&header);
@@ -333,9 +346,12 @@ impl Turn<'_> {
         if left == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let mut polled = libc::pollfd { fd: self.socket.number()?, events: libc::POLLOUT, revents: 0 };
+        let mut polled =
+            libc::pollfd { fd: self.socket.number()?, events: libc::POLLOUT, revents: 0 };
         // SAFETY: one valid entry.
-        unsafe { libc::poll(&mut polled, 1, i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX)) };
+        unsafe {
+            libc::poll(&mut polled, 1, i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX))
+        };
         Ok(())
     }
 }
@@ -344,8 +360,11 @@ impl Write for Turn<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let socket = self.number()?;
-            // SAFETY: the kernel reads at most `bytes.len()` bytes. No SIGPIPE: the target may not handle it.
-            let sent = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+            // SAFETY: the kernel reads at most `bytes.len()` bytes. No SIGPIPE: the target may not
+            // handle it.
+            let sent = unsafe {
+                libc::send(socket, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
+            };
             if sent >= 0 {
                 return Ok(sent as usize);
             }
@@ -358,8 +377,9 @@ impl Write for Turn<'_> {
     }
 }
 
-/// Wakes the thread that waits in [`Connection::receive`]. Two sockets, because all eventfds have the same inode, so that nobody could tell
-/// ours from one of the program's, and because writing into a pipe whose other end the program has closed raises a signal.
+/// Wakes the thread that waits in [`Connection::receive`]. Two sockets, because all eventfds have
+/// the same inode, so that nobody could tell ours from one of the program's, and because writing
+/// into a pipe whose other end the program has closed raises a signal.
 #[derive(Debug)]
 pub struct Wake {
     waits: Kept,
@@ -381,7 +401,14 @@ impl Wake {
         if let Ok(number) = self.wakes.number() {
             // Where there is no room for another message, enough of them wake.
             // SAFETY: one byte is read from a valid place.
-            unsafe { libc::send(number, [1_u8].as_ptr().cast(), 1, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+            unsafe {
+                libc::send(
+                    number,
+                    [1_u8].as_ptr().cast(),
+                    1,
+                    libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+                )
+            };
         }
     }
 
@@ -407,7 +434,13 @@ pub fn foreign_user(socket: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     // SAFETY: `peer` has room for `length` bytes.
     let result = unsafe {
         let value = (&raw mut peer).cast();
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut length)
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            value,
+            &mut length,
+        )
     };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -446,11 +479,15 @@ mod tests {
         let (mut connection, mut other, _directory) = pair();
         let mut bytes = Vec::new();
         frame::write(&mut bytes, &Control::Status).unwrap();
-        frame::write(&mut bytes, &Control::Resolve { executed: vec![1], guessed: vec![2] }).unwrap();
+        frame::write(&mut bytes, &Control::Resolve { executed: vec![1], guessed: vec![2] })
+            .unwrap();
         other.write_all(&bytes[..7]).unwrap();
         assert_eq!(receive(&mut connection), Some(vec![Control::Status]));
         other.write_all(&bytes[7..]).unwrap();
-        assert_eq!(receive(&mut connection), Some(vec![Control::Resolve { executed: vec![1], guessed: vec![2] }]));
+        assert_eq!(
+            receive(&mut connection),
+            Some(vec![Control::Resolve { executed: vec![1], guessed: vec![2] }])
+        );
     }
 
     #[test]
@@ -459,7 +496,10 @@ mod tests {
         let outgoing = connection.outgoing();
         let chunk = vec![7; 1 << 20];
         let begun = clock::monotonic();
-        assert!(outgoing.send_later([b"head", &chunk], 4 << 20, 50_000_000).unwrap(), "it may wait");
+        assert!(
+            outgoing.send_later([b"head", &chunk], 4 << 20, 50_000_000).unwrap(),
+            "it may wait"
+        );
         assert!(clock::monotonic() - begun < 40_000_000, "nobody waits for that");
         let mut sent = 1;
         while outgoing.send_later([b"head", &chunk], 4 << 20, 50_000_000).unwrap() {
@@ -496,7 +536,10 @@ mod tests {
 
     #[test]
     fn nobody_there_is_an_error_at_once() {
-        assert!(matches!(Connection::open("/nonexistent/socket", u64::MAX), Err(ConnectError::Io(_))));
+        assert!(matches!(
+            Connection::open("/nonexistent/socket", u64::MAX),
+            Err(ConnectError::Io(_))
+        ));
         assert!(matches!(Connection::open(&"x".repeat(200), 0), Err(ConnectError::PathTooLong)));
     }
 
@@ -520,7 +563,9 @@ mod tests {
             let over = over.clone();
             std::thread::spawn(move || {
                 let mut few = [0; 4096];
-                while !over.load(Ordering::Acquire) && other.read(&mut few).is_ok_and(|read| read > 0) {
+                while !over.load(Ordering::Acquire)
+                    && other.read(&mut few).is_ok_and(|read| read > 0)
+                {
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }
             })
@@ -542,8 +587,10 @@ mod tests {
                 let outgoing = connection.outgoing().clone();
                 std::thread::spawn(move || {
                     for length in 0..200 {
-                        let record =
-                            wire::Record::Log { level: wire::LogLevel::Debug, message: "x".repeat(length * 97) };
+                        let record = wire::Record::Log {
+                            level: wire::LogLevel::Debug,
+                            message: "x".repeat(length * 97),
+                        };
                         let mut bytes = Vec::new();
                         frame::write(&mut bytes, &record).unwrap();
                         let mut turn = outgoing.turn(10_000_000_000).unwrap();
@@ -588,7 +635,11 @@ mod tests {
         let (connection, mut other, _directory) = pair();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"shared").unwrap();
-        connection.turn().unwrap().write_with_descriptor(&wire::Record::NotCode(0), file.as_fd()).unwrap();
+        connection
+            .turn()
+            .unwrap()
+            .write_with_descriptor(&wire::Record::NotCode(0), file.as_fd())
+            .unwrap();
         let mut bytes = [0; 64];
         let mut control = [0u64; 8];
         let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -603,7 +654,9 @@ mod tests {
             assert!(read > 4);
             let first = libc::CMSG_FIRSTHDR(&header);
             assert!(!first.is_null());
-            std::fs::File::from(OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<i32>().read_unaligned()))
+            std::fs::File::from(OwnedFd::from_raw_fd(
+                libc::CMSG_DATA(first).cast::<i32>().read_unaligned(),
+            ))
         };
         use std::io::Seek;
         received.rewind().unwrap();

@@ -12,8 +12,9 @@ const PAUSE: u64 = 1_000_000_000;
 /// Until when nothing of `/proc` is read.
 static PAUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a descriptor lies in the last tenth below the soft limit (`RLIMIT_NOFILE`), which belongs to the program. The kernel gives the
-/// lowest free number, so the program is about to run out of them.
+/// Whether a descriptor lies in the last tenth below the soft limit (`RLIMIT_NOFILE`), which
+/// belongs to the program. The kernel gives the lowest free number, so the program is about to run
+/// out of them.
 pub fn is_in_reserve(descriptor: i32) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place to write to.
@@ -27,8 +28,9 @@ fn in_reserve(descriptor: i32, limit: u64) -> bool {
     u64::try_from(descriptor).is_ok_and(|descriptor| descriptor >= limit - limit / 10)
 }
 
-/// A descriptor for a long time. Programs that close all descriptors there are, and open others under the same numbers,
-/// must not have theirs read, written or closed by us: before each use it is checked that the number still stands for our file.
+/// A descriptor for a long time. Programs that close all descriptors there are, and open others
+/// under the same numbers, must not have theirs read, written or closed by us: before each use it
+/// is checked that the number still stands for our file.
 #[derive(Debug)]
 pub struct Kept {
     number: RawFd,
@@ -37,10 +39,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Keeps what a system call returns. Numbers below 3 are left to the program, which may take them for its own input and output.
+    /// Keeps what a system call returns. Numbers below 3 are left to the program, which may take
+    /// them for its own input and output.
     ///
     /// # Errors
-    /// As the call says; `EMFILE` where the budget is used up, or the descriptor lies in the program's reserve.
+    /// As the call says; `EMFILE` where the budget is used up, or the descriptor lies in the
+    /// program's reserve.
     pub fn new(make: impl FnOnce() -> RawFd) -> io::Result<Self> {
         let held = hold()?;
         Self::taken(make(), held)
@@ -52,7 +56,9 @@ impl Kept {
     /// As [`Self::new`].
     pub fn pipe() -> io::Result<(Self, Self)> {
         // SAFETY: there is room for two descriptors.
-        Self::pair(|ends| unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })
+        Self::pair(|ends| unsafe {
+            libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK)
+        })
     }
 
     /// Keeps two sockets that are connected to each other.
@@ -169,7 +175,8 @@ fn file_of(number: RawFd) -> Option<(libc::dev_t, libc::ino_t)> {
     }
 }
 
-/// Whether the program is short of descriptors: nothing of `/proc` is read just now, which says nothing of what is there.
+/// Whether the program is short of descriptors: nothing of `/proc` is read just now, which says
+/// nothing of what is there.
 pub fn are_short() -> bool {
     super::clock::monotonic() < PAUSED_UNTIL.load(Relaxed)
 }
@@ -179,8 +186,8 @@ fn pause() {
     PAUSED_UNTIL.store(super::clock::monotonic() + PAUSE, Relaxed);
 }
 
-/// Reads the beginning of `/proc/self/task/<tid>/<file>`. Allocates nothing, and keeps nothing open. `None` if the thread has ended, or
-/// the program is about to run out of descriptors.
+/// Reads the beginning of `/proc/self/task/<tid>/<file>`. Allocates nothing, and keeps nothing
+/// open. `None` if the thread has ended, or the program is about to run out of descriptors.
 pub fn read_task<'a>(tid: u32, file: &str, out: &'a mut [u8]) -> Option<&'a [u8]> {
     if are_short() {
         return None;
@@ -192,13 +199,15 @@ pub fn read_task<'a>(tid: u32, file: &str, out: &'a mut [u8]) -> Option<&'a [u8]
     out.get(..usize::try_from(read).ok()?)
 }
 
-/// The same also where the program is about to run out of descriptors: for what decides whether the library may be unloaded.
+/// The same also where the program is about to run out of descriptors: for what decides whether the
+/// library may be unloaded.
 pub fn read_task_now<'a>(tid: u32, file: &str, out: &'a mut [u8]) -> Option<&'a [u8]> {
     let (read, _) = read_once(tid, file, out, true)?;
     out.get(..usize::try_from(read).ok()?)
 }
 
-/// How many bytes were read, and whether the descriptor lay in the program's reserve: then nothing is read, unless `anyway`.
+/// How many bytes were read, and whether the descriptor lay in the program's reserve: then nothing
+/// is read, unless `anyway`.
 fn read_once(tid: u32, file: &str, out: &mut [u8], anyway: bool) -> Option<(isize, bool)> {
     let mut path = [0u8; 64];
     {
@@ -217,10 +226,12 @@ fn read_once(tid: u32, file: &str, out: &mut [u8], anyway: bool) -> Option<(isiz
         return None;
     }
     let reserved = is_in_reserve(descriptor);
-    // SAFETY: the kernel writes at most `out.len()` bytes to `out`; the descriptor was just made, and is closed once.
+    // SAFETY: the kernel writes at most `out.len()` bytes to `out`; the descriptor was just made,
+    // and is closed once.
     let read = unsafe {
         let may_read = anyway || !reserved;
-        let read = if may_read { libc::read(descriptor, out.as_mut_ptr().cast(), out.len()) } else { -1 };
+        let read =
+            if may_read { libc::read(descriptor, out.as_mut_ptr().cast(), out.len()) } else { -1 };
         libc::close(descriptor);
         read
     };
@@ -277,7 +288,9 @@ mod tests {
         let tid = crate::os::threads::current_tid();
         let mut text = [0; 96];
         assert!(read_task(tid, "stat", &mut text).unwrap().starts_with(tid.to_string().as_bytes()));
-        assert!(read_task_now(tid, "stat", &mut text).unwrap().starts_with(tid.to_string().as_bytes()));
+        assert!(
+            read_task_now(tid, "stat", &mut text).unwrap().starts_with(tid.to_string().as_bytes())
+        );
         assert_eq!(read_task(0, "stat", &mut text), None);
         assert_eq!(read_task(tid, &"x".repeat(64), &mut text), None);
     }

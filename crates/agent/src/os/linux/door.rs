@@ -1,10 +1,11 @@
 //! How an agent that stays in its process is reached for the next session.
 //!
-//! It holds a pipe and a memfd. The name of the memfd says which descriptor the pipe is, and which protocol the agent
-//! speaks; its first byte says what the agent does. clrscope finds both below `/proc/<pid>/fd` and writes the
-//! configuration of a session into the pipe. The kernel shows and opens those entries only for those who may debug the
-//! process (proc_pid_fd(5)): its user, and root. Nothing has a name that another user could take or connect to, and the
-//! way leads into other network namespaces as well.
+//! It holds a pipe and a memfd. The name of the memfd says which descriptor the pipe is, and which
+//! protocol the agent speaks; its first byte says what the agent does. clrscope finds both below
+//! `/proc/<pid>/fd` and writes the configuration of a session into the pipe. The kernel shows and
+//! opens those entries only for those who may debug the process (proc_pid_fd(5)): its user, and
+//! root. Nothing has a name that another user could take or connect to, and the way leads into
+//! other network namespaces as well.
 
 use super::descriptors::Kept;
 use crate::os::clock;
@@ -20,7 +21,8 @@ const LIMIT: Nanos = 2_000_000_000;
 /// What clrscope finds.
 #[derive(Debug)]
 pub struct Door {
-    /// The ends of the pipe. The writing end is kept so that the other one never reads an end of file.
+    /// The ends of the pipe. The writing end is kept so that the other one never reads an end of
+    /// file.
     reader: Kept,
     _writer: Kept,
     state: Kept,
@@ -33,7 +35,8 @@ impl Door {
     /// The process has no descriptors left, or the kernel has no memfds.
     pub fn open() -> io::Result<Self> {
         let (reader, writer) = Kept::pipe()?;
-        let name = CString::new(wire::resident_name(reader.number()?.unsigned_abs())).unwrap_or_default();
+        let name =
+            CString::new(wire::resident_name(reader.number()?.unsigned_abs())).unwrap_or_default();
         // SAFETY: the name is a C string.
         let state = Kept::new(|| unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
         let door = Self { reader, _writer: writer, state };
@@ -71,9 +74,11 @@ impl Door {
         while !buffer.is_empty() {
             let left = match deadline {
                 Nanos::MAX => -1,
-                _ => i32::try_from(deadline.saturating_sub(clock::monotonic()) / 1_000_000).unwrap_or(i32::MAX),
+                _ => i32::try_from(deadline.saturating_sub(clock::monotonic()) / 1_000_000)
+                    .unwrap_or(i32::MAX),
             };
-            let mut polled = libc::pollfd { fd: self.reader.number().ok()?, events: libc::POLLIN, revents: 0 };
+            let mut polled =
+                libc::pollfd { fd: self.reader.number().ok()?, events: libc::POLLIN, revents: 0 };
             // SAFETY: one valid entry.
             match unsafe { libc::poll(&mut polled, 1, left) } {
                 0 => return Some(false),
@@ -81,7 +86,9 @@ impl Door {
                 _ => {}
             }
             // SAFETY: the kernel writes at most as many bytes as the buffer has.
-            let read = unsafe { libc::read(self.reader.number().ok()?, buffer.as_mut_ptr().cast(), buffer.len()) };
+            let read = unsafe {
+                libc::read(self.reader.number().ok()?, buffer.as_mut_ptr().cast(), buffer.len())
+            };
             match read {
                 1.. => buffer = buffer.get_mut(read as usize..).unwrap_or_default(),
                 // Never an end of file, as we hold the other end.
@@ -99,7 +106,10 @@ impl Door {
     fn clear(&self) -> Option<()> {
         let mut buffer = [0_u8; 4096];
         // SAFETY: the kernel writes at most as many bytes as the buffer has.
-        while unsafe { libc::read(self.reader.number().ok()?, buffer.as_mut_ptr().cast(), buffer.len()) } > 0 {}
+        while unsafe {
+            libc::read(self.reader.number().ok()?, buffer.as_mut_ptr().cast(), buffer.len())
+        } > 0
+        {}
         Some(())
     }
 }
@@ -121,7 +131,8 @@ mod tests {
         write(&door, &[0xff; 9]);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| door.wait());
-            // Noise is thrown away first; of what comes at the same time the kernel does not say where it begins.
+            // Noise is thrown away first; of what comes at the same time the kernel does not say
+            // where it begins.
             std::thread::sleep(std::time::Duration::from_millis(100));
             write(&door, b"\x03\0\0\0abc");
             assert_eq!(waiting.join().unwrap().as_deref(), Some(&b"abc"[..]));
@@ -131,7 +142,8 @@ mod tests {
     #[test]
     fn it_is_found_by_the_name_of_its_memfd() {
         let door = Door::open().unwrap();
-        let link = std::fs::read_link(format!("/proc/self/fd/{}", door.state.number().unwrap())).unwrap();
+        let link =
+            std::fs::read_link(format!("/proc/self/fd/{}", door.state.number().unwrap())).unwrap();
         let link = link.to_str().unwrap();
         assert_eq!(
             wire::resident_of(link),
@@ -139,7 +151,8 @@ mod tests {
             "{link}"
         );
         door.say(ResidentState::Waits);
-        let state = std::fs::read(format!("/proc/self/fd/{}", door.state.number().unwrap())).unwrap();
+        let state =
+            std::fs::read(format!("/proc/self/fd/{}", door.state.number().unwrap())).unwrap();
         assert_eq!(state, [ResidentState::Waits as u8]);
     }
 

@@ -8,7 +8,8 @@ use wire::Resource;
 /// Bytes of a page. Larger ones are a multiple of it.
 pub const PAGE: usize = 4096;
 
-/// Zeroed pages for so many bytes, until [`give_back`]. All of them are there at once, which costs a fraction of what it does one by one as they are used.
+/// Zeroed pages for so many bytes, until [`give_back`]. All of them are there at once, which costs
+/// a fraction of what it does one by one as they are used.
 pub fn pages(bytes: usize) -> Option<NonNull<u8>> {
     map(bytes, libc::MAP_POPULATE)
 }
@@ -23,8 +24,8 @@ pub unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
     returned(bytes);
 }
 
-/// Lets so many bytes of memory that is reserved be there, for the same reason. They come as they are used, too, where the kernel does not know how
-/// (before 5.14).
+/// Lets so many bytes of memory that is reserved be there, for the same reason. They come as they
+/// are used, too, where the kernel does not know how (before 5.14).
 pub fn populate(place: NonNull<u8>, bytes: usize) {
     let from = place.as_ptr().map_addr(|place| place & !4095);
     // SAFETY: this changes nothing that is there, and memory that is not reserved is refused.
@@ -40,7 +41,8 @@ fn map(bytes: usize, how: i32) -> Option<NonNull<u8>> {
     place
 }
 
-/// Counts a mapping of so many bytes that is about to be made; `None` if the budget does not allow it.
+/// Counts a mapping of so many bytes that is about to be made; `None` if the budget does not allow
+/// it.
 pub fn count(bytes: usize) -> Option<()> {
     if !ledger::enter(Resource::Mappings, 1) {
         return None;
@@ -61,7 +63,9 @@ pub fn returned(bytes: usize) {
 fn map_uncounted(bytes: usize, how: i32) -> Option<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | how;
     // SAFETY: new anonymous memory overlaps nothing.
-    let place = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    let place = unsafe {
+        libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
     if place == libc::MAP_FAILED { None } else { NonNull::new(place.cast()) }
 }
 
@@ -70,7 +74,8 @@ pub fn block(bytes: usize) -> *mut u8 {
     map_uncounted(bytes, 0).map_or(std::ptr::null_mut(), NonNull::as_ptr)
 }
 
-/// Makes such memory larger or smaller. It may move; null if that cannot be, and then it stays as it is.
+/// Makes such memory larger or smaller. It may move; null if that cannot be, and then it stays as
+/// it is.
 ///
 /// # Safety
 /// It came from here with the first number of bytes, and is not used meanwhile, nor by its old
@@ -98,8 +103,8 @@ pub struct Zeroed<T>(NonNull<T>);
 unsafe impl<T: Send> Send for Zeroed<T> {}
 
 impl<T> Zeroed<T> {
-    /// Reserves memory for a value whose bytes are all zero. `None` if there is none, or the value needs to be aligned to more
-    /// than a page.
+    /// Reserves memory for a value whose bytes are all zero. `None` if there is none, or the value
+    /// needs to be aligned to more than a page.
     ///
     /// # Safety
     /// All zero bytes are a value of the type.
@@ -108,9 +113,9 @@ impl<T> Zeroed<T> {
             return None;
         }
         let place = map(size_of::<T>(), libc::MAP_NORESERVE)?;
-        // Otherwise each page that is used may take 2 MB (transparent_hugepage/enabled), for each thread of the program. A kernel without
-        // large pages refuses, and has none.
-        // SAFETY: the mapping was just made, and nothing that is there changes.
+        // Otherwise each page that is used may take 2 MB (transparent_hugepage/enabled), for each
+        // thread of the program. A kernel without large pages refuses, and has none. SAFETY: the
+        // mapping was just made, and nothing that is there changes.
         unsafe { libc::madvise(place.as_ptr().cast(), size_of::<T>(), libc::MADV_NOHUGEPAGE) };
         Some(Self(place.cast()))
     }
@@ -152,14 +157,17 @@ impl<T> Drop for Zeroed<T> {
 mod tests {
     use super::*;
 
-    /// `VmFlags` of the mapping with this address, as `/proc/self/smaps` shows them: `nh` is one without large pages.
+    /// `VmFlags` of the mapping with this address, as `/proc/self/smaps` shows them: `nh` is one
+    /// without large pages.
     fn flags(address: usize) -> String {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut is_it = false;
         for line in smaps.lines() {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
             let number = |text| usize::from_str_radix(text, 16).ok();
-            if let Some((Some(start), Some(end))) = range.map(|(start, end)| (number(start), number(end))) {
+            if let Some((Some(start), Some(end))) =
+                range.map(|(start, end)| (number(start), number(end)))
+            {
                 is_it = (start..end).contains(&address);
             }
             if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| is_it) {

@@ -15,7 +15,9 @@ pub struct Mapping {
 
 /// All mappings, ascending. Empty if `/proc/self/maps` cannot be read.
 pub fn mappings() -> Vec<Mapping> {
-    crate::ledger::read("/proc/self/maps").map(|text| parse(&String::from_utf8_lossy(&text))).unwrap_or_default()
+    crate::ledger::read("/proc/self/maps")
+        .map(|text| parse(&String::from_utf8_lossy(&text)))
+        .unwrap_or_default()
 }
 
 fn parse(text: &str) -> Vec<Mapping> {
@@ -35,7 +37,8 @@ fn parse_line(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The mapping of this library itself, from its first to its last page, by the address of one of its functions.
+/// The mapping of this library itself, from its first to its last page, by the address of one of
+/// its functions.
 pub fn mapping_of(address: u64) -> Option<Mapping> {
     mappings().into_iter().find(|mapping| (mapping.start..mapping.end).contains(&address))
 }
@@ -50,7 +53,12 @@ mod tests {
                     7ffc0000-7ffd0000 rw-p 00000000 00:00 0 \n\
                     garbage\n";
         let expected = [
-            Mapping { start: 0x7f0000000000, end: 0x7f0000001000, executable: true, path: "/tmp/a b.so".into() },
+            Mapping {
+                start: 0x7f0000000000,
+                end: 0x7f0000001000,
+                executable: true,
+                path: "/tmp/a b.so".into(),
+            },
             Mapping { start: 0x7ffc0000, end: 0x7ffd0000, executable: false, path: String::new() },
         ];
         assert_eq!(parse(text), expected);

@@ -1,7 +1,7 @@
 //! Reads of memory that may not be there.
 //!
-//! The structures of the runtime are found through pointers that we did not make. Nothing is dereferenced: the
-//! kernel copies, and answers with an error where a page is missing.
+//! The structures of the runtime are found through pointers that we did not make. Nothing is
+//! dereferenced: the kernel copies, and answers with an error where a page is missing.
 
 use super::descriptors::Kept;
 use super::sandbox;
@@ -10,10 +10,12 @@ use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// This process's memory, read through `/proc/self/mem`, or with `process_vm_readv` where that cannot be opened.
+/// This process's memory, read through `/proc/self/mem`, or with `process_vm_readv` where that
+/// cannot be opened.
 ///
-/// The file is what every filter of system calls allows that lets a process read files at all. The system call is not, and a
-/// filter may end the process for it; one that comes later, or is of a single thread, would be noticed too late.
+/// The file is what every filter of system calls allows that lets a process read files at all. The
+/// system call is not, and a filter may end the process for it; one that comes later, or is of a
+/// single thread, would be noticed too late.
 #[derive(Debug, Default)]
 pub struct OwnMemory {
     file: OnceLock<Kept>,
@@ -38,7 +40,8 @@ impl crate::memory::Memory for OwnMemory {
         }
         let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
         let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
-        // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side itself.
+        // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side
+        // itself.
         let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
         usize::try_from(read) == Ok(out.len())
     }
@@ -60,7 +63,9 @@ impl OwnMemory {
             return None;
         }
         // SAFETY: the path is a C string.
-        match Kept::new(|| unsafe { libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }) {
+        match Kept::new(|| unsafe {
+            libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)
+        }) {
             // Another thread may have been faster; then this one goes.
             Ok(file) => self.file.get_or_init(|| file).number().ok(),
             Err(error) => {
@@ -79,15 +84,16 @@ impl OwnMemory {
         self.filtered_later.load(Relaxed) || *self.filtered.get_or_init(sandbox::is_filtered)
     }
 
-    /// Looks once more whether a filter of system calls is in place for this thread, where that matters.
+    /// Looks once more whether a filter of system calls is in place for this thread, where that
+    /// matters.
     pub fn look_for_filter(&self) {
         if self.file().is_none() && !self.is_filtered() && sandbox::is_thread_filtered() {
             self.filtered_later.store(true, Relaxed);
         }
     }
 
-    /// Fills `out` from `address` on as far as there is memory, and says how far that is. One system call reads at most
-    /// 64 KB.
+    /// Fills `out` from `address` on as far as there is memory, and says how far that is. One
+    /// system call reads at most 64 KB.
     pub fn read_some(&self, address: u64, out: &mut [u8]) -> usize {
         if let Some(file) = self.file() {
             let length = readable(address, out.len());
@@ -96,7 +102,8 @@ impl OwnMemory {
         if self.is_filtered() {
             return 0;
         }
-        let mut pieces = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; MOST_PIECES];
+        let mut pieces =
+            [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; MOST_PIECES];
         let (mut at, mut left, mut count) = (address, out.len(), 0);
         for piece in &mut pieces {
             let to_page = usize::try_from(PAGE - at % PAGE).unwrap_or(left);
@@ -114,25 +121,29 @@ impl OwnMemory {
         }
         let wanted = out.len() - left;
         let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: wanted };
-        // SAFETY: the kernel writes at most `wanted` bytes to `out`, which has them, and checks the other side itself: it
-        // ends before the first piece that is not mapped. `count` pieces are filled.
-        let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, pieces.as_ptr(), count, 0) };
+        // SAFETY: the kernel writes at most `wanted` bytes to `out`, which has them, and checks the
+        // other side itself: it ends before the first piece that is not mapped. `count` pieces are
+        // filled.
+        let read =
+            unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, pieces.as_ptr(), count, 0) };
         usize::try_from(read).unwrap_or(0)
     }
 }
 
-/// Whether these words stand at a place of this process's memory, which is a multiple of four. `EFAULT` where there is no memory that can be
-/// read; other errors where the kernel does not say.
+/// Whether these words stand at a place of this process's memory, which is a multiple of four.
+/// `EFAULT` where there is no memory that can be read; other errors where the kernel does not say.
 ///
-/// The kernel compares, as it does for a lock that is waited for: no filter of system calls forbids that to a program with
-/// threads, and it may be asked in a signal handler.
+/// The kernel compares, as it does for a lock that is waited for: no filter of system calls forbids
+/// that to a program with threads, and it may be asked in a signal handler.
 pub fn holds<const N: usize>(place: u64, words: [u64; N]) -> Result<bool, i32> {
     let halves = words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]);
     for (address, half) in (place..).step_by(4).zip(halves) {
         let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the kernel checks the address and reads four bytes there (futex(2)); it wakes and moves no waiters, as it is asked to move
-        // none.
-        let result = unsafe { libc::syscall(libc::SYS_futex, address, operation, 0, 0_usize, address, half) };
+        // SAFETY: the kernel checks the address and reads four bytes there (futex(2)); it wakes and
+        // moves no waiters, as it is asked to move none.
+        let result = unsafe {
+            libc::syscall(libc::SYS_futex, address, operation, 0, 0_usize, address, half)
+        };
         if result < 0 {
             return match io::Error::last_os_error().raw_os_error() {
                 Some(libc::EAGAIN) => Ok(false),
@@ -143,8 +154,8 @@ pub fn holds<const N: usize>(place: u64, words: [u64; N]) -> Result<bool, i32> {
     Ok(true)
 }
 
-/// How many of these bytes lie in pages that the process itself may read. Through the file the kernel reads others, too, and so would not
-/// stop at the guard page behind a stack.
+/// How many of these bytes lie in pages that the process itself may read. Through the file the
+/// kernel reads others, too, and so would not stop at the guard page behind a stack.
 fn readable(address: u64, length: usize) -> usize {
     let end = address.saturating_add(length as u64);
     let pages = (address.checked_next_multiple_of(PAGE).unwrap_or(end)..end).step_by(PAGE as usize);
@@ -154,7 +165,8 @@ fn readable(address: u64, length: usize) -> usize {
 
 fn read_file(file: RawFd, address: u64, out: &mut [u8]) -> usize {
     let Ok(address) = libc::off_t::try_from(address) else { return 0 };
-    // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side itself.
+    // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side
+    // itself.
     let read = unsafe { libc::pread(file, out.as_mut_ptr().cast(), out.len(), address) };
     usize::try_from(read).unwrap_or(0)
 }
@@ -197,7 +209,8 @@ mod tests {
     #[test]
     fn without_a_free_descriptor_the_file_is_tried_again() {
         let memory = OwnMemory::default();
-        let free = wire::Resource::Descriptors.budget() - crate::ledger::held(wire::Resource::Descriptors);
+        let free =
+            wire::Resource::Descriptors.budget() - crate::ledger::held(wire::Resource::Descriptors);
         let all = crate::ledger::take(wire::Resource::Descriptors, free).unwrap();
         assert!(memory.file().is_none());
         drop(all);
@@ -236,10 +249,18 @@ mod tests {
             scope.spawn(|| {
                 seccompiler::apply_filter(&filter).unwrap();
                 let mut out = [0; 32];
-                assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 0, "the call is refused");
+                assert_eq!(
+                    memory.read_some(data.as_ptr() as u64, &mut out),
+                    0,
+                    "the call is refused"
+                );
                 memory.look_for_filter();
                 assert!(memory.is_filtered(), "it is not made again");
-                assert_eq!(with_file.read_some(data.as_ptr() as u64, &mut out), 32, "it was never made");
+                assert_eq!(
+                    with_file.read_some(data.as_ptr() as u64, &mut out),
+                    32,
+                    "it was never made"
+                );
                 assert_eq!(out, data);
             });
         });
@@ -247,7 +268,8 @@ mod tests {
 
     #[test]
     fn a_read_ends_where_the_memory_does() {
-        // SAFETY: new memory at a place of the kernel's choice, of which nothing else knows; it is given back below.
+        // SAFETY: new memory at a place of the kernel's choice, of which nothing else knows; it is
+        // given back below.
         let start = unsafe {
             let start = libc::mmap(
                 std::ptr::null_mut(),
@@ -258,7 +280,10 @@ mod tests {
                 0,
             );
             assert_ne!(start, libc::MAP_FAILED);
-            assert_eq!(libc::mprotect(start.byte_add(2 * PAGE as usize), PAGE as usize, libc::PROT_NONE), 0);
+            assert_eq!(
+                libc::mprotect(start.byte_add(2 * PAGE as usize), PAGE as usize, libc::PROT_NONE),
+                0
+            );
             start
         };
         let mut out = vec![1; 64 << 10];

@@ -17,7 +17,8 @@ const THREADS: [&[u8]; 2] = [b"clrscope-main", b"clrscope-agent"];
 pub struct Neighbors {
     /// Their libraries.
     pub libraries: usize,
-    /// Those of them without a thread: the runtime is about to unload them, or they stay loaded for good.
+    /// Those of them without a thread: the runtime is about to unload them, or they stay loaded for
+    /// good.
     pub without_thread: usize,
 }
 

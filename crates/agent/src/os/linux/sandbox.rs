@@ -2,8 +2,9 @@
 
 use crate::ledger;
 
-/// Whether a filter of system calls is in place. What it does with a call is not known before the call is made, and it may be to end the
-/// process: so calls that no runtime makes by itself are left out then, and where it cannot be found out (no descriptor is left, no `/proc`).
+/// Whether a filter of system calls is in place. What it does with a call is not known before the
+/// call is made, and it may be to end the process: so calls that no runtime makes by itself are
+/// left out then, and where it cannot be found out (no descriptor is left, no `/proc`).
 pub fn is_filtered() -> bool {
     // Seccomp in proc_pid_status(5): 0 is none, 1 strict, 2 a filter.
     filtered_in("/proc/self/status")

@@ -1,23 +1,26 @@
-//! The signal engine: each managed thread has a timer on its own CPU time, whose signal copies the thread's
-//! registers and stack into a ring that clrscope reads from outside.
+//! The signal engine: each managed thread has a timer on its own CPU time, whose signal copies the
+//! thread's registers and stack into a ring that clrscope reads from outside.
 //!
 //! What must not go wrong, and how it is kept from going wrong:
 //!
-//! * The handler allocates nothing, locks nothing, waits for nothing, and keeps `errno`. It copies only between
-//!   the stack pointer and the end of the thread's own stack, which was measured before its timer was armed.
-//! * While the runtime handles a `SIGSEGV` (each `NullReferenceException` is one) a thread runs on an alternate
-//!   stack of 16 KB, and with AVX-512 a second signal frame does not fit there: the kernel then kills the process.
-//!   So before a thread's timer is armed it gets a larger [alternate stack](super::alternate) of the same layout. This happens where
-//!   the thread is certainly not on the old one: in the callback in which it starts, or while the runtime is
-//!   suspended. Its own one stays as it is, and is set again when the thread ends, or the recording: the runtime
+//! * The handler allocates nothing, locks nothing, waits for nothing, and keeps `errno`. It copies
+//!   only between the stack pointer and the end of the thread's own stack, which was measured
+//!   before its timer was armed.
+//! * While the runtime handles a `SIGSEGV` (each `NullReferenceException` is one) a thread runs on
+//!   an alternate stack of 16 KB, and with AVX-512 a second signal frame does not fit there: the
+//!   kernel then kills the process. So before a thread's timer is armed it gets a larger [alternate
+//!   stack](super::alternate) of the same layout. This happens where the thread is certainly not on
+//!   the old one: in the callback in which it starts, or while the runtime is suspended. Its own
+//!   one stays as it is, and is set again when the thread ends, or the recording: the runtime
 //!   unmaps, as a thread ends, the one that it has made, and no other.
-//! * Nobody else's handler is touched: if `SIGPROF` has one, the engine does not start, and where one was set meanwhile,
-//!   it stays. That one may call ours, so the library then stays loaded.
-//! * Timers and queued signals count against `RLIMIT_SIGPENDING`, and .NET Core 3.1 aborts when its own signal cannot be
-//!   queued. So at most half of what was free at the start is used.
-//! * At the end timers go first, then pending signals (ignoring a signal discards them), then it is waited until
-//!   every thread that might stand at the handler's first instruction has moved on, and until no handler runs. If that
-//!   takes too long, nothing that a handler uses is freed, and the library stays loaded.
+//! * Nobody else's handler is touched: if `SIGPROF` has one, the engine does not start, and where
+//!   one was set meanwhile, it stays. That one may call ours, so the library then stays loaded.
+//! * Timers and queued signals count against `RLIMIT_SIGPENDING`, and .NET Core 3.1 aborts when its
+//!   own signal cannot be queued. So at most half of what was free at the start is used.
+//! * At the end timers go first, then pending signals (ignoring a signal discards them), then it is
+//!   waited until every thread that might stand at the handler's first instruction has moved on,
+//!   and until no handler runs. If that takes too long, nothing that a handler uses is freed, and
+//!   the library stays loaded.
 
 use super::descriptors::Kept;
 use super::threads::{current_tid, is_gone};
@@ -34,8 +37,8 @@ use wire::ring::{Layout, REGISTERS, slot_state};
 
 /// Most threads that are sampled at once.
 const THREADS: usize = 4096;
-/// Slots in the ring, and bytes of stack in each: 12 MB, and 19 ms of 20,000 samples a second. Pages that no stack
-/// reaches into take no memory.
+/// Slots in the ring, and bytes of stack in each: 12 MB, and 19 ms of 20,000 samples a second.
+/// Pages that no stack reaches into take no memory.
 const SLOTS: u32 = 384;
 const SLOT_STACK: u32 = 32 << 10;
 /// The same without timers, where it is not the number of samples that counts.
@@ -50,11 +53,13 @@ const VISITS_AT_ONCE: usize = 64;
 /// How often threads are asked to go back to their own alternate stacks, and nanoseconds between.
 const LEAVES: u32 = 60;
 const LEAVE_INTERVAL: u64 = 3_000_000;
-/// How often all threads are looked at, whether they are still there, nanoseconds: not every end is reported.
+/// How often all threads are looked at, whether they are still there, nanoseconds: not every end is
+/// reported.
 const SWEEP_INTERVAL: u64 = 500_000_000;
 /// How long it is waited for handlers at the end, nanoseconds.
 const END_LIMIT: u64 = 2_000_000_000;
-/// CPU time after which a thread has certainly left the kernel, where it may have been just before or behind a handler, nanoseconds.
+/// CPU time after which a thread has certainly left the kernel, where it may have been just before
+/// or behind a handler, nanoseconds.
 const MOVED_ON: u64 = 200_000;
 /// No timer of the kernel's has this number.
 const NO_TIMER: libc::c_int = -1;
@@ -71,11 +76,15 @@ pub enum SignalError {
     #[error("another session samples this process by signals")]
     Busy,
     /// A filter of system calls may end the process for making a timer.
-    #[error("a filter of system calls (seccomp) is in place, which may end the process for making a timer")]
+    #[error(
+        "a filter of system calls (seccomp) is in place, which may end the process for making a \
+            timer"
+    )]
     Filtered,
     /// The user may have no more signals queued.
     #[error(
-        "the user has {queued} of at most {limit} signals queued: timers for threads need room (RLIMIT_SIGPENDING)"
+        "the user has {queued} of at most {limit} signals queued: timers for threads need room \
+            (RLIMIT_SIGPENDING)"
     )]
     Queue {
         /// How many are queued.
@@ -115,9 +124,11 @@ static IGNORED_BEFORE: AtomicBool = AtomicBool::new(false);
 /// Whether our handler was installed, and what was there before has been restored.
 static RESTORED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the library must stay loaded: a handler of ours may still be called, or has not returned.
+/// Whether the library must stay loaded: a handler of ours may still be called, or has not
+/// returned.
 ///
-/// To be asked as late as possible: another tool may have read our handler while it was installed, and set its own only now.
+/// To be asked as late as possible: another tool may have read our handler while it was installed,
+/// and set its own only now.
 pub fn must_stay() -> bool {
     if RESTORED.load(Ordering::SeqCst) && !is_free(&current_action()) {
         STAYS.store(true, Ordering::SeqCst);
@@ -130,7 +141,8 @@ pub fn must_stay() -> bool {
 pub struct Left {
     /// Why the library must stay loaded, if it must.
     pub stays: Option<&'static str>,
-    /// Alternate stacks of ours that threads still have: they did not answer, or may need what lies there.
+    /// Alternate stacks of ours that threads still have: they did not answer, or may need what lies
+    /// there.
     pub stacks: usize,
 }
 
@@ -139,12 +151,13 @@ struct Shared {
     ring: NonNull<u8>,
     layout: Layout,
     threads: Box<[ThreadSlot]>,
-    /// How often the handler took so many [`TIME_STEP`]s; the last entry is for all that took longer.
+    /// How often the handler took so many [`TIME_STEP`]s; the last entry is for all that took
+    /// longer.
     times: Box<[AtomicU32]>,
 }
 
-// SAFETY: the ring is memory shared with everyone by design, and is only accessed through atomics and through slots
-// that one handler owns at a time.
+// SAFETY: the ring is memory shared with everyone by design, and is only accessed through atomics
+// and through slots that one handler owns at a time.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -164,7 +177,8 @@ struct ThreadSlot {
     seen_tcb: AtomicU64,
     /// Time of the sample that was asked for; 0 if there was none to be had.
     sampled: AtomicU64,
-    /// The large alternate stack that was mapped for it; 0 if there is none. Who takes it out unmaps it.
+    /// The large alternate stack that was mapped for it; 0 if there is none. Who takes it out
+    /// unmaps it.
     stack: AtomicU64,
     /// The number of that stack.
     number: AtomicU64,
@@ -227,7 +241,10 @@ impl std::fmt::Debug for SignalEngine {
 impl SignalEngine {
     /// Makes the ring and installs the handler; no timer is armed yet.
     pub fn start(rate_hz: u32) -> Result<Self, SignalError> {
-        Self::new(Layout::new(SLOTS, SLOT_STACK), Some(1_000_000_000 / u64::from(rate_hz.clamp(1, 1000))))
+        Self::new(
+            Layout::new(SLOTS, SLOT_STACK),
+            Some(1_000_000_000 / u64::from(rate_hz.clamp(1, 1000))),
+        )
     }
 
     /// As [`Self::start`], but without timers: samples are taken by [`Self::sample_now`].
@@ -247,8 +264,8 @@ impl SignalEngine {
         if room == 0 {
             return Err(SignalError::Queue { queued, limit });
         }
-        let stacks =
-            alternate::Stacks::new().map_err(|source| SignalError::System { what: "no memory file", source })?;
+        let stacks = alternate::Stacks::new()
+            .map_err(|source| SignalError::System { what: "no memory file", source })?;
         let (ring_file, ring) = map_ring(&layout)?;
         let shared = Box::new(Shared {
             ring,
@@ -265,7 +282,9 @@ impl SignalEngine {
         let started = ACTIVE
             .compare_exchange(ptr::null_mut(), shared, Ordering::SeqCst, Ordering::SeqCst)
             .map_err(|_| SignalError::Busy)
-            .and_then(|_| install().inspect_err(|_| ACTIVE.store(ptr::null_mut(), Ordering::SeqCst)));
+            .and_then(|_| {
+                install().inspect_err(|_| ACTIVE.store(ptr::null_mut(), Ordering::SeqCst))
+            });
         match started {
             Ok(before) => Ok(Self {
                 // SAFETY: it is freed at the end of the engine, if at all.
@@ -285,7 +304,8 @@ impl SignalEngine {
                 held,
             }),
             Err(error) => {
-                // A handler of ours that was installed for a moment may use it, or may be called by another tool's.
+                // A handler of ours that was installed for a moment may use it, or may be called by
+                // another tool's.
                 if !matches!(error, SignalError::Overtaken) {
                     // SAFETY: no handler of ours was installed since it was made.
                     unsafe { free_shared(shared) };
@@ -303,12 +323,14 @@ impl SignalEngine {
         Ok((self.shared.layout, self.ring_file.borrow()?))
     }
 
-    /// Threads that could not be sampled from their start: too many, or their stacks are not understood.
+    /// Threads that could not be sampled from their start: too many, or their stacks are not
+    /// understood.
     pub fn unsampled(&self) -> u64 {
         self.unsampled.load(Ordering::Relaxed)
     }
 
-    /// Threads that got no timer, because that would take more than half of the signals that the user may have queued.
+    /// Threads that got no timer, because that would take more than half of the signals that the
+    /// user may have queued.
     pub fn without_timer(&self) -> u64 {
         self.without_timer.load(Ordering::Relaxed)
     }
@@ -326,7 +348,8 @@ impl SignalEngine {
 
     /// Median time of the handler, nanoseconds, and how many ran.
     pub fn handler_time(&self) -> (u64, u64) {
-        let counts: Vec<u64> = self.shared.times.iter().map(|c| u64::from(c.load(Ordering::Relaxed))).collect();
+        let counts: Vec<u64> =
+            self.shared.times.iter().map(|c| u64::from(c.load(Ordering::Relaxed))).collect();
         let all: u64 = counts.iter().sum();
         let mut below = 0;
         let median = counts.iter().position(|count| {
@@ -341,13 +364,15 @@ impl SignalEngine {
         self.shared.layout.size() + THREADS * size_of::<ThreadSlot>()
     }
 
-    /// Samples the calling thread from now on: to be called as it starts. `thread` is what the runtime knows it by.
+    /// Samples the calling thread from now on: to be called as it starts. `thread` is what the
+    /// runtime knows it by.
     pub fn add_current(&self, thread: u64, tid: u32) {
         if self.interval.is_some() && self.room.load(Ordering::SeqCst) == 0 {
             self.without_timer.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        // A visit may have come to this thread before it says that it runs, and its id may be that of one that is gone.
+        // A visit may have come to this thread before it says that it runs, and its id may be that
+        // of one that is gone.
         let set = alternate::own().map_or(0, |stack| stack.ss_sp as u64);
         for (index, slot) in self.slots_of(tid) {
             let stack = slot.stack.load(Ordering::SeqCst);
@@ -363,7 +388,8 @@ impl SignalEngine {
             slot.visit.store(HAS_LEFT, Ordering::SeqCst);
             slot.thread.store(thread, Ordering::SeqCst);
             slot.tid.store(tid, Ordering::SeqCst);
-            // From here on a visit to this thread does nothing. One that came just before has done all that is to be done.
+            // From here on a visit to this thread does nothing. One that came just before has done
+            // all that is to be done.
             let is_its = |slot: &ThreadSlot| slot.thread.load(Ordering::SeqCst) == thread;
             if self.slots_of(tid).any(|(other, slot)| other != index && is_its(slot)) {
                 self.release(index, tid);
@@ -396,8 +422,8 @@ impl SignalEngine {
         set.then_some(())
     }
 
-    /// Prepares visits to threads that already run: of each, what the runtime knows it by, and its id. Those that are sampled are left
-    /// out, and those for which there is no room.
+    /// Prepares visits to threads that already run: of each, what the runtime knows it by, and its
+    /// id. Those that are sampled are left out, and those for which there is no room.
     pub fn prepare(&self, threads: &[(u64, u32)]) -> Visits {
         let mut missing: Vec<_> = self.unsampled_of(threads);
         // The runtime lists threads of native code for a while after their end.
@@ -433,11 +459,14 @@ impl SignalEngine {
     }
 
     /// Visits threads. The caller has suspended the runtime, so none of them is inside the
-    /// runtime's handler of a `SIGSEGV`; each is sent one signal, in which it gets its alternate stack.
-    /// The timers are armed by [`Self::arm_visited`] after the runtime continues.
+    /// runtime's handler of a `SIGSEGV`; each is sent one signal, in which it gets its alternate
+    /// stack. The timers are armed by [`Self::arm_visited`] after the runtime continues.
     pub fn visit(&self, visits: &Visits) {
-        let asked: Vec<&ThreadSlot> =
-            visits.indices.iter().filter_map(|&index| self.shared.threads.get(index as usize)).collect();
+        let asked: Vec<&ThreadSlot> = visits
+            .indices
+            .iter()
+            .filter_map(|&index| self.shared.threads.get(index as usize))
+            .collect();
         ask(&asked, VISIT_FAILED, NOT_VISITED, self.at_once());
     }
 
@@ -448,7 +477,8 @@ impl SignalEngine {
 
     /// Those of these threads that are not sampled.
     pub fn unsampled_of(&self, threads: &[(u64, u32)]) -> Vec<(u64, u32)> {
-        let armed: std::collections::HashSet<u32> = self.timers().iter().map(|timer| timer.tid).collect();
+        let armed: std::collections::HashSet<u32> =
+            self.timers().iter().map(|timer| timer.tid).collect();
         threads.iter().copied().filter(|(_, tid)| !armed.contains(tid)).collect()
     }
 
@@ -459,20 +489,28 @@ impl SignalEngine {
 
     /// A thread may have got the id of one that is gone.
     fn index_of_both(&self, thread: u64, tid: u32) -> Option<u32> {
-        let is_it =
-            |slot: &ThreadSlot| slot.tid.load(Ordering::SeqCst) == tid && slot.thread.load(Ordering::SeqCst) == thread;
+        let is_it = |slot: &ThreadSlot| {
+            slot.tid.load(Ordering::SeqCst) == tid && slot.thread.load(Ordering::SeqCst) == thread
+        };
         self.shared.threads.iter().position(is_it).map(|index| index as u32)
     }
 
     fn slots_of(&self, tid: u32) -> impl Iterator<Item = (u32, &ThreadSlot)> {
-        (0..).zip(&self.shared.threads).filter(move |(_, slot)| slot.tid.load(Ordering::SeqCst) == tid)
+        (0..)
+            .zip(&self.shared.threads)
+            .filter(move |(_, slot)| slot.tid.load(Ordering::SeqCst) == tid)
     }
 
     fn index_of(&self, tid: u32) -> Option<u32> {
-        self.shared.threads.iter().position(|slot| slot.tid.load(Ordering::SeqCst) == tid).map(|index| index as u32)
+        self.shared
+            .threads
+            .iter()
+            .position(|slot| slot.tid.load(Ordering::SeqCst) == tid)
+            .map(|index| index as u32)
     }
 
-    /// Arms the timers of threads that were visited. Says how many of them had answered, and how many are armed.
+    /// Arms the timers of threads that were visited. Says how many of them had answered, and how
+    /// many are armed.
     pub fn arm_visited(&self, visits: &Visits) -> (usize, usize) {
         let mappings = maps::mappings();
         let visited = &visits.indices;
@@ -484,7 +522,8 @@ impl SignalEngine {
                     return None;
                 }
                 let sp = slot.seen_sp.load(Ordering::SeqCst);
-                let (low, high) = stack_of(&mappings, sp, slot.seen_tcb.load(Ordering::SeqCst), stack_limit())?;
+                let (low, high) =
+                    stack_of(&mappings, sp, slot.seen_tcb.load(Ordering::SeqCst), stack_limit())?;
                 self.arm(**index, slot.tid.load(Ordering::SeqCst), low, high)
             });
             armed.is_some()
@@ -497,10 +536,15 @@ impl SignalEngine {
         self.timers().iter().map(|timer| (timer.tid, timer.index)).collect()
     }
 
-    /// Makes a thread copy itself into the ring now, and waits for it, a few milliseconds at most. Says the time in
-    /// its slot, or `None` if it did not answer, was on another stack, or found the ring full. Allocates nothing.
+    /// Makes a thread copy itself into the ring now, and waits for it, a few milliseconds at most.
+    /// Says the time in its slot, or `None` if it did not answer, was on another stack, or found
+    /// the ring full. Allocates nothing.
     pub fn sample_now(&self, (tid, index): (u32, u32)) -> Option<u64> {
-        let slot = self.shared.threads.get(index as usize).filter(|slot| slot.tid.load(Ordering::SeqCst) == tid)?;
+        let slot = self
+            .shared
+            .threads
+            .get(index as usize)
+            .filter(|slot| slot.tid.load(Ordering::SeqCst) == tid)?;
         slot.sampled.store(0, Ordering::SeqCst);
         slot.visit.compare_exchange(VISITED, WANTED, Ordering::SeqCst, Ordering::SeqCst).ok()?;
         let deadline = clock::monotonic() + ANSWER_LIMIT;
@@ -514,12 +558,14 @@ impl SignalEngine {
         Some(slot.sampled.load(Ordering::SeqCst)).filter(|&time| time != 0)
     }
 
-    /// The calling thread ends: the runtime says so on the thread itself. Its own alternate stack is set again, and ours is
-    /// given back.
+    /// The calling thread ends: the runtime says so on the thread itself. Its own alternate stack
+    /// is set again, and ours is given back.
     pub fn remove_current(&self, thread: u64) {
         let tid = current_tid();
         // It may also be said of another thread.
-        for (index, slot) in self.slots_of(tid).filter(|(_, slot)| slot.thread.load(Ordering::SeqCst) == thread) {
+        for (index, slot) in
+            self.slots_of(tid).filter(|(_, slot)| slot.thread.load(Ordering::SeqCst) == thread)
+        {
             // A visit that comes now does nothing.
             slot.visit.store(HAS_LEFT, Ordering::SeqCst);
             self.delete_timer_of(index);
@@ -559,7 +605,8 @@ impl SignalEngine {
             self.delete_timer_of(index);
             let was_set = slot.set.swap(false, Ordering::SeqCst);
             if let Some(stack) = slot.take_new() {
-                // SAFETY: who took it out is the one to unmap it, and its thread is gone, which had the old one before if ours was set.
+                // SAFETY: who took it out is the one to unmap it, and its thread is gone, which had
+                // the old one before if ours was set.
                 unsafe { if was_set { stack.unmap_of_ended(&slot.old()) } else { stack.unmap() } };
             }
             self.release(index, tid);
@@ -605,7 +652,8 @@ impl SignalEngine {
         }
     }
 
-    /// Has all threads set their own alternate stacks again, as far as they can. To be called after [`Self::disarm`].
+    /// Has all threads set their own alternate stacks again, as far as they can. To be called after
+    /// [`Self::disarm`].
     pub fn give_back(&self) {
         for round in 0..LEAVES {
             self.reclaim();
@@ -635,8 +683,8 @@ impl SignalEngine {
         let mut ignore = empty_action();
         ignore.sa_sigaction = libc::SIG_IGN;
         let displaced = self.is_displaced() || {
-            // Ignoring discards what is pending on any thread; without that a late signal would meet the default action, which ends the
-            // process.
+            // Ignoring discards what is pending on any thread; without that a late signal would
+            // meet the default action, which ends the process.
             let was = exchange_action(&ignore);
             let taken = !is_ours(&was);
             if taken {
@@ -647,8 +695,9 @@ impl SignalEngine {
         ACTIVE.store(ptr::null_mut(), Ordering::SeqCst);
         let ended = wait_for_handlers();
         if !displaced {
-            // A signal may still be on its way to a thread that has not moved on, such as one that a debugger holds: then our
-            // handler stays, and does nothing. The default action would end the process.
+            // A signal may still be on its way to a thread that has not moved on, such as one that
+            // a debugger holds: then our handler stays, and does nothing. The default action would
+            // end the process.
             let was = exchange_action(&if ended { self.before } else { own_action() });
             if was.sa_sigaction != libc::SIG_IGN {
                 exchange_action(&was);
@@ -667,14 +716,16 @@ impl SignalEngine {
                 _ => left.stacks += 1,
             }
         }
-        // SAFETY: these are set on no thread, and no handler runs that could set one; or the threads are gone.
+        // SAFETY: these are set on no thread, and no handler runs that could set one; or the
+        // threads are gone.
         unsafe {
             free.into_iter().for_each(|stack| stack.unmap());
             gone.into_iter().for_each(|(stack, old)| stack.unmap_of_ended(&old));
         }
         if displaced {
             left.stays = Some(
-                "another tool has set a handler for SIGPROF meanwhile, which may call the one that was there before",
+                "another tool has set a handler for SIGPROF meanwhile, which may call the one that \
+                    was there before",
             );
         } else if !ended {
             left.stays = Some("threads of the program have not returned from signal handlers yet");
@@ -714,10 +765,14 @@ impl SignalEngine {
         };
         // The first tick comes at another point of the interval for each thread.
         let phase = (u64::from(tid).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % interval;
-        let setting =
-            libc::itimerspec { it_interval: clock::timespec(interval), it_value: clock::timespec(phase.max(1)) };
+        let setting = libc::itimerspec {
+            it_interval: clock::timespec(interval),
+            it_value: clock::timespec(phase.max(1)),
+        };
         // SAFETY: the timer was just made, and the setting is a local.
-        let set = unsafe { libc::syscall(libc::SYS_timer_settime, id, 0, &raw const setting, ptr::null_mut::<u8>()) };
+        let set = unsafe {
+            libc::syscall(libc::SYS_timer_settime, id, 0, &raw const setting, ptr::null_mut::<u8>())
+        };
         let timer = Timer { id, index, tid };
         if set != 0 {
             self.delete(&timer);
@@ -796,8 +851,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Asks threads for something, some at a time, and waits until each has answered; a thread that waits in the kernel comes at once. Those
-/// that do not come in time may come later.
+/// Asks threads for something, some at a time, and waits until each has answered; a thread that
+/// waits in the kernel comes at once. Those that do not come in time may come later.
 fn ask(slots: &[&ThreadSlot], from: u32, to: u32, at_once: usize) {
     let deadline = clock::monotonic() + VISIT_LIMIT;
     for some in slots.chunks(at_once.max(1)) {
@@ -805,18 +860,22 @@ fn ask(slots: &[&ThreadSlot], from: u32, to: u32, at_once: usize) {
             return;
         }
         for slot in some {
-            let asked = slot.visit.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            let asked =
+                slot.visit.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             if asked && !send(slot.tid.load(Ordering::SeqCst), slot) {
                 let _ = slot.visit.compare_exchange(to, from, Ordering::SeqCst, Ordering::SeqCst);
             }
         }
-        while clock::monotonic() < deadline && some.iter().any(|slot| slot.visit.load(Ordering::SeqCst) == to) {
+        while clock::monotonic() < deadline
+            && some.iter().any(|slot| slot.visit.load(Ordering::SeqCst) == to)
+        {
             clock::sleep_until(clock::monotonic() + 50_000);
         }
     }
 }
 
-/// Sets the calling thread's own alternate stack again, where it has ours, and gives that back. Whether nothing of ours is left.
+/// Sets the calling thread's own alternate stack again, where it has ours, and gives that back.
+/// Whether nothing of ours is left.
 fn give_back_own(slot: &ThreadSlot) -> bool {
     let stack = slot.stack.load(Ordering::SeqCst);
     if !slot.set.swap(false, Ordering::SeqCst) || stack == 0 {
@@ -831,8 +890,9 @@ fn give_back_own(slot: &ThreadSlot) -> bool {
     given_back
 }
 
-/// Waits until no handler runs, and no thread stands at its first instruction or behind its last: each thread has slept, or has run
-/// on, since the signal is ignored, and once more since no handler is counted. `false` if that takes too long.
+/// Waits until no handler runs, and no thread stands at its first instruction or behind its last:
+/// each thread has slept, or has run on, since the signal is ignored, and once more since no
+/// handler is counted. `false` if that takes too long.
 fn wait_for_handlers() -> bool {
     let deadline = clock::monotonic() + END_LIMIT;
     if !have_moved_on(deadline) {
@@ -847,13 +907,15 @@ fn wait_for_handlers() -> bool {
     have_moved_on(deadline)
 }
 
-/// Waits until each other thread has slept, or used some CPU time. `false` also where that cannot be seen.
+/// Waits until each other thread has slept, or used some CPU time. `false` also where that cannot
+/// be seen.
 fn have_moved_on(deadline: u64) -> bool {
     let own = current_tid();
     let mut inside: Option<Vec<(u32, u64)>> = None;
     loop {
         match &mut inside {
-            // Without descriptors nobody knows which threads there are; there may be some in a moment.
+            // Without descriptors nobody knows which threads there are; there may be some in a
+            // moment.
             None => {
                 inside = tasks::all_tids().map(|tids| {
                     let others = tids.into_iter().filter(|&tid| tid != own && may_be_inside(tid));
@@ -861,7 +923,8 @@ fn have_moved_on(deadline: u64) -> bool {
                 });
             }
             Some(inside) => inside.retain(|&(tid, run)| {
-                clock::cpu_of(tid).is_some_and(|now| now < run.saturating_add(MOVED_ON)) && may_be_inside(tid)
+                clock::cpu_of(tid).is_some_and(|now| now < run.saturating_add(MOVED_ON))
+                    && may_be_inside(tid)
             }),
         }
         if inside.as_ref().is_some_and(Vec::is_empty) {
@@ -874,8 +937,9 @@ fn have_moved_on(deadline: u64) -> bool {
     }
 }
 
-/// Whether a thread may stand in a handler, or just before or behind it: it does, unless it sleeps in a system call, or has ended. One that
-/// waits for a page of memory (`D`) or is stopped (`T`, `t`) may.
+/// Whether a thread may stand in a handler, or just before or behind it: it does, unless it sleeps
+/// in a system call, or has ended. One that waits for a page of memory (`D`) or is stopped (`T`,
+/// `t`) may.
 fn may_be_inside(tid: u32) -> bool {
     match tasks::state_now(tid) {
         b'S' | b'I' | b'Z' | b'X' => false,
@@ -897,14 +961,16 @@ unsafe fn free_shared(shared: *mut Shared) {
     }
 }
 
-/// How many signals the user has queued, and how many may be (`SigQ` of proc_pid_status(5)); none where that is not known.
+/// How many signals the user has queued, and how many may be (`SigQ` of proc_pid_status(5)); none
+/// where that is not known.
 fn queued_signals() -> (u64, u64) {
     let status = ledger::read("/proc/self/status").unwrap_or_default();
     parse_queued(&String::from_utf8_lossy(&status)).unwrap_or((0, 0))
 }
 
 fn parse_queued(status: &str) -> Option<(u64, u64)> {
-    let (queued, limit) = status.lines().find_map(|line| line.strip_prefix("SigQ:"))?.trim().split_once('/')?;
+    let (queued, limit) =
+        status.lines().find_map(|line| line.strip_prefix("SigQ:"))?.trim().split_once('/')?;
     Some((queued.parse().ok()?, limit.parse().ok()?))
 }
 
@@ -913,17 +979,21 @@ fn map_ring(layout: &Layout) -> Result<(Kept, NonNull<u8>), SignalError> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let refused = |source| SignalError::System { what: "no memory file", source };
     // SAFETY: the name is a C string.
-    let file = Kept::new(|| unsafe { libc::memfd_create(c"clrscope-ring".as_ptr(), flags) }).map_err(refused)?;
-    // Pages come as they are used, so that what the stacks of the program do not need is not charged to it. Where the kernel promises
-    // no more memory than there is, it may refuse a page at its first touch, and end the process.
-    let is_strict = ledger::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"));
+    let file = Kept::new(|| unsafe { libc::memfd_create(c"clrscope-ring".as_ptr(), flags) })
+        .map_err(refused)?;
+    // Pages come as they are used, so that what the stacks of the program do not need is not
+    // charged to it. Where the kernel promises no more memory than there is, it may refuse a page
+    // at its first touch, and end the process.
+    let is_strict =
+        ledger::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"));
     let length = if is_strict { descriptors::allocate } else { descriptors::set_length };
     length(&file, layout.size()).map_err(refused)?;
     let number = file.number().map_err(refused)?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     map::count(layout.size()).ok_or_else(|| system("no room for the ring"))?;
     // SAFETY: a new mapping of a file of that length.
-    let ring = unsafe { libc::mmap(ptr::null_mut(), layout.size(), access, libc::MAP_SHARED, number, 0) };
+    let ring =
+        unsafe { libc::mmap(ptr::null_mut(), layout.size(), access, libc::MAP_SHARED, number, 0) };
     let ring = if ring == libc::MAP_FAILED { None } else { NonNull::new(ring.cast()) };
     let Some(ring) = ring else {
         let error = system("no room for the ring");
@@ -965,19 +1035,23 @@ fn stack_limit() -> u64 {
     limits.rlim_cur.min(1 << 30)
 }
 
-/// The lowest and the highest address of the stack of a thread with this stack pointer and thread control block; `None` if it is on another one.
-/// `limit` is that of the first thread's stack.
+/// The lowest and the highest address of the stack of a thread with this stack pointer and thread
+/// control block; `None` if it is on another one. `limit` is that of the first thread's stack.
 fn stack_of(mappings: &[maps::Mapping], sp: u64, tcb: u64, limit: u64) -> Option<(u64, u64)> {
     let index = mappings.iter().position(|mapping| (mapping.start..mapping.end).contains(&sp))?;
     let mapping = mappings.get(index)?;
     if mapping.path == "[stack]" {
-        // The kernel lets it grow downwards, to its limit and not into what is below. That may be near where addresses are not random, and
-        // may be the thread's alternate stack.
-        let below = index.checked_sub(1).and_then(|index| mappings.get(index)).map_or(0, |below| below.end);
-        return Some((mapping.end.saturating_sub(limit).max(below).min(mapping.start), mapping.end));
+        // The kernel lets it grow downwards, to its limit and not into what is below. That may be
+        // near where addresses are not random, and may be the thread's alternate stack.
+        let below =
+            index.checked_sub(1).and_then(|index| mappings.get(index)).map_or(0, |below| below.end);
+        return Some((
+            mapping.end.saturating_sub(limit).max(below).min(mapping.start),
+            mapping.end,
+        ));
     }
-    // The control block stands at the end of the stack's own block of memory, in glibc and in musl. What follows in the
-    // mapping may belong to somebody else, and go at any time.
+    // The control block stands at the end of the stack's own block of memory, in glibc and in musl.
+    // What follows in the mapping may belong to somebody else, and go at any time.
     (sp..mapping.end).contains(&tcb).then_some((mapping.start, tcb))
 }
 
@@ -986,7 +1060,8 @@ fn is_free(action: &libc::sigaction) -> bool {
     matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
 }
 
-/// What makes the kernel call our handler: not on the alternate stack, as it runs on the stack that it copies, and interrupted system calls are restarted.
+/// What makes the kernel call our handler: not on the alternate stack, as it runs on the stack that
+/// it copies, and interrupted system calls are restarted.
 fn own_action() -> libc::sigaction {
     let mut ours = empty_action();
     ours.sa_sigaction = handler as *const () as usize;
@@ -994,8 +1069,8 @@ fn own_action() -> libc::sigaction {
     ours
 }
 
-/// Installs our handler, and gives the action before it. Once it was installed, another tool may have found it there, and may call it
-/// later: then the library stays.
+/// Installs our handler, and gives the action before it. Once it was installed, another tool may
+/// have found it there, and may call it later: then the library stays.
 fn install() -> Result<libc::sigaction, SignalError> {
     let now = current_action();
     if is_ours(&now) {
@@ -1028,8 +1103,8 @@ fn install() -> Result<libc::sigaction, SignalError> {
     Ok(before)
 }
 
-/// `struct sigevent` of the kernel (asm-generic/siginfo.h) for `SIGEV_THREAD_ID`: C libraries differ in how they
-/// name the thread's field.
+/// `struct sigevent` of the kernel (asm-generic/siginfo.h) for `SIGEV_THREAD_ID`: C libraries
+/// differ in how they name the thread's field.
 #[repr(C)]
 struct SigEvent {
     value: usize,
@@ -1053,7 +1128,8 @@ fn create_timer(tid: u32, slot: &ThreadSlot) -> Option<libc::c_int> {
         return None;
     }
     // SAFETY: both pointers are to locals of the kernel's layout.
-    let made = unsafe { libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut id) };
+    let made =
+        unsafe { libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut id) };
     if made != 0 {
         ledger::leave(Resource::Timers, 1);
     }
@@ -1069,8 +1145,8 @@ fn delete_timer(id: libc::c_int) {
     ledger::leave(Resource::Timers, 1);
 }
 
-/// Layout of `siginfo_t` for what the handler reads (asm-generic/siginfo.h, 64 bit): timers have an overrun at 20,
-/// and both timers and queued signals have the value at 24.
+/// Layout of `siginfo_t` for what the handler reads (asm-generic/siginfo.h, 64 bit): timers have an
+/// overrun at 20, and both timers and queued signals have the value at 24.
 #[repr(C)]
 struct SigInfo {
     signal: i32,
@@ -1101,7 +1177,9 @@ fn send(tid: u32, slot: &ThreadSlot) -> bool {
         rest: [0; 12],
     };
     // SAFETY: the info is a local of the kernel's layout and size.
-    let sent = unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, libc::SIGPROF, &raw const info) };
+    let sent = unsafe {
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, libc::SIGPROF, &raw const info)
+    };
     sent == 0
 }
 
@@ -1110,7 +1188,8 @@ fn own_stack() -> Option<(u64, u64)> {
     let mut attributes = [std::mem::MaybeUninit::<libc::pthread_attr_t>::zeroed(); 2];
     let attributes = attributes.as_mut_ptr().cast::<libc::pthread_attr_t>();
     let (mut start, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the attributes are a local with room for the largest layout; both results go to locals.
+    // SAFETY: the attributes are a local with room for the largest layout; both results go to
+    // locals.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes) != 0 {
             return None;
@@ -1138,20 +1217,28 @@ impl Shared {
 
     /// One of the ring's own counters.
     fn counter(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: the offsets are those of the header, which is 64 bytes large and aligned to a page.
+        // SAFETY: the offsets are those of the header, which is 64 bytes large and aligned to a
+        // page.
         unsafe { self.ring.add(offset).cast::<AtomicU64>().as_ref() }
     }
 }
 
 /// The handler. See the top of the file for what it may not do.
-unsafe extern "C" fn handler(_signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+unsafe extern "C" fn handler(
+    _signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
     // SAFETY: the address of the calling thread's errno.
     let errno = unsafe { *libc::__errno_location() };
     let shared = ACTIVE.load(Ordering::SeqCst);
     if !shared.is_null() {
-        // SAFETY: while this handler is counted, the engine is not freed; the kernel's pointers are valid here.
-        unsafe { handle(&*shared, &*info.cast::<SigInfo>(), &mut *context.cast::<libc::ucontext_t>()) };
+        // SAFETY: while this handler is counted, the engine is not freed; the kernel's pointers are
+        // valid here.
+        unsafe {
+            handle(&*shared, &*info.cast::<SigInfo>(), &mut *context.cast::<libc::ucontext_t>())
+        };
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
@@ -1188,7 +1275,8 @@ unsafe fn handle(shared: &Shared, info: &SigInfo, context: &mut libc::ucontext_t
             if unsafe { sample(shared, thread, 0, context, begun) } {
                 thread.sampled.store(begun, Ordering::SeqCst);
             }
-            let _ = thread.visit.compare_exchange(WANTED, VISITED, Ordering::SeqCst, Ordering::SeqCst);
+            let _ =
+                thread.visit.compare_exchange(WANTED, VISITED, Ordering::SeqCst, Ordering::SeqCst);
         }
         SI_QUEUE if thread.visit.load(Ordering::SeqCst) == LEAVE => {
             // SAFETY: the caller's contract.
@@ -1229,7 +1317,8 @@ fn keep_alternate(thread: &ThreadSlot, context: &mut libc::ucontext_t) {
 ///
 /// Called in a handler, with the kernel's context.
 unsafe fn visited(shared: &Shared, thread: &ThreadSlot, context: &mut libc::ucontext_t) {
-    let of = |slot: &ThreadSlot| (slot.tid.load(Ordering::SeqCst), slot.thread.load(Ordering::SeqCst));
+    let of =
+        |slot: &ThreadSlot| (slot.tid.load(Ordering::SeqCst), slot.thread.load(Ordering::SeqCst));
     // It has just begun to see to itself.
     if shared.threads.iter().any(|other| !ptr::eq(other, thread) && of(other) == of(thread)) {
         thread.visit.store(VISIT_FAILED, Ordering::SeqCst);
@@ -1243,8 +1332,9 @@ unsafe fn visited(shared: &Shared, thread: &ThreadSlot, context: &mut libc::ucon
             let new = alternate::of(stack.start, alternate::SIZE);
             thread.keep_old(&old);
             stack.mark_old(&old);
-            // The kernel sets this stack as the handler returns. The old one stays: a thread that throws for a null reference runs
-            // on its own stack again while it still needs what the kernel and the runtime have put there.
+            // The kernel sets this stack as the handler returns. The old one stays: a thread that
+            // throws for a null reference runs on its own stack again while it still needs what the
+            // kernel and the runtime have put there.
             context.uc_stack = new;
             // SAFETY: the thread's own alternate stack, on which it is not; nobody else uses it.
             unsafe { alternate::replace_on_alternate(&old, &new) };
@@ -1297,11 +1387,19 @@ unsafe fn leave(thread: &ThreadSlot, context: &mut libc::ucontext_t) -> u32 {
 ///
 /// Called in a handler, with the kernel's context.
 #[inline]
-unsafe fn sample(shared: &Shared, thread: &ThreadSlot, overrun: i32, context: &libc::ucontext_t, now: u64) -> bool {
+unsafe fn sample(
+    shared: &Shared,
+    thread: &ThreadSlot,
+    overrun: i32,
+    context: &libc::ucontext_t,
+    now: u64,
+) -> bool {
     let sp = stack_pointer(context);
-    // While the runtime looks at a fault the thread is on its alternate stack. What is copied then ends there.
+    // While the runtime looks at a fault the thread is on its alternate stack. What is copied then
+    // ends there.
     let alternate = alternate::range(&context.uc_stack);
-    let is_on_alternate = context.uc_stack.ss_flags & libc::SS_DISABLE == 0 && alternate.contains(&sp);
+    let is_on_alternate =
+        context.uc_stack.ss_flags & libc::SS_DISABLE == 0 && alternate.contains(&sp);
     let own = thread.low.load(Ordering::Relaxed)..thread.high.load(Ordering::Relaxed);
     let stack = if is_on_alternate { alternate } else { own };
     if !stack.contains(&sp) {
@@ -1312,16 +1410,26 @@ unsafe fn sample(shared: &Shared, thread: &ThreadSlot, overrun: i32, context: &l
     let ticket = shared.counter(0).fetch_add(1, Ordering::Relaxed);
     let index = (ticket % u64::from(shared.layout.slots)) as usize;
     // SAFETY: the index is below the number of slots, so the slot lies in the ring.
-    let slot = unsafe { shared.ring.as_ptr().add(Layout::HEADER + index * shared.layout.slot_size as usize) };
+    let slot = unsafe {
+        shared.ring.as_ptr().add(Layout::HEADER + index * shared.layout.slot_size as usize)
+    };
     // SAFETY: slots are multiples of 64 bytes, so this is aligned, and all access to it is atomic.
     let state = unsafe { &*slot.cast::<AtomicU32>() };
-    if state.compare_exchange(slot_state::FREE, slot_state::WRITING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    if state
+        .compare_exchange(
+            slot_state::FREE,
+            slot_state::WRITING,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        )
+        .is_err()
+    {
         shared.counter(8).fetch_add(1, Ordering::Relaxed);
         return false;
     }
     let length = (high - sp).min(shared.layout.stack_size() as u64) as usize;
-    // SAFETY: this handler owns the slot now. The offsets are those of the ring's description; the stack from `sp`
-    // to `high` is the thread's own, mapped for as long as it runs.
+    // SAFETY: this handler owns the slot now. The offsets are those of the ring's description; the
+    // stack from `sp` to `high` is the thread's own, mapped for as long as it runs.
     unsafe {
         slot.add(4).cast::<u32>().write(thread.tid.load(Ordering::Relaxed));
         slot.add(8).cast::<u64>().write(now);
@@ -1334,12 +1442,14 @@ unsafe fn sample(shared: &Shared, thread: &ThreadSlot, overrun: i32, context: &l
     true
 }
 
-/// Registers in the order of [`wire::ring::Register`], from the order of the kernel's context (`REG_R8` = 0 …).
+/// Registers in the order of [`wire::ring::Register`], from the order of the kernel's context
+/// (`REG_R8` = 0 …).
 #[cfg(target_arch = "x86_64")]
 fn registers(context: &libc::ucontext_t) -> [u64; REGISTERS] {
     let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, ..] =
         context.uc_mcontext.gregs;
-    [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip].map(|register| register as u64)
+    [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip]
+        .map(|register| register as u64)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -1414,7 +1524,10 @@ mod tests {
         for index in 0..shared.layout.slots as usize {
             // SAFETY: the slot lies in the ring, and is ours while it is ready.
             unsafe {
-                let slot = shared.ring.as_ptr().add(Layout::HEADER + index * shared.layout.slot_size as usize);
+                let slot = shared
+                    .ring
+                    .as_ptr()
+                    .add(Layout::HEADER + index * shared.layout.slot_size as usize);
                 let state = &*slot.cast::<AtomicU32>();
                 if state.load(Ordering::Acquire) != slot_state::READY {
                     continue;
@@ -1423,7 +1536,8 @@ mod tests {
                 samples.push(Sample {
                     tid: slot.add(4).cast::<u32>().read(),
                     registers: slot.add(16).cast::<[u64; REGISTERS]>().read(),
-                    stack: std::slice::from_raw_parts(slot.add(Layout::SLOT_HEADER), length).to_vec(),
+                    stack: std::slice::from_raw_parts(slot.add(Layout::SLOT_HEADER), length)
+                        .to_vec(),
                     overrun: slot.add(156).cast::<u32>().read(),
                 });
                 state.store(slot_state::FREE, Ordering::Release);
@@ -1472,7 +1586,10 @@ mod tests {
     /// How many of our alternate stacks are mapped.
     fn mapped() -> usize {
         // Each is a guard page and the rest.
-        maps::mappings().iter().filter(|one| one.path.contains("clrscope-stack") && one.end - one.start == 4096).count()
+        maps::mappings()
+            .iter()
+            .filter(|one| one.path.contains("clrscope-stack") && one.end - one.start == 4096)
+            .count()
     }
 
     fn threads_of(tids: &[u32]) -> Vec<(u64, u32)> {
@@ -1533,7 +1650,11 @@ mod tests {
             assert_eq!((left, mapped(), must_stay()), (Left::default(), 0, false));
             assert!(samples.len() >= 10, "{}", samples.len());
             // The sleeping one uses no CPU time.
-            assert!(samples.iter().all(|sample| sample.tid == samples[0].tid && tids.contains(&sample.tid)));
+            assert!(
+                samples
+                    .iter()
+                    .all(|sample| sample.tid == samples[0].tid && tids.contains(&sample.tid))
+            );
         });
     }
 
@@ -1632,7 +1753,8 @@ mod tests {
         let (queued, _) = queued_signals();
         let limit = |soft| {
             let limit = libc::rlimit { rlim_cur: soft, rlim_max: libc::RLIM_INFINITY };
-            // SAFETY: a valid limit; the hard one stays where it is for root only, and this process ends with its test.
+            // SAFETY: a valid limit; the hard one stays where it is for root only, and this process
+            // ends with its test.
             unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &limit) }
         };
         if limit(queued + 10) != 0 {
@@ -1664,7 +1786,10 @@ mod tests {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         drop(engine);
         // Others of the same user may queue signals meanwhile.
-        assert!((1..=5).contains(&armed) && !free && more == armed && room, "{armed} {free} {more}");
+        assert!(
+            (1..=5).contains(&armed) && !free && more == armed && room,
+            "{armed} {free} {more}"
+        );
         assert!(without >= 3, "{without}");
         assert_eq!(limit(queued_signals().0), 0);
         assert!(matches!(SignalEngine::start(100), Err(SignalError::Queue { .. })));
@@ -1731,17 +1856,26 @@ mod tests {
 
     #[test]
     fn the_stack_of_the_first_thread_ends_above_what_is_below() {
-        let mapping = |start, end, path: &str| maps::Mapping { start, end, executable: false, path: path.into() };
+        let mapping = |start, end, path: &str| maps::Mapping {
+            start,
+            end,
+            executable: false,
+            path: path.into(),
+        };
         let megabyte = 1 << 20;
         let stack = mapping(1000 * megabyte, 1001 * megabyte, "[stack]");
         let (sp, tcb) = (stack.start + 100, 5);
-        let below = |below| stack_of(&[mapping(0, below, ""), stack.clone()], sp, tcb, 8 * megabyte);
+        let below =
+            |below| stack_of(&[mapping(0, below, ""), stack.clone()], sp, tcb, 8 * megabyte);
         assert_eq!(below(500 * megabyte), Some((993 * megabyte, stack.end)));
         // An alternate stack, as it lies where addresses are not random.
         assert_eq!(below(996 * megabyte), Some((996 * megabyte, stack.end)));
         assert_eq!(stack_of(std::slice::from_ref(&stack), sp, tcb, 1 << 30), Some((0, stack.end)));
         // It was allowed to be larger when it grew.
-        assert_eq!(stack_of(std::slice::from_ref(&stack), sp, tcb, 4096), Some((stack.start, stack.end)));
+        assert_eq!(
+            stack_of(std::slice::from_ref(&stack), sp, tcb, 4096),
+            Some((stack.start, stack.end))
+        );
         assert_eq!(stack_of(&[stack], 7, tcb, megabyte), None);
         // Another thread's, with something that follows in the same mapping.
         let other = [mapping(megabyte, 3 * megabyte, "")];
@@ -1755,7 +1889,13 @@ mod tests {
         let engine = SignalEngine::start(100).unwrap();
         let base = engine.shared.threads.as_ptr() as usize;
         assert!(engine.shared.slot(base).is_some());
-        for value in [0, 1, base + 1, base - size_of::<ThreadSlot>(), base + THREADS * size_of::<ThreadSlot>()] {
+        for value in [
+            0,
+            1,
+            base + 1,
+            base - size_of::<ThreadSlot>(),
+            base + THREADS * size_of::<ThreadSlot>(),
+        ] {
             assert!(engine.shared.slot(value).is_none(), "{value:x}");
         }
     }

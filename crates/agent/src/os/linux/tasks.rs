@@ -1,4 +1,5 @@
-//! CPU time and state of the threads of this process. Nothing stays open: the descriptors are the program's.
+//! CPU time and state of the threads of this process. Nothing stays open: the descriptors are the
+//! program's.
 
 use super::clock;
 use super::descriptors::{read_task, read_task_now};
@@ -17,7 +18,8 @@ pub struct TaskTimes {
 
 /// Reads threads again and again.
 ///
-/// A thread's CPU time is one system call. Its state costs ten times as much, and hardly changes while the thread does not run.
+/// A thread's CPU time is one system call. Its state costs ten times as much, and hardly changes
+/// while the thread does not run.
 #[derive(Debug, Default)]
 pub struct Tasks {
     known: ThreadMap<Known>,
@@ -35,7 +37,8 @@ struct Known {
 }
 
 impl Tasks {
-    /// How often the state of a thread that does not run is taken as known. Meanwhile it may be woken, and wait for a CPU.
+    /// How often the state of a thread that does not run is taken as known. Meanwhile it may be
+    /// woken, and wait for a CPU.
     const MOST_TAKEN: u8 = 7;
     /// The same for a thread that was seen asleep again and again, and has not run meanwhile.
     const MOST_TAKEN_ASLEEP: u8 = 31;
@@ -58,8 +61,9 @@ impl Tasks {
         Some(times)
     }
 
-    /// As [`Self::read`], but the state of a thread that has run since the last time is not read: it is `?`, and whoever
-    /// finds it out notes it. A thread that has slept for some fifty times is looked at every other time.
+    /// As [`Self::read`], but the state of a thread that has run since the last time is not read:
+    /// it is `?`, and whoever finds it out notes it. A thread that has slept for some fifty times
+    /// is looked at every other time.
     pub fn read_if_still(&mut self, tid: u32) -> Option<TaskTimes> {
         if let Some(times) = self.asleep(tid) {
             return Some(times);
@@ -104,9 +108,10 @@ impl Tasks {
     pub fn note(&mut self, tid: u32, times: TaskTimes) {
         let (taken, most_taken) = match self.known.get(&tid) {
             // It sleeps on, so it is looked at less often.
-            Some(known) if known.times == times && times.state != b'R' => {
-                (0, known.most_taken.saturating_mul(2).saturating_add(1).min(Self::MOST_TAKEN_ASLEEP))
-            }
+            Some(known) if known.times == times && times.state != b'R' => (
+                0,
+                known.most_taken.saturating_mul(2).saturating_add(1).min(Self::MOST_TAKEN_ASLEEP),
+            ),
             Some(_) => (0, Self::MOST_TAKEN),
             // Not all of them are read at the same tick.
             None => ((tid % 8) as u8, Self::MOST_TAKEN),
@@ -125,7 +130,8 @@ pub fn state_of(tid: u32) -> u8 {
     read_task(tid, "stat", &mut [0; 96]).and_then(state).unwrap_or(b'?')
 }
 
-/// The same, also where the program is about to run out of descriptors: for what decides whether the library may be unloaded.
+/// The same, also where the program is about to run out of descriptors: for what decides whether
+/// the library may be unloaded.
 pub fn state_now(tid: u32) -> u8 {
     read_task_now(tid, "stat", &mut [0; 96]).and_then(state).unwrap_or(b'?')
 }
@@ -133,13 +139,15 @@ pub fn state_now(tid: u32) -> u8 {
 /// Sees whether the threads of the program sleep, faster for those that it has seen sleep before.
 #[derive(Debug, Default)]
 pub struct Sleepers {
-    /// Threads that slept, and the CPU time that they had used until then: if that is the same, they sleep still.
+    /// Threads that slept, and the CPU time that they had used until then: if that is the same,
+    /// they sleep still.
     slept: ThreadMap<u64>,
 }
 
 impl Sleepers {
-    /// Threads that do not sleep: that run, wait for a processor, or wait for the kernel, as for a page of memory. Neither the caller, nor
-    /// [our own](super::threads::OwnThread). `None` where nobody knows, because there are no descriptors left.
+    /// Threads that do not sleep: that run, wait for a processor, or wait for the kernel, as for a
+    /// page of memory. Neither the caller, nor [our own](super::threads::OwnThread). `None` where
+    /// nobody knows, because there are no descriptors left.
     pub fn awake(&mut self) -> Option<impl Iterator<Item = u32> + '_> {
         let caller = current_tid();
         let tids = all_tids()?;
@@ -182,7 +190,8 @@ fn is_own(text: &[u8]) -> bool {
     name.is_some_and(|name| name.starts_with(OWN_NAMES.as_bytes()))
 }
 
-/// The state letter of a `stat` line: the first behind the thread's name, which may itself hold parentheses.
+/// The state letter of a `stat` line: the first behind the thread's name, which may itself hold
+/// parentheses.
 fn state(text: &[u8]) -> Option<u8> {
     let close = text.iter().rposition(|&byte| byte == b')')?;
     text.get(close + 2).copied()
@@ -191,7 +200,8 @@ fn state(text: &[u8]) -> Option<u8> {
 /// Ids of all threads of this process; `None` where they cannot be read, as without a descriptor.
 pub fn all_tids() -> Option<Vec<u32>> {
     let mut entries = ledger::descriptor(|| std::fs::read_dir("/proc/self/task")).ok()?;
-    let tid = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let tid =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     entries.by_ref().map(tid).collect()
 }
 
@@ -229,7 +239,10 @@ mod tests {
         tasks.note(1, asleep);
         assert_eq!([tasks.asleep(1), tasks.asleep(1)], [None, None], "not for long yet");
         tasks.note(1, asleep);
-        assert_eq!([1, 1, 1, 1].map(|tid| tasks.asleep(tid)), [Some(asleep), None, Some(asleep), None]);
+        assert_eq!(
+            [1, 1, 1, 1].map(|tid| tasks.asleep(tid)),
+            [Some(asleep), None, Some(asleep), None]
+        );
         tasks.note(1, TaskTimes { run: 6, state: b'S' });
         assert_eq!([tasks.asleep(1), tasks.asleep(1)], [None, None], "it has run");
         assert_eq!(tasks.asleep(2), None);
@@ -293,7 +306,8 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// What a tick costs with a thousand threads: `cargo nextest run -p agent a_thousand_threads --run-ignored all --no-capture`.
+    /// What a tick costs with a thousand threads: `cargo nextest run -p agent a_thousand_threads
+    /// --run-ignored all --no-capture`.
     #[test]
     #[ignore = "measures"]
     fn a_thousand_threads_are_read() {
@@ -316,13 +330,19 @@ mod tests {
             for round in 0..20 {
                 let begun = clock::monotonic();
                 let read = tids.iter().filter(|&&tid| tasks.read(tid).is_some()).count();
-                eprintln!("round {round}: {read} threads in {} us", (clock::monotonic() - begun) / 1000);
+                eprintln!(
+                    "round {round}: {read} threads in {} us",
+                    (clock::monotonic() - begun) / 1000
+                );
             }
             let mut sleepers = Sleepers::default();
             for round in 0..5 {
                 let begun = clock::monotonic();
                 let awake = sleepers.awake().unwrap().count();
-                eprintln!("round {round}: {awake} awake in {} us", (clock::monotonic() - begun) / 1000);
+                eprintln!(
+                    "round {round}: {awake} awake in {} us",
+                    (clock::monotonic() - begun) / 1000
+                );
             }
             stop.store(true, std::sync::atomic::Ordering::SeqCst);
             waits.iter().for_each(|thread| thread.thread().unpark());
@@ -350,7 +370,10 @@ mod tests {
         let mut sleepers = Sleepers::default();
         // Tests run beside this one.
         let awake: Vec<u32> = sleepers.awake().unwrap().collect();
-        assert!(awake.contains(&tid) && !awake.contains(&own_tid) && !awake.contains(&current_tid()), "{awake:?}");
+        assert!(
+            awake.contains(&tid) && !awake.contains(&own_tid) && !awake.contains(&current_tid()),
+            "{awake:?}"
+        );
         OVER.store(true, SeqCst);
         other.join().unwrap();
         own.join();

@@ -1,9 +1,9 @@
 //! The agent's own threads.
 //!
-//! They are made with `pthread_create`, never with `std::thread`: spawning from a thread of the runtime would
-//! register a thread-local destructor there, and glibc keeps a library mapped for as long as a thread lives
-//! that has one. On our own threads the standard library may be used freely: they end before the runtime
-//! unloads the library.
+//! They are made with `pthread_create`, never with `std::thread`: spawning from a thread of the
+//! runtime would register a thread-local destructor there, and glibc keeps a library mapped for as
+//! long as a thread lives that has one. On our own threads the standard library may be used freely:
+//! they end before the runtime unloads the library.
 
 use crate::ledger::{self, Held};
 use std::ffi::{CString, c_void};
@@ -18,8 +18,8 @@ const STACK_SIZE: usize = 512 << 10;
 /// What the names of all own threads begin with.
 pub const OWN_NAMES: &str = "clrscope-";
 
-/// Ids of the agent's own threads. Not a thread-local: the C library allocates those on first use, and ends the process
-/// where there is no memory.
+/// Ids of the agent's own threads. Not a thread-local: the C library allocates those on first use,
+/// and ends the process where there is no memory.
 static OWN: [AtomicU32; Resource::Threads.budget() as usize] =
     [const { AtomicU32::new(0) }; Resource::Threads.budget() as usize];
 
@@ -31,7 +31,8 @@ pub fn is_own() -> bool {
 
 /// Whether a thread of this process has ended.
 pub fn is_gone(tid: u32) -> bool {
-    // SAFETY: signal 0 is none: it is only asked whether it could be sent. `ESRCH` is the one answer of a thread that is not.
+    // SAFETY: signal 0 is none: it is only asked whether it could be sent. `ESRCH` is the one
+    // answer of a thread that is not.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid as libc::pid_t, 0) };
     sent != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
@@ -43,8 +44,8 @@ pub struct OwnThread {
     _held: Held,
 }
 
-// SAFETY: a thread's handle may be joined and compared from any thread (POSIX); only its type, a pointer on musl, keeps
-// the compiler from knowing.
+// SAFETY: a thread's handle may be joined and compared from any thread (POSIX); only its type, a
+// pointer on musl, keeps the compiler from knowing.
 unsafe impl Send for OwnThread {}
 
 struct Start {
@@ -61,7 +62,8 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // There are as many places as there may be threads.
     let place = OWN.iter().find(|own| own.compare_exchange(0, tid, SeqCst, SeqCst).is_ok());
     let body = start.body;
-    // A panic must not leave through `pthread_create`'s frame. What panicked has said so in the log.
+    // A panic must not leave through `pthread_create`'s frame. What panicked has said so in the
+    // log.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
     if let Some(place) = place {
         place.store(0, SeqCst);
@@ -70,10 +72,12 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
 }
 
 impl OwnThread {
-    /// Starts a thread with all signals blocked, so that no handler of the application ever runs on it, but for [`FAULTS`].
-    /// The name is cut at 15 bytes by the kernel; it begins with [`OWN_NAMES`].
+    /// Starts a thread with all signals blocked, so that no handler of the application ever runs on
+    /// it, but for [`FAULTS`]. The name is cut at 15 bytes by the kernel; it begins with
+    /// [`OWN_NAMES`].
     pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self> {
-        let held = ledger::take(Resource::Threads, 1).ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
+        let held = ledger::take(Resource::Threads, 1)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
         let name = CString::new(name).unwrap_or_default();
         let start = Box::into_raw(Box::new(Start { name, body: Box::new(body) }));
         let result = create(start.cast());
@@ -86,7 +90,8 @@ impl OwnThread {
 
     /// Waits until the thread has ended.
     pub fn join(self) {
-        // SAFETY: the handle came from `pthread_create`, is not detached, and is joined once as `self` is gone.
+        // SAFETY: the handle came from `pthread_create`, is not detached, and is joined once as
+        // `self` is gone.
         unsafe { libc::pthread_join(self.handle, std::ptr::null_mut()) };
     }
 
@@ -98,25 +103,28 @@ impl OwnThread {
 }
 
 fn create(start: *mut c_void) -> io::Result<libc::pthread_t> {
-    let check = |code: i32| if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) };
-    // On arm64 glibc's attributes are larger than musl's declaration of them; the array has room for either.
+    let check =
+        |code: i32| if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) };
+    // On arm64 glibc's attributes are larger than musl's declaration of them; the array has room
+    // for either.
     let mut attributes = [std::mem::MaybeUninit::<libc::pthread_attr_t>::zeroed(); 2];
     let attributes = attributes.as_mut_ptr().cast::<libc::pthread_attr_t>();
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut handle = std::mem::MaybeUninit::<libc::pthread_t>::zeroed();
-    // SAFETY: all pointers are to locals that live through the calls; `start` is handed to the new thread, which
-    // frees it; the signal mask of the calling thread is put back on every way out.
+    // SAFETY: all pointers are to locals that live through the calls; `start` is handed to the new
+    // thread, which frees it; the signal mask of the calling thread is put back on every way out.
     unsafe {
         check(libc::pthread_attr_init(attributes))?;
         libc::pthread_attr_setstacksize(attributes, STACK_SIZE);
         libc::sigfillset(all.as_mut_ptr());
-        // A fault of ours shall reach the runtime's handler, which says what happened and writes a dump: while it is blocked the
-        // kernel ends the process without a word.
+        // A fault of ours shall reach the runtime's handler, which says what happened and writes a
+        // dump: while it is blocked the kernel ends the process without a word.
         for fault in FAULTS {
             libc::sigdelset(all.as_mut_ptr(), fault);
         }
-        // A new thread inherits the mask: blocking here leaves no moment in which a signal could hit it.
+        // A new thread inherits the mask: blocking here leaves no moment in which a signal could
+        // hit it.
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
         let created = check(libc::pthread_create(handle.as_mut_ptr(), attributes, run, start));
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
@@ -140,7 +148,9 @@ mod tests {
     fn a_thread_has_its_name_and_no_signals() {
         let (send, receive) = mpsc::channel();
         let thread = OwnThread::spawn("clrscope-test", move || {
-            let status = std::fs::read_to_string(format!("/proc/self/task/{}/status", current_tid())).unwrap();
+            let status =
+                std::fs::read_to_string(format!("/proc/self/task/{}/status", current_tid()))
+                    .unwrap();
             send.send(status).unwrap();
         })
         .unwrap();

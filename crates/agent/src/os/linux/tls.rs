@@ -1,17 +1,21 @@
 //! Thread-local storage of this library without the loader's help (x86-64).
 //!
-//! A library with thread-local storage (a `PT_TLS` segment) changes the process's list of such libraries when it is loaded and again
-//! when it is unloaded. After either, each thread brings its own table up to date at its next access to the storage of any library.
-//! A signal handler that interrupts this within some ten instructions, and uses such storage itself, makes glibc lose the thread's
-//! block: `__tls_get_addr_slow` looks at the generation twice, and does not look for the block the second time. The runtime's own
-//! signal for suspending threads is such a handler, and a .NET thread that loses its block ends the process.
+//! A library with thread-local storage (a `PT_TLS` segment) changes the process's list of such
+//! libraries when it is loaded and again when it is unloaded. After either, each thread brings its
+//! own table up to date at its next access to the storage of any library. A signal handler that
+//! interrupts this within some ten instructions, and uses such storage itself, makes glibc lose the
+//! thread's block: `__tls_get_addr_slow` looks at the generation twice, and does not look for the
+//! block the second time. The runtime's own signal for suspending threads is such a handler, and a
+//! .NET thread that loses its block ends the process.
 //!
-//! So what this library stores for a thread stands in a block that a `pthread` key finds. Compiled code asks `__tls_get_addr` for its
-//! storage; here that function is the library's own one and knows nothing but these blocks. clrscope hides the segment from the loader
-//! when it puts the library into place (`recorder::AgentFile`); where it is not hidden, the loader's own block is not used.
+//! So what this library stores for a thread stands in a block that a `pthread` key finds. Compiled
+//! code asks `__tls_get_addr` for its storage; here that function is the library's own one and
+//! knows nothing but these blocks. clrscope hides the segment from the loader when it puts the
+//! library into place (`recorder::AgentFile`); where it is not hidden, the loader's own block is
+//! not used.
 //!
-//! The key has no destructor: a thread may end while the library is being unloaded. Blocks of threads that are gone are found by their
-//! thread ids and used again.
+//! The key has no destructor: a thread may end while the library is being unloaded. Blocks of
+//! threads that are gone are found by their thread ids and used again.
 
 use super::threads::{current_tid, is_gone};
 use crate::calls::Tree;
@@ -28,7 +32,8 @@ use std::sync::atomic::{
 const DATA: usize = 448;
 /// Blocks in the library's zeroed data. They use memory as they are used.
 const STATIC: usize = 1024;
-/// Blocks that are used before threads are asked whether they are gone, at first. Doubled where most are not.
+/// Blocks that are used before threads are asked whether they are gone, at first. Doubled where
+/// most are not.
 const FIRST: usize = 64;
 /// There is no key.
 const NO_KEY: u32 = u32::MAX;
@@ -38,7 +43,8 @@ const PAUSE: libc::c_long = 10_000_000;
 const PT_TLS: u32 = 7;
 const PT_HIDDEN_TLS: u32 = 0x6c63_7273;
 const PT_LOAD: u32 = 1;
-/// How far the thread control block is searched for the place of a key's value. `struct pthread` of glibc on x86-64 has 2,304 bytes.
+/// How far the thread control block is searched for the place of a key's value. `struct pthread` of
+/// glibc on x86-64 has 2,304 bytes.
 #[cfg(target_env = "gnu")]
 const CONTROL_BLOCK: usize = 2048;
 
@@ -72,7 +78,8 @@ static BLOCKS: [Block; STATIC] = [const {
 static MORE: AtomicPtr<Block> = AtomicPtr::new(null_mut());
 /// How many of [`BLOCKS`] are used before threads are asked whether they are gone.
 static LIMIT: AtomicUsize = AtomicUsize::new(FIRST);
-/// How many blocks were allocated, and how many there must be before threads are asked again whether they are gone.
+/// How many blocks were allocated, and how many there must be before threads are asked again
+/// whether they are gone.
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 static NEXT_SEARCH: AtomicUsize = AtomicUsize::new(0);
 
@@ -88,14 +95,16 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static TEMPLATE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static TEMPLATE_SIZE: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the key's value stands, in bytes from the thread pointer; 0 if that is not known. In front of it is the sequence number of the
-/// key that it was set for (`struct pthread_key_data`, nptl/descr.h): numbers of keys are used again.
+/// Where the key's value stands, in bytes from the thread pointer; 0 if that is not known. In front
+/// of it is the sequence number of the key that it was set for (`struct pthread_key_data`,
+/// nptl/descr.h): numbers of keys are used again.
 pub static PLACE: AtomicUsize = AtomicUsize::new(0);
 /// The sequence number of our key.
 pub static SEQUENCE: AtomicUsize = AtomicUsize::new(0);
 
-// Calls of the compiler for thread-local storage come here, and not to the loader: a hidden symbol takes precedence. The argument
-// is where the linker and the loader have put the number of the module, which does not matter, and the offset.
+// Calls of the compiler for thread-local storage come here, and not to the loader: a hidden symbol
+// takes precedence. The argument is where the linker and the loader have put the number of the
+// module, which does not matter, and the offset.
 global_asm!(
     ".pushsection .text.__tls_get_addr,\"ax\",@progbits",
     ".globl __tls_get_addr",
@@ -138,8 +147,13 @@ extern "C" fn find(index: &Index) -> *mut u8 {
 /// This thread's block.
 pub fn block() -> &'static Block {
     let key = KEY.load(Relaxed);
-    // SAFETY: it is our key; what was set is a block, and blocks are given back only with the library.
-    let known = if key == NO_KEY { None } else { unsafe { libc::pthread_getspecific(key).cast::<Block>().as_ref() } };
+    let known = if key == NO_KEY {
+        None
+    } else {
+        // SAFETY: it is our key; what was set is a block, and blocks are given back only with the
+        // library.
+        unsafe { libc::pthread_getspecific(key).cast::<Block>().as_ref() }
+    };
     match known {
         Some(block) => block,
         None => first_block(key),
@@ -155,7 +169,8 @@ fn first_block(key: libc::pthread_key_t) -> &'static Block {
     let block = forgotten(tid).unwrap_or_else(|| claim(tid));
     // It may have to allocate, for keys above 31. Without memory the block is found by its owner.
     // SAFETY: the block lives as long as the library.
-    let is_set = key != NO_KEY && unsafe { libc::pthread_setspecific(key, from_ref(block).cast()) } == 0;
+    let is_set =
+        key != NO_KEY && unsafe { libc::pthread_setspecific(key, from_ref(block).cast()) } == 0;
     if !is_set {
         block.forgotten.store(true, Relaxed);
         ANY_FORGOTTEN.store(true, Relaxed);
@@ -181,8 +196,8 @@ fn forgotten(tid: u32) -> Option<&'static Block> {
 fn claim(tid: u32) -> &'static Block {
     loop {
         let limit = LIMIT.load(Relaxed);
-        let found =
-            free_one(limit, tid).or_else(|| take_back_all(limit).then(|| free_one(LIMIT.load(Relaxed), tid)).flatten());
+        let found = free_one(limit, tid)
+            .or_else(|| take_back_all(limit).then(|| free_one(LIMIT.load(Relaxed), tid)).flatten());
         // Blocks of the library that are not used yet come first.
         if found.is_none() && LIMIT.load(Relaxed) > limit {
             continue;
@@ -198,13 +213,19 @@ fn claim(tid: u32) -> &'static Block {
     }
 }
 
-/// Frees the blocks of threads that are gone, unless that was done not long ago. Whether it was done now.
+/// Frees the blocks of threads that are gone, unless that was done not long ago. Whether it was
+/// done now.
 fn take_back_all(limit: usize) -> bool {
     let allocated = ALLOCATED.load(Relaxed);
     if limit == STATIC && allocated < NEXT_SEARCH.load(Relaxed) {
         return false;
     }
-    let taken_back = BLOCKS.iter().take(limit).chain(blocks().skip(STATIC)).filter(|block| take_back(block)).count();
+    let taken_back = BLOCKS
+        .iter()
+        .take(limit)
+        .chain(blocks().skip(STATIC))
+        .filter(|block| take_back(block))
+        .count();
     let all = limit + allocated;
     if taken_back <= all / 4 {
         LIMIT.fetch_max(STATIC.min(limit.saturating_mul(2)), Relaxed);
@@ -215,7 +236,10 @@ fn take_back_all(limit: usize) -> bool {
 
 fn free_one(limit: usize, tid: u32) -> Option<&'static Block> {
     let mut within = BLOCKS.iter().take(limit).chain(blocks().skip(STATIC));
-    within.find(|block| block.owner.load(Relaxed) == 0 && block.owner.compare_exchange(0, tid, AcqRel, Relaxed).is_ok())
+    within.find(|block| {
+        block.owner.load(Relaxed) == 0
+            && block.owner.compare_exchange(0, tid, AcqRel, Relaxed).is_ok()
+    })
 }
 
 /// Frees a block whose thread is gone.
@@ -249,7 +273,8 @@ impl Block {
     fn begin(&self) {
         let (template, size) = (TEMPLATE.load(Relaxed), TEMPLATE_SIZE.load(Relaxed).min(DATA));
         let data = self.data.get().cast::<u8>();
-        // SAFETY: only the owner uses the data, which is as long as that; the template has so many bytes and is never written.
+        // SAFETY: only the owner uses the data, which is as long as that; the template has so many
+        // bytes and is never written.
         unsafe {
             write_bytes(data, 0, DATA);
             copy_nonoverlapping(template.cast_const(), data, size);
@@ -259,13 +284,14 @@ impl Block {
     }
 }
 
-/// Whether threads can have storage. If not, nothing else of the library may be used: there is no key left in the process, or it has
-/// another C library.
+/// Whether threads can have storage. If not, nothing else of the library may be used: there is no
+/// key left in the process, or it has another C library.
 pub fn is_ready() -> bool {
     READY.load(Relaxed)
 }
 
-/// An instance that the runtime has of us. While there is one, threads may come here, also at the end of the process.
+/// An instance that the runtime has of us. While there is one, threads may come here, also at the
+/// end of the process.
 #[derive(Debug)]
 pub struct Used(());
 
@@ -316,11 +342,12 @@ extern "C" fn loaded() {
     READY.store(true, SeqCst);
 }
 
-/// Whether the process has the C library that this one is built for: musl loads libraries that were built for glibc, and never unloads
-/// any.
+/// Whether the process has the C library that this one is built for: musl loads libraries that were
+/// built for glibc, and never unloads any.
 fn is_right_c_library() -> bool {
     // SAFETY: the name is a C string.
-    let is_gnu = !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr()) }.is_null();
+    let is_gnu =
+        !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr()) }.is_null();
     is_gnu == cfg!(target_env = "gnu")
 }
 
@@ -364,29 +391,43 @@ struct ProgramHeader {
     align: u64,
 }
 
-/// The library's segment of thread-local storage: where what it begins with is loaded, how many bytes that has, how many the
-/// storage has, and its alignment.
+/// The library's segment of thread-local storage: where what it begins with is loaded, how many
+/// bytes that has, how many the storage has, and its alignment.
 fn template() -> Option<(*mut u8, usize, usize, usize)> {
     let header: *const FileHeader;
     // SAFETY: the linker defines the symbol; its address is asked for, nothing else.
-    unsafe { asm!("lea {}, [rip + __ehdr_start]", out(reg) header, options(nomem, nostack, preserves_flags)) };
-    // SAFETY: the first segment of a shared library begins with its header, which stays loaded, and so do the program headers.
+    unsafe {
+        asm!("lea {}, [rip + __ehdr_start]", out(reg) header, options(nomem, nostack, preserves_flags))
+    };
+    // SAFETY: the first segment of a shared library begins with its header, which stays loaded, and
+    // so do the program headers.
     let headers = unsafe {
-        let first = header.cast::<u8>().add((*header).program_headers as usize).cast::<ProgramHeader>();
+        let first =
+            header.cast::<u8>().add((*header).program_headers as usize).cast::<ProgramHeader>();
         std::slice::from_raw_parts(first, usize::from((*header).headers))
     };
     let start = headers.iter().find(|header| header.kind == PT_LOAD && header.offset == 0)?.address;
     let storage = headers.iter().find(|header| [PT_TLS, PT_HIDDEN_TLS].contains(&header.kind))?;
-    let template = header.cast::<u8>().wrapping_add(storage.address.wrapping_sub(start) as usize).cast_mut();
-    Some((template, storage.file_size as usize, storage.memory_size as usize, storage.align as usize))
+    let template =
+        header.cast::<u8>().wrapping_add(storage.address.wrapping_sub(start) as usize).cast_mut();
+    Some((
+        template,
+        storage.file_size as usize,
+        storage.memory_size as usize,
+        storage.align as usize,
+    ))
 }
 
-/// Where in the thread control block the value of a key stands, and the sequence number in front of it: found by setting it.
+/// Where in the thread control block the value of a key stands, and the sequence number in front of
+/// it: found by setting it.
 #[cfg(target_env = "gnu")]
 fn measure(key: libc::pthread_key_t) -> Option<(usize, usize)> {
     let control_block: *const usize;
-    // SAFETY: the first word of the thread control block is its own address (x86-64 psABI, variant II).
-    unsafe { asm!("mov {}, qword ptr fs:[0]", out(reg) control_block, options(nostack, preserves_flags, readonly)) };
+    // SAFETY: the first word of the thread control block is its own address (x86-64 psABI, variant
+    // II).
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) control_block, options(nostack, preserves_flags, readonly))
+    };
     // SAFETY: the control block is that large in all versions of glibc.
     let word = |index: usize| unsafe { control_block.add(index).read_volatile() };
     let (one, other) = (from_ref(&KEY).cast(), from_ref(&PLACE).cast());

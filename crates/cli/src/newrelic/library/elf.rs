@@ -7,7 +7,8 @@ use object::{
 };
 use std::collections::BTreeSet;
 
-/// Most versions that are read: real libraries have some hundred. Their tables can be made to seem endless.
+/// Most versions that are read: real libraries have some hundred. Their tables can be made to seem
+/// endless.
 const MOST_VERSIONS: usize = 100_000;
 
 /// What an ELF library defines and needs.
@@ -44,7 +45,9 @@ impl Elf {
     /// The C library that it was built for, if it shows one.
     pub fn c_library(&self) -> Option<&'static str> {
         let needs = |is: fn(&str) -> bool| self.needed.iter().any(|name| is(name));
-        if needs(|name| name.starts_with("libc.musl-") || name.starts_with("ld-musl-") || name == "libc.so") {
+        if needs(|name| {
+            name.starts_with("libc.musl-") || name.starts_with("ld-musl-") || name == "libc.so"
+        }) {
             Some("musl")
         } else if needs(|name| name == "libc.so.6") || self.newest_glibc().is_some() {
             Some("glibc")
@@ -61,11 +64,13 @@ impl Elf {
 
 /// The newest version of glibc among versions.
 pub fn newest<'a>(versions: impl IntoIterator<Item = &'a String>) -> Option<&'a str> {
-    let known = versions.into_iter().map(String::as_str).filter(|version| glibc_number(version).is_some());
+    let known =
+        versions.into_iter().map(String::as_str).filter(|version| glibc_number(version).is_some());
     known.max_by_key(|version| glibc_number(version))
 }
 
-/// The numbers of a version of glibc; `None` for other versions, also for those that are not numbered.
+/// The numbers of a version of glibc; `None` for other versions, also for those that are not
+/// numbered.
 pub fn glibc_number(version: &str) -> Option<Vec<u32>> {
     version.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok()).collect()
 }
@@ -153,7 +158,11 @@ mod tests {
         if elf.c_library() == Some("glibc") {
             assert!(elf.needed.iter().any(|name| name == "libc.so.6"), "{:?}", elf.needed);
             assert!(elf.newest_glibc().unwrap().starts_with("GLIBC_2."), "{:?}", elf.requires);
-            assert!(elf.undefined.iter().any(|name| name == "malloc" || name == "mmap"), "{:?}", elf.undefined);
+            assert!(
+                elf.undefined.iter().any(|name| name == "malloc" || name == "mmap"),
+                "{:?}",
+                elf.undefined
+            );
         }
     }
 
@@ -175,8 +184,10 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_number() {
-        let all: Vec<String> =
-            ["GLIBC_2.4", "GLIBC_2.17", "GLIBC_PRIVATE", "GCC_9.9"].iter().map(|text| (*text).to_owned()).collect();
+        let all: Vec<String> = ["GLIBC_2.4", "GLIBC_2.17", "GLIBC_PRIVATE", "GCC_9.9"]
+            .iter()
+            .map(|text| (*text).to_owned())
+            .collect();
         assert_eq!(newest(&all), Some("GLIBC_2.17"));
         assert_eq!(newest(&[]), None);
     }

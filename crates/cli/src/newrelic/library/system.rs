@@ -56,8 +56,8 @@ pub struct System {
     pub c_library: Option<CLibrary>,
     /// Which of the needed libraries there are.
     pub found: BTreeSet<String>,
-    /// Functions and variables of its C library and of the needed ones; `None` if they are not known. Only musl is
-    /// asked for them: glibc has versions.
+    /// Functions and variables of its C library and of the needed ones; `None` if they are not
+    /// known. Only musl is asked for them: glibc has versions.
     pub symbols: Option<BTreeSet<String>>,
 }
 
@@ -66,7 +66,12 @@ impl System {
     pub fn of(library: &Elf, place: &Place, target: Option<&Target>) -> Self {
         let path_of = |name: &str| {
             let mapped = target.and_then(|target| target.mapped_named(|other| other == name));
-            let usual = || FOLDERS.iter().map(|folder| Path::new(folder).join(name)).find(|path| place.is_file(path));
+            let usual = || {
+                FOLDERS
+                    .iter()
+                    .map(|folder| Path::new(folder).join(name))
+                    .find(|path| place.is_file(path))
+            };
             mapped.map(|mapped| mapped.path.clone()).or_else(usual)
         };
         let read = |path: &PathBuf| Elf::parse(&place.read(path, LARGEST).ok()?).ok();
@@ -76,24 +81,30 @@ impl System {
         let musl = match target {
             Some(target) => target.mapped_named(is_musl).map(|mapped| mapped.path.clone()),
             None => place.entries(Path::new("/lib"), 10_000).ok().and_then(|names| {
-                let name = names.into_iter().find(|name| name.to_string_lossy().starts_with("ld-musl-"))?;
+                let name = names
+                    .into_iter()
+                    .find(|name| name.to_string_lossy().starts_with("ld-musl-"))?;
                 Some(Path::new("/lib").join(name))
             }),
         };
         let glibc = || match target {
-            Some(target) => {
-                target.mapped_named(|name| name == "libc.so.6" || name.starts_with("libc-2.")).map(|m| m.path.clone())
-            }
+            Some(target) => target
+                .mapped_named(|name| name == "libc.so.6" || name.starts_with("libc-2."))
+                .map(|m| m.path.clone()),
             None => path_of("libc.so.6"),
         };
         // A machine with glibc may have musl beside it, for its compiler.
-        let glibc = glibc().and_then(|path| read(&path)).map(|library| CLibrary::Glibc(library.versions));
+        let glibc =
+            glibc().and_then(|path| read(&path)).map(|library| CLibrary::Glibc(library.versions));
         let (c_library, symbols) = match (glibc, musl) {
             (Some(glibc), _) => (Some(glibc), None),
             (None, Some(path)) => {
                 let all = std::iter::once(&path).chain(needed.iter().map(|(_, path)| path));
                 let known: Option<Vec<Elf>> = all.map(read).collect();
-                (Some(CLibrary::Musl), known.map(|known| known.into_iter().flat_map(|elf| elf.defined).collect()))
+                (
+                    Some(CLibrary::Musl),
+                    known.map(|known| known.into_iter().flat_map(|elf| elf.defined).collect()),
+                )
             }
             (None, None) => (None, None),
         };

@@ -26,9 +26,14 @@ pub fn find(target: &str) -> anyhow::Result<Target> {
         io::ErrorKind::PermissionDenied => {
             let reason = match &process.obstacle {
                 Some(obstacle) => obstacle.to_string(),
-                None => "the system does not allow access to it: run as its user, or as root".to_owned(),
+                None => {
+                    "the system does not allow access to it: run as its user, or as root".to_owned()
+                }
             };
-            failure(Code::Refused, format!("cannot examine process {} ({}): {reason}", process.pid, process.name))
+            failure(
+                Code::Refused,
+                format!("cannot examine process {} ({}): {reason}", process.pid, process.name),
+            )
         }
         // It was there before.
         _ => diagnostics::Error::NoSuchProcess { pid: process.pid }.into(),
@@ -38,7 +43,8 @@ pub fn find(target: &str) -> anyhow::Result<Target> {
 fn read(process: &DotnetProcess) -> io::Result<Target> {
     let pid = process.pid;
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-    let environment = proc::environ(pid)?.into_iter().map(|(name, value)| (text(name), text(value))).collect();
+    let environment =
+        proc::environ(pid)?.into_iter().map(|(name, value)| (text(name), text(value))).collect();
     let root = fs::read_link(format!("/proc/{pid}/root")).unwrap_or_else(|_| PathBuf::from("/"));
     let mut seen = HashSet::new();
     let mut mapped = Vec::new();
@@ -56,17 +62,24 @@ fn read(process: &DotnetProcess) -> io::Result<Target> {
         name: process.name.clone(),
         runtime: process.runtime_version.clone(),
         hosting: process.hosting,
-        executable: proc::executable(pid)
-            .map_or_else(|_| UNKNOWN.to_owned(), |path| inside(&root, &path).to_string_lossy().into_owned()),
+        executable: proc::executable(pid).map_or_else(
+            |_| UNKNOWN.to_owned(),
+            |path| inside(&root, &path).to_string_lossy().into_owned(),
+        ),
         arguments: proc::command_line(pid)?,
         environment,
         place: Place::new(Root::of_process(pid)?, folder),
-        executable_file: rootfs::open_at(Path::new(&format!("/proc/{pid}/exe")), LARGEST_EXECUTABLE).ok(),
+        executable_file: rootfs::open_at(
+            Path::new(&format!("/proc/{pid}/exe")),
+            LARGEST_EXECUTABLE,
+        )
+        .ok(),
         mapped,
     })
 }
 
-/// A path that the system tells, as the process sees it: one that has changed its root directory sees the rest of it.
+/// A path that the system tells, as the process sees it: one that has changed its root directory
+/// sees the rest of it.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     match path.strip_prefix(root) {
         Ok(rest) => Path::new("/").join(rest),

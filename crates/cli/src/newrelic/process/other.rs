@@ -8,5 +8,6 @@ use super::Target;
 /// Always: environment and files of another process are read on Linux only.
 pub fn find(_target: &str) -> anyhow::Result<Target> {
     let reason = "name the home folder without --pid, or run clrscope on Linux";
-    Err(diagnostics::Error::Unsupported { what: "reading the environment of a process", reason }.into())
+    Err(diagnostics::Error::Unsupported { what: "reading the environment of a process", reason }
+        .into())
 }

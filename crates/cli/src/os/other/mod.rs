@@ -34,7 +34,10 @@ impl SignalWatch {
     ///
     /// # Errors
     /// When the handlers cannot be installed or the thread cannot be made.
-    pub fn start(watched: &[Signal], mut on: impl FnMut(Signal) + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        watched: &[Signal],
+        mut on: impl FnMut(Signal) + Send + 'static,
+    ) -> io::Result<Self> {
         let mut ids = Vec::new();
         let mut flags = Vec::new();
         for (signal, number) in NUMBERS {
@@ -107,7 +110,8 @@ pub fn die_of(signal: Signal) {
     }
 }
 
-/// Whether the terminal sends Ctrl-C to our children as well. A console sends it to all its processes.
+/// Whether the terminal sends Ctrl-C to our children as well. A console sends it to all its
+/// processes.
 pub fn in_foreground() -> bool {
     true
 }

@@ -30,11 +30,15 @@ pub struct SignalWatch {
 }
 
 impl SignalWatch {
-    /// Watches these signals. A hangup that was ignored when clrscope started (`nohup`) stays ignored.
+    /// Watches these signals. A hangup that was ignored when clrscope started (`nohup`) stays
+    /// ignored.
     ///
     /// # Errors
     /// When the handlers cannot be installed or the thread cannot be made.
-    pub fn start(watched: &[Signal], mut on: impl FnMut(Signal) + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        watched: &[Signal],
+        mut on: impl FnMut(Signal) + Send + 'static,
+    ) -> io::Result<Self> {
         let numbers = NUMBERS
             .iter()
             .filter(|(signal, number, _)| {
@@ -64,7 +68,8 @@ impl Drop for SignalWatch {
     }
 }
 
-/// Whether SIGHUP was ignored when clrscope started (`nohup`): then the end of its terminal is none of its business.
+/// Whether SIGHUP was ignored when clrscope started (`nohup`): then the end of its terminal is none
+/// of its business.
 pub fn hangup_is_ignored() -> bool {
     was_ignored(SIGHUP)
 }
@@ -77,7 +82,8 @@ pub fn hung_up(stream: &impl AsFd) -> bool {
         && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// Writing more than `ulimit -f` allows becomes an error, instead of the end of this program amid a recording.
+/// Writing more than `ulimit -f` allows becomes an error, instead of the end of this program amid a
+/// recording.
 pub fn survive_file_limit() {
     // Where that cannot be had, the limit does what it always does.
     let _ = flag::register(SIGXFSZ, Arc::default());
@@ -120,15 +126,18 @@ pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     }
 }
 
-/// Whether we are in the foreground group of our terminal. The terminal then sends Ctrl-C to our children as well.
+/// Whether we are in the foreground group of our terminal. The terminal then sends Ctrl-C to our
+/// children as well.
 pub fn in_foreground() -> bool {
-    fs::File::open("/dev/tty").is_ok_and(|tty| rustix::termios::tcgetpgrp(tty).is_ok_and(|group| group == getpgrp()))
+    fs::File::open("/dev/tty")
+        .is_ok_and(|tty| rustix::termios::tcgetpgrp(tty).is_ok_and(|group| group == getpgrp()))
 }
 
 /// Columns and rows of the terminal on standard error, if there is one and it knows.
 pub fn error_terminal() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).ok()?;
-    Some((size.ws_col.into(), size.ws_row.into())).filter(|(columns, rows)| *columns > 0 && *rows > 0)
+    Some((size.ws_col.into(), size.ws_row.into()))
+        .filter(|(columns, rows)| *columns > 0 && *rows > 0)
 }
 
 #[cfg(test)]
@@ -146,6 +155,9 @@ mod tests {
         send(std::process::id(), Signal::User1).unwrap();
         assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok(Signal::User1));
         drop(watch);
-        assert!(receiver.recv_timeout(Duration::from_secs(10)).is_err(), "the sender is gone with the thread");
+        assert!(
+            receiver.recv_timeout(Duration::from_secs(10)).is_err(),
+            "the sender is gone with the thread"
+        );
     }
 }

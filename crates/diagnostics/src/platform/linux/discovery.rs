@@ -1,8 +1,9 @@
 //! Finds .NET processes in `/proc`, also in other mount and pid namespaces.
 //!
-//! A runtime listens at `$TMPDIR/dotnet-diagnostic-<pid>-<start>-socket`, with its own environment, its own root
-//! and its own pid namespace; `<start>` is field 22 of `/proc/<pid>/stat`. So the directory is looked at through
-//! `/proc/<pid>/root`, and whoever listens at a socket is checked by its credentials.
+//! A runtime listens at `$TMPDIR/dotnet-diagnostic-<pid>-<start>-socket`, with its own environment,
+//! its own root and its own pid namespace; `<start>` is field 22 of `/proc/<pid>/stat`. So the
+//! directory is looked at through `/proc/<pid>/root`, and whoever listens at a socket is checked by
+//! its credentials.
 
 use super::executable::{self, Executable};
 use super::proc::{self, Stat, Status};
@@ -25,8 +26,8 @@ pub const CHECKS_PEER: bool = true;
 /// Most entries of a folder for temporary files that are looked at.
 const MAX_ENTRIES: usize = 100_000;
 
-/// How often a folder is listed again while files come and go in it, and how old its last change must be, so that one that comes
-/// later has another time.
+/// How often a folder is listed again while files come and go in it, and how old its last change
+/// must be, so that one that comes later has another time.
 const MOST_LISTINGS: u32 = 16;
 const SETTLED: Duration = Duration::from_millis(50);
 
@@ -70,7 +71,8 @@ struct Listing {
 /// All .NET processes.
 pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
     let mut machine = Machine::new();
-    let pids = proc::processes().map_err(|source| Error::Io { command: "reading /proc", source })?;
+    let pids =
+        proc::processes().map_err(|source| Error::Io { command: "reading /proc", source })?;
     let own = std::process::id();
     let found: Vec<Found> = pids
         .into_iter()
@@ -88,7 +90,10 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
             scope.spawn(|| {
                 while let Some(found) = found.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let process = found.probe(timeout);
-                    processes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(process);
+                    processes
+                        .lock()
+                        .unwrap_or_else(|poisoned| poisoned.into_inner())
+                        .extend(process);
                 }
             });
         }
@@ -101,11 +106,13 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
 /// One process.
 pub fn inspect(pid: u32, timeout: Duration) -> Result<DotnetProcess, Error> {
     match Machine::new().look_surely(pid) {
-        Ok(Look::Dotnet(found)) => {
-            found.probe(timeout).ok_or_else(|| Error::NotDotnet { pid, name: found.process.name.clone() })
-        }
+        Ok(Look::Dotnet(found)) => found
+            .probe(timeout)
+            .ok_or_else(|| Error::NotDotnet { pid, name: found.process.name.clone() }),
         Ok(Look::Other { name, obstacle: None }) => Err(Error::NotDotnet { pid, name }),
-        Ok(Look::Other { name, obstacle: Some(obstacle) }) => Err(Error::Unattachable { pid, name, obstacle }),
+        Ok(Look::Other { name, obstacle: Some(obstacle) }) => {
+            Err(Error::Unattachable { pid, name, obstacle })
+        }
         Ok(Look::Over) | Err(_) => Err(Error::NoSuchProcess { pid }),
     }
 }
@@ -148,13 +155,16 @@ impl Machine {
             own_mount_namespace: proc::namespace(own, "mnt").ok(),
             own_pid_namespace: proc::namespace(own, "pid").ok(),
             boot_time: proc::boot_time().ok(),
-            users: fs::read_to_string("/etc/passwd").map(|text| parse_users(&text)).unwrap_or_default(),
+            users: fs::read_to_string("/etc/passwd")
+                .map(|text| parse_users(&text))
+                .unwrap_or_default(),
             sockets: HashMap::new(),
             executables: HashMap::new(),
         }
     }
 
-    /// As [`Self::look`]. One that exchanges its program at the moment may hide what it is, and has not ended.
+    /// As [`Self::look`]. One that exchanges its program at the moment may hide what it is, and has
+    /// not ended.
     fn look_surely(&mut self, pid: u32) -> io::Result<Look> {
         match self.look(pid) {
             Err(_) if proc::is_alive(pid) => self.look(pid),
@@ -186,7 +196,8 @@ impl Machine {
         let ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
         let folder = (mount_namespace.clone(), root_path.clone(), temp_dir.clone());
         let listed = self.list(folder, root.as_ref(), (ns_pid, stat.start_ticks));
-        // The files were listed under some process's root that may be another one's, and that may be gone.
+        // The files were listed under some process's root that may be another one's, and that may
+        // be gone.
         let modified = |socket: &Socket| root.as_ref()?.modified(&temp_dir.join(&socket.name)).ok();
         let own = sockets_of(listed, ns_pid, stat.start_ticks, modified);
         let mut sockets: Vec<PathBuf> = own.map(|socket| directory.join(&socket.name)).collect();
@@ -209,13 +220,26 @@ impl Machine {
             if !proc::is_alive(pid) {
                 return Ok(Look::Over);
             }
-            return Ok(Look::Other { name: short_name(&stat, &args, seen_executable.as_deref()), obstacle: None });
+            return Ok(Look::Other {
+                name: short_name(&stat, &args, seen_executable.as_deref()),
+                obstacle: None,
+            });
         }
-        let runtime_version = library.and_then(|seen| executable::runtime_version(seen, root.as_ref()));
-        let contained =
-            mount_namespace != self.own_mount_namespace || proc::namespace(pid, "pid").ok() != self.own_pid_namespace;
-        let obstacle =
-            obstacle(pid, &stat, &status, hosting, &environ, &sockets, runtime_version.as_deref(), &temp_dir, jail);
+        let runtime_version =
+            library.and_then(|seen| executable::runtime_version(seen, root.as_ref()));
+        let contained = mount_namespace != self.own_mount_namespace
+            || proc::namespace(pid, "pid").ok() != self.own_pid_namespace;
+        let obstacle = obstacle(
+            pid,
+            &stat,
+            &status,
+            hosting,
+            &environ,
+            &sockets,
+            runtime_version.as_deref(),
+            &temp_dir,
+            jail,
+        );
         Ok(Look::Dotnet(Box::new(Found {
             process: DotnetProcess {
                 pid,
@@ -239,21 +263,25 @@ impl Machine {
         })))
     }
 
-    /// The sockets in a folder. What was listed before holds if the socket of the process that is looked at is among it, or if
-    /// nothing has come since: runtimes start while we look. What could not be listed says nothing, as that is of one process, which
-    /// may just have ended.
+    /// The sockets in a folder. What was listed before holds if the socket of the process that is
+    /// looked at is among it, or if nothing has come since: runtimes start while we look. What
+    /// could not be listed says nothing, as that is of one process, which may just have ended.
     fn list(&mut self, folder: Folder, root: Option<&Root>, own: (u32, u64)) -> &[Socket] {
         let changed = root.and_then(|root| root.modified(&folder.2).ok());
         let known = self.sockets.get(&folder);
         let holds = known.is_some_and(|known| {
-            let has_own = known.sockets.iter().any(|socket| (socket.ns_pid, socket.start_ticks) == own);
-            has_own || known.changed.is_some() && known.changed == changed || known.times >= MOST_LISTINGS
+            let has_own =
+                known.sockets.iter().any(|socket| (socket.ns_pid, socket.start_ticks) == own);
+            has_own
+                || known.changed.is_some() && known.changed == changed
+                || known.times >= MOST_LISTINGS
         });
         let times = known.map_or(0, |known| known.times) + 1;
         let before = SystemTime::now();
         if !holds && let Some(Ok(sockets)) = root.map(|root| list_sockets(root, &folder.2)) {
-            let is_settled =
-                |changed: &SystemTime| before.duration_since(*changed).is_ok_and(|passed| passed >= SETTLED);
+            let is_settled = |changed: &SystemTime| {
+                before.duration_since(*changed).is_ok_and(|passed| passed >= SETTLED)
+            };
             let listing = Listing { sockets, changed: changed.filter(is_settled), times };
             return &self.sockets.entry(folder).insert_entry(listing).into_mut().sockets;
         }
@@ -272,8 +300,11 @@ impl Machine {
         let ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
         let temp_dir = PathBuf::from("/tmp");
         // A socket with its id and its start time can only be its own.
-        let listed = Root::own().and_then(|root| list_sockets(&root, &temp_dir)).unwrap_or_default();
-        let has_socket = listed.iter().any(|socket| (socket.ns_pid, socket.start_ticks) == (ns_pid, stat.start_ticks));
+        let listed =
+            Root::own().and_then(|root| list_sockets(&root, &temp_dir)).unwrap_or_default();
+        let has_socket = listed
+            .iter()
+            .any(|socket| (socket.ns_pid, socket.start_ticks) == (ns_pid, stat.start_ticks));
         let hosted = args.first().is_some_and(|program| file_name(program) == "dotnet");
         if !has_socket && !hosted {
             return Look::Other { name, obstacle: Some(obstacle) };
@@ -310,14 +341,19 @@ impl Machine {
         // The link works also when the file was deleted, or lies in another mount namespace.
         let path = PathBuf::from(format!("/proc/{pid}/exe"));
         let Ok(metadata) = fs::metadata(&path) else { return Executable::default() };
-        let inspected =
-            self.executables.entry((metadata.dev(), metadata.ino())).or_insert_with(|| executable::inspect(&path));
+        let inspected = self
+            .executables
+            .entry((metadata.dev(), metadata.ino()))
+            .or_insert_with(|| executable::inspect(&path));
         inspected.clone()
     }
 }
 
 /// What stands in the way, as far as it can be seen without asking.
-#[expect(clippy::too_many_arguments, reason = "one place that weighs everything known of a process")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one place that weighs everything known of a process"
+)]
 fn obstacle(
     pid: u32,
     stat: &Stat,
@@ -385,7 +421,9 @@ fn bound_socket(pid: u32, ns_pid: u32) -> Option<PathBuf> {
 fn open_sockets(pid: u32) -> Vec<u64> {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     let links = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    links.filter_map(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
+    links
+        .filter_map(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
+        .collect()
 }
 
 /// Where the process keeps temporary files. Relative paths count from its working directory.
@@ -409,30 +447,40 @@ fn list_sockets(root: &Root, directory: &Path) -> io::Result<Vec<Socket>> {
 
 /// Process id and start time in a socket's name.
 fn parse_socket_name(name: &str) -> Option<(u32, u64)> {
-    let (pid, start) = name.strip_prefix("dotnet-diagnostic-")?.strip_suffix("-socket")?.split_once('-')?;
+    let (pid, start) =
+        name.strip_prefix("dotnet-diagnostic-")?.strip_suffix("-socket")?.split_once('-')?;
     Some((pid.parse().ok()?, start.parse().ok()?))
 }
 
-/// The sockets that may be a process's: the one with its start time first, then the newest. A process in a time
-/// namespace names its start differently than we see it.
+/// The sockets that may be a process's: the one with its start time first, then the newest. A
+/// process in a time namespace names its start differently than we see it.
 fn sockets_of(
     sockets: &[Socket],
     ns_pid: u32,
     start_ticks: u64,
     modified: impl Fn(&Socket) -> Option<SystemTime>,
 ) -> impl Iterator<Item = &Socket> {
-    let mut candidates: Vec<&Socket> = sockets.iter().filter(|socket| socket.ns_pid == ns_pid).collect();
+    let mut candidates: Vec<&Socket> =
+        sockets.iter().filter(|socket| socket.ns_pid == ns_pid).collect();
     // Asked for these alone: processes that were killed may have left thousands.
-    candidates.sort_by_cached_key(|socket| (socket.start_ticks != start_ticks, std::cmp::Reverse(modified(socket))));
+    candidates.sort_by_cached_key(|socket| {
+        (socket.start_ticks != start_ticks, std::cmp::Reverse(modified(socket)))
+    });
     // More than a few are leftovers.
     candidates.into_iter().take(4)
 }
 
 /// The name for lists: the entry assembly, else the executable, else what the kernel has.
 fn short_name(stat: &Stat, args: &[String], executable: Option<&Path>) -> String {
-    let executable = || executable.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let program = || args.first().map(|program| file_name(program).to_owned()).filter(|name| !name.is_empty());
-    assembly_in_arguments(args).or_else(executable).or_else(program).unwrap_or_else(|| stat.comm.clone())
+    let executable =
+        || executable.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let program = || {
+        args.first().map(|program| file_name(program).to_owned()).filter(|name| !name.is_empty())
+    };
+    assembly_in_arguments(args)
+        .or_else(executable)
+        .or_else(program)
+        .unwrap_or_else(|| stat.comm.clone())
 }
 
 /// User names by number, from the text of `/etc/passwd`.
@@ -463,7 +511,8 @@ impl Found {
                     process.arch = Some(info.arch);
                     process.runtime_version = info.runtime_version.or(process.runtime_version);
                     if let Some(assembly) = info.entry_assembly {
-                        // A program that `dotnet` runs is better known by its assembly; an executable by itself.
+                        // A program that `dotnet` runs is better known by its assembly; an
+                        // executable by itself.
                         if process.entry_assembly.is_none() && process.name == "dotnet" {
                             process.name.clone_from(&assembly);
                         }
@@ -485,7 +534,8 @@ impl Found {
             }
             return Some(process);
         }
-        let obstacle = obstacle.unwrap_or_else(|| Obstacle::NoSocket { directory: process.temp_dir.clone() });
+        let obstacle =
+            obstacle.unwrap_or_else(|| Obstacle::NoSocket { directory: process.temp_dir.clone() });
         // Process ids come again, and killed runtimes leave their sockets.
         if process.hosting.is_none() && matches!(obstacle, Obstacle::NoSocket { .. }) {
             return None;
@@ -503,7 +553,9 @@ impl Found {
                 Obstacle::OtherUser { user: user.unwrap_or_default() }
             }
             // Whoever made it is gone, and the process has none that works.
-            Error::WrongPeer { .. } => Obstacle::NoSocket { directory: self.process.temp_dir.clone() },
+            Error::WrongPeer { .. } => {
+                Obstacle::NoSocket { directory: self.process.temp_dir.clone() }
+            }
             Error::Connect { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused => {
                 Obstacle::NoSocket { directory: self.process.temp_dir.clone() }
             }
@@ -528,7 +580,8 @@ mod tests {
     fn the_start_time_comes_first_then_the_newest() {
         let folder = tempfile::tempdir().unwrap();
         let socket = |ns_pid, start_ticks, age| {
-            let path = folder.path().join(format!("dotnet-diagnostic-{ns_pid}-{start_ticks}-socket"));
+            let path =
+                folder.path().join(format!("dotnet-diagnostic-{ns_pid}-{start_ticks}-socket"));
             let file = fs::File::create(path).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(age)).unwrap();
         };
@@ -538,7 +591,11 @@ mod tests {
         let root = Root::own().unwrap();
         let all = list_sockets(&root, folder.path()).unwrap();
         let modified = |socket: &Socket| root.modified(&folder.path().join(&socket.name)).ok();
-        let order = |start| sockets_of(&all, 1, start, modified).map(|socket| socket.start_ticks).collect::<Vec<_>>();
+        let order = |start| {
+            sockets_of(&all, 1, start, modified)
+                .map(|socket| socket.start_ticks)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(order(5), [5, 7, 6]);
         assert_eq!(order(1), [7, 6, 5]);
     }
@@ -560,10 +617,15 @@ mod tests {
     fn a_socket_that_comes_after_the_first_look_is_found() {
         let directory = tempfile::tempdir().unwrap();
         let start = || {
-            let child = std::process::Command::new("sleep").arg("60").env("TMPDIR", directory.path()).spawn().unwrap();
+            let child = std::process::Command::new("sleep")
+                .arg("60")
+                .env("TMPDIR", directory.path())
+                .spawn()
+                .unwrap();
             // Until it is that program, it has our environment, or none.
             let has_environment = |pid| {
-                proc::environ(pid).is_ok_and(|variables| variables.iter().any(|(name, _)| name == "TMPDIR"))
+                proc::environ(pid)
+                    .is_ok_and(|variables| variables.iter().any(|(name, _)| name == "TMPDIR"))
                     && proc::comm(pid).is_ok_and(|name| name == "sleep")
             };
             while !has_environment(child.id()) {
@@ -580,7 +642,8 @@ mod tests {
         let before = look(first.id());
         let ticks = proc::stat(second.id()).unwrap().start_ticks;
         let name = format!("dotnet-diagnostic-{}-{ticks}-socket", second.id());
-        let _listener = std::os::unix::net::UnixListener::bind(directory.path().join(name)).unwrap();
+        let _listener =
+            std::os::unix::net::UnixListener::bind(directory.path().join(name)).unwrap();
         let after = look(second.id());
         for child in [&mut first, &mut second] {
             child.kill().unwrap();
@@ -592,8 +655,14 @@ mod tests {
     #[test]
     fn variables_that_switch_off() {
         let off = |name: &str, value: &str| disabling_variable(&[(name.into(), value.into())]);
-        assert_eq!(off("DOTNET_EnableDiagnostics", "0").as_deref(), Some("DOTNET_EnableDiagnostics=0"));
-        assert_eq!(off("COMPlus_EnableDiagnostics", "0x00").as_deref(), Some("COMPlus_EnableDiagnostics=0x00"));
+        assert_eq!(
+            off("DOTNET_EnableDiagnostics", "0").as_deref(),
+            Some("DOTNET_EnableDiagnostics=0")
+        );
+        assert_eq!(
+            off("COMPlus_EnableDiagnostics", "0x00").as_deref(),
+            Some("COMPlus_EnableDiagnostics=0x00")
+        );
         assert!(off("DOTNET_EnableDiagnostics_IPC", "0").is_some());
         assert!(off("DOTNET_EnableDiagnostics", "1").is_none());
         assert!(off("DOTNET_EnableDiagnostics_Debugger", "0").is_none());
@@ -601,7 +670,8 @@ mod tests {
 
     #[test]
     fn users() {
-        let users = parse_users("root:x:0:0:root:/root:/bin/sh\nbroken\nweb:x:33:33::/:/bin/false\n");
+        let users =
+            parse_users("root:x:0:0:root:/root:/bin/sh\nbroken\nweb:x:33:33::/:/bin/false\n");
         assert_eq!(users, HashMap::from([(0, "root".into()), (33, "web".into())]));
     }
 }

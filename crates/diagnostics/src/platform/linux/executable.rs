@@ -25,7 +25,8 @@ const MAX_FILE: u64 = 2 << 30;
 /// Most entries of the folder of a self-contained application.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Looks at an executable at a path of ours, such as `/proc/<pid>/exe`; anything that is no ELF file has nothing to tell.
+/// Looks at an executable at a path of ours, such as `/proc/<pid>/exe`; anything that is no ELF
+/// file has nothing to tell.
 pub fn inspect(path: &Path) -> Executable {
     let Ok(file) = rootfs::open_at(path, MAX_FILE) else { return Executable::default() };
     // Reads only what is asked for.
@@ -49,11 +50,13 @@ fn describe<'a>(elf: &impl Object<'a>) -> Executable {
     };
     let names = elf.section_by_name(".dynstr").filter(|section| section.size() <= MAX_NAMES);
     let names = names.and_then(|section| section.data().ok()).unwrap_or_default();
-    // The single-file host exports what debuggers need to find the runtime in it; code that was compiled ahead of
-    // time exports a header of its own, and has a section that CoreCLR never has.
+    // The single-file host exports what debuggers need to find the runtime in it; code that was
+    // compiled ahead of time exports a header of its own, and has a section that CoreCLR never has.
     let hosting = if has_name(names, b"DotNetRuntimeInfo") || has_name(names, b"g_dacTable") {
         Some(Hosting::SingleFile)
-    } else if has_name(names, b"DotNetRuntimeDebugHeader") || elf.section_by_name("__managedcode").is_some() {
+    } else if has_name(names, b"DotNetRuntimeDebugHeader")
+        || elf.section_by_name("__managedcode").is_some()
+    {
         Some(Hosting::NativeAot)
     } else {
         None
@@ -68,12 +71,14 @@ fn has_name(names: &[u8], name: &[u8]) -> bool {
 
 /// The version of the runtime whose library is at `seen` in the process that has this root.
 ///
-/// A shared framework stands in a folder named by its version; a self-contained application lists it in its
-/// `deps.json`.
+/// A shared framework stands in a folder named by its version; a self-contained application lists
+/// it in its `deps.json`.
 pub fn runtime_version(seen: &Path, root: Option<&Root>) -> Option<String> {
     let folder = seen.parent()?;
     let version = folder.file_name()?.to_str()?;
-    if folder.parent()?.file_name()? == "Microsoft.NETCore.App" && crate::process::major_minor(version).is_some() {
+    if folder.parent()?.file_name()? == "Microsoft.NETCore.App"
+        && crate::process::major_minor(version).is_some()
+    {
         return Some(version.to_owned());
     }
     let entries = root?.entries(folder, MAX_ENTRIES).ok()?;
@@ -114,14 +119,20 @@ mod tests {
         let list = |text| version_in_list(text);
         let text = r#"{"a/1.0":{},"runtimepack.Microsoft.NETCore.App.Runtime.linux-x64/9.0.5":{}}"#;
         assert_eq!(list(text).as_deref(), Some("9.0.5"));
-        assert_eq!(list(r#""runtime.linux-x64.Microsoft.NETCore.App/2.1.30""#).as_deref(), Some("2.1.30"));
+        assert_eq!(
+            list(r#""runtime.linux-x64.Microsoft.NETCore.App/2.1.30""#).as_deref(),
+            Some("2.1.30")
+        );
         assert_eq!(list(r#""Microsoft.NETCore.App.Ref/3.1.0""#), None);
     }
 
     #[test]
     fn versions_in_paths() {
         let version = |path: &str| runtime_version(Path::new(path), Root::own().ok().as_ref());
-        assert_eq!(version("/d/shared/Microsoft.NETCore.App/3.1.23/libcoreclr.so").as_deref(), Some("3.1.23"));
+        assert_eq!(
+            version("/d/shared/Microsoft.NETCore.App/3.1.23/libcoreclr.so").as_deref(),
+            Some("3.1.23")
+        );
         assert_eq!(version("/srv/app/libcoreclr.so"), None);
     }
 }

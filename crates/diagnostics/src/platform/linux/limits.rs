@@ -1,4 +1,5 @@
-//! What the limits of a process leave it: threads, address space, and the control groups that it is in.
+//! What the limits of a process leave it: threads, address space, and the control groups that it is
+//! in.
 
 use crate::Error;
 use std::fs;
@@ -6,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Threads that must be free for an event session: its own one, and those that the runtime starts for counters and samples.
+/// Threads that must be free for an event session: its own one, and those that the runtime starts
+/// for counters and samples.
 const SESSION_THREADS: u64 = 6;
 /// Threads that one event session adds: its own one, one for samples, one for counters.
 const ADDED_BY_SESSION: u64 = 3;
 /// With more free threads than that, a process is not near its limit.
 pub const NEAR: u64 = 256;
-/// For how long threads are counted near the limit, to see bursts where the kernel keeps no highest count.
+/// For how long threads are counted near the limit, to see bursts where the kernel keeps no highest
+/// count.
 pub const COUNTING: Duration = Duration::from_millis(200);
 /// How often they are counted then.
 const COUNT_EVERY: Duration = Duration::from_millis(1);
@@ -21,32 +24,40 @@ const SESSION_ADDRESS_SPACE: u64 = 40 << 20;
 
 /// Checks that a process has room for one more event session.
 ///
-/// A runtime does not notice that it could not start the thread of a session. It then waits for that thread when the session is to
-/// end, and for good: .NET Core 3.1 and 9.0.5 hang at their end then, or crash.
+/// A runtime does not notice that it could not start the thread of a session. It then waits for
+/// that thread when the session is to end, and for good: .NET Core 3.1 and 9.0.5 hang at their end
+/// then, or crash.
 ///
 /// # Errors
 /// [`Error::NoRoom`].
 pub fn check_session(pid: u32) -> Result<(), Error> {
     let no_room = |what: String, next: &'static str| Error::NoRoom { pid, what, next };
-    if let Some(what) = free_threads(pid, COUNTING).and_then(|threads| threads.lacks(SESSION_THREADS, ADDED_BY_SESSION))
+    if let Some(what) = free_threads(pid, COUNTING)
+        .and_then(|threads| threads.lacks(SESSION_THREADS, ADDED_BY_SESSION))
     {
         return Err(no_room(what, MORE_THREADS));
     }
-    if let Some((free, limit)) = free_address_space(pid).filter(|(free, _)| *free < SESSION_ADDRESS_SPACE) {
+    if let Some((free, limit)) =
+        free_address_space(pid).filter(|(free, _)| *free < SESSION_ADDRESS_SPACE)
+    {
         return Err(no_room(address_space_in_words(free, limit), MORE_ADDRESS_SPACE));
     }
     Ok(())
 }
 
 /// What to do where there are too few threads.
-pub const MORE_THREADS: &str =
-    "raise the limit of the container (pids.max, docker --pids-limit) or of the user (ulimit -u, TasksMax)";
+pub const MORE_THREADS: &str = "raise the limit of the container (pids.max, docker --pids-limit) \
+    or of the user (ulimit -u, TasksMax)";
 /// What to do where there is too little address space.
 pub const MORE_ADDRESS_SPACE: &str = "raise its limit (ulimit -v, LimitAS)";
 
 /// How much address space is left, for a person.
 pub fn address_space_in_words(free: u64, limit: u64) -> String {
-    format!("{} MB of at most {} MB of address space are in use", limit.saturating_sub(free) >> 20, limit >> 20)
+    format!(
+        "{} MB of at most {} MB of address space are in use",
+        limit.saturating_sub(free) >> 20,
+        limit >> 20
+    )
 }
 
 /// How many threads and processes may still be started within a limit.
@@ -54,15 +65,17 @@ pub fn address_space_in_words(free: u64, limit: u64) -> String {
 pub struct FreeThreads {
     /// At the moment.
     pub free: u64,
-    /// When there were most at once: since the control group exists (`pids.peak`, Linux 6.1), otherwise within the last moments.
+    /// When there were most at once: since the control group exists (`pids.peak`, Linux 6.1),
+    /// otherwise within the last moments.
     pub least: u64,
     /// How many there may be.
     pub limit: u64,
 }
 
 impl FreeThreads {
-    /// Why there is no room for a recording that needs `free` threads now, and adds `added` at most: a program that starts threads in
-    /// bursts has few at most moments, and dies if it cannot start them.
+    /// Why there is no room for a recording that needs `free` threads now, and adds `added` at
+    /// most: a program that starts threads in bursts has few at most moments, and dies if it cannot
+    /// start them.
     pub fn lacks(self, free: u64, added: u64) -> Option<String> {
         let Self { least, limit, .. } = self;
         if self.free < free {
@@ -72,18 +85,23 @@ impl FreeThreads {
             ));
         }
         let most = limit.saturating_sub(least);
-        (least < added).then(|| format!("up to {most} of at most {limit} threads and processes were there at once"))
+        (least < added).then(|| {
+            format!("up to {most} of at most {limit} threads and processes were there at once")
+        })
     }
 }
 
-/// How many threads a process may still start within the limit that is reached first; `None` if there is none. Limits are those of the
-/// control groups that it is in, and, unless it is root's, that of its user (`RLIMIT_NPROC`, which root is not held to).
+/// How many threads a process may still start within the limit that is reached first; `None` if
+/// there is none. Limits are those of the control groups that it is in, and, unless it is root's,
+/// that of its user (`RLIMIT_NPROC`, which root is not held to).
 ///
-/// Takes `counting` where the process is near its limit and the kernel does not know how many there were.
+/// Takes `counting` where the process is near its limit and the kernel does not know how many there
+/// were.
 pub fn free_threads(pid: u32, counting: Duration) -> Option<FreeThreads> {
     let groups = groups(&file(pid, "cgroup"), "pids");
     let of_groups = groups.iter().filter_map(|group| {
-        let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+        let number =
+            |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
         free_of(number("pids.max")?, number("pids.peak"), counting, || number("pids.current"))
     });
     let of_user = || {
@@ -95,7 +113,12 @@ pub fn free_threads(pid: u32, counting: Duration) -> Option<FreeThreads> {
 }
 
 /// How many are free of `limit`, of which `count` are in use, and `peak` at most were.
-fn free_of(limit: u64, peak: Option<u64>, counting: Duration, count: impl Fn() -> Option<u64>) -> Option<FreeThreads> {
+fn free_of(
+    limit: u64,
+    peak: Option<u64>,
+    counting: Duration,
+    count: impl Fn() -> Option<u64>,
+) -> Option<FreeThreads> {
     let mut most = count()?;
     let begin = Instant::now();
     while peak.is_none() && limit.saturating_sub(most) < NEAR && begin.elapsed() < counting {
@@ -106,7 +129,8 @@ fn free_of(limit: u64, peak: Option<u64>, counting: Duration, count: impl Fn() -
     Some(FreeThreads { free: limit.saturating_sub(most), least, limit })
 }
 
-/// How much address space a process may still use, and its limit (`RLIMIT_AS`); `None` if there is none.
+/// How much address space a process may still use, and its limit (`RLIMIT_AS`); `None` if there is
+/// none.
 pub fn free_address_space(pid: u32) -> Option<(u64, u64)> {
     let limit = soft_limit(&file(pid, "limits"), "Max address space")?;
     Some((limit.saturating_sub(status_bytes(&file(pid, "status"), "VmSize:")?), limit))
@@ -123,14 +147,17 @@ pub fn status_bytes(status: &str, name: &str) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// Folders of a process's control group of one controller and all above it, from `/proc/<pid>/cgroup`: of version 2, and of version 1.
+/// Folders of a process's control group of one controller and all above it, from
+/// `/proc/<pid>/cgroup`: of version 2, and of version 1.
 pub fn groups(cgroup: &str, controller: &str) -> Vec<PathBuf> {
     let of = |line: &str| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
         let root = match controllers {
             "" => PathBuf::from("/sys/fs/cgroup"),
-            _ if controllers.split(',').any(|one| one == controller) => Path::new("/sys/fs/cgroup").join(controller),
+            _ if controllers.split(',').any(|one| one == controller) => {
+                Path::new("/sys/fs/cgroup").join(controller)
+            }
             _ => return None,
         };
         // Above the root of our cgroup namespace nothing can be seen.
@@ -139,7 +166,10 @@ pub fn groups(cgroup: &str, controller: &str) -> Vec<PathBuf> {
     let lines = cgroup.lines().filter_map(of);
     lines
         .flat_map(|(root, path)| {
-            path.ancestors().take_while(|one| one.starts_with(&root)).map(Path::to_owned).collect::<Vec<_>>()
+            path.ancestors()
+                .take_while(|one| one.starts_with(&root))
+                .map(Path::to_owned)
+                .collect::<Vec<_>>()
         })
         .collect()
 }
@@ -150,7 +180,13 @@ fn file(pid: u32, name: &str) -> String {
 
 /// The first number of `Uid:` in `/proc/<pid>/status`.
 fn real_user(status: &str) -> Option<u32> {
-    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// How many threads a user has.
@@ -183,11 +219,20 @@ mod tests {
     #[test]
     fn groups_are_found_up_to_the_root() {
         let found = |text: &str, controller: &str| {
-            groups(text, controller).iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+            groups(text, controller)
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect::<Vec<_>>()
         };
-        assert_eq!(found("0::/a/b\n", "pids"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
+        assert_eq!(
+            found("0::/a/b\n", "pids"),
+            ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
+        );
         let version_1 = "5:memory:/x\n6:pids:/y\n4:cpu,cpuacct:/x\n0::/../y\n";
-        assert_eq!(found(version_1, "memory"), ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]);
+        assert_eq!(
+            found(version_1, "memory"),
+            ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]
+        );
         assert_eq!(found(version_1, "pids"), ["/sys/fs/cgroup/pids/y", "/sys/fs/cgroup/pids"]);
         assert_eq!(found("", "pids"), Vec::<String>::new());
     }
@@ -198,7 +243,9 @@ mod tests {
         let before = threads_of(own);
         assert!(before >= 1);
         let pause = Duration::from_secs(2);
-        let threads: Vec<_> = (0..200).map(|_| std::thread::spawn(move || std::thread::park_timeout(pause))).collect();
+        let threads: Vec<_> = (0..200)
+            .map(|_| std::thread::spawn(move || std::thread::park_timeout(pause)))
+            .collect();
         // Others may start and end meanwhile.
         assert!(threads_of(own) > before + 100);
         threads.into_iter().for_each(|thread| {
@@ -232,8 +279,14 @@ mod tests {
     fn what_is_free_and_what_was_free_decide() {
         let lacks = |free, least| FreeThreads { free, least, limit: 40 }.lacks(16, 8);
         assert_eq!(lacks(16, 8), None);
-        assert_eq!(lacks(15, 8).unwrap(), "only 15 more of at most 40 threads and processes may be started there");
-        assert_eq!(lacks(16, 7).unwrap(), "up to 33 of at most 40 threads and processes were there at once");
+        assert_eq!(
+            lacks(15, 8).unwrap(),
+            "only 15 more of at most 40 threads and processes may be started there"
+        );
+        assert_eq!(
+            lacks(16, 7).unwrap(),
+            "up to 33 of at most 40 threads and processes were there at once"
+        );
     }
 
     #[test]

@@ -4,10 +4,12 @@ use super::proc::{Map, parse_maps};
 use crate::MemorySplit;
 use std::{fs, io};
 
-/// Largest inaccessible mapping below a stack that is taken for its guard: glibc makes one page, the runtime up to four.
+/// Largest inaccessible mapping below a stack that is taken for its guard: glibc makes one page,
+/// the runtime up to four.
 const MOST_GUARD: u64 = 4 * 4096;
 
-/// An arena of glibc's `malloc`: memory of this size and alignment, of which the first part is in use (`HEAP_MAX_SIZE`, malloc/arena.c).
+/// An arena of glibc's `malloc`: memory of this size and alignment, of which the first part is in
+/// use (`HEAP_MAX_SIZE`, malloc/arena.c).
 const ARENA: u64 = 64 << 20;
 
 /// Reads `/proc/<pid>/smaps`.
@@ -24,11 +26,15 @@ fn resident(smaps: &[u8]) -> Vec<(Map, u64)> {
     for line in smaps.split(|&byte| byte == b'\n') {
         if let Some(rest) = line.strip_prefix(b"Rss:") {
             let text = String::from_utf8_lossy(rest);
-            let kilobytes = text.trim().strip_suffix("kB").and_then(|number| number.trim().parse::<u64>().ok());
+            let kilobytes =
+                text.trim().strip_suffix("kB").and_then(|number| number.trim().parse::<u64>().ok());
             if let (Some((_, resident)), Some(kilobytes)) = (maps.last_mut(), kilobytes) {
                 *resident = kilobytes.saturating_mul(1024);
             }
-        } else if line.first().is_some_and(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte)) {
+        } else if line
+            .first()
+            .is_some_and(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte))
+        {
             maps.extend(parse_maps(line).pop().map(|map| (map, 0)));
         }
     }
@@ -87,7 +93,14 @@ mod tests {
     #[test]
     fn every_resident_byte_is_in_one_part() {
         let split = memory(std::process::id()).unwrap();
-        let parts = [split.assemblies, split.native_modules, split.code, split.stacks, split.native_heap, split.other];
+        let parts = [
+            split.assemblies,
+            split.native_modules,
+            split.code,
+            split.stacks,
+            split.native_heap,
+            split.other,
+        ];
         assert_eq!(parts.iter().sum::<u64>(), split.resident);
         assert!(split.native_modules > 0 && split.stacks > 0 && split.native_heap > 0, "{split:?}");
     }
@@ -99,14 +112,23 @@ mod tests {
 7ef9dc021000-7ef9e0000000 ---p 00000000 00:00 0 \nRss:                   0 kB\n\
 7ef9e2ffe000-7ef9e2fff000 ---p 00000000 00:00 0 \nRss:                   0 kB\n\
 7ef9e2fff000-7ef9e37ff000 rw-p 00000000 00:00 0 \nRss:                  16 kB\n\
-7ef9f0000000-7ef9f0001000 rwxs 00000000 00:01 9  /memfd:doublemapper (deleted)\nRss:                   4 kB\n\
-7ef9f1000000-7ef9f1001000 r--p 00000000 08:01 7  /app/System.Private.CoreLib.dll\nRss:                   8 kB\n\
+7ef9f0000000-7ef9f0001000 rwxs 00000000 00:01 9  /memfd:doublemapper (deleted)\n\
+Rss:                   4 kB\n\
+7ef9f1000000-7ef9f1001000 r--p 00000000 08:01 7  /app/System.Private.CoreLib.dll\n\
+Rss:                   8 kB\n\
 7ef9f2000000-7ef9f2001000 r-xp 00000000 08:01 8  /app/libcoreclr.so\nRss:                  12 kB\n\
 7ef9f8000000-7ef9f8901000 rw-p 00000000 00:00 0 \nRss:                 900 kB\n";
         let split = split(smaps);
         assert_eq!(
-            [split.native_heap, split.stacks, split.code, split.assemblies, split.native_modules, split.other]
-                .map(|bytes| bytes / 1024),
+            [
+                split.native_heap,
+                split.stacks,
+                split.code,
+                split.assemblies,
+                split.native_modules,
+                split.other
+            ]
+            .map(|bytes| bytes / 1024),
             [132, 16, 4, 8, 12, 900]
         );
     }

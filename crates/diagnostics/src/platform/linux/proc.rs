@@ -1,8 +1,9 @@
 //! Parsers of `/proc`: what the kernel says of processes and threads.
 //!
-//! Source of all formats: proc(5). Ids are those of clrscope's own pid namespace unless a name says otherwise.
-//! A process may end at any time, so every function can fail with [`io::ErrorKind::NotFound`] or `ESRCH`;
-//! another user's process fails with [`io::ErrorKind::PermissionDenied`].
+//! Source of all formats: proc(5). Ids are those of clrscope's own pid namespace unless a name says
+//! otherwise. A process may end at any time, so every function can fail with
+//! [`io::ErrorKind::NotFound`] or `ESRCH`; another user's process fails with
+//! [`io::ErrorKind::PermissionDenied`].
 
 use std::ffi::OsString;
 use std::fs;
@@ -156,7 +157,10 @@ impl Map {
 }
 
 fn invalid(what: &str, bytes: &[u8]) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what} is not understood: `{}`", bytes.escape_ascii()))
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("{what} is not understood: `{}`", bytes.escape_ascii()),
+    )
 }
 
 fn parse<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
@@ -169,11 +173,13 @@ fn parse_hex(text: &[u8]) -> Option<u64> {
 
 /// Parses the contents of `/proc/<pid>/stat`.
 pub fn parse_stat(bytes: &[u8]) -> io::Result<Stat> {
-    // The name stands in parentheses and may itself have parentheses, blanks and line feeds: the last one counts.
+    // The name stands in parentheses and may itself have parentheses, blanks and line feeds: the
+    // last one counts.
     let parsed = (|| {
         let open = bytes.iter().position(|&byte| byte == b'(')?;
         let close = bytes.iter().rposition(|&byte| byte == b')')?;
-        let fields: Vec<&[u8]> = bytes.get(close.checked_add(2)?..)?.split(|byte| byte.is_ascii_whitespace()).collect();
+        let fields: Vec<&[u8]> =
+            bytes.get(close.checked_add(2)?..)?.split(|byte| byte.is_ascii_whitespace()).collect();
         // Field 3 of proc(5), the state, is the first here.
         let field = |number: usize| fields.get(number.checked_sub(3)?).copied();
         Some(Stat {
@@ -198,7 +204,9 @@ pub fn parse_status(bytes: &[u8]) -> Status {
         let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
         let (key, values) = line.split_at(colon);
         let set = || values.get(1..).map(<[u8]>::trim_ascii).and_then(parse_hex);
-        let mut numbers = values.split(|byte| byte.is_ascii_whitespace() || *byte == b':').filter_map(parse::<u32>);
+        let mut numbers = values
+            .split(|byte| byte.is_ascii_whitespace() || *byte == b':')
+            .filter_map(parse::<u32>);
         match key {
             // Real, effective, saved, file system.
             b"Uid" => status.uid = numbers.nth(1).unwrap_or_default(),
@@ -236,7 +244,8 @@ fn parse_map(line: &[u8]) -> Option<Map> {
         None => (path, false),
     };
     Some(Map {
-        range: parse_hex(addresses.get(..dash)?)?..parse_hex(addresses.get(dash.checked_add(1)?..)?)?,
+        range: parse_hex(addresses.get(..dash)?)?
+            ..parse_hex(addresses.get(dash.checked_add(1)?..)?)?,
         read: read == b'r',
         write: write == b'w',
         execute: execute == b'x',
@@ -297,7 +306,8 @@ pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
 
 fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
     let names = fs::read_dir(directory)?.filter_map(Result::ok);
-    let mut numbers: Vec<u32> = names.filter_map(|entry| parse(entry.file_name().as_bytes())).collect();
+    let mut numbers: Vec<u32> =
+        names.filter_map(|entry| parse(entry.file_name().as_bytes())).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
@@ -317,8 +327,9 @@ pub fn thread_run(pid: u32, tid: u32) -> io::Result<u64> {
     Ok(schedstat(pid, tid)?[0])
 }
 
-/// For how long a thread has been on a processor, and for how long it was ready and waited for one, since it began,
-/// nanoseconds. A wait that has not ended is not in it. Kernels without `CONFIG_SCHED_INFO` have no such file, or zeros.
+/// For how long a thread has been on a processor, and for how long it was ready and waited for one,
+/// since it began, nanoseconds. A wait that has not ended is not in it. Kernels without
+/// `CONFIG_SCHED_INFO` have no such file, or zeros.
 pub fn thread_schedule(pid: u32, tid: u32) -> io::Result<(u64, u64)> {
     let [run, waited, _] = schedstat(pid, tid)?;
     Ok((run, waited))
@@ -329,7 +340,8 @@ pub fn thread_switches(pid: u32, tid: u32) -> io::Result<u64> {
     Ok(schedstat(pid, tid)?[2])
 }
 
-/// The numbers of `/proc/<pid>/task/<tid>/schedstat`: time on a processor, time ready without one, times on one.
+/// The numbers of `/proc/<pid>/task/<tid>/schedstat`: time on a processor, time ready without one,
+/// times on one.
 fn schedstat(pid: u32, tid: u32) -> io::Result<[u64; 3]> {
     let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
     parse_schedstat(&bytes).ok_or_else(|| invalid("schedstat", &bytes))
@@ -345,10 +357,11 @@ pub fn state(pid: u32) -> io::Result<State> {
     stat(pid).map(|stat| stat.state)
 }
 
-/// Whether a process is there, and not on its way out: one that was killed loses its threads first, then its memory, and
-/// is still listed for a while.
+/// Whether a process is there, and not on its way out: one that was killed loses its threads first,
+/// then its memory, and is still listed for a while.
 pub fn is_alive(pid: u32) -> bool {
-    stat(pid).is_ok_and(|stat| !stat.state.is_over() && !stat.exiting) && status(pid).is_ok_and(|status| !status.killed)
+    stat(pid).is_ok_and(|stat| !stat.state.is_over() && !stat.exiting)
+        && status(pid).is_ok_and(|status| !status.killed)
 }
 
 /// Users and namespaces of a process.
@@ -390,7 +403,9 @@ pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
 /// The arguments that a process was started with; empty for kernel threads.
 pub fn command_line(pid: u32) -> io::Result<Vec<String>> {
     let bytes = fs::read(path(pid, "cmdline"))?;
-    Ok(nul_separated(&bytes).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect())
+    Ok(nul_separated(&bytes)
+        .map(|argument| String::from_utf8_lossy(argument).into_owned())
+        .collect())
 }
 
 /// The environment that a process was started with; what it changed since is not seen.
@@ -399,7 +414,10 @@ pub fn environ(pid: u32) -> io::Result<Vec<(OsString, OsString)>> {
     let pairs = nul_separated(&bytes).filter_map(|entry| {
         let equals = entry.iter().position(|&byte| byte == b'=')?;
         let value = entry.get(equals.checked_add(1)?..)?;
-        Some((OsString::from_vec(entry.get(..equals)?.to_vec()), OsString::from_vec(value.to_vec())))
+        Some((
+            OsString::from_vec(entry.get(..equals)?.to_vec()),
+            OsString::from_vec(value.to_vec()),
+        ))
     });
     Ok(pairs.collect())
 }
@@ -411,14 +429,15 @@ pub fn executable(pid: u32) -> io::Result<PathBuf> {
     Ok(PathBuf::from(OsString::from_vec(path.to_vec())))
 }
 
-/// Where we find a file that the process sees at an absolute path: also in another mount namespace, or behind a
-/// changed root.
+/// Where we find a file that the process sees at an absolute path: also in another mount namespace,
+/// or behind a changed root.
 pub fn root_path(pid: u32, seen: &Path) -> PathBuf {
     // Joining an absolute path would replace the whole.
     path(pid, "root").join(seen.strip_prefix("/").unwrap_or(seen))
 }
 
-/// The identity of a namespace of a process; `kind` is a file of `/proc/<pid>/ns`, such as `mnt` or `pid`.
+/// The identity of a namespace of a process; `kind` is a file of `/proc/<pid>/ns`, such as `mnt` or
+/// `pid`.
 pub fn namespace(pid: u32, kind: &str) -> io::Result<PathBuf> {
     fs::read_link(path(pid, &format!("ns/{kind}")))
 }
@@ -442,11 +461,13 @@ mod tests {
 
     #[test]
     fn a_process_that_is_on_its_way_out_is_told() {
-        let stat = |flags: u32| format!("7 (sleep) S 1 7 7 0 -1 {flags} 0 0 0 0 1 2 0 0 20 0 3 0 99 0");
+        let stat =
+            |flags: u32| format!("7 (sleep) S 1 7 7 0 -1 {flags} 0 0 0 0 1 2 0 0 20 0 3 0 99 0");
         let exiting = |flags| parse_stat(stat(flags).as_bytes()).unwrap().exiting;
         assert_eq!([exiting(0x40_4000), exiting(0x40_4004)], [false, true]);
-        let killed =
-            |own: &str, shared: &str| parse_status(format!("SigPnd:\t{own}\nShdPnd:\t{shared}\n").as_bytes()).killed;
+        let killed = |own: &str, shared: &str| {
+            parse_status(format!("SigPnd:\t{own}\nShdPnd:\t{shared}\n").as_bytes()).killed
+        };
         let (none, kill, terminate) = ("0000000000000000", "0000000000000100", "0000000000004000");
         assert_eq!(
             [killed(none, none), killed(none, terminate), killed(kill, none), killed(none, kill)],
@@ -486,7 +507,11 @@ mod tests {
         let map = maps.iter().find(|map| map.range.contains(&here)).unwrap();
         assert!(map.execute && map.read && !map.write && !map.shared && !map.deleted);
         assert_eq!(map.file(), Some(std::env::current_exe().unwrap().as_path()));
-        assert!(maps.iter().any(|map| map.path.as_deref() == Some(Path::new("[stack]")) && map.file().is_none()));
+        assert!(
+            maps.iter().any(
+                |map| map.path.as_deref() == Some(Path::new("[stack]")) && map.file().is_none()
+            )
+        );
     }
 
     #[test]
@@ -513,7 +538,10 @@ mod tests {
         let line = b"7 (a) R (b\n) t 1 7 7 0 -1 4194560 1 0 0 0 11 12 0 0 20 0 3 0 4711 1 1 1";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.comm.as_str(), stat.state, stat.parent), ("a) R (b\n", State::Traced, 1));
-        assert_eq!((stat.user_ticks, stat.system_ticks, stat.threads, stat.start_ticks), (11, 12, 3, 4711));
+        assert_eq!(
+            (stat.user_ticks, stat.system_ticks, stat.threads, stat.start_ticks),
+            (11, 12, 3, 4711)
+        );
         assert!(parse_stat(b"7 (cut) S 1").is_err());
     }
 
@@ -530,7 +558,8 @@ mod tests {
     fn the_last_namespace_counts() {
         let status = parse_status(
             b"Name:\tx: y\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nNSpid:\t4242\t17\t1\nTracerPid:\t9\n\
-              SigIgn:\t0000000000001000\nSigCgt:\t0000000004000000\nSeccomp:\t2\nSeccomp_filters:\t1\n",
+              SigIgn:\t0000000000001000\nSigCgt:\t0000000004000000\nSeccomp:\t2\n\
+              Seccomp_filters:\t1\n",
         );
         let expected = Status {
             uid: 2,
@@ -554,7 +583,10 @@ mod tests {
         assert_eq!(maps.len(), 3);
         assert_eq!(maps[0].path.as_deref(), Some(Path::new("/a b/c\nd")));
         assert!(maps[0].deleted && maps[0].shared && maps[0].execute);
-        assert_eq!((maps[0].range.clone(), maps[0].offset, maps[0].device), (0x7f00..0x8000, 0x1000, (0xfd, 0x1a)));
+        assert_eq!(
+            (maps[0].range.clone(), maps[0].offset, maps[0].device),
+            (0x7f00..0x8000, 0x1000, (0xfd, 0x1a))
+        );
         assert_eq!((maps[1].file(), maps[2].path.as_ref()), (None, None));
     }
 

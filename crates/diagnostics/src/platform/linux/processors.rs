@@ -1,4 +1,5 @@
-//! What the kernel says of processors: which a process may use, how busy they are, and what its control groups allow.
+//! What the kernel says of processors: which a process may use, how busy they are, and what its
+//! control groups allow.
 
 use super::limits::groups;
 use super::proc::clock_ticks_per_second;
@@ -97,7 +98,11 @@ fn throttling(text: &str) -> Option<Throttling> {
 #[must_use]
 pub fn allowed(pid: u32) -> Vec<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(list).unwrap_or_default()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .map(list)
+        .unwrap_or_default()
 }
 
 /// Numbers such as `0-3,7`. There are at most 8192 processors (`CONFIG_NR_CPUS`).
@@ -109,8 +114,9 @@ fn list(text: &str) -> Vec<u32> {
     ranges.flatten().collect()
 }
 
-/// For how long processors were busy since the machine started, and how long they were there, nanoseconds. What the
-/// machine below a virtual one took counts as busy. `None` where `/proc/stat` has none of them.
+/// For how long processors were busy since the machine started, and how long they were there,
+/// nanoseconds. What the machine below a virtual one took counts as busy. `None` where `/proc/stat`
+/// has none of them.
 #[must_use]
 pub fn busy(processors: &[u32]) -> Option<(u64, u64)> {
     busy_of(&fs::read_to_string("/proc/stat").ok()?, processors)
@@ -125,8 +131,10 @@ fn busy_of(stat: &str, processors: &[u32]) -> Option<(u64, u64)> {
         if !number.is_some_and(|number| processors.contains(&number)) {
             continue;
         }
-        // user nice system idle iowait irq softirq steal; time of guests is in user and nice already.
-        let times: Vec<u64> = times.split_whitespace().take(8).filter_map(|time| time.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; time of guests is in user and nice
+        // already.
+        let times: Vec<u64> =
+            times.split_whitespace().take(8).filter_map(|time| time.parse().ok()).collect();
         let all: u64 = times.iter().sum();
         let idle: u64 = times.get(3..5)?.iter().sum();
         let (busy, there) = found.unwrap_or((0, 0));
@@ -142,15 +150,22 @@ mod tests {
     #[test]
     fn quotas_of_both_versions() {
         let half = Quota { time: 50_000_000, period: 100_000_000 };
-        assert_eq!((quota_2("50000 100000\n"), quota_1("50000\n", "100000\n")), (Some(half), Some(half)));
-        assert_eq!((quota_2("max 100000\n"), quota_1("-1\n", "100000\n"), quota_2("")), (None, None, None));
+        assert_eq!(
+            (quota_2("50000 100000\n"), quota_1("50000\n", "100000\n")),
+            (Some(half), Some(half))
+        );
+        assert_eq!(
+            (quota_2("max 100000\n"), quota_1("-1\n", "100000\n"), quota_2("")),
+            (None, None, None)
+        );
         assert!((half.processors() - 0.5).abs() < 1e-9);
     }
 
     #[test]
     fn throttling_of_both_versions() {
         let expected = Some(Throttling { periods: 40, throttled_periods: 7, throttled: 9_000 });
-        let version_2 = "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_periods 40\nnr_throttled 7\nthrottled_usec 9\n\
+        let version_2 = "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_periods 40\nnr_throttled 7\n\
+                         throttled_usec 9\n\
                          nr_bursts 0\nburst_usec 0\n";
         assert_eq!(throttling(version_2), expected);
         assert_eq!(throttling("nr_periods 40\nnr_throttled 7\nthrottled_time 9000\n"), expected);
@@ -162,7 +177,8 @@ mod tests {
     fn processors_are_listed_and_their_time_is_summed() {
         assert_eq!(list(" 0-2,7\n"), [0, 1, 2, 7]);
         assert_eq!((list(""), list("x-3"), list("0-4294967295").len()), (vec![], vec![], 8192));
-        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 1 1 5 1 0 0 1 9 9\ncpu1 2 0 0 8 0 0 0 0 0 0\nintr 7\n";
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 1 1 5 1 0 0 1 9 9\ncpu1 2 0 0 8 0 0 0 0 0 0\n\
+            intr 7\n";
         let tick = 1_000_000_000 / clock_ticks_per_second();
         assert_eq!(busy_of(stat, &[0]), Some((4 * tick, 10 * tick)));
         assert_eq!(busy_of(stat, &[0, 1]), Some((6 * tick, 20 * tick)));

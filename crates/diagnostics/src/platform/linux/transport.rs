@@ -15,7 +15,8 @@ use std::time::Instant;
 /// Longest path that fits in `sockaddr_un`, without the final NUL.
 const MAX_PATH: usize = 107;
 
-/// Connects to the socket at `path`, however long that is. Below `/proc/<pid>/root` no link leads out of that root.
+/// Connects to the socket at `path`, however long that is. Below `/proc/<pid>/root` no link leads
+/// out of that root.
 pub fn connect(path: &Path, deadline: Instant) -> io::Result<Stream> {
     let stream = connect_unchecked(path, deadline)?;
     match peer(&stream) {
@@ -27,16 +28,19 @@ pub fn connect(path: &Path, deadline: Instant) -> io::Result<Stream> {
     }
 }
 
-/// Whether a process would listen as this user: its own, or root, which it may have been before. Ids of processes come
-/// again, and the socket of an earlier one may be in another user's hands.
+/// Whether a process would listen as this user: its own, or root, which it may have been before.
+/// Ids of processes come again, and the socket of an earlier one may be in another user's hands.
 fn may_listen(peer: Peer) -> bool {
-    peer.pid == 0 || peer.uid == 0 || proc::status(peer.pid).is_ok_and(|status| status.uid == peer.uid)
+    peer.pid == 0
+        || peer.uid == 0
+        || proc::status(peer.pid).is_ok_and(|status| status.uid == peer.uid)
 }
 
 /// The process and the path that it sees, of a path below `/proc/<pid>/root`.
 fn below_root(path: &Path) -> Option<(u32, &Path)> {
     let mut parts = path.components();
-    let is = |part: Option<Component<'_>>, name: &str| part.is_some_and(|part| part.as_os_str() == name);
+    let is =
+        |part: Option<Component<'_>>, name: &str| part.is_some_and(|part| part.as_os_str() == name);
     let in_proc = is(parts.next(), "/") && is(parts.next(), "proc");
     let pid = parts.next()?.as_os_str().to_str()?.parse().ok()?;
     (in_proc && is(parts.next(), "root")).then_some((pid, parts.as_path()))
@@ -45,7 +49,10 @@ fn below_root(path: &Path) -> Option<(u32, &Path)> {
 fn connect_unchecked(path: &Path, deadline: Instant) -> io::Result<Stream> {
     if let Some((pid, seen)) = below_root(path) {
         let socket = Root::of_process(pid)?.socket(seen)?;
-        return connect_short(Path::new(&format!("/proc/self/fd/{}", socket.as_raw_fd())), deadline);
+        return connect_short(
+            Path::new(&format!("/proc/self/fd/{}", socket.as_raw_fd())),
+            deadline,
+        );
     }
     if path.as_os_str().as_bytes().len() <= MAX_PATH {
         return connect_short(path, deadline);
@@ -54,7 +61,11 @@ fn connect_unchecked(path: &Path, deadline: Instant) -> io::Result<Stream> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let directory = rustix::fs::open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let directory = rustix::fs::open(
+        directory,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
     connect_short(&short, deadline)
 }
@@ -68,8 +79,8 @@ pub struct Peer {
     pub uid: u32,
 }
 
-/// Who is at the other side: the process that connected, or the one that listens. `None` where the system does
-/// not tell.
+/// Who is at the other side: the process that connected, or the one that listens. `None` where the
+/// system does not tell.
 pub fn peer(stream: &Stream) -> Option<Peer> {
     let credentials = sockopt::socket_peercred(stream.socket()).ok()?;
     let pid = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()?;
@@ -99,7 +110,10 @@ mod tests {
         assert!(connect(&root.join("link"), soon()).is_ok());
         assert!(connect(&root.join("file"), soon()).is_err());
         drop(listener);
-        assert_eq!(connect(&root.join("socket"), soon()).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(
+            connect(&root.join("socket"), soon()).unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
     }
 
     #[test]
@@ -113,7 +127,11 @@ mod tests {
         // A listener of this process whose user is another one: the thread that listens has it.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(
+            folder.path(),
+            std::os::unix::fs::PermissionsExt::from_mode(0o777),
+        )
+        .unwrap();
         let _listener = std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let uid = rustix::process::Uid::from_raw(65534);

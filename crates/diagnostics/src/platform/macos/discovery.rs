@@ -1,5 +1,5 @@
-//! Finds .NET processes by their sockets in our own directory for temporary files, which on this system belongs
-//! to one user. What the runtime itself does not tell stays unknown.
+//! Finds .NET processes by their sockets in our own directory for temporary files, which on this
+//! system belongs to one user. What the runtime itself does not tell stays unknown.
 
 use crate::process::{FLOOR, assembly_in_arguments, file_name};
 use crate::{DotnetProcess, Error, Obstacle, Port};
@@ -70,7 +70,8 @@ fn probe(pid: u32, socket: &Path, timeout: Duration) -> Option<DotnetProcess> {
         Ok(info) => {
             process.args = info.command_line.split_whitespace().map(str::to_owned).collect();
             process.executable = process.args.first().map(PathBuf::from);
-            process.entry_assembly = info.entry_assembly.or_else(|| assembly_in_arguments(&process.args));
+            process.entry_assembly =
+                info.entry_assembly.or_else(|| assembly_in_arguments(&process.args));
             process.runtime_version = info.runtime_version;
             process.arch = Some(info.arch);
         }
@@ -80,7 +81,8 @@ fn probe(pid: u32, socket: &Path, timeout: Duration) -> Option<DotnetProcess> {
         Err(error) => process.obstacle = Some(Obstacle::NotAnswering { reason: error.to_string() }),
     }
     let program = || process.args.first().map(|program| file_name(program).to_owned());
-    process.name = process.entry_assembly.clone().or_else(program).unwrap_or_else(|| pid.to_string());
+    process.name =
+        process.entry_assembly.clone().or_else(program).unwrap_or_else(|| pid.to_string());
     if let Some(version) = &process.runtime_version
         && process.runtime_major_minor().is_some_and(|version| version < FLOOR)
     {

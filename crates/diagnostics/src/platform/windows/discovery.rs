@@ -1,5 +1,5 @@
-//! Finds .NET processes by their pipes, `\\.\pipe\dotnet-diagnostic-<pid>`. What the runtime itself does not tell
-//! stays unknown.
+//! Finds .NET processes by their pipes, `\\.\pipe\dotnet-diagnostic-<pid>`. What the runtime itself
+//! does not tell stays unknown.
 
 use crate::process::{FLOOR, assembly_in_arguments, file_name};
 use crate::{DotnetProcess, Error, Obstacle, Port};
@@ -15,9 +15,12 @@ const PIPES: &str = r"\\.\pipe\";
 
 /// All .NET processes whose pipes we may open.
 pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
-    let entries = fs::read_dir(PIPES).map_err(|source| Error::Io { command: "listing pipes", source })?;
+    let entries =
+        fs::read_dir(PIPES).map_err(|source| Error::Io { command: "listing pipes", source })?;
     let mut pids: Vec<u32> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("dotnet-diagnostic-")?.parse().ok())
+        .filter_map(|entry| {
+            entry.ok()?.file_name().to_str()?.strip_prefix("dotnet-diagnostic-")?.parse().ok()
+        })
         .collect();
     pids.sort_unstable();
     pids.dedup();
@@ -57,16 +60,20 @@ fn probe(pid: u32, timeout: Duration) -> Option<DotnetProcess> {
         Ok(info) => {
             process.args = info.command_line.split_whitespace().map(str::to_owned).collect();
             process.executable = process.args.first().map(|program| Path::new(program).to_owned());
-            process.entry_assembly = info.entry_assembly.or_else(|| assembly_in_arguments(&process.args));
+            process.entry_assembly =
+                info.entry_assembly.or_else(|| assembly_in_arguments(&process.args));
             process.runtime_version = info.runtime_version;
             process.arch = Some(info.arch);
         }
         Err(error) if error.is_unknown_command() => {}
-        Err(Error::Connect { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(Error::Connect { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            return None;
+        }
         Err(error) => process.obstacle = Some(Obstacle::NotAnswering { reason: error.to_string() }),
     }
     let program = || process.args.first().map(|program| file_name(program).to_owned());
-    process.name = process.entry_assembly.clone().or_else(program).unwrap_or_else(|| pid.to_string());
+    process.name =
+        process.entry_assembly.clone().or_else(program).unwrap_or_else(|| pid.to_string());
     if let Some(version) = &process.runtime_version
         && process.runtime_major_minor().is_some_and(|version| version < FLOOR)
     {

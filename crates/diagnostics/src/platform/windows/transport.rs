@@ -1,7 +1,8 @@
 //! Named pipes.
 //!
-//! The standard library opens a pipe as a file, whose reads and writes have no time-out. So they run on a thread
-//! of their own, and the caller waits for that thread only as long as allowed; the thread ends with the pipe.
+//! The standard library opens a pipe as a file, whose reads and writes have no time-out. So they
+//! run on a thread of their own, and the caller waits for that thread only as long as allowed; the
+//! thread ends with the pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -62,7 +63,13 @@ impl Stream {
                 }
             }
         })?;
-        Ok(Self { limit: Limit::Deadline(deadline), requests, replies, pending: Vec::new(), reading: false })
+        Ok(Self {
+            limit: Limit::Deadline(deadline),
+            requests,
+            replies,
+            pending: Vec::new(),
+            reading: false,
+        })
     }
 
     /// From now on each read and write may take this long.
@@ -146,8 +153,8 @@ pub struct Peer {
     pub pid: u32,
 }
 
-/// The system tells only by a call that has no safe form. The name of a pipe belongs to one process as long as
-/// that holds it.
+/// The system tells only by a call that has no safe form. The name of a pipe belongs to one process
+/// as long as that holds it.
 pub fn peer(_: &Stream) -> Option<Peer> {
     None
 }
@@ -163,7 +170,10 @@ pub enum Listener {}
 impl Listener {
     /// Pipes are made by a call that has no safe form, so there is none yet.
     pub fn bind(_: &Path) -> io::Result<Self> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "reverse diagnostic ports are not built for Windows yet"))
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "reverse diagnostic ports are not built for Windows yet",
+        ))
     }
 
     /// Never called: there is no listener.

@@ -14,11 +14,13 @@ fn loaded(xml: &str) -> Loaded {
 /// The file with one factory with these attributes.
 fn factory(attributes: &str, matches: &str) -> String {
     format!(
-        "<extension><instrumentation><tracerFactory {attributes}>{matches}</tracerFactory></instrumentation></extension>"
+        "<extension><instrumentation><tracerFactory \
+            {attributes}>{matches}</tracerFactory></instrumentation></extension>"
     )
 }
 
-const MATCH: &str = "<match assemblyName='A' className='C'><exactMethodMatcher methodName='M'/></match>";
+const MATCH: &str =
+    "<match assemblyName='A' className='C'><exactMethodMatcher methodName='M'/></match>";
 
 fn only(xml: &str) -> Point {
     let loaded = loaded(xml);
@@ -34,8 +36,14 @@ fn find(loaded: &Loaded, parameters: &str, version: [u16; 4]) -> Option<u32> {
 #[test]
 fn defaults() {
     let point = only(&factory("", MATCH));
-    assert_eq!((point.flags, point.factory.as_str(), point.metric.as_str()), (0x3400, DEFAULT_FACTORY, ""));
-    assert_eq!((point.assembly.as_str(), point.class.as_str(), point.method.as_str()), ("A", "C", "M"));
+    assert_eq!(
+        (point.flags, point.factory.as_str(), point.metric.as_str()),
+        (0x3400, DEFAULT_FACTORY, "")
+    );
+    assert_eq!(
+        (point.assembly.as_str(), point.class.as_str(), point.method.as_str()),
+        ("A", "C", "M")
+    );
     assert_eq!(point.parameters, None);
     assert_eq!(only(&factory("name=''", MATCH)).factory, DEFAULT_FACTORY);
     assert_eq!(only(&factory("name='My.Factory'", MATCH)).factory, "My.Factory");
@@ -43,8 +51,9 @@ fn defaults() {
 
 #[test]
 fn everything_set() {
-    let all = "name='My.Factory' metricName='Custom/X' metric='both' level='3' suppressRecursiveCalls='false' \
-               transactionTraceSegment='false' transactionNamingPriority='5'";
+    let all = "name='My.Factory' metricName='Custom/X' metric='both' level='3' \
+               suppressRecursiveCalls='false' transactionTraceSegment='false' \
+               transactionNamingPriority='5'";
     let point = only(&factory(all, MATCH));
     assert_eq!((point.flags, point.metric.as_str()), (0x0503_5800, "Custom/X"));
 }
@@ -71,8 +80,9 @@ fn each_attribute() {
 
 #[test]
 fn names_of_nodes_in_any_case() {
-    let xml = "<EXTENSION xmlns='urn:newrelic-extension'><Instrumentation><TRACERFACTORY><Match ASSEMBLYNAME='A' \
-               classname='C'><exactmethodmatcher METHODNAME='M'/></Match></TRACERFACTORY></Instrumentation></EXTENSION>";
+    let xml = "<EXTENSION xmlns='urn:newrelic-extension'><Instrumentation><TRACERFACTORY><Match \
+               ASSEMBLYNAME='A' classname='C'><exactmethodmatcher \
+               METHODNAME='M'/></Match></TRACERFACTORY></Instrumentation></EXTENSION>";
     assert_eq!(only(xml).method, "M");
 }
 
@@ -80,7 +90,8 @@ fn names_of_nodes_in_any_case() {
 fn several_classes() {
     let xml = factory(
         "",
-        "<match assemblyName='A' className='C,N.D`1, E,F&lt;G,H&gt;,I[J,K]'><exactMethodMatcher methodName='M'/></match>",
+        "<match assemblyName='A' className='C,N.D`1, E,F&lt;G,H&gt;,I[J,K]'><exactMethodMatcher \
+            methodName='M'/></match>",
     );
     let loaded = loaded(&xml);
     let mut classes: Vec<&str> = loaded.points.methods_of("A").map(|(class, _)| class).collect();
@@ -91,9 +102,12 @@ fn several_classes() {
 #[test]
 fn parameters_choose_overloads() {
     let xml = "<extension><instrumentation>\
-        <tracerFactory level='1'><match assemblyName='A' className='C'><exactMethodMatcher methodName='M'/></match></tracerFactory>\
-        <tracerFactory level='2'><match assemblyName='A' className='C'><exactMethodMatcher methodName='M' parameters=' System.Int32, System.String '/></match></tracerFactory>\
-        <tracerFactory level='3'><match assemblyName='A' className='C'><exactMethodMatcher methodName='M' parameters='Void'/></match></tracerFactory>\
+        <tracerFactory level='1'><match assemblyName='A' className='C'><exactMethodMatcher \
+        methodName='M'/></match></tracerFactory>\
+        <tracerFactory level='2'><match assemblyName='A' className='C'><exactMethodMatcher \
+        methodName='M' parameters=' System.Int32, System.String '/></match></tracerFactory>\
+        <tracerFactory level='3'><match assemblyName='A' className='C'><exactMethodMatcher \
+        methodName='M' parameters='Void'/></match></tracerFactory>\
         </instrumentation></extension>";
     let loaded = loaded(xml);
     assert_eq!(find(&loaded, "System.Int32,System.String", [1; 4]), Some(2));
@@ -108,8 +122,10 @@ fn parameters_choose_overloads() {
 #[test]
 fn empty_parameters_are_none_and_absent_ones_are_all() {
     let with = |parameters: &str| {
-        let matched =
-            format!("<match assemblyName='A' className='C'><exactMethodMatcher methodName='M' {parameters}/></match>");
+        let matched = format!(
+            "<match assemblyName='A' className='C'><exactMethodMatcher methodName='M' \
+                {parameters}/></match>"
+        );
         loaded(&factory("", &matched))
     };
     for parameters in ["parameters=''", "parameters='void'", "parameters=' '"] {
@@ -123,13 +139,15 @@ fn empty_parameters_are_none_and_absent_ones_are_all() {
 fn versions_choose_among_points() {
     let matched = |level: u8, range: &str, parameters: &str| {
         format!(
-            "<tracerFactory level='{level}'><match assemblyName='A' className='C' {range}><exactMethodMatcher methodName='M' {parameters}/></match></tracerFactory>"
+            "<tracerFactory level='{level}'><match assemblyName='A' className='C' \
+                {range}><exactMethodMatcher methodName='M' {parameters}/></match></tracerFactory>"
         )
     };
     let body = matched(1, "minVersion='1.0' maxVersion='2.0'", "parameters='void'")
         + &matched(2, "minVersion='2'", "parameters='void'")
         + &matched(3, "maxVersion='nonsense'", "");
-    let loaded = loaded(&format!("<extension><instrumentation>{body}</instrumentation></extension>"));
+    let loaded =
+        loaded(&format!("<extension><instrumentation>{body}</instrumentation></extension>"));
     assert_eq!(find(&loaded, "", [1, 0, 0, 0]), Some(1));
     assert_eq!(find(&loaded, "", [1, 65_535, 0, 0]), Some(1));
     assert_eq!(find(&loaded, "", [2, 0, 0, 0]), Some(2));
@@ -145,7 +163,8 @@ fn the_first_of_equal_points_wins() {
         + "</tracerFactory><tracerFactory level='2'>"
         + MATCH
         + "</tracerFactory>";
-    let loaded = loaded(&format!("<extension><instrumentation>{body}</instrumentation></extension>"));
+    let loaded =
+        loaded(&format!("<extension><instrumentation>{body}</instrumentation></extension>"));
     assert_eq!((loaded.points.len(), find(&loaded, "", [1; 4])), (2, Some(1)));
 }
 
@@ -169,7 +188,8 @@ fn invalid_files() {
         + "</tracerFactory><tracerFactory level='high'>"
         + MATCH
         + "</tracerFactory>";
-    let loaded = loaded(&format!("<extension><instrumentation>{body}</instrumentation></extension>"));
+    let loaded =
+        loaded(&format!("<extension><instrumentation>{body}</instrumentation></extension>"));
     // What was read before stays.
     assert_eq!((loaded.invalid_files, loaded.points.len()), (1, 1));
     assert_eq!(self::loaded(&factory("transactionNamingPriority='x'", MATCH)).invalid_files, 1);
@@ -215,13 +235,17 @@ fn deprecated_files_are_skipped() {
     let name = "/home/extensions/NewRelic.Providers.Wrapper.Logging.Instrumentation.xml";
     let files = BTreeMap::from([(name.to_owned(), factory("", MATCH))]);
     let loaded = load(&files, &IgnoreList::default(), AgentShape::V10_54);
-    assert_eq!((loaded.points.len(), loaded.messages[0].level, loaded.invalid_files), (0, Level::Warn, 0));
+    assert_eq!(
+        (loaded.points.len(), loaded.messages[0].level, loaded.invalid_files),
+        (0, Level::Warn, 0)
+    );
 }
 
 #[test]
 fn each_part_of_a_point_counts() {
     let file = |parameters: &str, versions: &str| {
-        let parameters = if parameters == "-" { String::new() } else { format!("parameters='{parameters}'") };
+        let parameters =
+            if parameters == "-" { String::new() } else { format!("parameters='{parameters}'") };
         factory(
             "",
             &format!(
@@ -248,7 +272,12 @@ fn each_part_of_a_point_counts() {
         ("System.Int32", "", (asm, class, method, "system.int32", 1), false),
         ("System.Int32", "", (asm, class, method, "", 1), false),
         ("System.Int32", "", (asm, class, method, "System.Int32,System.Int32", 1), false),
-        ("System.Int32,\tSystem.Int32", "", (asm, class, method, "System.Int32,System.Int32", 1), true),
+        (
+            "System.Int32,\tSystem.Int32",
+            "",
+            (asm, class, method, "System.Int32,System.Int32", 1),
+            true,
+        ),
         ("-", both, (asm, class, method, "", 1), false),
         ("-", both, (asm, class, method, "", 2), true),
         ("-", both, (asm, class, method, "", 3), false),
@@ -261,7 +290,13 @@ fn each_part_of_a_point_counts() {
         let loaded = loaded(&file(parameters, versions));
         assert_eq!(loaded.points.len(), 1);
         let (assembly, class, method, text, major) = of;
-        let point = loaded.points.find(assembly, class, method, || Some(text.to_owned()), Version([major, 0, 0, 0]));
+        let point = loaded.points.find(
+            assembly,
+            class,
+            method,
+            || Some(text.to_owned()),
+            Version([major, 0, 0, 0]),
+        );
         assert_eq!(point.is_some(), found, "{parameters} {versions} {of:?}");
     }
 }

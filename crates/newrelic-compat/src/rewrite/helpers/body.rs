@@ -2,7 +2,9 @@
 
 use super::{FIELDS_TYPE, Helper, METHOD_FIELD, SHIM_FIELD, SHIM_METHOD_FIELD};
 use crate::rewrite::assembler::Assembler;
-use crate::rewrite::references::{References, array_of, instance_of, instance_sig, object, static_sig, string};
+use crate::rewrite::references::{
+    References, array_of, instance_of, instance_sig, object, static_sig, string,
+};
 use crate::rewrite::tracer::SHIM_CLASS;
 use crate::rewrite::{ModuleMetadata, Refusal, Settings};
 use crate::shape::AgentShape;
@@ -22,14 +24,18 @@ pub fn body<M: ModuleMetadata + ?Sized>(
     settings: &Settings<'_>,
     metadata: &mut M,
 ) -> Result<Vec<u8>, Refusal> {
-    let mut writer =
-        HelperWriter { code: Assembler::default(), references: References::new(settings, true, metadata), settings };
+    let mut writer = HelperWriter {
+        code: Assembler::default(),
+        references: References::new(settings, true, metadata),
+        settings,
+    };
     writer.write(helper)?;
     let (code, _) = writer.code.finish()?;
     if code.len() > TINY_CODE {
         return Err(Refusal::HelperTooLong { size: code.len() });
     }
-    let body = MethodBody { header: MethodHeader::default(), code: Cow::Owned(code), clauses: Vec::new() };
+    let body =
+        MethodBody { header: MethodHeader::default(), code: Cow::Owned(code), clauses: Vec::new() };
     body.encode().map_err(|_| Refusal::Malformed)
 }
 
@@ -96,7 +102,11 @@ impl<M: ModuleMetadata + ?Sized> HelperWriter<'_, '_, M> {
                 self.code.token(Opcode::Callvirt, method);
             }
             Helper::StoreAgentMethodInvokerFunc => {
-                self.store("NewRelic.Agent.Core.ProfilerAgentMethodInvoker", "GetInvoker", METHOD_FIELD)?;
+                self.store(
+                    "NewRelic.Agent.Core.ProfilerAgentMethodInvoker",
+                    "GetInvoker",
+                    METHOD_FIELD,
+                )?;
             }
             Helper::StoreAgentShimFinishTracerDelegateFunc => {
                 self.store(SHIM_CLASS, "GetFinishTracerDelegateFunc", SHIM_FIELD)?;
@@ -140,7 +150,10 @@ impl<M: ModuleMetadata + ?Sized> HelperWriter<'_, '_, M> {
     }
 
     /// Leaves what is on the stack unless it is null; then `instead` provides another value.
-    fn unless_null(&mut self, instead: impl FnOnce(&mut Self) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    fn unless_null(
+        &mut self,
+        instead: impl FnOnce(&mut Self) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         let end = self.code.label();
         self.code.emit(Opcode::Dup);
         self.code.branch(Opcode::Brtrue, end);
@@ -176,10 +189,14 @@ impl<M: ModuleMetadata + ?Sized> HelperWriter<'_, '_, M> {
     }
 
     /// Loads what the application domain keeps under the name that `key` loads.
-    fn load_stored(&mut self, key: impl FnOnce(&mut Self) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    fn load_stored(
+        &mut self,
+        key: impl FnOnce(&mut Self) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         let domain = self.app_domain()?;
         key(self)?;
-        let method = self.references.method(domain, "GetData", &instance_sig(object(), vec![string()]))?;
+        let method =
+            self.references.method(domain, "GetData", &instance_sig(object(), vec![string()]))?;
         self.code.token(Opcode::Callvirt, method);
         Ok(())
     }
@@ -197,13 +214,15 @@ impl<M: ModuleMetadata + ?Sized> HelperWriter<'_, '_, M> {
         self.code.bind(without_types);
         let method = self.references.get_method(false)?;
         self.code.token(Opcode::Callvirt, method);
-        // Leads to the next instruction. Without it the body would not be that of the agent's own profiler.
+        // Leads to the next instruction. Without it the body would not be that of the agent's own
+        // profiler.
         self.code.branch(Opcode::Br, end);
         self.code.bind(end);
         self.throw_if_null("Failed to load method from type via reflection.")
     }
 
-    /// Calls a method of the managed agent that makes a delegate, and keeps that in a field and in the application domain.
+    /// Calls a method of the managed agent that makes a delegate, and keeps that in a field and in
+    /// the application domain.
     fn store(&mut self, class: &str, method: &str, field: &str) -> Result<(), Refusal> {
         self.arguments(0, 1);
         self.ldstr(class)?;
@@ -224,7 +243,9 @@ impl<M: ModuleMetadata + ?Sized> HelperWriter<'_, '_, M> {
         let end = self.code.label();
         self.call(Helper::GetAgentMethodInvokerObject)?;
         self.code.branch(Opcode::Brtrue, end);
-        for helper in [Helper::StoreAgentShimFinishTracerDelegateFunc, Helper::StoreAgentMethodInvokerFunc] {
+        for helper in
+            [Helper::StoreAgentShimFinishTracerDelegateFunc, Helper::StoreAgentMethodInvokerFunc]
+        {
             self.arguments(0, 1);
             self.call(helper)?;
         }
@@ -233,8 +254,8 @@ impl<M: ModuleMetadata + ?Sized> HelperWriter<'_, '_, M> {
     }
 
     fn invoke_method(&mut self) -> Result<(), Refusal> {
-        let is_older_cache =
-            self.settings.shape == AgentShape::V10_54 && self.settings.strategy == CallingStrategy::Cache;
+        let is_older_cache = self.settings.shape == AgentShape::V10_54
+            && self.settings.strategy == CallingStrategy::Cache;
         if !is_older_cache {
             self.arguments(0, 1);
             self.call(Helper::EnsureInitialized)?;
@@ -251,12 +272,19 @@ impl<M: ModuleMetadata + ?Sized> HelperWriter<'_, '_, M> {
         self.call(Helper::EnsureInitialized)?;
         self.call(Helper::GetAgentShimFinishTracerDelegateFunc)?;
         let exception = self.references.class_sig("System.Exception")?;
-        let action = instance_of(self.references.class("System.Action`2")?, vec![object(), exception]);
+        let action =
+            instance_of(self.references.class("System.Action`2")?, vec![object(), exception]);
         self.delegate("System.Func`2", vec![array_of(object()), action], 1)
     }
 
-    /// Calls the delegate on the stack with the arguments from `first` on; the last type is that of its result.
-    fn delegate(&mut self, definition: &str, types: Vec<TypeSig>, first: u16) -> Result<(), Refusal> {
+    /// Calls the delegate on the stack with the arguments from `first` on; the last type is that of
+    /// its result.
+    fn delegate(
+        &mut self,
+        definition: &str,
+        types: Vec<TypeSig>,
+        first: u16,
+    ) -> Result<(), Refusal> {
         let count = types.len().saturating_sub(1) as u16;
         let definition = self.references.class(definition)?;
         let delegate = self.references.type_token(&instance_of(definition, types))?;

@@ -57,7 +57,8 @@ pub(super) fn start<M: ModuleMetadata + ?Sized>(
         (CallingStrategy::Cache, AgentShape::V10_55) => {
             writer.ldstr(settings.agent_path)?;
             description(writer, facts)?;
-            let helper = Helper::InvokeAgentShimFinishTracerDelegateFunc.reference(&mut writer.references, settings)?;
+            let helper = Helper::InvokeAgentShimFinishTracerDelegateFunc
+                .reference(&mut writer.references, settings)?;
             writer.code.token(Opcode::Call, helper);
         }
         (strategy, _) => {
@@ -99,7 +100,10 @@ pub(in crate::rewrite) const fn slots_of(shape: AgentShape) -> i32 {
 }
 
 /// Loads the array that describes the call to the agent.
-fn description<M: ModuleMetadata + ?Sized>(writer: &mut Writer<'_, M>, facts: &Facts<'_>) -> Result<(), Refusal> {
+fn description<M: ModuleMetadata + ?Sized>(
+    writer: &mut Writer<'_, M>,
+    facts: &Facts<'_>,
+) -> Result<(), Refusal> {
     let slots = slots_of(facts.settings.shape);
     writer.code.emit(NewInstruction::ldc_i4(slots));
     let object = writer.references.class("System.Object")?;
@@ -123,7 +127,11 @@ fn description<M: ModuleMetadata + ?Sized>(writer: &mut Writer<'_, M>, facts: &F
 }
 
 /// Loads one of the values that describe the call; numbers as they are.
-fn value<M: ModuleMetadata + ?Sized>(writer: &mut Writer<'_, M>, facts: &Facts<'_>, slot: i32) -> Result<(), Refusal> {
+fn value<M: ModuleMetadata + ?Sized>(
+    writer: &mut Writer<'_, M>,
+    facts: &Facts<'_>,
+    slot: i32,
+) -> Result<(), Refusal> {
     let Facts { function, tracer, signature, .. } = facts;
     match slot {
         0 => writer.ldstr(tracer.factory)?,
@@ -143,10 +151,17 @@ fn value<M: ModuleMetadata + ?Sized>(writer: &mut Writer<'_, M>, facts: &Facts<'
     Ok(())
 }
 
-/// Loads the type that the runtime makes a task of; null for methods that return what they leave, and for none.
-fn effective_type<M: ModuleMetadata + ?Sized>(writer: &mut Writer<'_, M>, facts: &Facts<'_>) -> Result<(), Refusal> {
-    let result =
-        if facts.effective { effective_return_type(facts.signature, writer.references.metadata()) } else { None };
+/// Loads the type that the runtime makes a task of; null for methods that return what they leave,
+/// and for none.
+fn effective_type<M: ModuleMetadata + ?Sized>(
+    writer: &mut Writer<'_, M>,
+    facts: &Facts<'_>,
+) -> Result<(), Refusal> {
+    let result = if facts.effective {
+        effective_return_type(facts.signature, writer.references.metadata())
+    } else {
+        None
+    };
     match result {
         Some(result) if result != TypeSig::Primitive(Primitive::Void) => {
             let token = writer.references.type_token(&result)?;

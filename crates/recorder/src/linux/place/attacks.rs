@@ -42,7 +42,8 @@ fn become_attacker() {
     set_thread_res_uid(uid, uid, uid).unwrap();
 }
 
-/// A root directory of the attacker's with a folder for temporary files, and what lies outside of it.
+/// A root directory of the attacker's with a folder for temporary files, and what lies outside of
+/// it.
 struct Scene {
     folder: tempfile::TempDir,
     decoys: AtomicU32,
@@ -51,10 +52,13 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mode = |path: &Path, mode| files::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let mode =
+            |path: &Path, mode| files::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         let scene = Self { folder, decoys: AtomicU32::new(0) };
         mode(scene.folder.path(), 0o755);
-        for (name, rights) in [("root", 0o755), ("root/tmp", 0o755), ("outside", 0o755), ("outside/open", 0o777)] {
+        for (name, rights) in
+            [("root", 0o755), ("root/tmp", 0o755), ("outside", 0o755), ("outside/open", 0o777)]
+        {
             files::create_dir(scene.path(name)).unwrap();
             mode(&scene.path(name), rights);
         }
@@ -95,7 +99,10 @@ impl Scene {
     fn ours(&self) -> Vec<PathBuf> {
         let entries = files::read_dir(self.path("root/tmp")).into_iter().flatten().flatten();
         let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        folders.map(|entry| entry.path()).filter(|path| is_ours(&path.file_name().unwrap().to_string_lossy())).collect()
+        folders
+            .map(|entry| entry.path())
+            .filter(|path| is_ours(&path.file_name().unwrap().to_string_lossy()))
+            .collect()
     }
 
     /// Removes what the attacker's tricks have left.
@@ -117,7 +124,9 @@ impl Scene {
 
     /// One trick, played by the attacker on a folder of ours.
     fn play(&self, trick: Trick, ours: Option<&Path>) -> bool {
-        let exchange = |one: &Path, other: &Path| renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok();
+        let exchange = |one: &Path, other: &Path| {
+            renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok()
+        };
         let decoy = self.decoy();
         let (victim, open) = (self.path("outside/victim"), self.path("outside/open"));
         match trick {
@@ -153,11 +162,17 @@ enum Trick {
     Gone,
 }
 
-const TRICKS: [Trick; 5] = [Trick::LinkToFile, Trick::LinkToFolder, Trick::FolderOfLinks, Trick::WholeTmp, Trick::Gone];
+const TRICKS: [Trick; 5] =
+    [Trick::LinkToFile, Trick::LinkToFolder, Trick::FolderOfLinks, Trick::WholeTmp, Trick::Gone];
 
-/// Stages once; the attacker plays a trick before each of the steps that `plays` names. Gives the steps that were taken and
-/// how many tricks worked.
-fn stage(scene: &Scene, owner: u32, trick: Trick, plays: impl Fn(usize) -> bool + Send) -> (Vec<&'static str>, u32) {
+/// Stages once; the attacker plays a trick before each of the steps that `plays` names. Gives the
+/// steps that were taken and how many tricks worked.
+fn stage(
+    scene: &Scene,
+    owner: u32,
+    trick: Trick,
+    plays: impl Fn(usize) -> bool + Send,
+) -> (Vec<&'static str>, u32) {
     let (tell, told) = sync_channel(0);
     let (say_done, done) = sync_channel(0);
     *LISTENER.lock().unwrap() = Some((tell, done));
@@ -167,7 +182,8 @@ fn stage(scene: &Scene, owner: u32, trick: Trick, plays: impl Fn(usize) -> bool 
             let (mut steps, mut worked) = (Vec::new(), 0);
             for step in told {
                 if plays(steps.len()) {
-                    worked += u32::from(scene.play(trick, scene.ours().first().map(PathBuf::as_path)));
+                    worked +=
+                        u32::from(scene.play(trick, scene.ours().first().map(PathBuf::as_path)));
                 }
                 steps.push(step);
                 let _ = say_done.send(());
@@ -175,7 +191,10 @@ fn stage(scene: &Scene, owner: u32, trick: Trick, plays: impl Fn(usize) -> bool 
             (steps, worked)
         });
         let viewer = scene.viewer(owner);
-        let place = viewer.owner.run(|| Place::make_in(&viewer, Path::new("/tmp"), b"a library", AGENT_NAME)).unwrap();
+        let place = viewer
+            .owner
+            .run(|| Place::make_in(&viewer, Path::new("/tmp"), b"a library", AGENT_NAME))
+            .unwrap();
         drop(place);
         *LISTENER.lock().unwrap() = None;
         attacker.join().unwrap()
@@ -186,11 +205,18 @@ fn stage(scene: &Scene, owner: u32, trick: Trick, plays: impl Fn(usize) -> bool 
 fn nothing_outside_changes_whatever_is_exchanged_at_whichever_step() {
     let _alone = alone();
     let steps = stage(&Scene::new(), ATTACKER, Trick::Gone, |_| false).0;
-    let expected = ["make the folder", "open the folder", "lock the folder", "write the library", "bind the socket"];
+    let expected = [
+        "make the folder",
+        "open the folder",
+        "lock the folder",
+        "write the library",
+        "bind the socket",
+    ];
     assert_eq!(steps[..5], expected);
     assert_eq!(steps[5..], ["listen", "done", "remove", "remove the folder"]);
     let mut worked = 0;
-    // Root's own programs, too, may have been given a folder for temporary files that is somebody else's.
+    // Root's own programs, too, may have been given a folder for temporary files that is somebody
+    // else's.
     for owner in [ATTACKER, 0] {
         for trick in TRICKS {
             for at in 0..=steps.len() {
@@ -215,7 +241,8 @@ fn nothing_outside_changes_whatever_is_exchanged_at_whichever_step() {
 #[test]
 fn nothing_outside_changes_however_fast_it_is_exchanged() {
     let _alone = alone();
-    let rounds = std::env::var("CLRSCOPE_HARM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(100);
+    let rounds =
+        std::env::var("CLRSCOPE_HARM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(100);
     let scene = Scene::new();
     let before = scene.outside();
     let (over, worked) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -226,8 +253,12 @@ fn nothing_outside_changes_however_fast_it_is_exchanged() {
             let mut met = HashSet::new();
             let mut random = 12345_u64;
             while !over.load(Ordering::Relaxed) {
-                let Some(ours) = scene.ours().into_iter().find(|ours| !met.contains(ours)) else { continue };
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let Some(ours) = scene.ours().into_iter().find(|ours| !met.contains(ours)) else {
+                    continue;
+                };
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 let wait = Duration::from_micros((random >> 33) % 4000);
                 let began = Instant::now();
                 while began.elapsed() < wait {}
@@ -240,7 +271,10 @@ fn nothing_outside_changes_however_fast_it_is_exchanged() {
         for round in 0..rounds {
             let viewer = scene.viewer(ATTACKER);
             // Neither making nor removing has to succeed.
-            let _ = viewer.owner.run(|| Place::make_in(&viewer, Path::new("/tmp"), &library, AGENT_NAME)).unwrap();
+            let _ = viewer
+                .owner
+                .run(|| Place::make_in(&viewer, Path::new("/tmp"), &library, AGENT_NAME))
+                .unwrap();
             if scene.outside() != before {
                 over.store(true, Ordering::Relaxed);
                 panic!("round {round}: {:?}", scene.outside());

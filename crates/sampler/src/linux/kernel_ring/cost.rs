@@ -1,9 +1,9 @@
-//! What a kernel ring costs the process: what the kernel does at each sample and, where events are bound to threads, at each
-//! switch from thread to thread. Both depend on the machine by a factor of ten, so they are measured here, in our own
-//! process, in some 20 ms.
+//! What a kernel ring costs the process: what the kernel does at each sample and, where events are
+//! bound to threads, at each switch from thread to thread. Both depend on the machine by a factor
+//! of ten, so they are measured here, in our own process, in some 20 ms.
 //!
-//! Each figure is the difference between the shortest of several runs of the same work without and with events, since what
-//! disturbs a run can only make it longer.
+//! Each figure is the difference between the shortest of several runs of the same work without and
+//! with events, since what disturbs a run can only make it longer.
 
 use std::hint::black_box;
 use std::io;
@@ -30,7 +30,8 @@ const ROUND_TRIPS: u32 = 200;
 /// The ring that samples go to meanwhile.
 const RING: usize = 1 << 20;
 
-/// Nanoseconds that the kernel takes for one sample: the timer's interrupt, and copying registers and stack.
+/// Nanoseconds that the kernel takes for one sample: the timer's interrupt, and copying registers
+/// and stack.
 ///
 /// # Errors
 ///
@@ -62,65 +63,79 @@ pub(super) fn of_sample(setup: Setup, user_only: bool) -> io::Result<u64> {
             costs.push((sampled, samples));
         }
     }
-    let cost = |(sampled, samples): (Duration, u64)| sampled.saturating_sub(plain).as_nanos() as u64 / samples;
+    let cost = |(sampled, samples): (Duration, u64)| {
+        sampled.saturating_sub(plain).as_nanos() as u64 / samples
+    };
     costs.into_iter().map(cost).min().ok_or_else(|| io::ErrorKind::TimedOut.into())
 }
 
-/// Nanoseconds of CPU time that a switch from one thread to another takes longer where both have such events.
+/// Nanoseconds of CPU time that a switch from one thread to another takes longer where both have
+/// such events.
 ///
 /// # Errors
 ///
-/// Where the system gives no events or no pipes, or does not report CPU time (`/proc/<pid>/task/<tid>/schedstat`).
+/// Where the system gives no events or no pipes, or does not report CPU time
+/// (`/proc/<pid>/task/<tid>/schedstat`).
 pub(super) fn of_switch(setup: Setup, variant: Variant) -> io::Result<u64> {
     let (to_other, from_us) = pipe()?;
     let (to_us, from_other) = pipe()?;
     let processor = sched_getcpu();
-    // Both on one processor, so that each message is a switch. On a thread of its own, since ours may run where it likes.
-    let ours = thread::Builder::new().name("clrscope-cost".into()).spawn(move || -> io::Result<u64> {
-        pin(processor)?;
-        let (say_id, id_of_other) = std::sync::mpsc::channel();
-        let other = thread::Builder::new().name("clrscope-cost".into()).spawn(move || -> io::Result<()> {
+    // Both on one processor, so that each message is a switch. On a thread of its own, since ours
+    // may run where it likes.
+    let ours =
+        thread::Builder::new().name("clrscope-cost".into()).spawn(move || -> io::Result<u64> {
             pin(processor)?;
-            let _ = say_id.send(gettid().as_raw_nonzero().get().unsigned_abs());
-            let mut byte = [0];
-            // It ends when the other end of its pipe is closed.
-            while read(&to_other, &mut byte)? == 1 {
-                write(&from_other, &byte)?;
-            }
-            Ok(())
+            let (say_id, id_of_other) = std::sync::mpsc::channel();
+            let other = thread::Builder::new().name("clrscope-cost".into()).spawn(
+                move || -> io::Result<()> {
+                    pin(processor)?;
+                    let _ = say_id.send(gettid().as_raw_nonzero().get().unsigned_abs());
+                    let mut byte = [0];
+                    // It ends when the other end of its pipe is closed.
+                    while read(&to_other, &mut byte)? == 1 {
+                        write(&from_other, &byte)?;
+                    }
+                    Ok(())
+                },
+            )?;
+            let ids = id_of_other
+                .recv()
+                .map(|other| [gettid().as_raw_nonzero().get().unsigned_abs(), other]);
+            let result = ids.map_err(|_| io::ErrorKind::BrokenPipe.into()).and_then(|ids| {
+                let mut events: Vec<OwnedFd> = Vec::new();
+                let trips = |_: &[OwnedFd]| {
+                    let began = used(ids[1])?;
+                    for _ in 0..ROUND_TRIPS {
+                        let mut byte = [1];
+                        write(&from_us, &byte)?;
+                        read(&to_us, &mut byte)?;
+                    }
+                    io::Result::Ok(used(ids[1])?.saturating_sub(began))
+                };
+                let (mut plain, mut watched) = (Duration::MAX, Duration::MAX);
+                for _ in 0..RUNS {
+                    plain = plain.min(trips(&events)?);
+                    for tid in ids {
+                        events.push(events::open(
+                            &setup,
+                            variant,
+                            Whom::Thread { tid, on: processor as u32 },
+                        )?);
+                    }
+                    watched = watched.min(trips(&events)?);
+                    events.clear();
+                }
+                Ok(watched.saturating_sub(plain).as_nanos() as u64 / u64::from(2 * ROUND_TRIPS))
+            });
+            drop(from_us);
+            let _ = other.join();
+            result
         })?;
-        let ids = id_of_other.recv().map(|other| [gettid().as_raw_nonzero().get().unsigned_abs(), other]);
-        let result = ids.map_err(|_| io::ErrorKind::BrokenPipe.into()).and_then(|ids| {
-            let mut events: Vec<OwnedFd> = Vec::new();
-            let trips = |_: &[OwnedFd]| {
-                let began = used(ids[1])?;
-                for _ in 0..ROUND_TRIPS {
-                    let mut byte = [1];
-                    write(&from_us, &byte)?;
-                    read(&to_us, &mut byte)?;
-                }
-                io::Result::Ok(used(ids[1])?.saturating_sub(began))
-            };
-            let (mut plain, mut watched) = (Duration::MAX, Duration::MAX);
-            for _ in 0..RUNS {
-                plain = plain.min(trips(&events)?);
-                for tid in ids {
-                    events.push(events::open(&setup, variant, Whom::Thread { tid, on: processor as u32 })?);
-                }
-                watched = watched.min(trips(&events)?);
-                events.clear();
-            }
-            Ok(watched.saturating_sub(plain).as_nanos() as u64 / u64::from(2 * ROUND_TRIPS))
-        });
-        drop(from_us);
-        let _ = other.join();
-        result
-    })?;
     ours.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
-/// CPU time of the calling thread and of another one of ours, which is asleep. Time that others take from both does not count,
-/// so that this holds on a busy machine, too.
+/// CPU time of the calling thread and of another one of ours, which is asleep. Time that others
+/// take from both does not count, so that this holds on a busy machine, too.
 fn used(other: u32) -> io::Result<Duration> {
     let schedule = std::fs::read_to_string(format!("/proc/self/task/{other}/schedstat"))?;
     let on_processor = schedule.split_whitespace().next().and_then(|time| time.parse().ok());

@@ -37,7 +37,8 @@ pub(super) struct Setup {
 pub(super) enum Whom {
     /// Whoever runs on a processor. It must be switched on ([`enable`]) when its filter is on it.
     Processor { number: u32 },
-    /// A thread while it is on a processor. It samples at once, and is inherited by the threads that this one creates.
+    /// A thread while it is on a processor. It samples at once, and is inherited by the threads
+    /// that this one creates.
     Thread { tid: u32, on: u32 },
     /// The calling thread. It must be switched on ([`enable`]).
     Own,
@@ -48,8 +49,9 @@ pub(super) fn open(setup: &Setup, variant: Variant, whom: Whom) -> io::Result<Ow
     let mut attributes = perf_event_attr {
         type_: bindings::PERF_TYPE_SOFTWARE,
         size: size_of::<perf_event_attr>() as u32,
-        // Of a thread it runs only while the thread is on the processor. `task-clock` does the same, but its count goes through
-        // the clock of the whole context, which stands still while sampling is paused.
+        // Of a thread it runs only while the thread is on the processor. `task-clock` does the
+        // same, but its count goes through the clock of the whole context, which stands still while
+        // sampling is paused.
         config: u64::from(bindings::PERF_COUNT_SW_CPU_CLOCK),
         sample_regs_user: USER_REGISTERS,
         sample_stack_user: setup.stack_bytes,
@@ -96,10 +98,18 @@ pub(super) fn open(setup: &Setup, variant: Variant, whom: Whom) -> io::Result<Ow
     attributes.set_comm(1);
     attributes.set_comm_exec(1);
     attributes.set_task(1);
-    // SAFETY: `attributes` is a whole, initialised attribute block of the size that it states; the kernel copies
-    // it and does not keep the pointer. The event only samples; it changes no memory of ours.
-    let fd =
-        unsafe { sys::perf_event_open(&mut attributes, tid, processor, -1, bindings::PERF_FLAG_FD_CLOEXEC.into()) };
+    // SAFETY: `attributes` is a whole, initialised attribute block of the size that it states; the
+    // kernel copies it and does not keep the pointer. The event only samples; it changes no memory
+    // of ours.
+    let fd = unsafe {
+        sys::perf_event_open(
+            &mut attributes,
+            tid,
+            processor,
+            -1,
+            bindings::PERF_FLAG_FD_CLOEXEC.into(),
+        )
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -128,7 +138,8 @@ pub(super) fn redirect(event: &OwnedFd, ring: &OwnedFd) -> io::Result<()> {
 /// The id that an event puts into its samples, the inherited ones included.
 pub(super) fn id(event: &OwnedFd) -> io::Result<u64> {
     let mut id = 0;
-    // SAFETY: the kernel writes one `u64` to the address given, which is a local variable of that type.
+    // SAFETY: the kernel writes one `u64` to the address given, which is a local variable of that
+    // type.
     check(unsafe { sys::ioctls::ID(event.as_raw_fd(), &mut id) })?;
     Ok(id)
 }

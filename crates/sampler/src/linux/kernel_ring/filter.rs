@@ -1,8 +1,9 @@
 //! A filter that runs in the kernel: samples of other processes are not written.
 //!
-//! An event that is bound to a processor ticks for whoever runs there. The BPF program here looks at the process at
-//! each tick and lets only the target's samples through (`PERF_EVENT_IOC_SET_BPF`, Linux 4.9 and newer; a program may
-//! be loaded with `CAP_BPF` and `CAP_PERFMON`, or as root).
+//! An event that is bound to a processor ticks for whoever runs there. The BPF program here looks
+//! at the process at each tick and lets only the target's samples through
+//! (`PERF_EVENT_IOC_SET_BPF`, Linux 4.9 and newer; a program may be loaded with `CAP_BPF` and
+//! `CAP_PERFMON`, or as root).
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -16,14 +17,16 @@ use perf_event_open_sys as sys;
 const PROG_LOAD: libc::c_long = 5;
 /// `BPF_PROG_TYPE_PERF_EVENT`.
 const TYPE_PERF_EVENT: u32 = 7;
-/// `BPF_FUNC_get_current_pid_tgid`: the process id in the upper half, as the first pid namespace counts.
+/// `BPF_FUNC_get_current_pid_tgid`: the process id in the upper half, as the first pid namespace
+/// counts.
 const GET_PID_TGID: i32 = 14;
 /// `BPF_FUNC_get_ns_current_pid_tgid`, since Linux 5.7: the ids of a given pid namespace.
 const GET_NS_PID_TGID: i32 = 120;
 /// Inode of the first pid namespace (`PROC_PID_INIT_INO`, linux/proc_ns.h).
 const FIRST_NAMESPACE: u64 = 0xeffffffc;
 
-/// One instruction (`struct bpf_insn`): code, registers (destination in the low half), offset, immediate value.
+/// One instruction (`struct bpf_insn`): code, registers (destination in the low half), offset,
+/// immediate value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Instruction {
@@ -44,7 +47,10 @@ const fn call(helper: i32) -> Instruction {
 
 /// `register = value` in 64 bits, which takes two instructions.
 const fn load(register: u8, value: u64) -> [Instruction; 2] {
-    [instruction(0x18, register, 0, value as u32 as i32), instruction(0, 0, 0, (value >> 32) as u32 as i32)]
+    [
+        instruction(0x18, register, 0, value as u32 as i32),
+        instruction(0, 0, 0, (value >> 32) as u32 as i32),
+    ]
 }
 
 /// `r0 = value; exit`
@@ -57,7 +63,8 @@ const fn give(value: i32) -> [Instruction; 2] {
 enum Process {
     /// By its id in the first pid namespace, where we are, too.
     First { pid: u32 },
-    /// By its id in its own pid namespace, which the kernel knows by the device and inode of its file.
+    /// By its id in its own pid namespace, which the kernel knows by the device and inode of its
+    /// file.
     Own { pid: u32, device: u64, inode: u64 },
 }
 
@@ -69,12 +76,14 @@ impl Process {
         }
         let namespace = fs::metadata(format!("/proc/{pid}/ns/pid"))?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let inner =
-            status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().next_back()?.parse().ok());
+        let inner = status.lines().find_map(|line| {
+            line.strip_prefix("NSpid:")?.split_whitespace().next_back()?.parse().ok()
+        });
         let pid = inner.ok_or(io::ErrorKind::InvalidData)?;
         // The kernel compares with its own form of a device number: the minor number has 20 bits.
         let device = namespace.dev();
-        let device = u64::from(rustix::fs::major(device)) << 20 | u64::from(rustix::fs::minor(device));
+        let device =
+            u64::from(rustix::fs::major(device)) << 20 | u64::from(rustix::fs::minor(device));
         Ok(Self::Own { pid, device, inode: namespace.ino() })
     }
 
@@ -136,9 +145,11 @@ pub(super) fn load_for(pid: u32) -> io::Result<OwnedFd> {
         license: c"Dual MIT/GPL".as_ptr() as u64,
         ..LoadAttributes::default()
     };
-    // SAFETY: the block states its own size; the kernel copies it, the instructions and the license during the call, all of
-    // which live until it returns, and writes to none of them.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, &attributes, size_of::<LoadAttributes>()) };
+    // SAFETY: the block states its own size; the kernel copies it, the instructions and the license
+    // during the call, all of which live until it returns, and writes to none of them.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_bpf, PROG_LOAD, &attributes, size_of::<LoadAttributes>())
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -20,7 +20,10 @@ use rustix::time::{ClockId, clock_gettime};
 use self::buffer::Buffer;
 use self::events::{Setup, Variant, Whom};
 use self::records::{Record, Sample};
-use crate::{Binding, KernelTime, OpenError, Readiness, RingCosts, RingCounters, RingEvent, RingOptions, ThreadSample};
+use crate::{
+    Binding, KernelTime, OpenError, Readiness, RingCosts, RingCounters, RingEvent, RingOptions,
+    ThreadSample,
+};
 
 /// The largest stack copy that the kernel takes: it must be below 64 KB and a multiple of 8.
 const MOST_STACK: u32 = 65_528;
@@ -29,27 +32,32 @@ const SAMPLE_OVERHEAD: u64 = 320;
 /// A ring has at least room for this many samples, or it is not worth having.
 const FEWEST_SAMPLES: u64 = 8;
 const LARGEST_RING: u64 = 32 << 20;
-/// All rings of a recording that is bound to processors, together: only samples of the target go into them.
+/// All rings of a recording that is bound to processors, together: only samples of the target go
+/// into them.
 const LARGEST_RINGS: u64 = 64 << 20;
-/// New threads may show up while we open events for the others. Beyond this many passes only heirs are covered.
+/// New threads may show up while we open events for the others. Beyond this many passes only heirs
+/// are covered.
 const MOST_PASSES: usize = 20;
 
 /// How often it is looked whether processors were switched on or off.
 const PROCESSORS_CHECK: Duration = Duration::from_secs(1);
-/// The period of events that are bound to processors is longer by one part in this many, so that they do not tick in
-/// step with work that a timer of the kernel starts (its ticks come at 100, 250 or 1000 Hz).
+/// The period of events that are bound to processors is longer by one part in this many, so that
+/// they do not tick in step with work that a timer of the kernel starts (its ticks come at 100, 250
+/// or 1000 Hz).
 const OUT_OF_STEP: u64 = 61;
 
 /// Samples of all threads of a process, taken by the kernel while they run.
 ///
-/// Bound to processors ([`Binding::Processors`]), there is one event for each processor, which ticks while the processor
-/// works, and a filter in the kernel that lets only samples of the process through. The process does not know of it, and
-/// switching from thread to thread costs it nothing.
+/// Bound to processors ([`Binding::Processors`]), there is one event for each processor, which
+/// ticks while the processor works, and a filter in the kernel that lets only samples of the
+/// process through. The process does not know of it, and switching from thread to thread costs it
+/// nothing.
 ///
-/// Bound to threads ([`Binding::Threads`]), there is one event for each thread that exists when the ring is opened, on each
-/// processor, and one buffer for each processor that all of them share. Threads that are created later inherit the events
-/// of their creator, so no sample of them is missed. Events tick by the CPU time of their thread: threads that wait cost
-/// nothing, but each switch to a thread starts a timer of the kernel and each switch away stops it (some 2 to 9 µs).
+/// Bound to threads ([`Binding::Threads`]), there is one event for each thread that exists when the
+/// ring is opened, on each processor, and one buffer for each processor that all of them share.
+/// Threads that are created later inherit the events of their creator, so no sample of them is
+/// missed. Events tick by the CPU time of their thread: threads that wait cost nothing, but each
+/// switch to a thread starts a timer of the kernel and each switch away stops it (some 2 to 9 µs).
 ///
 /// Dropping it ends the sampling.
 pub struct KernelRing {
@@ -75,7 +83,8 @@ struct Processor {
     number: u32,
     /// The event that the buffer was mapped from: the one to wait for.
     owner: OwnedFd,
-    /// Whether the owner's thread has ended, or its processor was switched off, so that waiting for it would return at once.
+    /// Whether the owner's thread has ended, or its processor was switched off, so that waiting for
+    /// it would return at once.
     ended: bool,
     buffer: Buffer,
 }
@@ -111,26 +120,45 @@ impl KernelRing {
         let process = open_process(pid)?;
         let (period, bound, size) = match options.binding {
             Binding::Processors => {
-                let filter = filter::load_for(pid).map_err(|source| match Errno::from_io_error(&source) {
-                    Some(Errno::NOENT | Errno::SRCH) => OpenError::NoSuchProcess { pid },
-                    _ => OpenError::NoFilter { source },
-                })?;
+                let filter =
+                    filter::load_for(pid).map_err(|source| {
+                        match Errno::from_io_error(&source) {
+                            Some(Errno::NOENT | Errno::SRCH) => OpenError::NoSuchProcess { pid },
+                            _ => OpenError::NoFilter { source },
+                        }
+                    })?;
                 let period = 1_000_000_000 / u64::from(options.rate_hz);
                 let most = LARGEST_RINGS / numbers.len().max(1).next_power_of_two() as u64;
-                let size = ring_size(options, stack_bytes).min(usize::try_from(most).unwrap_or(usize::MAX));
-                (period + period / OUT_OF_STEP, Bound::Processors { filter, checked: Instant::now() }, size)
+                let size = ring_size(options, stack_bytes)
+                    .min(usize::try_from(most).unwrap_or(usize::MAX));
+                (
+                    period + period / OUT_OF_STEP,
+                    Bound::Processors { filter, checked: Instant::now() },
+                    size,
+                )
             }
             Binding::Threads => {
                 raise_file_limit();
-                (1_000_000_000 / u64::from(options.rate_hz), Bound::Threads, ring_size(options, stack_bytes))
+                (
+                    1_000_000_000 / u64::from(options.rate_hz),
+                    Bound::Threads,
+                    ring_size(options, stack_bytes),
+                )
             }
         };
         let mut ring = Self {
             pid,
-            setup: Setup { period, stack_bytes, watermark: u32::try_from(size / 4).unwrap_or(u32::MAX) },
+            setup: Setup {
+                period,
+                stack_bytes,
+                watermark: u32::try_from(size / 4).unwrap_or(u32::MAX),
+            },
             variant: match bound {
-                // Who may watch a processor may see the kernel's time on it, and no event has heirs.
-                Bound::Processors { .. } => Variant { user_only: false, read: false, threads_only: false },
+                // Who may watch a processor may see the kernel's time on it, and no event has
+                // heirs.
+                Bound::Processors { .. } => {
+                    Variant { user_only: false, read: false, threads_only: false }
+                }
                 Bound::Threads => Variant { user_only: false, read: true, threads_only: true },
             },
             size,
@@ -153,7 +181,11 @@ impl KernelRing {
     /// Opens an event for each of these processors that has none.
     fn watch_processors(&mut self, numbers: &[u32]) -> Result<(), OpenError> {
         for &number in numbers {
-            if self.processors.iter().any(|processor| processor.number == number && !processor.ended) {
+            if self
+                .processors
+                .iter()
+                .any(|processor| processor.number == number && !processor.ended)
+            {
                 continue;
             }
             let event = match self.open_event(Whom::Processor { number }) {
@@ -166,7 +198,8 @@ impl KernelRing {
             // The filter first: samples of others must not be written, not even for a moment.
             filter::put_on(&event, filter).map_err(|source| OpenError::NoFilter { source })?;
             let buffer = map(&event, self.size, self.setup.stack_bytes)?;
-            events::enable(&event).map_err(|source| OpenError::System { what: "switch an event on", source })?;
+            events::enable(&event)
+                .map_err(|source| OpenError::System { what: "switch an event on", source })?;
             self.processors.push(Processor { number, owner: event, ended: false, buffer });
         }
         Ok(())
@@ -175,7 +208,9 @@ impl KernelRing {
     /// Follows processors that are switched on and off.
     fn follow_processors(&mut self) {
         match &mut self.bound {
-            Bound::Processors { checked, .. } if checked.elapsed() >= PROCESSORS_CHECK => *checked = Instant::now(),
+            Bound::Processors { checked, .. } if checked.elapsed() >= PROCESSORS_CHECK => {
+                *checked = Instant::now()
+            }
             _ => return,
         }
         let online = online_processors();
@@ -210,7 +245,9 @@ impl KernelRing {
                 let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
                 OpenError::TooManyFiles { threads, processors, limit }
             }
-            Errno::ACCESS | Errno::PERM if matches!(self.bound, Bound::Processors { .. }) => OpenError::NoProcessors,
+            Errno::ACCESS | Errno::PERM if matches!(self.bound, Bound::Processors { .. }) => {
+                OpenError::NoProcessors
+            }
             Errno::ACCESS | Errno::PERM => {
                 OpenError::NotPermitted { pid: self.pid, reason: refusal::explain(self.pid) }
             }
@@ -230,13 +267,14 @@ impl KernelRing {
                 Err(Errno::NODEV) => continue,
                 Err(errno) => return Err(self.refused(errno, threads, numbers.len())),
             };
-            let id =
-                events::id(&event).map_err(|source| OpenError::System { what: "ask for an event's id", source })?;
+            let id = events::id(&event)
+                .map_err(|source| OpenError::System { what: "ask for an event's id", source })?;
             self.state.owners.insert(id, tid);
             match self.processors.iter().find(|processor| processor.number == number) {
                 Some(processor) => {
-                    events::redirect(&event, &processor.owner)
-                        .map_err(|source| OpenError::System { what: "share a ring between events", source })?;
+                    events::redirect(&event, &processor.owner).map_err(|source| {
+                        OpenError::System { what: "share a ring between events", source }
+                    })?;
                     self.events.push(event);
                 }
                 None => {
@@ -249,7 +287,8 @@ impl KernelRing {
         Ok(())
     }
 
-    /// Opens an event in the best variant that the system takes. What it has turned down once is not tried again.
+    /// Opens an event in the best variant that the system takes. What it has turned down once is
+    /// not tried again.
     fn open_event(&mut self, whom: Whom) -> Result<OwnedFd, Errno> {
         loop {
             let error = match events::open(&self.setup, self.variant, whom) {
@@ -257,7 +296,9 @@ impl KernelRing {
                 Err(error) => Errno::from_io_error(&error).unwrap_or(Errno::IO),
             };
             match error {
-                Errno::ACCESS | Errno::PERM if !self.variant.user_only && matches!(self.bound, Bound::Threads) => {
+                Errno::ACCESS | Errno::PERM
+                    if !self.variant.user_only && matches!(self.bound, Bound::Threads) =>
+                {
                     self.variant.user_only = true;
                 }
                 Errno::INVAL if self.variant.read => self.variant.read = false,
@@ -280,8 +321,12 @@ impl KernelRing {
     pub fn description(&self) -> String {
         let kernel = match self.kernel_time() {
             KernelTime::Sampled => "time in the kernel included",
-            KernelTime::InNextSample => "time in the kernel counted with the thread's next sample in user space",
-            KernelTime::Missing => "time in the kernel not included, because kernel.perf_event_paranoid forbids it",
+            KernelTime::InNextSample => {
+                "time in the kernel counted with the thread's next sample in user space"
+            }
+            KernelTime::Missing => {
+                "time in the kernel not included, because kernel.perf_event_paranoid forbids it"
+            }
         };
         let bound = match self.bound {
             Bound::Processors { .. } => "on each processor, filtered in the kernel",
@@ -298,9 +343,12 @@ impl KernelRing {
     /// Those of `poll(2)`.
     pub fn poll(&mut self, timeout: Duration) -> io::Result<Readiness> {
         self.follow_processors();
-        let waiting: Vec<usize> = (0..self.processors.len()).filter(|&index| !self.processors[index].ended).collect();
-        let mut fds: Vec<PollFd<'_>> =
-            waiting.iter().map(|&index| PollFd::new(&self.processors[index].owner, PollFlags::IN)).collect();
+        let waiting: Vec<usize> =
+            (0..self.processors.len()).filter(|&index| !self.processors[index].ended).collect();
+        let mut fds: Vec<PollFd<'_>> = waiting
+            .iter()
+            .map(|&index| PollFd::new(&self.processors[index].owner, PollFlags::IN))
+            .collect();
         fds.extend(self.process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
         let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
         match poll(&mut fds, Some(&timeout)) {
@@ -322,15 +370,16 @@ impl KernelRing {
         })
     }
 
-    /// Hands out all events that are in the rings. The bytes of a stack are those in the ring itself, so what is
-    /// needed longer must be copied.
+    /// Hands out all events that are in the rings. The bytes of a stack are those in the ring
+    /// itself, so what is needed longer must be copied.
     pub fn drain(&mut self, mut handle: impl FnMut(RingEvent<'_>)) {
         let Self { pid, setup, variant, bound, processors, state, .. } = self;
         for processor in &mut *processors {
-            let (bytes, disorder) = processor.buffer.drain(|record| match records::parse(record, variant.read) {
-                Some(record) => state.handle(record, *pid, setup.period, &mut handle),
-                None => state.counters.malformed += 1,
-            });
+            let (bytes, disorder) =
+                processor.buffer.drain(|record| match records::parse(record, variant.read) {
+                    Some(record) => state.handle(record, *pid, setup.period, &mut handle),
+                    None => state.counters.malformed += 1,
+                });
             state.counters.bytes += bytes;
             state.counters.malformed += u64::from(disorder);
         }
@@ -345,8 +394,8 @@ impl KernelRing {
         self.state.counters
     }
 
-    /// Measures on this machine what the kernel does for such a ring on the process's time. Takes some 20 ms; it needs no
-    /// ring's thread, and may run beside.
+    /// Measures on this machine what the kernel does for such a ring on the process's time. Takes
+    /// some 20 ms; it needs no ring's thread, and may run beside.
     pub fn measure_costs(&self) -> impl FnOnce() -> RingCosts + Send + use<> {
         let (setup, variant) = (self.setup, self.variant);
         let has_switches = matches!(self.bound, Bound::Threads);
@@ -356,14 +405,14 @@ impl KernelRing {
         }
     }
 
-    /// Nanoseconds of CPU time between two samples. Longer than asked for where events are bound to processors, so that they
-    /// do not tick in step with timers of the system.
+    /// Nanoseconds of CPU time between two samples. Longer than asked for where events are bound to
+    /// processors, so that they do not tick in step with timers of the system.
     pub fn period(&self) -> u64 {
         self.setup.period
     }
 
-    /// How many threads have events of their own: those that existed when the ring was opened, or none where events are
-    /// bound to processors.
+    /// How many threads have events of their own: those that existed when the ring was opened, or
+    /// none where events are bound to processors.
     pub fn threads(&self) -> usize {
         self.state.threads.values().filter(|thread| thread.opened.is_some()).count()
     }
@@ -375,11 +424,19 @@ impl KernelRing {
 }
 
 impl State {
-    fn handle(&mut self, record: Record<'_>, pid: u32, period: u64, handle: &mut impl FnMut(RingEvent<'_>)) {
+    fn handle(
+        &mut self,
+        record: Record<'_>,
+        pid: u32,
+        period: u64,
+        handle: &mut impl FnMut(RingEvent<'_>),
+    ) {
         match record {
             Record::Sample(sample) if sample.of.pid == pid => self.sample(sample, period, handle),
             Record::Sample(_) => self.counters.of_others += 1,
-            Record::Mapped { of, mapping } if of.pid == pid => handle(RingEvent::Mapped { time: of.time, mapping }),
+            Record::Mapped { of, mapping } if of.pid == pid => {
+                handle(RingEvent::Mapped { time: of.time, mapping })
+            }
             Record::Named { of, exec, name } if of.pid == pid => {
                 if exec {
                     handle(RingEvent::Replaced { time: of.time });
@@ -388,7 +445,11 @@ impl State {
             }
             Record::Forked { of } if of.pid == pid => {
                 // A new thread with the id of an ended one: what we know is about the other.
-                if self.threads.get(&of.tid).is_some_and(|thread| thread.opened.is_none_or(|opened| opened < of.time)) {
+                if self
+                    .threads
+                    .get(&of.tid)
+                    .is_some_and(|thread| thread.opened.is_none_or(|opened| opened < of.time))
+                {
                     self.threads.remove(&of.tid);
                 }
                 handle(RingEvent::ThreadStarted { time: of.time, tid: of.tid });
@@ -410,7 +471,8 @@ impl State {
     fn sample(&mut self, sample: Sample<'_>, period: u64, handle: &mut impl FnMut(RingEvent<'_>)) {
         let Sample { of, id, stream, count, in_kernel, user } = sample;
         let thread = self.threads.entry(of.tid).or_default();
-        // A thread that was created while we opened the events of the others has inherited some and was given its own.
+        // A thread that was created while we opened the events of the others has inherited some and
+        // was given its own.
         if thread.opened.is_some() && self.owners.get(&id).is_some_and(|&owner| owner != of.tid) {
             self.counters.duplicates += 1;
             return;
@@ -427,17 +489,24 @@ impl State {
         };
         self.counters.samples += 1;
         handle(match user {
-            Some((registers, stack)) => {
-                RingEvent::Sample(ThreadSample { time: of.time, tid: of.tid, cpu, in_kernel, registers, stack })
-            }
+            Some((registers, stack)) => RingEvent::Sample(ThreadSample {
+                time: of.time,
+                tid: of.tid,
+                cpu,
+                in_kernel,
+                registers,
+                stack,
+            }),
             None => RingEvent::KernelOnly { time: of.time, tid: of.tid, cpu },
         });
     }
 }
 
-/// A descriptor of the process, to wait for its end; `None` on kernels before 5.3, where only the caller sees the end.
+/// A descriptor of the process, to wait for its end; `None` on kernels before 5.3, where only the
+/// caller sees the end.
 fn open_process(pid: u32) -> Result<Option<OwnedFd>, OpenError> {
-    let process = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(OpenError::NoSuchProcess { pid })?;
+    let process =
+        i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(OpenError::NoSuchProcess { pid })?;
     match pidfd_open(process, PidfdFlags::empty()) {
         Ok(process) => Ok(Some(process)),
         Err(Errno::SRCH) => Err(OpenError::NoSuchProcess { pid }),
@@ -447,7 +516,8 @@ fn open_process(pid: u32) -> Result<Option<OwnedFd>, OpenError> {
 
 /// Maps a ring, as large as the system lets us have it.
 fn map(event: &OwnedFd, mut size: usize, stack_bytes: u32) -> Result<Buffer, OpenError> {
-    let least = usize::try_from(FEWEST_SAMPLES * (u64::from(stack_bytes) + SAMPLE_OVERHEAD)).unwrap_or(usize::MAX);
+    let least = usize::try_from(FEWEST_SAMPLES * (u64::from(stack_bytes) + SAMPLE_OVERHEAD))
+        .unwrap_or(usize::MAX);
     loop {
         match Buffer::map(event, size) {
             Ok(buffer) => return Ok(buffer),
@@ -455,7 +525,12 @@ fn map(event: &OwnedFd, mut size: usize, stack_bytes: u32) -> Result<Buffer, Ope
                 // Over the limit of locked memory.
                 Some(Errno::PERM | Errno::NOMEM) if size / 2 >= least => size /= 2,
                 Some(Errno::PERM | Errno::NOMEM) => return Err(OpenError::NoLockedMemory),
-                _ => return Err(OpenError::System { what: "map the ring of an event", source: error }),
+                _ => {
+                    return Err(OpenError::System {
+                        what: "map the ring of an event",
+                        source: error,
+                    });
+                }
             },
         }
     }
@@ -464,7 +539,8 @@ fn map(event: &OwnedFd, mut size: usize, stack_bytes: u32) -> Result<Buffer, Ope
 /// Bytes of one processor's ring: as much as one busy processor writes in the time it must last.
 fn ring_size(options: &RingOptions, stack_bytes: u32) -> usize {
     let sample = u64::from(stack_bytes) + SAMPLE_OVERHEAD;
-    let samples = (u64::from(options.rate_hz) * u64::from(options.buffer_ms) / 1000).max(FEWEST_SAMPLES);
+    let samples =
+        (u64::from(options.rate_hz) * u64::from(options.buffer_ms) / 1000).max(FEWEST_SAMPLES);
     let size = (samples * sample).next_power_of_two().clamp(64 << 10, LARGEST_RING);
     usize::try_from(size).unwrap_or(LARGEST_RING as usize)
 }
@@ -501,18 +577,21 @@ fn parse_list(list: &str) -> Vec<u32> {
     numbers
 }
 
-/// Every thread takes a file for every processor, so the limit is raised as far as the system lets us.
+/// Every thread takes a file for every processor, so the limit is raised as far as the system lets
+/// us.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         // If this fails, opening may fail later, and says so.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let _ =
+            setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
 }
 
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
-    u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
+    u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -529,7 +608,12 @@ mod tests {
 
     #[test]
     fn rings_last_as_long_as_asked_within_limits() {
-        let options = RingOptions { rate_hz: 1000, stack_bytes: 8192, buffer_ms: 250, ..RingOptions::default() };
+        let options = RingOptions {
+            rate_hz: 1000,
+            stack_bytes: 8192,
+            buffer_ms: 250,
+            ..RingOptions::default()
+        };
         let size = ring_size(&options, 8192);
         assert!(size.is_power_of_two() && size >= 250 * 8192, "{size}");
         assert_eq!(ring_size(&RingOptions { buffer_ms: 1_000_000, ..options }, 8192), 32 << 20);

@@ -1,5 +1,5 @@
-//! The records in a ring (`perf_event_open(2)`, "MMAP layout"). They come from the kernel, but are read as if
-//! they did not.
+//! The records in a ring (`perf_event_open(2)`, "MMAP layout"). They come from the kernel, but are
+//! read as if they did not.
 
 use std::borrow::Cow;
 
@@ -87,7 +87,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads one record, header included. `read` tells whether samples carry a count. `None` if it is malformed.
+/// Reads one record, header included. `read` tells whether samples carry a count. `None` if it is
+/// malformed.
 pub(super) fn parse(record: &[u8], read: bool) -> Option<Record<'_>> {
     let mut reader = Reader(record);
     let kind = reader.u32()?;
@@ -117,17 +118,27 @@ pub(super) fn parse(record: &[u8], read: bool) -> Option<Record<'_>> {
             };
             let executable = protection & EXECUTABLE != 0;
             let offset = if inode == 0 { 0 } else { offset };
-            let mapping = Mapping { start, end: start.checked_add(length)?, executable, offset, inode, path };
+            let mapping =
+                Mapping { start, end: start.checked_add(length)?, executable, offset, inode, path };
             Record::Mapped { of, mapping }
         }
         bindings::PERF_RECORD_COMM => {
             let of = Task { pid: reader.u32()?, tid: reader.u32()?, time };
-            Record::Named { of, exec: misc & bindings::PERF_RECORD_MISC_COMM_EXEC != 0, name: reader.text() }
+            Record::Named {
+                of,
+                exec: misc & bindings::PERF_RECORD_MISC_COMM_EXEC != 0,
+                name: reader.text(),
+            }
         }
         bindings::PERF_RECORD_FORK | bindings::PERF_RECORD_EXIT => {
-            let (pid, _parent_pid, tid, _parent_tid) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
+            let (pid, _parent_pid, tid, _parent_tid) =
+                (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
             let of = Task { pid, tid, time };
-            if kind == bindings::PERF_RECORD_FORK { Record::Forked { of } } else { Record::Exited { of } }
+            if kind == bindings::PERF_RECORD_FORK {
+                Record::Forked { of }
+            } else {
+                Record::Exited { of }
+            }
         }
         bindings::PERF_RECORD_LOST => {
             let _id = reader.u64()?;
@@ -167,7 +178,8 @@ fn sample<'a>(mut reader: Reader<'a>, misc: u32, read: bool) -> Option<Sample<'a
         id,
         stream,
         count,
-        in_kernel: misc & bindings::PERF_RECORD_MISC_CPUMODE_MASK == bindings::PERF_RECORD_MISC_KERNEL,
+        in_kernel: misc & bindings::PERF_RECORD_MISC_CPUMODE_MASK
+            == bindings::PERF_RECORD_MISC_KERNEL,
         user: registers.map(|registers| (registers, stack)),
     })
 }
@@ -208,7 +220,8 @@ mod tests {
     }
 
     fn a_sample(stack: &[u8], copied: u64) -> Vec<u8> {
-        let mut builder = Builder::new(9, 2).u32(70).u32(71).u64(1234).u64(5).u64(6).u64(999).u64(2);
+        let mut builder =
+            Builder::new(9, 2).u32(70).u32(71).u64(1234).u64(5).u64(6).u64(999).u64(2);
         for value in 0..registers::COUNT as u64 {
             builder = builder.u64(value + 1);
         }
@@ -220,11 +233,17 @@ mod tests {
         let record = a_sample(&[7; 32], 24);
         let Some(Record::Sample(sample)) = parse(&record, true) else { panic!() };
         assert_eq!(sample.of, Task { pid: 70, tid: 71, time: 1234 });
-        assert_eq!((sample.id, sample.stream, sample.count, sample.in_kernel), (5, 6, Some(999), false));
+        assert_eq!(
+            (sample.id, sample.stream, sample.count, sample.in_kernel),
+            (5, 6, Some(999), false)
+        );
         let (registers, stack) = sample.user.unwrap();
         assert_eq!(stack, [7; 24]);
         if cfg!(target_arch = "x86_64") {
-            assert_eq!((registers.ip, registers.sp(), registers.fp(), registers.get(3)), (9, 8, 7, Some(2)));
+            assert_eq!(
+                (registers.ip, registers.sp(), registers.fp(), registers.get(3)),
+                (9, 8, 7, Some(2))
+            );
         }
         // More copied than there is room for: nonsense.
         assert!(parse(&a_sample(&[7; 32], 40), true).is_none());
@@ -242,7 +261,15 @@ mod tests {
 
     #[test]
     fn reads_what_happens_beside() {
-        let mapped = Builder::new(10, 2).u32(70).u32(71).u64(0x1000).u64(0x2000).u64(0x3000).u64(0xfe01).u64(42).u64(0);
+        let mapped = Builder::new(10, 2)
+            .u32(70)
+            .u32(71)
+            .u64(0x1000)
+            .u64(0x2000)
+            .u64(0x3000)
+            .u64(0xfe01)
+            .u64(42)
+            .u64(0);
         let mapped = mapped.u32(5).u32(2).bytes(b"/lib/a.so\0\0\0\0\0\0\0").trailer().0;
         let Some(Record::Mapped { mapping, .. }) = parse(&mapped, true) else { panic!() };
         let expected = Mapping {
@@ -255,12 +282,21 @@ mod tests {
         };
         assert_eq!(mapping, expected);
 
-        let anonymous = Builder::new(10, 2).u32(70).u32(71).u64(0x1000).u64(0x2000).u64(0x1000).u64(0).u64(0).u64(0);
+        let anonymous = Builder::new(10, 2)
+            .u32(70)
+            .u32(71)
+            .u64(0x1000)
+            .u64(0x2000)
+            .u64(0x1000)
+            .u64(0)
+            .u64(0)
+            .u64(0);
         let anonymous = anonymous.u32(7).u32(2).bytes(b"//anon\0\0").trailer().0;
         let Some(Record::Mapped { mapping, .. }) = parse(&anonymous, true) else { panic!() };
         assert_eq!((mapping.path.as_str(), mapping.offset), ("", 0));
 
-        let named = Builder::new(3, 0x2000).u32(70).u32(72).bytes(b".NET Timer\0\0\0\0\0\0").trailer().0;
+        let named =
+            Builder::new(3, 0x2000).u32(70).u32(72).bytes(b".NET Timer\0\0\0\0\0\0").trailer().0;
         let Some(Record::Named { of, exec: true, name }) = parse(&named, true) else { panic!() };
         assert_eq!((of.tid, &*name, of.time), (72, ".NET Timer", 1234));
 
@@ -274,7 +310,10 @@ mod tests {
         }
         let lost = Builder::new(2, 0).u64(5).u64(17).trailer().0;
         assert!(matches!(parse(&lost, true), Some(Record::Lost(17))));
-        assert!(matches!(parse(&Builder::new(13, 0).u64(3).trailer().0, true), Some(Record::Lost(3))));
+        assert!(matches!(
+            parse(&Builder::new(13, 0).u64(3).trailer().0, true),
+            Some(Record::Lost(3))
+        ));
         assert!(matches!(parse(&Builder::new(99, 0).trailer().0, true), Some(Record::Other)));
     }
 }
