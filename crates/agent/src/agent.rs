@@ -7,18 +7,18 @@ use crate::exception_layout::ExceptionLayout;
 use crate::heap::Heap;
 use crate::instrumentation::Instrumentation;
 use crate::ledger::{self, Counted};
-use crate::live_threads::LiveThreads;
 use crate::os::clock;
 use crate::os::connection::Wake;
-use crate::os::door::Door;
 use crate::os::memory::OwnMemory;
 use crate::os::neighbors::{Neighbors, neighbors};
+use crate::os::reattach::ReattachListener;
 use crate::os::signals::{self, SignalEngine};
 use crate::os::threads::OwnThread;
 use crate::queue::{Event, Events};
 use crate::runtime::Runtime;
 use crate::stacks::Stacks;
 use crate::survivors::Survivors;
+use crate::thread_registry::LiveThreads;
 use crate::threads::Threads;
 use corprof::EventMask;
 use corprof::ids::RawObjectId;
@@ -107,7 +107,7 @@ pub struct Agent {
     /// Whether other agents were in the process when that was found out.
     had_neighbors: AtomicBool,
     /// By which clrscope finds an agent that stays.
-    door: OnceLock<Weak<Door>>,
+    door: OnceLock<Weak<ReattachListener>>,
 }
 
 /// Whether the runtime knows a profiler when it looks for whom to call.
@@ -351,7 +351,7 @@ impl Agent {
     }
 
     /// From now on clrscope can see what this agent does, for as long as the door is there.
-    pub fn show_door(&self, door: &Arc<Door>) {
+    pub fn show_door(&self, door: &Arc<ReattachListener>) {
         let _ = self.door.set(Arc::downgrade(door));
     }
 
@@ -497,7 +497,7 @@ impl Agent {
         self.stop_signals();
         self.walk_blocked(format!("timer signals do not work here: {why}"));
         self.collectors.switch_on("cpu");
-        self.events.push(Event::Record(Record::WalkInstead { reason: why.to_owned() }));
+        self.events.push(Event::Record(Record::EngineFallback { reason: why.to_owned() }));
     }
 
     /// Whether exceptions come as events.

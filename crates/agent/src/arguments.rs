@@ -3,7 +3,7 @@
 //!
 //! What rewritten code shows is copied into a ring of its thread: numbers as they are, of strings
 //! the beginning, of other objects the class. The arguments of a call are there when [the
-//! call](crate::single_calls) is, and are taken with it.
+//! call](crate::individual_calls) is, and are taken with it.
 
 use crate::ring::Ring;
 

@@ -7,15 +7,15 @@
 use crate::agent::{Agent, Phase};
 use crate::allocated;
 use crate::calls;
-use crate::compiling;
 use crate::context::Context;
 use crate::counters::Counters;
+use crate::jit_activity;
 use crate::os::threads::{OwnThread, current_tid, is_own};
 use crate::os::{clock, tasks, tls};
 use crate::queue::Event;
 use crate::runtime::Runtime;
 use crate::sessions::{Held, Sessions};
-use crate::{door, exception_events, instrumentation, ledger, panics, writer};
+use crate::{exception_events, instrumentation, ledger, panics, reattach, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG, E_OUTOFMEMORY};
 use corprof::callback::{
@@ -90,7 +90,7 @@ impl Entry {
             mask = mask.without(EventMask::ENTER_LEAVE);
             no_hooks = Some(error);
         }
-        compiling::restart();
+        jit_activity::restart();
         // Before anything is started: what the runtime refuses must not leave a thread behind.
         let heap_is_refused = allow_heap(info, &config, mask).is_err();
         info.set_event_mask(mask).map_err(HResult::from)?;
@@ -124,8 +124,8 @@ impl Entry {
         let name = if self.notify_only { "clrscope-agent" } else { "clrscope-main" };
         // Last of all that can fail: once it runs, the library must stay until it is joined.
         self.sessions.replace(Some(Arc::clone(&agent)));
-        let main =
-            OwnThread::spawn(name, move || door::run(for_thread, &sessions)).map_err(|_| E_FAIL)?;
+        let main = OwnThread::spawn(name, move || reattach::run(for_thread, &sessions))
+            .map_err(|_| E_FAIL)?;
         agent.keep_main(main);
         if fault::is_asked_for(&agent, "fail-initialize") {
             return Err(E_FAIL);
@@ -158,7 +158,7 @@ impl Entry {
 
     /// This thread has compiled what it last began to compile.
     fn compiled(&self) {
-        let start = compiling::end();
+        let start = jit_activity::end();
         if let Some(agent) = self.running() {
             Counters::add(&agent.counters.compiled, 1);
             // It has no samples then, and a program that starts compiles thousands of methods.
@@ -293,7 +293,7 @@ impl Profiler for Entry {
         let entered = clock::monotonic();
         let mut config = SessionConfig::from_bytes(client_data).map_err(|_| E_INVALIDARG)?;
         config.launched = false;
-        if config.makes_up {
+        if config.placeholder {
             let made_up = MADE_UP
                 .fetch_update(SeqCst, SeqCst, |count| (count < MOST_MADE_UP).then_some(count + 1));
             return made_up
@@ -491,7 +491,7 @@ impl ProfilerCallback for Entry {
         function: FunctionId,
         _safe_to_block: bool,
     ) {
-        compiling::begin();
+        jit_activity::begin();
         if let Some(agent) = self.running() {
             agent.instrumentation.first_call(function);
         }
@@ -517,7 +517,7 @@ impl ProfilerCallback for Entry {
         _safe_to_block: bool,
         _il: &[u8],
     ) {
-        compiling::begin();
+        jit_activity::begin();
     }
 
     fn dynamic_method_jit_compilation_finished(
@@ -541,9 +541,9 @@ impl ProfilerCallback for Entry {
     }
 
     fn module_unload_started(&self, _cx: &CallbackCx<'_>, module: ModuleId) {
-        allocated::module_goes(module);
+        allocated::module_unloading(module);
         if let Some(agent) = self.agent() {
-            agent.runtime.module_goes(module);
+            agent.runtime.module_unloading(module);
         }
     }
 
@@ -577,7 +577,7 @@ impl ProfilerCallback for Entry {
         _rejit: ReJitId,
         _safe_to_block: bool,
     ) {
-        compiling::begin();
+        jit_activity::begin();
     }
 
     fn rejit_compilation_finished(
@@ -588,7 +588,7 @@ impl ProfilerCallback for Entry {
         status: Result<(), HResult>,
         _safe_to_block: bool,
     ) {
-        compiling::end();
+        jit_activity::end();
         if let Some(manager) = instrumentation::manager() {
             manager.compiled(function, rejit, status);
             // The original body, compiled again, has the number 0.

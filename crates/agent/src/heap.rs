@@ -8,22 +8,22 @@
 //!
 //! Only numbers are taken while the world stands still; names are asked for afterwards. Where tasks
 //! keep their states is asked for afterwards too, so these are read from the second look on
-//! ([`crate::machines`]).
+//! ([`crate::async_state_machines`]).
 
 use crate::agent::{Agent, Phase};
+use crate::async_state_machines::{Machines, Plan, Plans};
 use crate::counters::Counters;
-use crate::looks::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
-use crate::machines::{Machines, Plan, Plans};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use crate::runtime::Runtime;
+use crate::snapshots::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
 use corprof::ObjectId;
 use corprof::callback::{
     CollectedGenerations, DependentReferences, GcGeneration, GcReason, GcRootKind, Roots,
 };
 use corprof::ids::{ClassId, RawObjectId};
 use corprof::info::StringLayout;
-use profilers::heap::{HeapSettings, LookKind};
+use profilers::heap::{HeapSettings, SnapshotKind};
 use std::collections::HashSet;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,7 +45,7 @@ const HEADER: usize = 8;
 /// The look that is under way, where one is, as callbacks see it.
 #[derive(Default)]
 pub struct Heap {
-    slot: Slot<Look>,
+    slot: Slot<Snapshot>,
     /// Whether the look is for a collection that is not full.
     waits_for_small: AtomicBool,
 }
@@ -107,8 +107,8 @@ impl Heap {
 }
 
 /// A look that is under way.
-struct Look {
-    kind: LookKind,
+struct Snapshot {
+    kind: SnapshotKind,
     chunks: Chunks,
     classes: Ids,
     methods: Ids,
@@ -121,16 +121,16 @@ struct Look {
     targets_lost: u64,
 }
 
-impl Look {
+impl Snapshot {
     fn new(
         number: u32,
-        kind: LookKind,
+        kind: SnapshotKind,
         outgoing: &Outgoing,
         strings: Option<Strings>,
         plans: Option<Arc<Plans>>,
         deadline: Nanos,
     ) -> Self {
-        let targets = if kind == LookKind::Roots { TARGETS } else { 0 };
+        let targets = if kind == SnapshotKind::Roots { TARGETS } else { 0 };
         Self {
             kind,
             chunks: Chunks::new(number, outgoing, deadline),
@@ -152,7 +152,7 @@ impl Look {
     }
 
     fn roots(&mut self, agent: &Agent, roots: Roots<'_>) {
-        if self.kind == LookKind::Histogram {
+        if self.kind == SnapshotKind::Histogram {
             return;
         }
         for root in roots.iter() {
@@ -173,7 +173,7 @@ impl Look {
             self.chunks.encoder.root(target.0 as u64, kind, root.flags.0 as u8, root.id as u64);
             // What the root refers to is asked for its class, so it must be an object, and not
             // something within one.
-            if self.kind == LookKind::Roots && root.flags.0 as u8 & heap::ROOT_INTERIOR == 0 {
+            if self.kind == SnapshotKind::Roots && root.flags.0 as u8 & heap::ROOT_INTERIOR == 0 {
                 self.target(target);
             }
         }
@@ -200,7 +200,7 @@ impl Look {
     }
 
     fn dependent(&mut self, agent: &Agent, references: DependentReferences<'_>) {
-        if self.kind != LookKind::All {
+        if self.kind != SnapshotKind::All {
             return;
         }
         for reference in references.iter() {
@@ -223,10 +223,10 @@ impl Look {
         references: &[RawObjectId],
     ) -> bool {
         let references = match self.kind {
-            LookKind::All => references,
-            LookKind::Histogram => &[],
+            SnapshotKind::All => references,
+            SnapshotKind::Histogram => &[],
             // Roots were told before; the heap need not be walked.
-            LookKind::Roots => return false,
+            SnapshotKind::Roots => return false,
         };
         // SAFETY: the runtime names objects that are where they will stay, and waits for this
         // callback while the world stands still.
@@ -427,7 +427,7 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
     let Some(teller) = Teller::new(agent, outgoing, "heap snapshots") else { return };
     let machines = settings.tasks.then(Machines::default);
     let mut looker =
-        Looker { agent, outgoing, teller, settings, machines, gone: agent.modules_gone() };
+        Walker { agent, outgoing, teller, settings, machines, gone: agent.modules_gone() };
     // The runtime would tell of each collection. Once the events were asked for while it attached,
     // they may come and go.
     looker.teller.listen(looker.teller.quiet);
@@ -456,7 +456,7 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
     }
 }
 
-struct Looker<'a> {
+struct Walker<'a> {
     agent: &'a Agent,
     outgoing: &'a Outgoing,
     teller: Teller<'a>,
@@ -467,11 +467,11 @@ struct Looker<'a> {
     gone: u64,
 }
 
-impl Looker<'_> {
+impl Walker<'_> {
     fn look(&mut self, number: u32) -> io::Result<()> {
         let agent = self.agent;
         let kind = self.settings.kind;
-        let wants_strings = self.settings.strings && kind == LookKind::All;
+        let wants_strings = self.settings.strings && kind == SnapshotKind::All;
         let find = || agent.runtime.unloads().hold_all(|| Strings::find(&agent.runtime));
         let strings = wants_strings.then(find).flatten();
         let reads_strings = strings.is_some();
@@ -485,16 +485,16 @@ impl Looker<'_> {
         }
         let plans = self.machines.as_ref().map(|machines| Arc::clone(&machines.plans));
         let deadline = time + self.settings.limit * 1_000_000_000;
-        let look = Look::new(number, kind, self.outgoing, strings, plans, deadline);
+        let look = Snapshot::new(number, kind, self.outgoing, strings, plans, deadline);
         let memory = look.memory();
-        agent.heap.waits_for_small.store(kind == LookKind::Roots, Relaxed);
+        agent.heap.waits_for_small.store(kind == SnapshotKind::Roots, Relaxed);
         agent.heap.slot.arm(Box::new(look), memory);
         // Whatever happens, the runtime must not be left telling.
         let forced = catch_unwind(AssertUnwindSafe(|| {
             if !self.teller.listen(self.teller.telling) {
                 return Err(None);
             }
-            if kind == LookKind::Roots {
+            if kind == SnapshotKind::Roots {
                 self.teller.wait(deadline, || agent.heap.slot.is_told());
                 return Ok(());
             }
@@ -530,10 +530,10 @@ impl Looker<'_> {
                 Counters::add(&agent.counters.panics, 1);
                 Some("a fault in clrscope".to_owned())
             }
-            _ if !told && kind == LookKind::Roots && agent.phase() == Phase::Stopping => {
+            _ if !told && kind == SnapshotKind::Roots && agent.phase() == Phase::Stopping => {
                 Some("the recording was stopped".to_owned())
             }
-            _ if !told && kind == LookKind::Roots => Some(format!(
+            _ if !told && kind == SnapshotKind::Roots => Some(format!(
                 "the program made no collection of its youngest objects within {} s, and a \
                     snapshot of roots needs one; a full snapshot forces a collection",
                 self.settings.limit

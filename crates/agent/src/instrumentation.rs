@@ -2,17 +2,17 @@
 //! what becomes of them goes out.
 
 use crate::agent::Agent;
-use crate::compiling;
 use crate::counters::Counters;
+use crate::jit_activity;
 use crate::os::clock;
 use crate::os::threads::OwnThread;
+use crate::quiescence::QuiescencePoint;
 use crate::runtime::Runtime;
-use crate::stillness::Stillness;
 use crate::traced;
 use corprof::ids::FunctionId;
 use corprof::ids::ModuleId;
 use corprof::metadata::token::MethodDef;
-use instrument::{Change, Manager, Method, Proof, Rewritten, State};
+use instrument::{Change, Manager, Method, Rewritten, State, VerifyPolicy};
 use profilers::trace::{Rewriting, tells_il};
 use rules::{Action, RuleSet};
 use std::collections::VecDeque;
@@ -127,7 +127,7 @@ pub enum What {
 
 /// What waits to be written.
 #[derive(Debug, Default)]
-struct Untold {
+struct Backlog {
     events: VecDeque<Told>,
     bytes: usize,
     /// Compilations for which there was no room.
@@ -151,10 +151,10 @@ pub struct Instrumentation {
     /// Rules for modules that come.
     rules: Mutex<Option<Arc<RuleSet>>>,
     changes: Mutex<Vec<Change>>,
-    untold: Mutex<Untold>,
+    backlog: Mutex<Backlog>,
     /// Whether the rules have been applied to all modules that there were.
     applied: AtomicBool,
-    stillness: Mutex<Stillness>,
+    quiescence: Mutex<QuiescencePoint>,
     worker: Mutex<Option<OwnThread>>,
 }
 
@@ -254,7 +254,7 @@ impl Instrumentation {
         }
         self.asking.fetch_add(1, SeqCst);
         if inlines_blindly {
-            compiling::wait(COMPILE_LIMIT);
+            jit_activity::wait(COMPILE_LIMIT);
         }
         self.waits_for_compilers.store(false, SeqCst);
     }
@@ -267,37 +267,37 @@ impl Instrumentation {
     /// What happened to methods since the last time, where it is to be told. To be asked after
     /// [`Self::take_changes`].
     pub fn take_told(&self) -> VecDeque<Told> {
-        let mut untold = lock(&self.untold);
-        untold.bytes = 0;
-        std::mem::take(&mut untold.events)
+        let mut backlog = lock(&self.backlog);
+        backlog.bytes = 0;
+        std::mem::take(&mut backlog.events)
     }
 
     /// Compilations that could not be told.
     pub fn lost(&self) -> u64 {
-        lock(&self.untold).lost
+        lock(&self.backlog).lost
     }
 
     /// Bytes of what waits to be written, about.
     pub fn memory(&self) -> usize {
-        lock(&self.untold).bytes
+        lock(&self.backlog).bytes
     }
 
     /// Whether so much more may wait. What is larger than all the room may, if it is alone.
     fn has_room(&self, bytes: usize) -> bool {
-        let held = lock(&self.untold).bytes;
+        let held = lock(&self.backlog).bytes;
         held == 0 || held + bytes <= MOST_UNTOLD
     }
 
     fn tell(&self, event: Told, bytes: usize) {
-        let mut untold = lock(&self.untold);
-        untold.bytes += bytes;
-        untold.events.push_back(event);
+        let mut backlog = lock(&self.backlog);
+        backlog.bytes += bytes;
+        backlog.events.push_back(event);
     }
 
     /// The runtime has compiled a new body, or could not. Called in a callback: waits for nobody.
     pub fn recompiled(&self, manager: &Manager, function: FunctionId, failed: Option<String>) {
         if !self.has_room(EVENT_SIZE) {
-            lock(&self.untold).lost += 1;
+            lock(&self.backlog).lost += 1;
         } else if let Some((module, method)) = manager.method_of(function) {
             let event =
                 Told { time: clock::monotonic(), module, method, what: What::Recompiled(failed) };
@@ -363,8 +363,9 @@ pub fn run(agent: &Agent) {
             instrumentation.done.fetch_add(1, SeqCst);
             last_job = Instant::now();
         } else if last_job.elapsed() >= QUIET
-            && manager
-                .prove_more(|module, prove| agent.runtime.unloads().hold(module, prove).is_some())
+            && manager.verify_pending(|module, prove| {
+                agent.runtime.unloads().hold(module, prove).is_some()
+            })
         {
             pause = Duration::ZERO;
         }
@@ -390,7 +391,7 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
             if !dry {
                 instrumentation.begin_asking(agent);
             }
-            let proof = if dry { Proof::Dry } else { Proof::First };
+            let proof = if dry { VerifyPolicy::Dry } else { VerifyPolicy::First };
             let modules =
                 began.then(|| agent.runtime.info().modules()).into_iter().flatten().flatten();
             for module in modules.filter_map(|module| module.ok()?.non_null()) {
@@ -406,7 +407,8 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
         Job::Module(module) => {
             if let Some(rules) = instrumentation.rules() {
                 // Those who want to see new bodies want to see all of them.
-                let proof = if tells_il(&agent.config) { Proof::First } else { Proof::Later };
+                let proof =
+                    if tells_il(&agent.config) { VerifyPolicy::First } else { VerifyPolicy::Later };
                 changes = one(agent, manager, module, &rules, proof);
             }
             instrumentation.asking.fetch_sub(1, SeqCst);
@@ -418,7 +420,7 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
             changes = manager.expire(&expired);
         }
     }
-    lock(&instrumentation.stillness).close();
+    lock(&instrumentation.quiescence).close();
     changes
 }
 
@@ -427,7 +429,7 @@ fn one(
     manager: &Manager,
     module: ModuleId,
     rules: &RuleSet,
-    proof: Proof,
+    proof: VerifyPolicy,
 ) -> Vec<Change> {
     let see = |rewritten: Rewritten<'_>| tell_rewritten(agent, &rewritten);
     let see = tells_il(&agent.config).then_some(&see as &dyn Fn(Rewritten<'_>));
@@ -435,7 +437,7 @@ fn one(
     let unloads = agent.runtime.unloads();
     let is_over = || agent.phase() == crate::agent::Phase::Stopping || !unloads.let_pass(module);
     let still = |open: &mut dyn FnMut()| {
-        let found = lock(&agent.instrumentation.stillness).wait(&agent.runtime, open);
+        let found = lock(&agent.instrumentation.quiescence).wait(&agent.runtime, open);
         let counters = &agent.counters;
         Counters::add(&counters.extended, 1);
         Counters::add(&counters.extended_restlessly, u64::from(!found.still));

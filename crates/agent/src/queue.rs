@@ -60,7 +60,7 @@ impl Event {
                 | ThreadEnded { .. }
                 | FunctionFreed(_)
                 | ModuleUnloaded(_)
-                | Self::Record(Record::WalkInstead { .. } | Record::WalkBlocked { .. })
+                | Self::Record(Record::EngineFallback { .. } | Record::WalkBlocked { .. })
         )
     }
 
@@ -73,7 +73,7 @@ impl Event {
                 ips.capacity() * size_of::<u64>() + message.as_ref().map_or(0, String::capacity)
             }
             Self::Record(
-                Record::WallTick(tick) | Record::PoolTick(tick) | Record::ThreadLook(tick),
+                Record::WallTick(tick) | Record::PoolTick(tick) | Record::ThreadSnapshot(tick),
             ) => tick.threads.capacity() * size_of::<WallSample>(),
             Self::Record(Record::BlockedStack(stack)) => stack.bytes.capacity(),
             _ => 0,

@@ -1,8 +1,8 @@
 //! From addresses to methods: what code stands where, what it is called, and how its frames are
 //! unwound.
 
+use crate::code_regions::{CodeRegions, Trust};
 use crate::counters::Counters;
-use crate::grounds::{Grounds, Trust};
 use crate::id_table::Meaning;
 use crate::memory::Memory;
 use crate::os::{clock, memory::OwnMemory};
@@ -41,7 +41,7 @@ pub struct Resolver {
     last_method: u32,
     /// Images with tables of functions, by base.
     images: BTreeMap<u64, Image>,
-    grounds: Grounds,
+    regions: CodeRegions,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,12 @@ impl Resolver {
     }
 
     /// Those of these addresses that the runtime may be asked about; answers the others.
-    pub fn sift(&mut self, executed: &[u64], guessed: &[u64], out: &mut Vec<Record>) -> Vec<u64> {
+    pub fn filter_safe(
+        &mut self,
+        executed: &[u64],
+        guessed: &[u64],
+        out: &mut Vec<Record>,
+    ) -> Vec<u64> {
         let mut ips = Vec::with_capacity(executed.len() + guessed.len());
         for (addresses, trust) in [(executed, Trust::Executed), (guessed, Trust::Guessed)] {
             let (known, unknown): (Vec<u64>, Vec<u64>) =
@@ -133,8 +138,9 @@ impl Resolver {
             ips.extend(known);
             // Not remembered: a refused guess may turn out to be code.
             ips.extend(
-                self.grounds
-                    .sift(&*self.memory, &unknown, trust, |ip| out.push(Record::NotCode(ip))),
+                self.regions.filter_safe(&*self.memory, &unknown, trust, |ip| {
+                    out.push(Record::NotCode(ip))
+                }),
             );
         }
         ips
@@ -204,7 +210,7 @@ impl Resolver {
             return jitted;
         }
         // Code of an image that no module names as its own: a composite one holds the code of many.
-        let image = self.grounds.image_at(&*self.memory, entry)?;
+        let image = self.regions.image_at(&*self.memory, entry)?;
         self.images.insert(image.base, image);
         image.unwind_table(&*self.memory, &code.ranges)
     }
@@ -426,7 +432,7 @@ impl Resolver {
     /// So many modules and functions were unloaded that not each of them could be told: forgets all
     /// that may have been.
     pub fn forget_loaded(&mut self, out: &mut Vec<Record>) {
-        self.grounds.forget();
+        self.regions.forget();
         self.modules.clear();
         self.images.clear();
         self.classes.clear();
@@ -445,7 +451,7 @@ impl Resolver {
 
     /// A module was unloaded, and with it everything in it.
     pub fn unloaded(&mut self, module: ModuleId, out: &mut Vec<Record>) {
-        self.grounds.forget();
+        self.regions.forget();
         if let Some((_, base)) = self.modules.remove(&module) {
             self.images.remove(&base);
         }

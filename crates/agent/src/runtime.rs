@@ -1,9 +1,9 @@
 //! What the agent asks of the runtime, in the form in which a recording needs it.
 
 use crate::id_table::IdTable;
-use crate::live_threads::LiveThreads;
 use crate::os::turn::Turn;
 use crate::os::{clock, maps};
+use crate::thread_registry::LiveThreads;
 use com::codes::CORPROF_E_SUSPENSION_IN_PROGRESS;
 use corprof::NameResolver;
 use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId, ReJitId, ThreadId};
@@ -114,7 +114,7 @@ impl Unloads {
 
     /// A module is about to go: waits for questions that are under way, then does what is to be
     /// done before it has gone. Only in the callback `ModuleUnloadStarted`.
-    pub fn module_goes(&self, module: ModuleId, last: impl FnOnce()) {
+    pub fn module_unloading(&self, module: ModuleId, last: impl FnOnce()) {
         self.went.fetch_add(1, SeqCst);
         {
             let mut gone = self.gone();
@@ -349,8 +349,8 @@ impl Runtime {
 
     /// The callback `ModuleUnloadStarted`: when this returns, nothing asks about the module any
     /// more.
-    pub fn module_goes(&self, module: ModuleId) {
-        self.unloads.module_goes(module, || {
+    pub fn module_unloading(&self, module: ModuleId) {
+        self.unloads.module_unloading(module, || {
             self.ids.before_unload(&self.names, module);
             self.names.forget_module(module);
         });
@@ -551,7 +551,7 @@ mod tests {
         std::thread::scope(|scope| {
             let (of_thread, last) = (&unloads, &last);
             let going =
-                scope.spawn(move || of_thread.module_goes(module, || last.store(1, SeqCst)));
+                scope.spawn(move || of_thread.module_unloading(module, || last.store(1, SeqCst)));
             while !unloads.is_gone(module) {
                 std::thread::yield_now();
             }
@@ -576,14 +576,14 @@ mod tests {
         let done = AtomicU32::new(0);
         std::thread::scope(|scope| {
             let held = unloads.hold(own, || {
-                scope.spawn(|| unloads.module_goes(other, || done.store(1, SeqCst)));
+                scope.spawn(|| unloads.module_unloading(other, || done.store(1, SeqCst)));
                 while unloads.going.load(SeqCst) == 0 {
                     std::thread::yield_now();
                 }
                 assert_eq!(done.load(SeqCst), 0);
                 assert!(unloads.let_pass(own));
                 assert_eq!(done.load(SeqCst), 1);
-                scope.spawn(|| unloads.module_goes(own, || done.store(2, SeqCst)));
+                scope.spawn(|| unloads.module_unloading(own, || done.store(2, SeqCst)));
                 while unloads.going.load(SeqCst) == 0 {
                     std::thread::yield_now();
                 }
@@ -594,7 +594,7 @@ mod tests {
         });
         let asked = AtomicU32::new(0);
         std::thread::scope(|scope| {
-            unloads.module_goes(other, || {
+            unloads.module_unloading(other, || {
                 scope.spawn(|| unloads.hold_all(|| asked.store(1, SeqCst)));
                 std::thread::sleep(std::time::Duration::from_millis(50));
                 assert_eq!(asked.load(SeqCst), 0);

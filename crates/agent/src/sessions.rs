@@ -1,7 +1,7 @@
 //! The session that callbacks work for, and how one is followed by another.
 //!
 //! An agent that can leave has one session and goes with it. One that the runtime never lets go of
-//! ([`crate::door`]) may serve several, one after the other. Callbacks come on all threads of the
+//! ([`crate::reattach`]) may serve several, one after the other. Callbacks come on all threads of the
 //! target at any time, so whoever uses a session holds it by a [`Held`], which costs two atomic
 //! additions to a number that few other threads use; a session that is replaced is given back once
 //! nobody can hold it any more.

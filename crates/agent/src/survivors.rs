@@ -11,9 +11,9 @@
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
-use crate::looks::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
+use crate::snapshots::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
 use corprof::callback::{
     CollectedGenerations, DependentReferences, GcReason, GcRootFlags, GcRootKind, MovedRanges,
     Roots,
@@ -48,7 +48,7 @@ const PATIENCE: Nanos = 3_600_000_000_000;
 
 /// The collection that is told, or will be.
 pub struct Survivors {
-    slot: Slot<Look>,
+    slot: Slot<Snapshot>,
     settings: Option<SurvivorSettings>,
     memory: AtomicUsize,
 }
@@ -263,7 +263,7 @@ impl Sums {
 }
 
 /// A look at a collection.
-struct Look {
+struct Snapshot {
     chunks: Chunks,
     places: Places,
     classes: Ids,
@@ -288,7 +288,7 @@ struct Look {
     late: bool,
 }
 
-impl Look {
+impl Snapshot {
     fn new(outgoing: &Outgoing, quiet: EventMask) -> Self {
         Self {
             chunks: Chunks::new(0, outgoing, Nanos::MAX),
@@ -503,8 +503,8 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: SurvivorSettings) 
         teller.listen(teller.quiet);
     }
     let mut looker =
-        Looker { agent, teller, settings, sent: HashSet::new(), gone: agent.modules_gone() };
-    let mut look = Box::new(Look::new(outgoing, looker.teller.quiet));
+        Walker { agent, teller, settings, sent: HashSet::new(), gone: agent.modules_gone() };
+    let mut look = Box::new(Snapshot::new(outgoing, looker.teller.quiet));
     agent.survivors.memory.store(look.memory(), Relaxed);
     let mut number = 0;
     while agent.phase() != Phase::Stopping {
@@ -522,7 +522,7 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: SurvivorSettings) 
     }
 }
 
-struct Looker<'a> {
+struct Walker<'a> {
     agent: &'a Agent,
     teller: Teller<'a>,
     settings: SurvivorSettings,
@@ -531,10 +531,14 @@ struct Looker<'a> {
     gone: u64,
 }
 
-impl Looker<'_> {
+impl Walker<'_> {
     /// Waits for a collection and sends what survived it. Gives the look back, and says how long
     /// the telling took.
-    fn look(&mut self, number: u32, mut look: Box<Look>) -> io::Result<(Option<Box<Look>>, Nanos)> {
+    fn look(
+        &mut self,
+        number: u32,
+        mut look: Box<Snapshot>,
+    ) -> io::Result<(Option<Box<Snapshot>>, Nanos)> {
         let agent = self.agent;
         look.restart(number);
         self.teller.send([Record::SurvivorsBegin { look: number }])?;

@@ -14,11 +14,11 @@
 
 use crate::arguments::{TextLayout, Value, Values};
 use crate::calls::{self, GUARDED, Tree, TreeKind, UNTIMED};
+use crate::individual_calls::{Calls, SingleCall};
 use crate::os::clock;
 use crate::os::map::{self, PAGE, Zeroed};
 use crate::os::threads::{current_tid, is_gone};
-use crate::pending::{Begun, Pending};
-use crate::single_calls::{Calls, SingleCall};
+use crate::pending_tasks::{Begun, Pending};
 use corprof::info::StringLayout;
 use instrument::{Manager, Probes};
 use std::cell::Cell;
@@ -541,7 +541,7 @@ fn ends(local: &Local, call: Ended) -> bool {
 #[cold]
 fn tell(shard: &Shard, block: &Block, call: &Ended, taken: u64) -> bool {
     let is_slow = taken > block.slow.load(Relaxed)
-        && told_of(call.slot).is_some_and(|told| block.note_slow(taken, told));
+        && slow_call_limit(call.slot).is_some_and(|told| block.note_slow(taken, told));
     if !is_slow && !EACH.load(Relaxed) {
         return false;
     }
@@ -725,7 +725,7 @@ unsafe fn discard<T>(place: *mut T) {
     }
 }
 
-fn told_of(slot: u32) -> Option<usize> {
+fn slow_call_limit(slot: u32) -> Option<usize> {
     TOLD.get(slot as usize)?.load(Relaxed).checked_sub(1).map(usize::from)
 }
 

@@ -5,7 +5,6 @@ use crate::allocated;
 use crate::calls;
 use crate::context::number_of_class;
 use crate::counters::Counters;
-use crate::door;
 use crate::entry::fault;
 use crate::exception_events::{self, Storm};
 use crate::heap_memory;
@@ -17,6 +16,7 @@ use crate::os::threads::OwnThread;
 use crate::os::{clock, tasks, threads};
 use crate::panics;
 use crate::queue::Event;
+use crate::reattach;
 use crate::resolver::Resolver;
 use crate::{traced, traced_reader};
 use com::codes::{
@@ -119,7 +119,7 @@ pub fn run(agent: &Arc<Agent>) {
         agent.runtime.names().forget_all();
         agent.detach();
     } else {
-        door::idle(agent);
+        reattach::idle(agent);
     }
 }
 
@@ -554,7 +554,7 @@ impl<'a> Writer<'a> {
         // Freed code must be told before its addresses get another meaning.
         self.drain()?;
         let mut records = Vec::new();
-        let ips = self.resolver.sift(executed, guessed, &mut records);
+        let ips = self.resolver.filter_safe(executed, guessed, &mut records);
         self.put_all(&mut records)?;
         let agent = self.agent;
         // In parts: a process that is ending, or a Stop, does not wait for thousands of methods.
@@ -1014,7 +1014,7 @@ impl Agent {
     /// Asks the runtime to let us go, again and again while it is busy with something else.
     fn detach(&self) {
         if !self.is_safe_to_detach() {
-            return door::idle(self);
+            return reattach::idle(self);
         }
         let soon = clock::monotonic() + DETACH_SOON;
         let mut is_idle = false;
@@ -1027,14 +1027,14 @@ impl Agent {
                     hresult:
                         CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT | CORPROF_E_IMMUTABLE_FLAGS_SET,
                     ..
-                }) => return door::idle(self),
+                }) => return reattach::idle(self),
                 Err(_) => {}
             }
             let is_late = clock::monotonic() >= soon;
             if is_late && !is_idle {
                 // Until it does, it need not call us more than it has to.
                 is_idle = true;
-                door::idle(self);
+                reattach::idle(self);
             }
             clock::sleep_until(
                 clock::monotonic() + if is_late { DETACH_LATER } else { DETACH_PAUSE },

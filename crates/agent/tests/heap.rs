@@ -12,7 +12,7 @@ use wire::{Control, CpuEngine, HeapEnd, Record, SessionConfig};
 
 /// What a look saw.
 #[derive(Default)]
-struct Look {
+struct Snapshot {
     /// Class and size of each object.
     objects: HashMap<u64, (u64, u64)>,
     edges: Vec<(u64, u64)>,
@@ -29,7 +29,7 @@ struct Look {
     bytes: usize,
 }
 
-impl Look {
+impl Snapshot {
     /// One of the looks that a client was told.
     fn of(client: &Client, number: u32) -> Self {
         let mut seen = Self::default();
@@ -149,14 +149,14 @@ fn heap(profiler: &str) -> SessionConfig {
     config(&[profiler], CpuEngine::Off)
 }
 
-fn wait_for_look(client: &mut Client, number: u32) -> Look {
+fn wait_for_look(client: &mut Client, number: u32) -> Snapshot {
     client.wait(|client| {
         client
             .records
             .iter()
             .any(|record| matches!(record, Record::HeapEnd(end) if end.look == number))
     });
-    Look::of(client, number)
+    Snapshot::of(client, number)
 }
 
 /// A program that goes on answers.
@@ -172,7 +172,7 @@ fn heapster(runtime: Runtime, arguments: &[&str]) -> TargetProcess {
     process
 }
 
-fn check_types(look: &Look, truth: &Value, what: &str) {
+fn check_types(look: &Snapshot, truth: &Value, what: &str) {
     let histogram = look.histogram();
     for (name, known) in truth["types"].as_object().unwrap() {
         let (objects, bytes) = histogram.get(name.as_str()).copied().unwrap_or_default();
@@ -313,8 +313,9 @@ fn further_looks_see_what_has_grown() {
         let mut process = heapster(runtime, &["--count", "1000", "--chain", "10"]);
         let mut client = attach(&process, "heap:snapshots=2:every=2:strings=off");
         let first = wait_for_look(&mut client, 0);
-        let leaked =
-            |look: &Look| look.histogram().get("Clrscope.Samples.Leaked").map_or(0, |row| row.0);
+        let leaked = |look: &Snapshot| {
+            look.histogram().get("Clrscope.Samples.Leaked").map_or(0, |row| row.0)
+        };
         assert_eq!(leaked(&first), 0, "{runtime}");
         assert!(first.strings.is_empty(), "{runtime}");
         process.send_line("grow 4321").unwrap();
@@ -332,7 +333,8 @@ fn looks_survive_threads_that_allocate_all_the_time() {
     for runtime in supported() {
         let mut process = heapster(runtime, &["--churn", "2", "--chain", "20000"]);
         let mut client = attach(&process, "heap:snapshots=3:every=1");
-        let looks: Vec<Look> = (0..3).map(|number| wait_for_look(&mut client, number)).collect();
+        let looks: Vec<Snapshot> =
+            (0..3).map(|number| wait_for_look(&mut client, number)).collect();
         client.stop();
         wait_gone(process.pid());
         process.close_stdin();
@@ -390,7 +392,7 @@ fn a_look_is_given_up_when_the_recording_ends() {
             client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. }))
         });
         client.stop();
-        let look = Look::of(&client, 0);
+        let look = Snapshot::of(&client, 0);
         let end = look.end.as_ref().unwrap();
         assert!(
             !end.complete && end.reason.as_deref() == Some("the recording was stopped"),

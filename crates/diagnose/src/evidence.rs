@@ -10,9 +10,9 @@ pub struct Evidence<'a> {
     /// Empty where nobody looked.
     pub memory: &'a [(f64, MemorySplit)],
     /// Who waits for whom, where that was looked at.
-    pub locks: Option<&'a LockLook>,
+    pub locks: Option<&'a LockSnapshot>,
     /// What is on the heap, where that was looked at.
-    pub heap: Option<HeapLooks<'a>>,
+    pub heap: Option<HeapSnapshots<'a>>,
 }
 
 impl<'a> From<&'a Profile> for Evidence<'a> {
@@ -35,7 +35,7 @@ impl Evidence<'_> {
 
 /// One or two looks at the heap.
 #[derive(Clone, Copy, Debug)]
-pub struct HeapLooks<'a> {
+pub struct HeapSnapshots<'a> {
     /// The last one.
     pub last: &'a heap::Report,
     /// What became more from the one to the other, every type that did; `None` for one look.
@@ -46,7 +46,7 @@ pub struct HeapLooks<'a> {
 
 /// Who waits for whom, at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LockLook {
+pub struct LockSnapshot {
     /// Rings of threads, each of which waits for a lock that the next one holds, and the last for
     /// one of the first.
     pub cycles: Vec<Vec<Waiter>>,

@@ -22,7 +22,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 evidence.push(format!("message: {message}"));
             }
             if let Some((function, line)) = row.thrown_at {
-                evidence.push(format!("mostly thrown at {}", words::place(profile, &profile::Place { function, line })));
+                evidence.push(format!("mostly thrown at {}", words::place(profile, &profile::CallSite { function, line })));
             }
             if let Some(function) = row.caught_by {
                 evidence.push(format!("mostly caught by {}", words::method(profile, function)));

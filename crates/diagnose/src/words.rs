@@ -2,7 +2,7 @@
 
 pub use profile::format::{duration, percent};
 
-use profile::{NameStyle, Place, Profile, SeriesKind, format, session::FunctionId};
+use profile::{CallSite, NameStyle, Profile, SeriesKind, format, session::FunctionId};
 
 /// A number of bytes that was computed; one below zero is none.
 pub fn bytes(bytes: f64) -> String {
@@ -28,7 +28,7 @@ pub fn method(profile: &Profile, function: FunctionId) -> String {
 }
 
 /// A method, with its line where that is known.
-pub fn place(profile: &Profile, place: &Place) -> String {
+pub fn place(profile: &Profile, place: &CallSite) -> String {
     let name = method(profile, place.function);
     match place.line {
         Some(line) => format!("{name} ({}:{})", profile.tables.file(line.file), line.line),
@@ -47,8 +47,8 @@ pub fn heaviest_place(
     profile: &Profile,
     kind: SeriesKind,
     wanted: impl Fn(&profile::Cell) -> bool,
-) -> Option<(Place, u64)> {
-    let mut weights: std::collections::HashMap<Place, u64> = std::collections::HashMap::new();
+) -> Option<(CallSite, u64)> {
+    let mut weights: std::collections::HashMap<CallSite, u64> = std::collections::HashMap::new();
     for cell in profile.series(kind).cells.iter().filter(|cell| wanted(cell)) {
         *weights.entry(profile.tables.place(cell.stack)).or_default() += cell.weight;
     }

@@ -15,7 +15,7 @@ use crate::{
 
 /// What is kept of a snapshot for comparing it with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct SnapshotSummary {
     /// When it was taken, nanoseconds.
     pub time: u64,
     /// How long the process stood still for it, where that is known.
@@ -30,7 +30,7 @@ pub struct Look {
     pub types: HashMap<TypeInfo, (u64, u64)>,
 }
 
-impl Look {
+impl SnapshotSummary {
     /// Summary of a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
         let histogram = Histogram::of(snapshot);
@@ -173,7 +173,7 @@ const MIN_BYTES: f64 = 1_048_576.0;
 
 impl Growth {
     /// Compares looks in the order of their times. Fewer than two show no growth.
-    pub fn of(looks: &[Look]) -> Self {
+    pub fn of(looks: &[SnapshotSummary]) -> Self {
         let times: Vec<u64> = looks.iter().map(|look| look.time).collect();
         let totals: Vec<u64> = looks.iter().map(|look| look.bytes).collect();
         let mut infos: Vec<&TypeInfo> = looks.iter().flat_map(|look| look.types.keys()).collect();
@@ -183,7 +183,7 @@ impl Growth {
         let mut types: Vec<TypeGrowth> = infos
             .into_iter()
             .map(|info| {
-                let of = |look: &Look| look.types.get(info).copied().unwrap_or((0, 0));
+                let of = |look: &SnapshotSummary| look.types.get(info).copied().unwrap_or((0, 0));
                 let counts: Vec<u64> = looks.iter().map(|look| of(look).0).collect();
                 let bytes: Vec<u64> = looks.iter().map(|look| of(look).1).collect();
                 let (count_trend, bytes_trend) =
@@ -230,9 +230,9 @@ fn verdict(looks: usize, heap: f64, count: &Trend, bytes: &Trend) -> Option<Verd
 mod tests {
     use super::*;
 
-    fn look(second: u64, types: &[(&str, u64, u64)]) -> Look {
+    fn look(second: u64, types: &[(&str, u64, u64)]) -> SnapshotSummary {
         let info = |name: &str| TypeInfo { name: name.into(), module: "m".into() };
-        Look {
+        SnapshotSummary {
             time: second * 1_000_000_000,
             pause_ns: None,
             complete: true,

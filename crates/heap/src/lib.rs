@@ -11,7 +11,7 @@
 //!   held;
 //! - [`Tasks`]: asynchronous methods that wait, and who awaits whom;
 //! - [`growth`]: what grows from snapshot to snapshot, and whether that is more than chance;
-//! - [`Brief`]: the same of looks that told only objects, or only roots;
+//! - [`PartialReport`]: the same of looks that told only objects, or only roots;
 //! - [`SurvivorSums`]: what survived one collection, and what holds it;
 //! - [`Report`]: all of it in a form for people and programs;
 //! - [`gcdump`]: files of `dotnet-gcdump` and PerfView, both ways.
@@ -21,13 +21,13 @@
 //! says that it is not complete.
 #![forbid(unsafe_code)]
 
-mod brief;
 mod builder;
 mod dominators;
 pub mod gcdump;
 pub mod growth;
 mod histogram;
 mod index;
+mod partial_report;
 mod paths;
 mod report;
 mod snapshot;
@@ -36,15 +36,15 @@ mod survivors;
 mod targets;
 mod tasks;
 
-pub use brief::{Brief, BriefRow, BriefTotals, RootTypeRow, brief};
 pub use builder::{MemoryBudget, SnapshotBuilder};
 pub use dominators::Dominators;
 pub use histogram::{Histogram, TypeCounts};
+pub use partial_report::{BriefRow, BriefTotals, PartialReport, RootTypeRow, brief};
 pub use paths::{Holding, Holdings, PathStep, Paths, RootPath};
 pub use report::{
-    GenerationRow, GrowthRow, HolderRow, LeakReport, LookRow, Missing, PathRow, Report,
-    ReportOptions, Retainer, RootRow, SCHEMA, Step, StringRow, Strings, Suspect, Totals,
-    TypeDetail, TypeRow, leaks, report,
+    GenerationRow, GrowthRow, HolderRow, LeakReport, Missing, PathRow, Report, ReportOptions,
+    Retainer, RootRow, SCHEMA, SnapshotRow, Step, StringRow, Strings, Suspect, Totals, TypeDetail,
+    TypeRow, leaks, report,
 };
 pub use snapshot::{
     Extent, GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd,

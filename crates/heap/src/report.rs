@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     dominators::Dominators,
-    growth::{Growth, Look, Trend, TypeGrowth, Verdict},
+    growth::{Growth, SnapshotSummary, Trend, TypeGrowth, Verdict},
     histogram::{Histogram, TypeCounts},
     paths::{Holdings, Paths, RootPath},
     snapshot::{GENERATIONS, Gaps, NodeId, RootKind, Snapshot, TypeId, generation_name},
@@ -499,7 +499,7 @@ pub struct LeakReport {
     pub complete: bool,
     /// The snapshots, in the order of their times.
     #[serde(rename = "snapshots")]
-    pub looks: Vec<LookRow>,
+    pub looks: Vec<SnapshotRow>,
     /// Bytes of all objects over time.
     pub total: Trend,
     /// The types that grew most.
@@ -510,7 +510,7 @@ pub struct LeakReport {
 
 /// A look.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LookRow {
+pub struct SnapshotRow {
     /// When, since the first look.
     pub seconds: f64,
     /// All objects.
@@ -561,7 +561,7 @@ pub struct Suspect {
 const SUSPECTS: usize = 12;
 
 /// Compares looks; `last` is the snapshot of the last one, in which paths are looked for.
-pub fn leaks(looks: &[Look], last: &Snapshot, options: &ReportOptions) -> LeakReport {
+pub fn leaks(looks: &[SnapshotSummary], last: &Snapshot, options: &ReportOptions) -> LeakReport {
     let growth = Growth::of(looks);
     let first = growth.times.first().copied().unwrap_or(0);
     let suspects: Vec<&TypeGrowth> = growth.suspects().into_iter().take(SUSPECTS).collect();
@@ -595,7 +595,7 @@ pub fn leaks(looks: &[Look], last: &Snapshot, options: &ReportOptions) -> LeakRe
         complete: looks.iter().all(|look| look.complete),
         looks: looks
             .iter()
-            .map(|look| LookRow {
+            .map(|look| SnapshotRow {
                 seconds: seconds(look.time.saturating_sub(first)),
                 objects: look.count,
                 bytes: look.bytes,
@@ -764,7 +764,7 @@ mod tests {
     fn what_leaks_is_told_with_its_holder() {
         let snapshots: Vec<Snapshot> =
             (0..4).map(|look| shop(ORDERS + look * 100, look * 2_000_000_000)).collect();
-        let looks: Vec<Look> = snapshots.iter().map(Look::of).collect();
+        let looks: Vec<SnapshotSummary> = snapshots.iter().map(SnapshotSummary::of).collect();
         let report = leaks(&looks, &snapshots[3], &ReportOptions::default());
         assert_eq!(
             report.looks.iter().map(|look| look.seconds).collect::<Vec<_>>(),

@@ -6,7 +6,7 @@ use profilers::Selection;
 use recorder::{AgentFile, EngineChoice, RecordError, RecordOptions, StopHandle};
 use serde::Serialize;
 use session::{
-    FrameDef, FunctionDef, SessionRecord, StackDef, StackId, ThreadId, ThreadLook, ThreadState,
+    FrameDef, FunctionDef, SessionRecord, StackDef, StackId, ThreadId, ThreadSnapshot, ThreadState,
 };
 use std::{
     collections::HashMap,
@@ -140,7 +140,7 @@ struct Collected {
     functions: Vec<FunctionDef>,
     frames: Vec<FrameDef>,
     stacks: Vec<StackDef>,
-    looked_at: Option<ThreadLook>,
+    looked_at: Option<ThreadSnapshot>,
 }
 
 impl Collected {
@@ -153,7 +153,7 @@ impl Collected {
             SessionRecord::Function(function) => self.functions.push(function),
             SessionRecord::Frame(frame) => self.frames.push(frame),
             SessionRecord::Stack(stack) => self.stacks.push(stack),
-            SessionRecord::ThreadLook(look) => {
+            SessionRecord::ThreadSnapshot(look) => {
                 self.looked_at = Some(look);
                 return true;
             }

@@ -19,7 +19,9 @@
 
 use crate::arguments::{Parameter, plan_fields};
 use crate::probes::{self, Probes};
-use crate::rewrite::{Guard, begin, finish, insert_for_all, open, slot_of, told_of_exceptions};
+use crate::rewrite::{
+    ExceptionExit, begin, finish, insert_for_all, open, slot_of, told_of_exceptions,
+};
 use crate::{Refusal, Scope};
 use cil::{
     CallingConvention, Edited, Instruction, InstructionId, MethodBody, MethodEditor, MethodSig,
@@ -123,7 +125,7 @@ pub(crate) fn rewrite(
     scope: &Scope,
     method: Source<'_>,
     machine: Source<'_>,
-    (parameters, guard): (&[Parameter], Guard),
+    (parameters, guard): (&[Parameter], ExceptionExit),
     tasks: Tasks,
     slot: u32,
     probes: &Probes,
@@ -368,7 +370,7 @@ fn run(
     source: Source<'_>,
     task: (Token, &[u8]),
     kept: &Kept<'_>,
-    guard: Guard,
+    guard: ExceptionExit,
     slot: u32,
     probes: &Probes,
 ) -> Result<Edited, Refusal> {
@@ -390,8 +392,10 @@ fn run(
     let is_over = editor.add_local(&TypeSig::Primitive(Primitive::I4))?;
     let id = id_of(scope, &mut editor, &ends, task)?;
     let depth = match guard {
-        Guard::Own => None,
-        Guard::Catchers | Guard::OwnAndCatchers => told_of_exceptions(scope, &mut editor, probes)?,
+        ExceptionExit::Own => None,
+        ExceptionExit::Catchers | ExceptionExit::OwnAndCatchers => {
+            told_of_exceptions(scope, &mut editor, probes)?
+        }
     };
     let locals = editor.local_signature().ok_or(cil::EditError::LocalsUnknown)?;
     editor.set_local_signature(scope.signature(&locals)?);

@@ -3,7 +3,9 @@
 use crate::arguments::{Arguments, Types};
 use crate::asynchronous::{self, Source, Tasks};
 use crate::find::{ModuleFacts, find_one, parameters};
-use crate::{Body, Found, Guard, Probes, Refusal, Rewritten, Scope, Template, find, rewrite};
+use crate::{
+    Body, ExceptionExit, Found, Probes, Refusal, Rewritten, Scope, Template, find, rewrite,
+};
 use cil::Edited;
 use corprof::abi::{COR_IL_MAP, COR_PRF_MODULE_FLAGS, COR_PRF_REJIT_FLAGS};
 use corprof::control::FunctionControl;
@@ -20,12 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// When new bodies are proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
+pub enum VerifyPolicy {
     /// At once, and nothing is changed: to be told what would happen.
     Dry,
     /// Before the runtime is asked to use them.
     First,
-    /// When the runtime compiles them or [`Manager::prove_more`] comes to them, whatever is first:
+    /// When the runtime compiles them or [`Manager::verify_pending`] comes to them, whatever is first:
     /// for modules whose load waits. A program calls few of the methods that it loads. What cannot
     /// be proved keeps its original body, and is told by [`Manager::take_failures`].
     Later,
@@ -34,7 +36,7 @@ pub enum Proof {
 /// How far a method is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// It could be instrumented; only asked for by a [dry run](Proof::Dry).
+    /// It could be instrumented; only asked for by a [dry run](VerifyPolicy::Dry).
     Possible,
     /// The runtime was asked to use the new body, and does from the next call on.
     Requested,
@@ -88,13 +90,13 @@ struct Installed {
 struct FirstCalls {
     rules: Option<Arc<RuleSet>>,
     /// Modules; `None` for those without methods.
-    modules: HashMap<ModuleId, Option<Looked>>,
+    modules: HashMap<ModuleId, Option<Inspected>>,
     seen: HashSet<Key>,
 }
 
 /// What [`Manager::first_call`] needs to know of a module.
 #[derive(Debug)]
-struct Looked {
+struct Inspected {
     facts: ModuleFacts,
     /// The rule that takes all methods.
     for_all: Option<usize>,
@@ -119,7 +121,7 @@ struct Known {
     unmapped: Vec<(FunctionId, Arc<Prepared>)>,
     /// Places of rules that have [ended](Manager::expire).
     expired: HashSet<usize>,
-    /// Those that are to be proved [later](Proof::Later).
+    /// Those that are to be proved [later](VerifyPolicy::Later).
     unproved: VecDeque<Key>,
     /// Those that could not be proved later, for [`Manager::take_failures`].
     unprovable: Vec<Change>,
@@ -197,7 +199,7 @@ impl Manager {
 
     /// Instruments what rules take in these modules. What they do not take stays as it is, also
     /// where it is instrumented. `see`, if there is one, is shown each new body before the runtime
-    /// is asked to use it, unless that is [later](Proof::Later).
+    /// is asked to use it, unless that is [later](VerifyPolicy::Later).
     ///
     /// To be proved, new bodies are made, and thrown away. They are made again when the runtime
     /// compiles them: a program calls few of its methods, and every addition to metadata is
@@ -213,7 +215,7 @@ impl Manager {
         &self,
         modules: &[ModuleId],
         rules: &RuleSet,
-        proof: Proof,
+        proof: VerifyPolicy,
         see: Option<&dyn Fn(Rewritten<'_>)>,
         is_over: &dyn Fn() -> bool,
         still: &dyn Fn(&mut dyn FnMut()),
@@ -234,7 +236,7 @@ impl Manager {
             }
             let scope = match self.refusal_of(module) {
                 Some(refusal) => Err(refusal),
-                None if proof == Proof::Dry => Scope::look(&self.info, module),
+                None if proof == VerifyPolicy::Dry => Scope::look(&self.info, module),
                 None => self.opened(module, still).and_then(|_| Scope::look(&self.info, module)),
             };
             // What runs for an asynchronous method is not a method of its own.
@@ -321,7 +323,7 @@ impl Manager {
         let key = self.method_of(function)?;
         let change = if seen.insert(key) {
             let module = modules.entry(key.0).or_insert_with(|| self.look(key.0, rules)).as_ref();
-            let found = module.and_then(|Looked { facts, for_all, refusal }| {
+            let found = module.and_then(|Inspected { facts, for_all, refusal }| {
                 Some((find_one(&self.names, facts, *for_all, key, rules)?, refusal))
             });
             found.filter(|(found, _)| !self.known().expired.contains(&found.rule))
@@ -401,11 +403,11 @@ impl Manager {
         }
     }
 
-    fn look(&self, module: ModuleId, rules: &RuleSet) -> Option<Looked> {
+    fn look(&self, module: ModuleId, rules: &RuleSet) -> Option<Inspected> {
         let facts = ModuleFacts::of(self.names.metadata(module).ok()?)?;
         facts.marked();
         let for_all = facts.wanted(rules).for_all();
-        Some(Looked { facts, for_all, refusal: self.refusal_of(module) })
+        Some(Inspected { facts, for_all, refusal: self.refusal_of(module) })
     }
 
     /// The new body of a method, and that of its state machine.
@@ -421,9 +423,9 @@ impl Manager {
         // All that is called is instrumented, so those who catch exceptions are, too. Where
         // arguments are shown, they are when an exception comes.
         let guard = if method.arguments == Arguments::Off {
-            Guard::Catchers
+            ExceptionExit::Catchers
         } else {
-            Guard::OwnAndCatchers
+            ExceptionExit::OwnAndCatchers
         };
         let (own, of_machine) = self.bodies(scope, &method, machine, guard, slot)?;
         method.slot = Some(slot);
@@ -497,29 +499,29 @@ impl Manager {
         found: Found,
         rules: &RuleSet,
         scope: Result<&Scope, &Refusal>,
-        proof: Proof,
+        proof: VerifyPolicy,
         see: Option<&dyn Fn(Rewritten<'_>)>,
         asked: &mut Vec<Key>,
     ) -> Change {
         let (mut method, machine) = taken(module, &found, rules);
         let admitted = self.admit(&mut method, &found, machine, rules, scope);
         let proved = admitted.and_then(|(scope, slot)| match proof {
-            Proof::Later => Ok(slot),
-            _ => self.bodies(scope, &method, machine, Guard::Own, slot).map(|_| slot),
+            VerifyPolicy::Later => Ok(slot),
+            _ => self.bodies(scope, &method, machine, ExceptionExit::Own, slot).map(|_| slot),
         });
         match proved {
             Ok(slot) => method.slot = Some(slot),
             Err(refusal) => return Change { method, state: State::Refused(refusal) },
         }
         let see = match proof {
-            Proof::Dry => return Change { method, state: State::Possible },
-            Proof::First => see,
-            Proof::Later => None,
+            VerifyPolicy::Dry => return Change { method, state: State::Possible },
+            VerifyPolicy::First => see,
+            VerifyPolicy::Later => None,
         };
         let [own, of_machine] =
             see.and_then(|see| self.show(&method, machine, see)).unwrap_or_default();
         let mut known = self.known();
-        if proof == Proof::Later {
+        if proof == VerifyPolicy::Later {
             known.unproved.push_back((module, found.method));
         }
         for (of, prepared) in [(Some(found.method), own), (machine, of_machine)] {
@@ -542,7 +544,7 @@ impl Manager {
         let scope = lock(&self.scopes).get(&method.module).map(Arc::clone)?;
         let scope = lock(&scope);
         let (own, of_machine) =
-            self.bodies(&scope, method, machine, Guard::Own, method.slot?).ok()?;
+            self.bodies(&scope, method, machine, ExceptionExit::Own, method.slot?).ok()?;
         let shown = |body_of: MethodDef, after: &Edited| {
             let after = prepared(after).ok()?;
             let before = self.info.il_function_body(method.module, body_of).ok()?;
@@ -587,12 +589,12 @@ impl Manager {
         Ok((scope, slot))
     }
 
-    /// Proves some of the bodies that are to be proved [later](Proof::Later), all of one module.
+    /// Proves some of the bodies that are to be proved [later](VerifyPolicy::Later), all of one module.
     /// `hold` does something while a module is there, and answers whether it was. Whether there
     /// were any.
     ///
     /// To be called on the thread of [`Self::apply`].
-    pub fn prove_more(&self, hold: impl FnOnce(ModuleId, &dyn Fn()) -> bool) -> bool {
+    pub fn verify_pending(&self, hold: impl FnOnce(ModuleId, &dyn Fn()) -> bool) -> bool {
         let some: Vec<Key> = {
             let mut known = self.known();
             let Some(&(module, _)) = known.unproved.front() else { return false };
@@ -616,8 +618,9 @@ impl Manager {
                     // Proved when it was compiled, or put back.
                     _ => continue,
                 };
-                let proved =
-                    method.slot.map(|slot| self.bodies(&scope, &method, machine, Guard::Own, slot));
+                let proved = method
+                    .slot
+                    .map(|slot| self.bodies(&scope, &method, machine, ExceptionExit::Own, slot));
                 if let Some(Err(refusal)) = proved {
                     self.cannot_prove(key, refusal);
                 }
@@ -684,7 +687,7 @@ impl Manager {
         scope: &Scope,
         method: &Method,
         machine: Option<MethodDef>,
-        guard: Guard,
+        guard: ExceptionExit,
         slot: u32,
     ) -> Result<(Edited, Option<Edited>), Refusal> {
         let source = |of| self.source(scope, method.module, of);
@@ -725,7 +728,8 @@ impl Manager {
         };
         let scope = lock(&self.scopes).get(&key.0).map(Arc::clone);
         let (Some(scope), Some(slot)) = (scope, method.slot) else { return Ok(None) };
-        let (own, of_machine) = self.bodies(&lock(&scope), &method, machine, Guard::Own, slot)?;
+        let (own, of_machine) =
+            self.bodies(&lock(&scope), &method, machine, ExceptionExit::Own, slot)?;
         let body = if key.1 == method.method { Some(own) } else { of_machine };
         let Some(body) = body else { return Ok(None) };
         let prepared = Arc::new(prepared(&body)?);

@@ -22,7 +22,7 @@ pub enum Template {
 
 /// How the end of a call by an exception is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guard {
+pub enum ExceptionExit {
     /// By a handler around the whole body.
     Own,
     /// By all that may catch it, which are instrumented in this way as well: with a handler in each
@@ -44,7 +44,7 @@ pub fn rewrite(
     scope: &Scope,
     body: &[u8],
     signature: &[u8],
-    (template, guard): (Template, Guard),
+    (template, guard): (Template, ExceptionExit),
     parameters: &[Parameter],
     slot: u32,
     probes: &Probes,
@@ -52,7 +52,7 @@ pub fn rewrite(
     let (mut editor, signature) = open(scope, Source { body, signature })?;
     match template {
         Template::Count => count(scope, &mut editor, slot, probes)?,
-        Template::Time if guard == Guard::Catchers => {
+        Template::Time if guard == ExceptionExit::Catchers => {
             time_unguarded(scope, &mut editor, &signature, slot, probes.enter_unguarded, probes)?;
         }
         Template::Time => time(scope, &mut editor, &signature, parameters, guard, slot, probes)?,
@@ -123,7 +123,7 @@ fn time(
     editor: &mut MethodEditor,
     signature: &MethodSig,
     parameters: &[Parameter],
-    guard: Guard,
+    guard: ExceptionExit,
     slot: u32,
     probes: &Probes,
 ) -> Result<(), Refusal> {
@@ -140,8 +140,10 @@ fn time(
     };
     let showing = arguments::plan(editor, signature, parameters)?;
     let depth = match guard {
-        Guard::Own => None,
-        Guard::Catchers | Guard::OwnAndCatchers => told_of_exceptions(scope, editor, probes)?,
+        ExceptionExit::Own => None,
+        ExceptionExit::Catchers | ExceptionExit::OwnAndCatchers => {
+            told_of_exceptions(scope, editor, probes)?
+        }
     };
     if editor.has_new_locals() {
         let locals = editor.local_signature().ok_or(EditError::LocalsUnknown)?;

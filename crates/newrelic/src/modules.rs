@@ -19,20 +19,20 @@ pub struct Module {
     /// callbacks.
     pub stays: bool,
     /// Which of its methods are looked at when they are compiled for the first time.
-    pub at_first_compilation: Looked,
+    pub at_first_compilation: Candidates,
     opened: Mutex<Option<Opened>>,
 }
 
 /// Methods that are looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Looked {
+pub enum Candidates {
     /// All of a module.
     All,
     /// These.
     Only(BTreeSet<MethodDef>),
 }
 
-impl Looked {
+impl Candidates {
     /// Whether a method is one of them.
     pub fn contains(&self, method: MethodDef) -> bool {
         match self {
@@ -78,7 +78,7 @@ impl Module {
         id: ModuleId,
         assembly: String,
         stays: bool,
-        at_first_compilation: Looked,
+        at_first_compilation: Candidates,
         opened: Option<Opened>,
     ) -> Self {
         Self { id, assembly, stays, at_first_compilation, opened: Mutex::new(opened) }

@@ -4,7 +4,7 @@ use crate::events::Bodies;
 use crate::find;
 use crate::instance::Instance;
 use crate::mode::Mode;
-use crate::modules::{Looked, Module, Opened};
+use crate::modules::{Candidates, Module, Opened};
 use crate::resolve::resolve;
 use corprof::abi::{COR_PRF_MODULE_FLAGS, COR_PRF_REJIT_FLAGS};
 use corprof::control::FunctionControl;
@@ -52,7 +52,7 @@ pub fn module_loaded(instance: &Instance, id: ModuleId) {
     let wanted = wanted(instance, id, &assembly.name, is_named, is_api);
     let at_first_compilation =
         if is_strict && is_core && resolved.strategy == CallingStrategy::Cache {
-            Looked::Only(
+            Candidates::Only(
                 instance
                     .info
                     .module_metadata(id)
@@ -60,12 +60,13 @@ pub fn module_loaded(instance: &Instance, id: ModuleId) {
                     .unwrap_or_default(),
             )
         } else if is_strict && (is_named || is_api || may_have(&assembly.name)) {
-            Looked::All
+            Candidates::All
         } else {
-            Looked::Only(BTreeSet::new())
+            Candidates::Only(BTreeSet::new())
         };
     // No other thread reads its metadata yet.
-    let is_extended = !wanted.is_empty() || at_first_compilation != Looked::Only(BTreeSet::new());
+    let is_extended =
+        !wanted.is_empty() || at_first_compilation != Candidates::Only(BTreeSet::new());
     let opened = if is_extended { open(instance, id, resolved.direct) } else { None };
     let module = instance.modules.insert(Module::new(
         id,

@@ -6,7 +6,7 @@ use session::{
 };
 
 use crate::{
-    Amount, Estimate, Place, Profile, Series, SeriesKind, exceptions::heaviest, series::Row,
+    Amount, CallSite, Estimate, Profile, Series, SeriesKind, exceptions::heaviest, series::Row,
 };
 
 /// Heaps of objects, in the order of their index.
@@ -280,7 +280,7 @@ pub struct AllocationRow {
     /// Estimated bytes on each heap, in the order of [`OBJECT_HEAPS`].
     pub heaps: [u64; OBJECT_HEAPS.len()],
     /// Where most bytes were allocated: the innermost method of the program, or else of .NET.
-    pub allocated_at: Option<Place>,
+    pub allocated_at: Option<CallSite>,
 }
 
 impl Profile {
@@ -290,7 +290,7 @@ impl Profile {
         for sample in &self.allocations.samples {
             by_type.entry(sample.ty).or_default().push(sample);
         }
-        let mut places: HashMap<StackId, Place> = HashMap::new();
+        let mut places: HashMap<StackId, CallSite> = HashMap::new();
         let mut rows: Vec<AllocationRow> = by_type
             .into_iter()
             .map(|(ty, samples)| {

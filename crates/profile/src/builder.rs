@@ -222,7 +222,7 @@ impl ProfileBuilder {
                     }
                 }
             }
-            SessionRecord::ThreadLook(look) => {
+            SessionRecord::ThreadSnapshot(look) => {
                 see(look.time);
                 if inside(look.time) {
                     profile.threads.add_look(look);
@@ -291,7 +291,7 @@ impl ProfileBuilder {
             | SessionRecord::HeapChunk { .. }
             | SessionRecord::HeapClasses { .. }
             | SessionRecord::HeapMethods { .. }
-            | SessionRecord::HeapMachines { .. } => {}
+            | SessionRecord::AsyncStateMachines { .. } => {}
             SessionRecord::HeapEnd(end) => see(end.time),
             SessionRecord::End(end) => {
                 see(end.time);

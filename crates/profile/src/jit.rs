@@ -5,7 +5,7 @@ use session::{
     StackId, ThreadId, ThreadState,
 };
 
-use crate::{Place, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
+use crate::{CallSite, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
 
 /// A compiled method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub struct JitRow {
     /// What became of its precompiled code, the worst.
     pub precompiled: PrecompiledCode,
     /// The call that made most of it necessary; `None` if it was all in the background.
-    pub called_at: Option<Place>,
+    pub called_at: Option<CallSite>,
 }
 
 impl Profile {

@@ -4,7 +4,7 @@ use session::{
     AssemblyLoad, LoadOutcome, Nanos, StackId, ThreadId, ThreadState, TypeId, TypeLoadBatch,
 };
 
-use crate::{Place, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
+use crate::{CallSite, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
 
 /// A type that was loaded, or brought a step further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub struct TypeLoadRow {
     /// The longest step with all that was loaded within it, nanoseconds.
     pub longest: u64,
     /// The call that made most of it necessary.
-    pub called_at: Option<Place>,
+    pub called_at: Option<CallSite>,
 }
 
 impl Profile {
@@ -190,8 +190,8 @@ impl Profile {
 
     /// Types by the time that loading them took, longest first.
     pub fn type_load_rows(&self) -> Vec<TypeLoadRow> {
-        let mut places: HashMap<StackId, Place> = HashMap::new();
-        let mut by_type: HashMap<TypeId, (Totals, u64, HashMap<Place, u64>)> = HashMap::new();
+        let mut places: HashMap<StackId, CallSite> = HashMap::new();
+        let mut by_type: HashMap<TypeId, (Totals, u64, HashMap<CallSite, u64>)> = HashMap::new();
         for load in &self.loads.types {
             let place = *places.entry(load.stack).or_insert_with(|| self.tables.place(load.stack));
             let (totals, longest, of) = by_type.entry(load.ty).or_default();

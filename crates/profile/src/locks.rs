@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use session::{ContentionBatch, Nanos, StackId, ThreadId, ThreadState};
 
-use crate::{Place, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
+use crate::{CallSite, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
 
 /// A wait for a lock that another thread held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ pub struct LockRow {
     /// Share in the time of all waits, 0 to 1.
     pub share: f64,
     /// Where most of the time was waited: the innermost method that is not the lock's own.
-    pub waited_at: Place,
+    pub waited_at: CallSite,
     /// Places where threads waited.
     pub places: u64,
     /// Threads that waited.
@@ -146,9 +146,9 @@ impl Profile {
     /// Locks by the time that was waited for them, longest first.
     pub fn lock_rows(&self) -> Vec<LockRow> {
         /// The lock; its place, where locks are not known.
-        type Key = (Option<u64>, Option<Place>);
-        let mut places: HashMap<StackId, Place> = HashMap::new();
-        let mut by_lock: HashMap<Key, Vec<(&Wait, Place)>> = HashMap::new();
+        type Key = (Option<u64>, Option<CallSite>);
+        let mut places: HashMap<StackId, CallSite> = HashMap::new();
+        let mut by_lock: HashMap<Key, Vec<(&Wait, CallSite)>> = HashMap::new();
         for wait in &self.locks.waits {
             let place =
                 *places.entry(wait.stack).or_insert_with(|| self.tables.waiting_place(wait.stack));

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use session::{Nanos, PoolChange, PoolEvent, SampleBatch, StackId, ThreadId, ThreadState};
 
-use crate::{Counter, Place, Profile, STATES, Series, SeriesKind, series::Row, state_index};
+use crate::{CallSite, Counter, Profile, STATES, Series, SeriesKind, series::Row, state_index};
 
 /// A worker of the thread pool at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub struct BlockingRow {
     /// What they wait for.
     pub state: ThreadState,
     /// The innermost method of the program.
-    pub place: Place,
+    pub place: CallSite,
     /// The stack with most of the time.
     pub stack: StackId,
     /// How long, of all workers together, nanoseconds.
@@ -194,8 +194,8 @@ impl Profile {
             ([0_u64; STATES.len()], 0_u64, 0_u64, 0_u64, 0_u64);
         /// Time, time while items waited, time by stack, workers.
         type Sums = (u64, u64, HashMap<StackId, u64>, BTreeMap<ThreadId, ()>);
-        let mut places: HashMap<(ThreadState, Place), Sums> = HashMap::new();
-        let mut place_of: HashMap<StackId, Place> = HashMap::new();
+        let mut places: HashMap<(ThreadState, CallSite), Sums> = HashMap::new();
+        let mut place_of: HashMap<StackId, CallSite> = HashMap::new();
         for sample in &self.pool.samples {
             by_state[state_index(sample.state)] += sample.weight;
             if sample.state == ThreadState::Idle {

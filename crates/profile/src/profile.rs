@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use session::{
     FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun, ResourceUse,
-    SamplingRate, SessionEnd, SessionInfo, SurvivorLook,
+    SamplingRate, SessionEnd, SessionInfo, SurvivorSnapshot,
 };
 
 use crate::{
@@ -52,7 +52,7 @@ pub struct Profile {
     /// Times when the world stood still.
     pub pauses: Vec<PauseEvent>,
     /// Collections whose survivors were looked at.
-    pub survivors: Vec<SurvivorLook>,
+    pub survivors: Vec<SurvivorSnapshot>,
     /// What the observation cost, again and again; each counts from the start.
     pub observer: Vec<ObserverStatus>,
     /// How much of the processors the process had and lacked, by time.

@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use session::{
-    FunctionId, Nanos, StackId, ThreadCreation, ThreadId, ThreadLook, ThreadSeen, ThreadState,
+    FunctionId, Nanos, StackId, ThreadCreation, ThreadId, ThreadSeen, ThreadSnapshot, ThreadState,
 };
 
-use crate::{Place, Profile, Series, SeriesKind, Tables, exceptions::heaviest, series::Row};
+use crate::{CallSite, Profile, Series, SeriesKind, Tables, exceptions::heaviest, series::Row};
 
 /// A thread over all looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Threads {
         }
     }
 
-    pub(crate) fn add_look(&mut self, look: &ThreadLook) {
+    pub(crate) fn add_look(&mut self, look: &ThreadSnapshot) {
         self.counts.push((look.time, look.threads.len() as u64));
         for seen in &look.threads {
             let now = (look.time, *seen);
@@ -192,7 +192,7 @@ pub struct ThreadRow {
     /// Why it is judged so.
     pub reason: String,
     /// Where it was started, where that was told.
-    pub started_at: Option<Place>,
+    pub started_at: Option<CallSite>,
 }
 
 /// Who starts threads.
@@ -214,7 +214,7 @@ pub struct StartRow {
     /// Who.
     pub starter: Starter,
     /// The place in it where most were started.
-    pub place: Option<Place>,
+    pub place: Option<CallSite>,
     /// The stack with which most were started.
     pub stack: Option<StackId>,
     /// How many were started.

@@ -79,7 +79,7 @@ struct Exceptions {
 
 /// A sampled exception on its way to its catcher.
 #[derive(Clone, Copy)]
-struct Flying {
+struct InFlight {
     /// 0 for an exception that was not sampled but was thrown while a sampled one flew.
     sequence: u64,
     class: usize,
@@ -95,36 +95,36 @@ const NESTING: usize = 4;
 thread_local! {
     // Without a destructor: one that runs at the end of a thread of the target would keep the
     // library mapped.
-    static FLYING: (Cell<usize>, [Cell<Flying>; NESTING]) = const {
-        (Cell::new(0), [const { Cell::new(Flying { sequence: 0, class: 0, session: 0 }) }; NESTING])
+    static IN_FLIGHT: (Cell<usize>, [Cell<InFlight>; NESTING]) = const {
+        (Cell::new(0), [const { Cell::new(InFlight { sequence: 0, class: 0, session: 0 }) }; NESTING])
     };
 }
 
-fn fly(flying: Flying) {
-    let _ = FLYING.try_with(|(count, slots)| {
-        if slots.get(count.get().wrapping_sub(1)).is_some_and(|newest| newest.get().session != flying.session) {
+fn begin(in_flight: InFlight) {
+    let _ = IN_FLIGHT.try_with(|(count, slots)| {
+        if slots.get(count.get().wrapping_sub(1)).is_some_and(|newest| newest.get().session != in_flight.session) {
             // Nobody will tell of the end of those.
             count.set(0);
         }
         let index = count.get();
         // Over the limit the newest is forgotten: its catch will be taken for nobody's.
         if let Some(slot) = slots.get(index) {
-            slot.set(flying);
+            slot.set(in_flight);
             count.set(index + 1);
         }
     });
 }
 
 fn anything_flies() -> bool {
-    FLYING.try_with(|(count, _)| count.get() != 0).unwrap_or(false)
+    IN_FLIGHT.try_with(|(count, _)| count.get() != 0).unwrap_or(false)
 }
 
-/// The newest flying exception, of a class where that is known. Those above it will not be caught
+/// The newest in_flight exception, of a class where that is known. Those above it will not be caught
 /// any more: they were replaced.
-fn land(class: Option<usize>) -> Option<Flying> {
-    FLYING
+fn caught(class: Option<usize>) -> Option<InFlight> {
+    IN_FLIGHT
         .try_with(|(count, slots)| {
-            let is_it = |slot: &Cell<Flying>| class.is_none_or(|class| slot.get().class == class);
+            let is_it = |slot: &Cell<InFlight>| class.is_none_or(|class| slot.get().class == class);
             let newest = slots.get(..count.get())?.iter().rposition(is_it)?;
             count.set(newest);
             slots.get(newest).map(Cell::get)
@@ -282,13 +282,13 @@ impl Collector for Exceptions {
             if anything_flies()
                 && let Some(session) = self.session(cx)
             {
-                fly(Flying { sequence: 0, class: class.0, session });
+                begin(InFlight { sequence: 0, class: class.0, session });
             }
             return;
         };
         let sequence = self.sequence.fetch_add(1, Relaxed) + 1;
         if let Some(session) = self.session(cx) {
-            fly(Flying { sequence, class: class.0, session });
+            begin(InFlight { sequence, class: class.0, session });
         }
         let time = cx.now();
         let (ips, truncated) = cx.own_stack();
@@ -301,9 +301,9 @@ impl Collector for Exceptions {
         if !anything_flies() {
             return;
         }
-        let Some(flying) = land(cx.class_of(object).map(|class| class.0)) else { return };
-        if flying.sequence != 0 && self.session(cx) == Some(flying.session) {
-            cx.send(CallbackSample::ExceptionCaught { sequence: flying.sequence, time: cx.now(), function });
+        let Some(in_flight) = caught(cx.class_of(object).map(|class| class.0)) else { return };
+        if in_flight.sequence != 0 && self.session(cx) == Some(in_flight.session) {
+            cx.send(CallbackSample::ExceptionCaught { sequence: in_flight.sequence, time: cx.now(), function });
         }
     }
 

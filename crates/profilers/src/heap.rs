@@ -58,7 +58,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 
 /// How much a look tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LookKind {
+pub enum SnapshotKind {
     /// Every object with its references, and every root.
     All,
     /// Every object, without references and roots.
@@ -67,7 +67,7 @@ pub enum LookKind {
     Roots,
 }
 
-impl LookKind {
+impl SnapshotKind {
     /// By the value of the parameter `kind`.
     pub fn by_name(name: &str) -> Self {
         match name {
@@ -88,7 +88,7 @@ pub struct HeapSettings {
     /// Whether strings are read.
     pub strings: bool,
     /// What is told.
-    pub kind: LookKind,
+    pub kind: SnapshotKind,
     /// Seconds that one may take.
     pub limit: u64,
     /// Whether it is read of tasks where their methods stand.
@@ -113,8 +113,8 @@ impl HeapSettings {
             strings: spec.id == SPEC.id && settings.text("strings") != "off",
             // Tasks are found by all objects with their references.
             kind: match spec.id == SPEC.id && tasks.is_none() {
-                true => LookKind::by_name(settings.text("kind")),
-                false => LookKind::All,
+                true => SnapshotKind::by_name(settings.text("kind")),
+                false => SnapshotKind::All,
             },
             limit: settings.number("limit"),
             tasks: tasks.is_some(),

@@ -186,7 +186,7 @@ mod tests {
             max_frames: 64,
             launched: false,
             sdk_tools: wire::sdk::SdkTools::None,
-            makes_up: false,
+            placeholder: false,
             stays: false,
             quota: None,
             free_memory: None,

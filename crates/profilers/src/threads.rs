@@ -80,7 +80,7 @@ impl Collector for Threads {
             let Stacked { stack, state } = stacked?;
             Some(WallSample { os_tid: task.os_tid, stack, cpu: task.run, state })
         });
-        cx.send(Record::ThreadLook(WallTick { time, stopped: taken.stopped, threads: threads.collect() }));
+        cx.send(Record::ThreadSnapshot(WallTick { time, stopped: taken.stopped, threads: threads.collect() }));
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
         let collector = Threads { interval: 1 };
         let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
         collector.tick(&mut script);
-        let [Record::ThreadLook(look)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
+        let [Record::ThreadSnapshot(look)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
         let seen: Vec<_> = look.threads.iter().map(|thread| (thread.os_tid, thread.stack, thread.cpu)).collect();
         assert_eq!(seen, [(1, Some(1), 100), (2, Some(2), 50)]);
     }
@@ -104,7 +104,7 @@ mod tests {
         let mut script = Script { tasks: vec![(1, 100), (2, 50)], left_out: vec![2], ..Script::default() };
         Threads { interval: 1 }.tick(&mut script);
         assert_eq!(script.asked.len(), 2, "no more than once where that changes nothing");
-        let [Record::ThreadLook(look)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
+        let [Record::ThreadSnapshot(look)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
         assert_eq!(look.threads.iter().map(|thread| thread.os_tid).collect::<Vec<_>>(), [1]);
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, io::Write};
 
 use profile::{
-    Amount, CallTree, JitTotals, NONE, NameStyle, OBJECT_HEAPS, Place, Profile, STATES, SeriesKind, Standing, Starter,
+    Amount, CallTree, JitTotals, NONE, NameStyle, OBJECT_HEAPS, CallSite, Profile, STATES, SeriesKind, Standing, Starter,
     TreeOptions, Unit, WaitTimes, generation_word, pause_length,
     session::{
         AllocationSampling, AssemblyLoad, CounterKind, FunctionId, FunctionKind, LoadOutcome, Nanos, StackId,
@@ -833,7 +833,7 @@ fn counters(profile: &Profile) -> Value {
 }
 
 /// Where something is, as number of the function, of the file and of the line.
-fn at(interner: &mut Interner<'_>, place: &Place, options: &Options) -> Value {
+fn at(interner: &mut Interner<'_>, place: &CallSite, options: &Options) -> Value {
     let (file, line) = interner.line(place.line.filter(|_| options.lines));
     json!([interner.function(place.function), file, line])
 }

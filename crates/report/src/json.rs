@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io::Write};
 
 use profile::{
-    Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, JitTotals, NameStyle, OBJECT_HEAPS, Place,
+    Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, JitTotals, NameStyle, OBJECT_HEAPS, CallSite,
     Profile, SampleTable, SeriesKind, ShownArgument, Starter, Timeline, WaitTimes, generation_word, kind_id, session,
     session::PoolChange, state_id, state_machine_id,
 };
@@ -426,7 +426,7 @@ fn amount(amount: &Amount) -> Value {
     json!({"value": amount.value, "margin": amount.margin})
 }
 
-fn place(place: &Place) -> Value {
+fn place(place: &CallSite) -> Value {
     json!({
         "function": place.function.0,
         "file": place.line.map(|line| line.file.0),

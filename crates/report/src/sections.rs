@@ -1,9 +1,10 @@
 //! What text and Markdown both say: sections of sentences and tables.
 
 use profile::{
-    CallTree, Confidence, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place,
-    PoolHealth, PoolSummary, ProcessorSummary, Profile, STATES, SeriesKind, ShownArgument,
-    SingleCall, Standing, Starter, ThreadRole, ThreadRow, Totals, TreeOptions, generation_word,
+    CallSite, CallTree, Confidence, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS,
+    PROFILER_PAUSE, PoolHealth, PoolSummary, ProcessorSummary, Profile, STATES, SeriesKind,
+    ShownArgument, SingleCall, Standing, Starter, ThreadRole, ThreadRow, Totals, TreeOptions,
+    generation_word,
     session::{
         AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId,
         FunctionKind, JitTier, LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
@@ -883,7 +884,7 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
         .collect();
     section.lead.push(format!("By heap: {}.", heaps.join(", ")));
 
-    let place = |place: &Place| {
+    let place = |place: &CallSite| {
         let forms = [NameStyle::PLAIN, NameStyle::SHORT]
             .map(|style| profile.tables.function_name(place.function, style));
         with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
@@ -1067,7 +1068,7 @@ pub fn standing_word(standing: Standing, confidence: Option<Confidence>) -> &'st
     }
 }
 
-fn place_cell(profile: &Profile, options: &Options, place: &Place, more: &str) -> Cell {
+fn place_cell(profile: &Profile, options: &Options, place: &CallSite, more: &str) -> Cell {
     let forms = [NameStyle::PLAIN, NameStyle::SHORT];
     let forms = forms.map(|style| profile.tables.function_name(place.function, style) + more);
     with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
@@ -1133,7 +1134,7 @@ fn threads(profile: &Profile, options: &Options) -> Section {
     });
 
     // Threads that did nothing, together where they stand for the same reason at the same place.
-    let mut stuck: Vec<(&ThreadRow, Place, u64)> = Vec::new();
+    let mut stuck: Vec<(&ThreadRow, CallSite, u64)> = Vec::new();
     for row in alive
         .iter()
         .filter(|row| matches!(row.standing, Standing::ZombieSuspect | Standing::Blocked))

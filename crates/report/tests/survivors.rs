@@ -13,7 +13,7 @@ const TYPES: [&str; 4] =
 
 /// A collection after so many milliseconds, in which 10 lines survived in generation 0 and 5 in
 /// generation 1.
-fn look(time: u64, generation: u8, complete: bool) -> SurvivorLook {
+fn look(time: u64, generation: u8, complete: bool) -> SurvivorSnapshot {
     let count = |ty, before, after, objects| SurvivorCount {
         ty: TypeId(ty),
         before,
@@ -31,7 +31,7 @@ fn look(time: u64, generation: u8, complete: bool) -> SurvivorLook {
         objects,
         bytes: objects * 32,
     };
-    SurvivorLook {
+    SurvivorSnapshot {
         time: START + time * MS,
         generation,
         induced: false,

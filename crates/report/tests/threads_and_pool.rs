@@ -134,7 +134,7 @@ fn records(busy: bool) -> Vec<SessionRecord> {
         ];
         let there = (3..7).filter(|id| began(*id) < time);
         threads.extend(there.map(|id| seen(id, 7, ThreadState::Lock, MS, began(id) as i64)));
-        records.push(SessionRecord::ThreadLook(ThreadLook { time, threads }));
+        records.push(SessionRecord::ThreadSnapshot(ThreadSnapshot { time, threads }));
         let values = [second as f64 * 10.0, 3.0, 5.0];
         let values = (0..).map(CounterId).zip(values).collect();
         records.push(SessionRecord::CounterValues { time, values });

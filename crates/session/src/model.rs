@@ -105,7 +105,7 @@ pub enum SessionRecord {
         values: Vec<(CounterId, f64)>,
     },
     /// A look at all threads.
-    ThreadLook(ThreadLook),
+    ThreadSnapshot(ThreadSnapshot),
     /// A thread that was started during the recording.
     ThreadCreation(ThreadCreation),
     /// What the workers of the thread pool did or waited for.
@@ -166,13 +166,13 @@ pub enum SessionRecord {
     /// Loaded types.
     TypeLoads(TypeLoadBatch),
     /// What survived a collection.
-    Survivors(SurvivorLook),
+    Survivors(SurvivorSnapshot),
     /// Asynchronous methods of the look that has begun, each in the first look that met it.
-    HeapMachines {
+    AsyncStateMachines {
         /// Number of the look.
         look: u32,
         /// The methods.
-        machines: Vec<HeapMachine>,
+        machines: Vec<AsyncStateMachine>,
     },
     /// Objects that a thread has allocated.
     AllocatedObjects(AllocatedObjects),
@@ -211,7 +211,7 @@ pub enum SessionRecord {
 
 /// What survived one collection, and what held the young ones among it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SurvivorLook {
+pub struct SurvivorSnapshot {
     /// When the world was asked to stop for it.
     pub time: Nanos,
     /// The oldest generation that was collected: 0, 1 or 2.
@@ -289,7 +289,7 @@ pub enum SurvivorHolder {
 
 /// The state machine of an asynchronous method.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeapMachine {
+pub struct AsyncStateMachine {
     /// The runtime's number of the class of the box around it (`ClassID`), as in
     /// [`SessionRecord::HeapClasses`].
     pub class: u64,
@@ -924,14 +924,14 @@ pub enum CounterKind {
 
 /// All threads at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ThreadLook {
+pub struct ThreadSnapshot {
     /// When.
     pub time: Nanos,
     /// The threads, managed and native.
     pub threads: Vec<ThreadSeen>,
 }
 
-/// A thread in a [`ThreadLook`].
+/// A thread in a [`ThreadSnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadSeen {
     /// Which.

@@ -129,7 +129,7 @@ impl Sink for LiveSink {
             | SessionRecord::AllocationWindow(_)
             | SessionRecord::Contentions(_)
             | SessionRecord::CounterValues { .. }
-            | SessionRecord::ThreadLook(_)
+            | SessionRecord::ThreadSnapshot(_)
             | SessionRecord::ThreadCreation(_)
             | SessionRecord::PoolSamples(_)
             | SessionRecord::PoolEvent(_)

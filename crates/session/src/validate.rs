@@ -47,13 +47,13 @@ pub enum ModelError {
     RaggedBatch,
     /// Part of a look at the heap came while that look was not under way.
     #[error("part of heap snapshot {look} came while that was not in progress")]
-    NoLook {
+    NoSnapshot {
         /// The look.
         look: u32,
     },
     /// A look at the heap began while another was under way.
     #[error("a heap snapshot began while snapshot {look} was in progress")]
-    LookUnderWay {
+    SnapshotUnderWay {
         /// The one that was under way.
         look: u32,
     },
@@ -186,7 +186,7 @@ impl Validator {
                 look.counts.iter().try_for_each(|count| self.ty(count.ty))?;
                 look.held.iter().flat_map(|held| &held.path).try_for_each(|ty| self.ty(*ty))
             }
-            SessionRecord::ThreadLook(look) => look.threads.iter().try_for_each(|seen| {
+            SessionRecord::ThreadSnapshot(look) => look.threads.iter().try_for_each(|seen| {
                 self.thread(seen.thread)?;
                 self.stack(seen.stack)
             }),
@@ -227,7 +227,7 @@ impl Validator {
             | SessionRecord::Engine { .. } => Ok(()),
             SessionRecord::HeapBegin { look, .. } => {
                 if let Some(look) = self.look {
-                    return Err(ModelError::LookUnderWay { look });
+                    return Err(ModelError::SnapshotUnderWay { look });
                 }
                 define("heap snapshot", &mut self.looks, *look)?;
                 self.look = Some(*look);
@@ -240,7 +240,7 @@ impl Validator {
             }
             SessionRecord::HeapClasses { look, .. }
             | SessionRecord::HeapMethods { look, .. }
-            | SessionRecord::HeapMachines { look, .. } => self.look(*look),
+            | SessionRecord::AsyncStateMachines { look, .. } => self.look(*look),
             SessionRecord::HeapEnd(end) => {
                 self.look(end.look)?;
                 self.look = None;
@@ -330,7 +330,7 @@ impl Validator {
     }
 
     fn look(&self, look: u32) -> Result<(), ModelError> {
-        if self.look == Some(look) { Ok(()) } else { Err(ModelError::NoLook { look }) }
+        if self.look == Some(look) { Ok(()) } else { Err(ModelError::NoSnapshot { look }) }
     }
 
     fn thread(&self, id: ThreadId) -> Result<(), ModelError> {
@@ -397,29 +397,29 @@ mod tests {
             })
         };
         let mut validator = begun();
-        assert_eq!(validator.check(&chunk(0, 1)), Err(ModelError::NoLook { look: 0 }));
+        assert_eq!(validator.check(&chunk(0, 1)), Err(ModelError::NoSnapshot { look: 0 }));
         let refused = validator.check(&begin(1));
         assert!(matches!(
             refused,
             Err(ModelError::OutOfOrder { kind: "heap snapshot", id: 1, expected: 0 })
         ));
         validator.check(&begin(0)).unwrap();
-        assert_eq!(validator.check(&begin(1)), Err(ModelError::LookUnderWay { look: 0 }));
+        assert_eq!(validator.check(&begin(1)), Err(ModelError::SnapshotUnderWay { look: 0 }));
         validator.check(&chunk(0, MAX_HEAP_CHUNK)).unwrap();
         assert!(matches!(
             validator.check(&chunk(0, MAX_HEAP_CHUNK + 1)),
             Err(ModelError::LargeChunk { .. })
         ));
-        assert_eq!(validator.check(&chunk(1, 1)), Err(ModelError::NoLook { look: 1 }));
+        assert_eq!(validator.check(&chunk(1, 1)), Err(ModelError::NoSnapshot { look: 1 }));
         validator.check(&SessionRecord::HeapClasses { look: 0, classes: vec![] }).unwrap();
-        assert_eq!(validator.check(&end(1)), Err(ModelError::NoLook { look: 1 }));
+        assert_eq!(validator.check(&end(1)), Err(ModelError::NoSnapshot { look: 1 }));
         validator.check(&end(0)).unwrap();
-        assert_eq!(validator.check(&end(0)), Err(ModelError::NoLook { look: 0 }));
+        assert_eq!(validator.check(&end(0)), Err(ModelError::NoSnapshot { look: 0 }));
         validator.check(&begin(1)).unwrap();
         validator.check(&SessionRecord::HeapMethods { look: 1, methods: vec![] }).unwrap();
-        validator.check(&SessionRecord::HeapMachines { look: 1, machines: vec![] }).unwrap();
+        validator.check(&SessionRecord::AsyncStateMachines { look: 1, machines: vec![] }).unwrap();
         validator.check(&end(1)).unwrap();
-        let late = SessionRecord::HeapMachines { look: 1, machines: vec![] };
-        assert_eq!(validator.check(&late), Err(ModelError::NoLook { look: 1 }));
+        let late = SessionRecord::AsyncStateMachines { look: 1, machines: vec![] };
+        assert_eq!(validator.check(&late), Err(ModelError::NoSnapshot { look: 1 }));
     }
 }

@@ -49,7 +49,7 @@ enum Seed {
     Samples(bool, u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Allocations(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Contentions(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
-    Look(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
+    Snapshot(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Pool(u64, u32, Option<String>),
     AllocationWindow([u64; 4]),
     SingleCalls(Vec<(u32, u64, u64, bool)>),
@@ -62,7 +62,7 @@ enum Seed {
     AssemblyUnload(u64, String),
     TypeLoads(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Values(u64, Vec<f64>),
-    HeapLook(Vec<Vec<u8>>, Vec<(u64, String, String)>, Option<String>),
+    HeapSnapshot(Vec<Vec<u8>>, Vec<(u64, String, String)>, Option<String>),
     Calls(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Survivors(u64, Vec<(u64, u32, u32, u64, u8, bool)>, Option<String>),
     Exception(u64, u32, Option<String>),
@@ -89,7 +89,7 @@ fn seed() -> impl Strategy<Value = Seed> {
             .prop_map(|(s, r)| Seed::Allocations(s, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40))
             .prop_map(|(s, r)| Seed::Contentions(s, r)),
-        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Look(t, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Snapshot(t, r)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>())
             .prop_map(|(t, n, r)| Seed::Pool(t, n, r)),
         ("\\PC{0,20}", any::<bool>()).prop_map(|(n, r)| Seed::Counter(n, r)),
@@ -112,7 +112,7 @@ fn seed() -> impl Strategy<Value = Seed> {
             prop::collection::vec((any::<u64>(), "\\PC{0,20}", "\\PC{0,20}"), 0..4),
             any::<Option<String>>(),
         )
-            .prop_map(|(b, c, r)| Seed::HeapLook(b, c, r)),
+            .prop_map(|(b, c, r)| Seed::HeapSnapshot(b, c, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Calls(t, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40), any::<Option<String>>())
             .prop_map(|(t, r, m)| Seed::Survivors(t, r, m)),
@@ -256,7 +256,7 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 }
                 SessionRecord::Contentions(batch)
             }
-            Seed::Look(time, rows) if threads > 0 && stacks > 0 => {
+            Seed::Snapshot(time, rows) if threads > 0 && stacks > 0 => {
                 let seen =
                     |(cpu, id, call, born, os_state, limited): (u64, u32, u32, u64, u8, bool)| {
                         ThreadSeen {
@@ -270,7 +270,7 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                             limited: Some(limited),
                         }
                     };
-                SessionRecord::ThreadLook(ThreadLook {
+                SessionRecord::ThreadSnapshot(ThreadSnapshot {
                     time,
                     threads: rows.into_iter().map(seen).collect(),
                 })
@@ -368,14 +368,14 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     (0..counters).cycle().zip(values).map(|(id, value)| (CounterId(id), value));
                 SessionRecord::CounterValues { time, values: values.collect() }
             }
-            Seed::HeapLook(chunks, classes, reason) => {
+            Seed::HeapSnapshot(chunks, classes, reason) => {
                 let look = next(&mut looks);
                 records.push(SessionRecord::HeapBegin { look, time: 1 });
                 records.extend(
                     chunks.into_iter().map(|bytes| SessionRecord::HeapChunk { look, bytes }),
                 );
                 let methods = classes.iter().map(|(id, name, _)| (*id, name.clone())).collect();
-                let machine = |(id, name, _): &(u64, String, String)| HeapMachine {
+                let machine = |(id, name, _): &(u64, String, String)| AsyncStateMachine {
                     class: *id,
                     points: vec![
                         AwaitPoint { state: *id as i32, line: None },
@@ -388,7 +388,7 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 let machines = classes.iter().map(machine).collect();
                 records.push(SessionRecord::HeapClasses { look, classes });
                 records.push(SessionRecord::HeapMethods { look, methods });
-                records.push(SessionRecord::HeapMachines { look, machines });
+                records.push(SessionRecord::AsyncStateMachines { look, machines });
                 SessionRecord::HeapEnd(HeapEnd {
                     look,
                     time: 2,
@@ -409,7 +409,7 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 })
             }
             Seed::Survivors(time, rows, text) if types > 0 => {
-                SessionRecord::Survivors(SurvivorLook {
+                SessionRecord::Survivors(SurvivorSnapshot {
                     time,
                     generation: 1,
                     induced: false,
@@ -633,7 +633,7 @@ fn mixed() -> Vec<SessionRecord> {
         Seed::Parameters("id".into(), 4),
         Seed::CallsWithArguments(vec![(3, 90, None, 4), (0, 91, Some("é".into()), -1)]),
         Seed::Contentions(91, (0..9).map(row).collect()),
-        Seed::Look(92, (0..9).map(row).collect()),
+        Seed::Snapshot(92, (0..9).map(row).collect()),
         Seed::Pool(93, 7, Some("Starvation".into())),
         Seed::Exception(17, 0, Some("no".into())),
         Seed::Counts(vec![3, 4]),
@@ -908,7 +908,7 @@ fn records_that_do_not_fit_are_refused_by_writer_and_reader() {
         (SessionRecord::Contentions(ragged_wait), ModelError::RaggedBatch),
         (SessionRecord::ThreadCreation(creation), ModelError::Undefined { kind: "stack", id: 77 }),
         (
-            SessionRecord::ThreadLook(ThreadLook { time: 5, threads: vec![seen] }),
+            SessionRecord::ThreadSnapshot(ThreadSnapshot { time: 5, threads: vec![seen] }),
             ModelError::Undefined { kind: "thread", id: 6 },
         ),
         (info(), ModelError::SecondInfo),

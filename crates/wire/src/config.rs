@@ -29,7 +29,7 @@ pub struct SessionConfig {
     /// Whether there is no session at all: the agent does nothing, and is never let go. .NET 6 and
     /// newer take a main profiler that detaches for a notification-only one; one that stays makes
     /// their count right again.
-    pub makes_up: bool,
+    pub placeholder: bool,
     /// Whether the agent stays in the process when the session ends, and serves the next ones.
     pub stays: bool,
     /// CPU time that the quota of the process's control groups allows, in thousandths of a
@@ -151,7 +151,7 @@ mod tests {
             max_frames: 512,
             launched: false,
             sdk_tools: SdkTools::Build,
-            makes_up: false,
+            placeholder: false,
             stays: false,
             quota: None,
             free_memory: None,

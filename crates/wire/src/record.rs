@@ -75,7 +75,7 @@ pub enum Record {
     },
     /// CPU samples come by suspend and walk from now on, because the signal engine that was asked
     /// for cannot be used.
-    WalkInstead {
+    EngineFallback {
         /// Why.
         reason: String,
     },
@@ -90,7 +90,7 @@ pub enum Record {
     Bye(Bye),
     /// One look of the profiler `threads` at all managed threads. The CPU time of each is all that
     /// it used since it began.
-    ThreadLook(WallTick),
+    ThreadSnapshot(WallTick),
     /// One tick of the profiler `threadpool`: all managed threads, as in [`Record::WallTick`].
     PoolTick(WallTick),
     /// A look at the heap begins; there is one at a time.
@@ -140,7 +140,7 @@ pub enum Record {
     SurvivorsEnd(SurvivorsEnd),
     /// Asynchronous methods whose boxes a look met, each in the first look that did. They come
     /// before its end.
-    HeapMachines {
+    AsyncStateMachines {
         /// Number of the look.
         look: u32,
         /// The methods.

@@ -84,12 +84,12 @@ pub fn count(info: &ProfilerInfo, object: ObjectId<'_>, class: ClassId) {
 ///
 /// Also when nothing is counted any more: what was counted until then is named afterwards, when the
 /// tables are read for the last time, and naming a class whose module is gone ends the process.
-pub fn module_goes(module: ModuleId) {
+pub fn module_unloading(module: ModuleId) {
     let Some(types) = TYPES.get() else { return };
     // Held for some microseconds, by who names a class and waits for nobody. Names that were asked
     // for later would be of what is gone.
     let mut known = types.lock();
-    types.module_goes(&mut known, module, |see: &mut dyn FnMut(&'static Row)| {
+    types.module_unloading(&mut known, module, |see: &mut dyn FnMut(&'static Row)| {
         let mut place = 0;
         while let Some((at, _, table)) = next_table(place) {
             table.rows().iter().for_each(&mut *see);

@@ -74,7 +74,7 @@ impl Types {
 
     /// A module goes: every row gets its number while names can be had, and those of the module's
     /// classes stand for nothing else any more. `rows` gives all rows that there are.
-    pub fn module_goes<'a>(
+    pub fn module_unloading<'a>(
         &self,
         known: &mut Known,
         module: ModuleId,

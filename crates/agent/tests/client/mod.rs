@@ -49,7 +49,7 @@ pub fn config(profilers: &[&str], cpu: CpuEngine) -> SessionConfig {
         max_frames: 256,
         launched: false,
         sdk_tools: wire::sdk::SdkTools::None,
-        makes_up: false,
+        placeholder: false,
         stays: false,
         quota: None,
         free_memory: None,

@@ -9,10 +9,10 @@ use crate::{
     interrupt::{self, StopOnSignal},
     recording::{self, SessionFile},
 };
-use ::heap::{ReportOptions, Snapshot, Tasks, growth::Look};
+use ::heap::{ReportOptions, Snapshot, Tasks, growth::SnapshotSummary};
 use anyhow::Context;
 use clap::{ValueEnum, builder::PossibleValue};
-use diagnose::{Evidence, HeapLooks, LimitsOf, LockLook, Waiter};
+use diagnose::{Evidence, HeapSnapshots, LimitsOf, LockSnapshot, Waiter};
 use diagnostics::{DotnetProcess, MemorySplit};
 use profile::{BuildOptions, Profile};
 use profilers::Selection;
@@ -209,7 +209,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let first_tasks = first.as_ref().map(|(_, tasks)| tasks);
     let tasks = first_tasks.zip(last.as_ref()).map(|(first, last)| Tasks::since(first, last));
     let tasks = first_tasks.zip(tasks.as_ref());
-    let heap = report.as_ref().map(|last| HeapLooks { last, growth: growth.as_ref(), tasks });
+    let heap = report.as_ref().map(|last| HeapSnapshots { last, growth: growth.as_ref(), tasks });
     let evidence = Evidence { profile: &profile, memory: &memory, locks: locks.as_ref(), heap };
     judge(args, &limits, evidence, &notes, |page| Ok(console::print(page)?))?;
     match cut_off {
@@ -230,7 +230,7 @@ fn noted<T>(notes: &mut Vec<String>, otherwise: &str, result: anyhow::Result<T>)
 }
 
 /// Who waits for whom, read from outside.
-fn look_at_locks(pid: u32) -> anyhow::Result<LockLook> {
+fn look_at_locks(pid: u32) -> anyhow::Result<LockSnapshot> {
     let findings = inspect::Findings::of(&inspect::look(pid, APART)?, None);
     let waiters = |threads: &[inspect::BlockedThread]| {
         let waiter = |thread: &inspect::BlockedThread| Waiter {
@@ -240,7 +240,7 @@ fn look_at_locks(pid: u32) -> anyhow::Result<LockLook> {
         };
         threads.iter().map(waiter).collect()
     };
-    Ok(LockLook {
+    Ok(LockSnapshot {
         cycles: findings.cycles.iter().map(|cycle| waiters(&cycle.threads)).collect(),
         orphans: findings.orphans.iter().map(|orphan| waiters(&orphan.threads)).collect(),
     })
@@ -262,8 +262,8 @@ fn look_at_heap(args: &Args, target: &DotnetProcess, notes: &mut Vec<String>) ->
 
 /// What is compared of a snapshot, with its time on the wall clock: each has a recording of its
 /// own.
-fn timed(snapshot: &Snapshot) -> Look {
-    let mut look = Look::of(snapshot);
+fn timed(snapshot: &Snapshot) -> SnapshotSummary {
+    let mut look = SnapshotSummary::of(snapshot);
     look.time = snapshot.end().unix_ms.saturating_mul(1_000_000);
     look
 }

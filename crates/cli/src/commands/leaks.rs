@@ -9,7 +9,7 @@ use crate::{
         text,
     },
 };
-use ::heap::{Extent, ReportOptions, Snapshot, growth::Look};
+use ::heap::{Extent, ReportOptions, Snapshot, growth::SnapshotSummary};
 use std::{path::Path, time::Duration};
 
 /// Find leaks: take or read several heap snapshots, and show which types grow
@@ -43,7 +43,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let every = whole_seconds(args.every)?;
-    let mut all = Looks::default();
+    let mut all = Snapshots::default();
     // Why there are fewer snapshots than were requested.
     let mut ended = None;
     let several = args.targets.len() > 1;
@@ -126,15 +126,15 @@ fn whole_seconds(every: Duration) -> anyhow::Result<u64> {
 
 /// Snapshots from all sources, in order. Of all but the last one only what is compared is kept.
 #[derive(Default)]
-struct Looks {
-    looks: Vec<Look>,
+struct Snapshots {
+    looks: Vec<SnapshotSummary>,
     last: Option<Snapshot>,
     damage: Option<String>,
 }
 
-impl Looks {
+impl Snapshots {
     fn add(&mut self, snapshot: Snapshot, time: Option<u64>) {
-        let mut look = Look::of(&snapshot);
+        let mut look = SnapshotSummary::of(&snapshot);
         look.time = time.unwrap_or(look.time);
         self.looks.push(look);
         self.last = Some(snapshot);

@@ -11,7 +11,7 @@ use heap::{
     Extent, Generation, MemoryBudget, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd,
     gcdump,
 };
-use profilers::{Selection, heap::LookKind};
+use profilers::{Selection, heap::SnapshotKind};
 use recorder::Summary;
 use session::{HeapEnd, SessionError, SessionInfo, SessionReader, SessionRecord};
 use std::{
@@ -168,13 +168,13 @@ pub fn read_session(
         SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
     let mut read = Reading::default();
     let mut info: Option<SessionInfo> = None;
-    let mut open: Option<LookBuilder> = None;
+    let mut open: Option<Building> = None;
     for record in &mut reader {
         match record {
             Ok(SessionRecord::Info(first)) => info = Some(first),
             Ok(SessionRecord::HeapBegin { look, time }) => {
                 read.looks += 1;
-                open = wanted(look).then(|| LookBuilder::new(time, memory.budget()));
+                open = wanted(look).then(|| Building::new(time, memory.budget()));
             }
             Ok(SessionRecord::HeapEnd(end)) => {
                 if let Some(look) = open.take() {
@@ -233,14 +233,14 @@ pub fn write_gcdump(snapshot: &Snapshot, path: &Path) -> anyhow::Result<u64> {
 }
 
 /// A snapshot whose end has not come.
-struct LookBuilder {
+struct Building {
     builder: SnapshotBuilder,
     time: u64,
     /// What could not be read of it.
     damage: Option<String>,
 }
 
-impl LookBuilder {
+impl Building {
     fn new(time: u64, budget: MemoryBudget) -> Self {
         Self { builder: SnapshotBuilder::new(budget), time, damage: None }
     }
@@ -300,10 +300,10 @@ fn extent(info: &SessionInfo) -> Extent {
     }
     let run = info.profilers.iter().find(|run| run.id == profilers::heap::SPEC.id);
     let kind = run.and_then(|run| run.params.iter().find(|(name, _)| name == "kind"));
-    match kind.map(|(_, value)| LookKind::by_name(value)) {
-        Some(LookKind::Histogram) => Extent::Histogram,
-        Some(LookKind::Roots) => Extent::Roots,
-        Some(LookKind::All) | None => Extent::All,
+    match kind.map(|(_, value)| SnapshotKind::by_name(value)) {
+        Some(SnapshotKind::Histogram) => Extent::Histogram,
+        Some(SnapshotKind::Roots) => Extent::Roots,
+        Some(SnapshotKind::All) | None => Extent::All,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::console::{printable, table};
 use heap::{
-    Brief, Extent, Gaps, GenerationRow, HolderRow, LeakReport, PathRow, Report, RootKind, RootRow,
-    TypeRow, growth::Verdict,
+    Extent, Gaps, GenerationRow, HolderRow, LeakReport, PartialReport, PathRow, Report, RootKind,
+    RootRow, TypeRow, growth::Verdict,
 };
 use report::format::{bytes, count, counted, duration, rate, utc};
 use std::fmt::Write as _;
@@ -92,7 +92,7 @@ fn circumstances(
 }
 
 /// A snapshot that has no references.
-pub fn brief(brief: &Brief, width: Option<usize>) -> String {
+pub fn brief(brief: &PartialReport, width: Option<usize>) -> String {
     let mut text = String::new();
     let what = if brief.looked_at == Extent::Roots { "Roots" } else { "Histogram" };
     title(&mut text, what, &brief.process, brief.pid, &brief.runtime, brief.time_unix_ms);

@@ -1,7 +1,7 @@
 //! The agent's home folder: managed agent, configuration, instrumentation files.
 
 use super::{
-    place::Place,
+    location::Location,
     process::{Target, UNKNOWN},
     runtime::Profiling,
 };
@@ -48,7 +48,7 @@ pub struct Home<'a> {
     /// Who wrote it.
     pub source: HomeSource,
     /// Whose files it is among.
-    pub place: &'a Place,
+    pub place: &'a Location,
 }
 
 /// The managed agent.
@@ -81,7 +81,7 @@ pub struct Agent {
 pub fn agent(
     home: &Home<'_>,
     environment: &Environment,
-    place: &Place,
+    place: &Location,
     target: Option<&Target>,
 ) -> (Agent, AgentShape) {
     let install = environment.install_path();
@@ -220,7 +220,7 @@ pub fn configuration(
     let paths =
         ConfigurationPaths::of(Path::new(&home.path), Path::new(program), environment.platform());
     let mut files = Vec::new();
-    let mut read = |kind, path: &Path, place: &Place| {
+    let mut read = |kind, path: &Path, place: &Location| {
         let path = normal(&place.absolute(path));
         let bytes = place.read(&path, TEXT_LIMIT);
         let (state, problem) = match &bytes {
@@ -440,7 +440,7 @@ pub fn points(
     (report, loaded.points)
 }
 
-fn text(place: &Place, path: &Path) -> Result<String, String> {
+fn text(place: &Location, path: &Path) -> Result<String, String> {
     let bytes = place.read(path, TEXT_LIMIT).map_err(|error| error.to_string())?;
     xml::decode(&bytes).map(str::to_owned).map_err(|error| error.to_string())
 }
@@ -463,7 +463,7 @@ mod tests {
     use newrelic_compat::environment::Platform;
     use std::fs;
 
-    fn home<'a>(path: &Path, place: &'a Place) -> Home<'a> {
+    fn home<'a>(path: &Path, place: &'a Location) -> Home<'a> {
         Home { path: path.display().to_string(), source: HomeSource::Argument, place }
     }
 
@@ -473,7 +473,7 @@ mod tests {
 
     #[test]
     fn an_agent_that_is_missing_or_no_agent() {
-        let (folder, place) = (tempfile::tempdir().unwrap(), Place::own().unwrap());
+        let (folder, place) = (tempfile::tempdir().unwrap(), Location::own().unwrap());
         let home = home(folder.path(), &place);
         let (agent, shape) =
             agent(&home, &of(&[("NEW_RELIC_INSTALL_PATH", "/nowhere")]), &place, None);
@@ -496,7 +496,7 @@ mod tests {
     #[test]
     fn modes() {
         let direct = |pairs: &[(&str, &str)]| {
-            let (folder, place) = (tempfile::tempdir().unwrap(), Place::own().unwrap());
+            let (folder, place) = (tempfile::tempdir().unwrap(), Location::own().unwrap());
             let (agent, _) = agent(&home(folder.path(), &place), &of(pairs), &place, None);
             (agent.mode, agent.direct)
         };
@@ -511,7 +511,7 @@ mod tests {
 
     #[test]
     fn configuration_and_points_of_a_home() {
-        let (folder, place) = (tempfile::tempdir().unwrap(), Place::own().unwrap());
+        let (folder, place) = (tempfile::tempdir().unwrap(), Location::own().unwrap());
         let home = home(folder.path(), &place);
         let (report, configuration) = configuration(&home, &of(&[]), None);
         assert!(configuration.is_none() && report.problem.unwrap().contains("newrelic.config"));

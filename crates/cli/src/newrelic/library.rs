@@ -2,7 +2,7 @@
 //!
 //! A runtime that cannot load the library says nothing and runs without it.
 
-use super::{place::Place, process::Target};
+use super::{location::Location, process::Target};
 use elf::Elf;
 use serde::Serialize;
 use std::{
@@ -120,7 +120,7 @@ impl Library {
     pub fn read(
         variable: Option<&'static str>,
         path: Option<&str>,
-        place: &Place,
+        place: &Location,
         target: Option<&Target>,
     ) -> Self {
         let mut library = Self {

@@ -3,7 +3,7 @@
 
 use super::{
     assembly::{AssemblyReport, examine, may_matter},
-    place::Place,
+    location::Location,
     process::Target,
 };
 use crate::exit::{Code, failure};
@@ -71,7 +71,7 @@ impl Modules {
     ///
     /// # Errors
     /// The file cannot be read, or is neither.
-    pub fn of_file(path: &Path, place: &Place, question: Question<'_>) -> anyhow::Result<Self> {
+    pub fn of_file(path: &Path, place: &Location, question: Question<'_>) -> anyhow::Result<Self> {
         let shown = || format!("cannot read {}", path.display());
         let mut file = place.open(path, LARGEST_BUNDLE).with_context(shown)?;
         let mut modules = Self::default();

@@ -5,8 +5,8 @@ use super::{
     environment::{Variable, for_framework_only, variables},
     home::{self, Agent, ConfigurationReport, Home, HomeSource, PointsReport},
     library::{Library, Machine},
+    location::Location,
     modules::{Modules, Question},
-    place::Place,
     process::{self, Target},
     runtime::{Profiling, path_variables},
     verdict::{self, DecisionReport, Facts, Verdict},
@@ -119,7 +119,7 @@ impl Report {
     /// No home folder is known or readable, the process cannot be looked into, or the assembly
     /// cannot be read.
     pub fn make(named: Option<&Path>, subject: Subject<'_>) -> anyhow::Result<Self> {
-        let own = Place::own().context("cannot open the root directory")?;
+        let own = Location::own().context("cannot open the root directory")?;
         let target = match subject {
             Subject::Process(target) => Some(process::find(target)?),
             Subject::Home | Subject::Assembly(_) => None,
@@ -248,7 +248,7 @@ fn find_home<'p>(
     named: Option<&Path>,
     environment: &Environment,
     target: Option<&'p Target>,
-    own: &'p Place,
+    own: &'p Location,
     profiling: &Profiling,
 ) -> anyhow::Result<Home<'p>> {
     let ours = |path: String, source| {

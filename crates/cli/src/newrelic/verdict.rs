@@ -149,7 +149,7 @@ fn major_minor(version: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::newrelic::{place::Place, process::Target};
+    use crate::newrelic::{location::Location, process::Target};
     use newrelic_compat::{configuration::Files, environment::Platform};
 
     fn target(executable: &str, arguments: &[&str]) -> Target {
@@ -162,7 +162,7 @@ mod tests {
             executable: executable.into(),
             arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
             environment: Vec::new(),
-            place: Place::own().unwrap(),
+            place: Location::own().unwrap(),
             executable_file: None,
             mapped: Vec::new(),
         }

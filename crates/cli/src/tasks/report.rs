@@ -33,7 +33,7 @@ pub struct Report {
     pub note: Option<String>,
     /// The snapshots, in order.
     #[serde(rename = "snapshots")]
-    pub looks: Vec<LookRow>,
+    pub looks: Vec<SnapshotRow>,
     /// Methods that wait in the last snapshot.
     pub pending: u64,
     /// Whether their states were read in the last snapshot.
@@ -50,7 +50,7 @@ pub struct Report {
 
 /// A snapshot.
 #[derive(Debug, Serialize)]
-pub struct LookRow {
+pub struct SnapshotRow {
     /// Since the first one.
     pub seconds: f64,
     /// How long the process was paused for it.
@@ -119,8 +119,8 @@ pub struct FrameRow {
 pub type Lines = HashMap<String, BTreeMap<i32, (String, u32)>>;
 
 /// What a snapshot had.
-struct Look {
-    row: LookRow,
+struct TaskSnapshot {
+    row: SnapshotRow,
     time: u64,
     tasks: Tasks,
 }
@@ -215,7 +215,7 @@ fn lines(path: &Path) -> anyhow::Result<(Lines, bool)> {
             SessionRecord::HeapClasses { classes, .. } => {
                 names.extend(classes.into_iter().map(|(class, name, _)| (class, name)));
             }
-            SessionRecord::HeapMachines { machines, .. } => {
+            SessionRecord::AsyncStateMachines { machines, .. } => {
                 for machine in machines {
                     let Some(name) =
                         names.get(&machine.class).and_then(|name| heap::machine_of(name))
@@ -249,7 +249,7 @@ fn is_quiet(begins: &[u64], end: u64, collections: &[u64]) -> bool {
 ///
 /// `top` is how many stacks are kept. The lines are given back beside it.
 pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>, Reading)> {
-    let mut looks: Vec<Look> = Vec::new();
+    let mut looks: Vec<TaskSnapshot> = Vec::new();
     let mut head: Option<Report> = None;
     let reading = source::read_session(
         path,
@@ -365,16 +365,16 @@ impl<'a> Before<'a> {
     }
 }
 
-fn look(snapshot: &Snapshot, tasks: Tasks) -> Look {
+fn look(snapshot: &Snapshot, tasks: Tasks) -> TaskSnapshot {
     let end = snapshot.end();
-    let row = LookRow {
+    let row = SnapshotRow {
         seconds: end.time as f64 / 1e9,
         pause_seconds: end.pause_ns.map(|pause| pause as f64 / 1e9),
         pending: tasks.pending,
         objects: snapshot.len() as u64,
         complete: end.complete,
     };
-    Look { row, time: end.time, tasks }
+    TaskSnapshot { row, time: end.time, tasks }
 }
 
 fn begin(snapshot: &Snapshot) -> Report {

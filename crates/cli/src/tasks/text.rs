@@ -238,7 +238,7 @@ fn mark(path: &HotPath) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::LookRow;
+    use super::super::report::SnapshotRow;
     use super::*;
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
         };
         let (ask, pay, order) =
             (frame("Shop.Ask", 0, 7), frame("Shop.Pay", -1, 9), frame("Shop.Order", 1, 12));
-        let look = |seconds, pending| LookRow {
+        let look = |seconds, pending| SnapshotRow {
             seconds,
             pause_seconds: Some(0.04),
             pending,

@@ -11,8 +11,8 @@
 
 use super::{
     events::{FromEvents, first_session},
-    place::random,
-    pump::now,
+    recorder::now,
+    staging::random,
 };
 use crate::RecordError;
 use diagnostics::{EventPipeConfig, EventPipeSession, Keeper, Port, Stopper};
@@ -35,7 +35,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Allocations that may wait for the pump.
+/// Allocations that may wait for the recorder.
 const QUEUE: usize = 16 << 10;
 
 /// How long the runtime may take to write what it has buffered when a session is stopped.

@@ -1,10 +1,10 @@
 use super::{
     Recording, Worker,
-    door::{LEAVE_LIMIT, LoadTurn, Loaded, Resident},
     link::{self, AgentLink},
-    place::{Place, Viewer},
-    pump::now,
+    reattach::{LEAVE_LIMIT, LoadTurn, Loaded, Resident},
+    recorder::now,
     room,
+    staging::{Staging, Viewer},
     start::{self, OutputFile, Start},
     target::Target,
 };
@@ -49,10 +49,10 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let viewer = target.viewer().map_err(|source| start::no_viewer(pid, source))?;
     // First of all, so that it is done whatever is refused. What a killed clrscope has asked the
     // runtime for may still be loaded: not without its file, and what is loaded is seen.
-    Place::sweep(&viewer);
+    Staging::sweep(&viewer);
     // What it has left of a launch is where we make our own temporary files, and belongs to us.
     if let Ok(own) = Viewer::own() {
-        Place::sweep(&own);
+        Staging::sweep(&own);
     }
     room::check(pid)?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
@@ -99,7 +99,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let clsid = if as_main { wire::CLSID_MAIN } else { wire::CLSID_NOTIFY_ONLY };
     let (mut tries, mut was_missing) = (1, false);
     let (link, library, requested) = loop {
-        let mut place = Place::make(&viewer, &options.agent)?;
+        let mut place = Staging::make(&viewer, &options.agent)?;
         let config =
             SessionConfig { stays, ..start::config(pid, &place, &options, cpu.engine, false)? };
         let requested = now();
@@ -184,9 +184,9 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         stays: by_door,
         library,
     };
-    let pump = started.pump(&options)?;
+    let recorder = started.recorder(&options)?;
     let worker = Worker::start("clrscope-record", move || {
-        let summary = pump.run()?;
+        let summary = recorder.run()?;
         Ok(Summary { sessions: vec![summary], exit_code: None, nested: Vec::new() })
     })?;
     Ok(Recording { stop, rules, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
@@ -256,7 +256,7 @@ enum Answer {
 
 /// Waits for the right agent to connect.
 fn hello(
-    place: &mut Place,
+    place: &mut Staging,
     target: &Target,
     uid: u32,
     token: &[u8; 16],

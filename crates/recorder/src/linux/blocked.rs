@@ -1,6 +1,6 @@
 //! Stacks of blocked threads, from their arrival until they are unwound, and what waits for them.
 
-use super::{looks::OsThread, processors::Split, target::Activity};
+use super::{processors::Split, target::Activity, thread_snapshots::OsThread};
 use session::{StackId, ThreadId};
 use std::{
     collections::{HashMap, VecDeque},
@@ -37,7 +37,7 @@ pub(super) enum Purpose {
     /// The profiler `threadpool`.
     Pool,
     /// The profiler `threads`, with what the kernel said of all threads at that time.
-    Look(Vec<OsThread>),
+    Snapshot(Vec<OsThread>),
 }
 
 /// A tick that waits until all its stacks are known.

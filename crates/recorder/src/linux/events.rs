@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Events that may wait for the pump.
+/// Events that may wait for the recorder.
 const QUEUE: usize = 16 << 10;
 
 /// How long the runtime may take to write what it has buffered when the session is stopped.

@@ -1,7 +1,7 @@
 //! From addresses to frames: unwinds copied stacks, and names what stands at an address.
 
 use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target};
-use session::{FrameId, FrameTrust, FunctionKind, HeapMachine, StackId};
+use session::{AsyncStateMachine, FrameId, FrameTrust, FunctionKind, StackId};
 use std::{collections::HashMap, sync::Arc};
 use symbols::LeafWaits;
 use unwind::{
@@ -117,7 +117,7 @@ impl Frames {
     }
 
     /// An asynchronous method, with the lines where it waits.
-    pub fn machine(&mut self, machine: Machine) -> HeapMachine {
+    pub fn machine(&mut self, machine: Machine) -> AsyncStateMachine {
         self.names.machine(machine)
     }
 

@@ -1,12 +1,12 @@
 use super::{
     Recording, Worker,
     cpu::CpuSource,
-    door::LoadTurn,
     link::{self, AgentLink, Peer},
     other_users::{self, OtherUser},
-    place::{BACKLOG, Place, Viewer},
-    pump::now,
+    reattach::LoadTurn,
+    recorder::now,
     room,
+    staging::{BACKLOG, Staging, Viewer},
     start::{self, OutputFile, Start},
     target::Target,
 };
@@ -63,7 +63,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     let no_root = |source| RecordError::Io { what: "opening the root directory".into(), source };
     let viewer = Viewer::own().map_err(no_root)?;
     start::check_together(&options)?;
-    room::check_launch().inspect_err(|_| Place::sweep(&viewer))?;
+    room::check_launch().inspect_err(|_| Staging::sweep(&viewer))?;
     let alone = options.profilers.iter().find(|selection| selection.spec.needs_main_slot());
     if let Some(selection) = alone.filter(|_| main_slot_is_taken()) {
         return Err(RecordError::NeedsMainSlot { profiler: selection.spec.id });
@@ -73,7 +73,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     let (place, engine) = std::thread::scope(|scope| {
         let probe =
             std::thread::Builder::new().spawn_scoped(scope, || start::engine_for_launch(&options));
-        let place = Place::make(&viewer, &options.agent);
+        let place = Staging::make(&viewer, &options.agent);
         let engine = match probe {
             Ok(probe) => probe.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             // There is no room for one more thread.
@@ -178,7 +178,7 @@ fn tell_outer_launch() {
 
 /// Makes the runtime of the child load the agent. Where another profiler has the main slot,
 /// it keeps it and the agent goes beside it, which .NET 6 and newer can.
-fn set_profiler(child: &mut Command, place: &Place, config: &SessionConfig) {
+fn set_profiler(child: &mut Command, place: &Staging, config: &SessionConfig) {
     let library = place.agent_path();
     if main_slot_is_taken() {
         // The semicolon at the end is needed: .NET 9 and 10 do not see the entry without it.
@@ -202,7 +202,7 @@ fn set_profiler(child: &mut Command, place: &Place, config: &SessionConfig) {
 /// Follows a command: takes in every agent that connects, until the command has ended and all
 /// recordings too.
 struct Supervisor {
-    place: Place,
+    place: Staging,
     /// Whether processes of other users can reach the agent and connect.
     admits_all: bool,
     /// One that runs as another user, and has not connected.
@@ -456,13 +456,13 @@ impl Supervisor {
         };
         let stays = self.options.profilers.iter().any(|selection| selection.spec.is_irreversible());
         let leaves_main_slot = !start.link.hello.notify_only && !stays;
-        let mut pump = start.pump(&self.options)?;
-        pump.go();
+        let mut recorder = start.recorder(&self.options)?;
+        recorder.go();
         if leaves_main_slot {
             // Before it leaves: a notification-only profiler that asks to be detached right
             // afterwards would end the process.
             let options = self.options.clone();
-            pump.before_detach(move || {
+            recorder.before_detach(move || {
                 // docs/safety.md says what happens where this fails; the recording is good all the
                 // same.
                 let _ =
@@ -471,7 +471,7 @@ impl Supervisor {
         }
         let session = std::thread::Builder::new()
             .name("clrscope-record".into())
-            .spawn(move || pump.run())
+            .spawn(move || recorder.run())
             .map_err(|source| RecordError::Io {
                 what: "starting the recording thread".into(),
                 source,

@@ -20,7 +20,7 @@ use wire::{
     frame::{self, DecodeError, FrameError},
 };
 
-/// How many frames may wait for the pump; the agent's own bounded queue takes over behind that.
+/// How many frames may wait for the recorder; the agent's own bounded queue takes over behind that.
 const QUEUE: usize = 256;
 
 /// How long a write to the agent may block.

@@ -1,10 +1,10 @@
 //! Names and source lines of functions.
 
 use super::define::Definitions;
-use super::place::AGENT_NAME;
+use super::staging::AGENT_NAME;
 use rootfs::Root;
 use session::{
-    AwaitPoint, FunctionDef, FunctionId, FunctionKind, HeapMachine, ModuleId, SourceLine,
+    AsyncStateMachine, AwaitPoint, FunctionDef, FunctionId, FunctionKind, ModuleId, SourceLine,
 };
 use std::{collections::HashMap, ops::Range, path::Path};
 use symbols::{
@@ -122,7 +122,7 @@ impl Names {
     }
 
     /// An asynchronous method, with the lines where it waits.
-    pub fn machine(&mut self, machine: Machine) -> HeapMachine {
+    pub fn machine(&mut self, machine: Machine) -> AsyncStateMachine {
         let Machine { class, path, mvid, token, points } = machine;
         let pdbs = &mut self.pdbs;
         let pdb = self
@@ -137,7 +137,7 @@ impl Names {
                 line: line.map(|line| SourceLine { file: line.file, line: line.line }),
             }
         });
-        HeapMachine { class, points: points.collect() }
+        AsyncStateMachine { class, points: points.collect() }
     }
 
     pub fn module(&mut self, definitions: &mut Definitions, module: Module) {

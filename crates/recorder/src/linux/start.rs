@@ -1,14 +1,14 @@
-//! What attach and launch have in common: from an agent that said hello to a pump that runs.
+//! What attach and launch have in common: from an agent that said hello to a recorder that runs.
 
 use super::{
     allocation_events::AllocationEvents,
     cpu::CpuSource,
-    door::Loaded,
     events::Events,
     link::AgentLink,
-    place::{IDLE_NAME, Place, random},
-    pump::{Out, Pump, Sources, now},
+    reattach::Loaded,
+    recorder::{Out, Recorder, Sources, now},
     room,
+    staging::{IDLE_NAME, Staging, random},
     target::Target,
 };
 use crate::{EngineChoice, Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
@@ -135,7 +135,7 @@ fn quota(pid: u32) -> Option<u32> {
 /// The configuration for the agent of a process, or of those that a process starts.
 pub(super) fn config(
     pid: u32,
-    place: &Place,
+    place: &Staging,
     options: &RecordOptions,
     cpu: CpuEngine,
     launched: bool,
@@ -163,7 +163,7 @@ pub(super) fn config(
         max_frames: MAX_FRAMES,
         launched,
         sdk_tools: SdkTools::None,
-        makes_up: false,
+        placeholder: false,
         stays: false,
         quota: quota(pid),
         free_memory: room::free_memory_of(pid),
@@ -182,7 +182,7 @@ pub(super) fn no_viewer(pid: u32, source: io::Error) -> RecordError {
 }
 
 /// Makes up for a main profiler of ours that leaves a process that continues: an instance that does
-/// nothing is loaded as a notification-only profiler (see [`SessionConfig::makes_up`]). All of a
+/// nothing is loaded as a notification-only profiler (see [`SessionConfig::placeholder`]). All of a
 /// process are in one library. False if there are so many that no slot of the runtime should be
 /// spent on another one, or if that library is not found again.
 pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {
@@ -201,7 +201,7 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
         max_frames: 1,
         launched: false,
         sdk_tools: SdkTools::None,
-        makes_up: true,
+        placeholder: true,
         stays: false,
         quota: None,
         free_memory: None,
@@ -226,12 +226,12 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
     let viewer = Target::new(pid)
         .and_then(|target| target.viewer())
         .map_err(|source| no_viewer(pid, source))?;
-    let Some(known) = Loaded::of(pid).makes_up else {
-        let place = Place::make_named(&viewer, &options.agent, IDLE_NAME)?;
+    let Some(known) = Loaded::of(pid).placeholder else {
+        let place = Staging::make_named(&viewer, &options.agent, IDLE_NAME)?;
         return match load(&place.agent_path()) {
             // Somebody may have removed it before it was loaded.
             Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) => {
-                let place = Place::make_named(&viewer, &options.agent, IDLE_NAME)?;
+                let place = Staging::make_named(&viewer, &options.agent, IDLE_NAME)?;
                 Ok(load(&place.agent_path())?)
             }
             result => Ok(result?),
@@ -557,7 +557,7 @@ pub(super) struct Start {
 
 impl Start {
     /// Opens the session file and the EventPipe session.
-    pub fn pump(self, options: &RecordOptions) -> Result<Pump, RecordError> {
+    pub fn recorder(self, options: &RecordOptions) -> Result<Recorder, RecordError> {
         let [major, minor, ..] = self.link.hello.runtime;
         check_runtime(options, self.target.pid, (major, minor))?;
         let path = self.output.as_ref().map(|output| output.path.clone());
@@ -678,10 +678,10 @@ impl Start {
             stays: self.stays,
             library: self.library,
         };
-        let mut pump = Pump::new(sources);
+        let mut recorder = Recorder::new(sources);
         // Before a launched process may go on.
-        pump.instrument()?;
-        Ok(pump)
+        recorder.instrument()?;
+        Ok(recorder)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use heap::{Holder, SurvivorBuilder};
-use session::{HeldSurvivors, SurvivorCount, SurvivorHolder, SurvivorLook};
+use session::{HeldSurvivors, SurvivorCount, SurvivorHolder, SurvivorSnapshot};
 use wire::SurvivorsEnd;
 use wire::heap::{HeapItem, NOT_COLLECTED, RootKind};
 
@@ -101,7 +101,7 @@ impl Survivors {
         &mut self,
         definitions: &mut Definitions,
         end: SurvivorsEnd,
-    ) -> Option<SurvivorLook> {
+    ) -> Option<SurvivorSnapshot> {
         let look = self.under_way.take()?;
         if end.time == 0 {
             return None;
@@ -151,7 +151,7 @@ impl Survivors {
             ..
         } = end;
         let complete = complete && sums.lost == 0;
-        Some(SurvivorLook {
+        Some(SurvivorSnapshot {
             time,
             generation,
             induced,

@@ -1,6 +1,6 @@
 //! The process that is recorded, as the recorder needs it.
 
-use super::{identity::Identity, place::Viewer};
+use super::{identity::Identity, staging::Viewer};
 use diagnostics::proc;
 use rootfs::Root;
 use std::{

@@ -219,7 +219,7 @@ impl Comparing {
             max_frames: 2048,
             launched: false,
             sdk_tools: wire::sdk::SdkTools::None,
-            makes_up: false,
+            placeholder: false,
             stays: false,
             quota: None,
             free_memory: None,

@@ -4,7 +4,7 @@ use super::{
     LARGEST, Machine,
     elf::{Elf, newest},
 };
-use crate::newrelic::{place::Place, process::Target};
+use crate::newrelic::{location::Location, process::Target};
 use std::{
     collections::BTreeSet,
     fmt,
@@ -63,7 +63,7 @@ pub struct System {
 
 impl System {
     /// The process, or this machine where there is none.
-    pub fn of(library: &Elf, place: &Place, target: Option<&Target>) -> Self {
+    pub fn of(library: &Elf, place: &Location, target: Option<&Target>) -> Self {
         let path_of = |name: &str| {
             let mapped = target.and_then(|target| target.mapped_named(|other| other == name));
             let usual = || {

@@ -3,7 +3,7 @@
 use super::{Mapped, Target, UNKNOWN};
 use crate::{
     exit::{Code, failure},
-    newrelic::place::Place,
+    newrelic::location::Location,
 };
 use diagnostics::{DotnetProcess, proc};
 use rootfs::Root;
@@ -68,7 +68,7 @@ fn read(process: &DotnetProcess) -> io::Result<Target> {
         ),
         arguments: proc::command_line(pid)?,
         environment,
-        place: Place::new(Root::of_process(pid)?, folder),
+        place: Location::new(Root::of_process(pid)?, folder),
         executable_file: rootfs::open_at(
             Path::new(&format!("/proc/{pid}/exe")),
             LARGEST_EXECUTABLE,

@@ -1,6 +1,6 @@
 //! What is known of a process that the agent may be in.
 
-use super::place::Place;
+use super::location::Location;
 use diagnostics::Hosting;
 use std::{fs::File, path::PathBuf};
 
@@ -38,7 +38,7 @@ pub struct Target {
     /// The environment that it was started with.
     pub environment: Vec<(String, String)>,
     /// Its files.
-    pub place: Place,
+    pub place: Location,
     /// The file of its executable, opened.
     pub executable_file: Option<File>,
     /// Files that it has mapped, each once.

@@ -78,9 +78,9 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
         .into_iter()
         .filter(|&pid| pid != own)
         .filter_map(|pid| match machine.look_surely(pid) {
-            Ok(Look::Dotnet(found)) => Some(*found),
+            Ok(Inspection::Dotnet(found)) => Some(*found),
             // It has ended meanwhile, or is none of ours.
-            Ok(Look::Other { .. } | Look::Over) | Err(_) => None,
+            Ok(Inspection::Other { .. } | Inspection::Over) | Err(_) => None,
         })
         .collect();
     let next = AtomicUsize::new(0);
@@ -106,14 +106,14 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
 /// One process.
 pub fn inspect(pid: u32, timeout: Duration) -> Result<DotnetProcess, Error> {
     match Machine::new().look_surely(pid) {
-        Ok(Look::Dotnet(found)) => found
+        Ok(Inspection::Dotnet(found)) => found
             .probe(timeout)
             .ok_or_else(|| Error::NotDotnet { pid, name: found.process.name.clone() }),
-        Ok(Look::Other { name, obstacle: None }) => Err(Error::NotDotnet { pid, name }),
-        Ok(Look::Other { name, obstacle: Some(obstacle) }) => {
+        Ok(Inspection::Other { name, obstacle: None }) => Err(Error::NotDotnet { pid, name }),
+        Ok(Inspection::Other { name, obstacle: Some(obstacle) }) => {
             Err(Error::Unattachable { pid, name, obstacle })
         }
-        Ok(Look::Over) | Err(_) => Err(Error::NoSuchProcess { pid }),
+        Ok(Inspection::Over) | Err(_) => Err(Error::NoSuchProcess { pid }),
     }
 }
 
@@ -132,7 +132,7 @@ pub fn named_port(pid: u32) -> Option<Port> {
 }
 
 /// What a look at a process gave.
-enum Look {
+enum Inspection {
     /// A .NET process, not yet asked.
     Dotnet(Box<Found>),
     /// Not known to be a .NET process; with the reason where we could not look.
@@ -165,7 +165,7 @@ impl Machine {
 
     /// As [`Self::look`]. One that exchanges its program at the moment may hide what it is, and has
     /// not ended.
-    fn look_surely(&mut self, pid: u32) -> io::Result<Look> {
+    fn look_surely(&mut self, pid: u32) -> io::Result<Inspection> {
         match self.look(pid) {
             Err(_) if proc::is_alive(pid) => self.look(pid),
             other => other,
@@ -173,10 +173,10 @@ impl Machine {
     }
 
     /// Looks at a process without asking its runtime.
-    fn look(&mut self, pid: u32) -> io::Result<Look> {
+    fn look(&mut self, pid: u32) -> io::Result<Inspection> {
         let stat = proc::stat(pid)?;
         if stat.state.is_over() {
-            return Ok(Look::Over);
+            return Ok(Inspection::Over);
         }
         let status = proc::status(pid)?;
         let args = proc::command_line(pid).unwrap_or_default();
@@ -218,9 +218,9 @@ impl Machine {
         if hosting.is_none() && sockets.is_empty() {
             // Nothing is found of one that has just given up its memory.
             if !proc::is_alive(pid) {
-                return Ok(Look::Over);
+                return Ok(Inspection::Over);
             }
-            return Ok(Look::Other {
+            return Ok(Inspection::Other {
                 name: short_name(&stat, &args, seen_executable.as_deref()),
                 obstacle: None,
             });
@@ -240,7 +240,7 @@ impl Machine {
             &temp_dir,
             jail,
         );
-        Ok(Look::Dotnet(Box::new(Found {
+        Ok(Inspection::Dotnet(Box::new(Found {
             process: DotnetProcess {
                 pid,
                 ns_pid,
@@ -289,7 +289,13 @@ impl Machine {
     }
 
     /// A process that we may not look into: what everybody may see of it.
-    fn look_from_afar(&self, pid: u32, stat: &Stat, status: &Status, args: Vec<String>) -> Look {
+    fn look_from_afar(
+        &self,
+        pid: u32,
+        stat: &Stat,
+        status: &Status,
+        args: Vec<String>,
+    ) -> Inspection {
         let name = short_name(stat, &args, None);
         let user = self.users.get(&status.uid).cloned();
         let obstacle = if status.uid == self.own_uid {
@@ -307,9 +313,9 @@ impl Machine {
             .any(|socket| (socket.ns_pid, socket.start_ticks) == (ns_pid, stat.start_ticks));
         let hosted = args.first().is_some_and(|program| file_name(program) == "dotnet");
         if !has_socket && !hosted {
-            return Look::Other { name, obstacle: Some(obstacle) };
+            return Inspection::Other { name, obstacle: Some(obstacle) };
         }
-        Look::Dotnet(Box::new(Found {
+        Inspection::Dotnet(Box::new(Found {
             process: DotnetProcess {
                 pid,
                 ns_pid,
@@ -636,8 +642,8 @@ mod tests {
         let mut machine = Machine::new();
         let (mut first, mut second) = (start(), start());
         let mut look = |pid| match machine.look(pid).unwrap() {
-            Look::Dotnet(found) => found.sockets.len(),
-            Look::Other { .. } | Look::Over => 0,
+            Inspection::Dotnet(found) => found.sockets.len(),
+            Inspection::Other { .. } | Inspection::Over => 0,
         };
         let before = look(first.id());
         let ticks = proc::stat(second.id()).unwrap().start_ticks;

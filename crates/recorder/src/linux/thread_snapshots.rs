@@ -26,14 +26,14 @@ pub(super) struct OsThread {
 
 /// What the last look saw.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct ThreadSnapshots {
     last: HashMap<u32, OsThread>,
     /// How far the time since the machine started is ahead of the recording's clock: nanoseconds of
     /// being suspended. Taken once, so that one thread has one time of birth.
     ahead: i64,
 }
 
-impl Default for Looks {
+impl Default for ThreadSnapshots {
     fn default() -> Self {
         let nanos = |clock| {
             let time = clock_gettime(clock);
@@ -43,7 +43,7 @@ impl Default for Looks {
     }
 }
 
-impl Looks {
+impl ThreadSnapshots {
     /// All threads now, by ascending number, and the numbers of those that the last look saw and
     /// that are gone.
     pub fn look(&mut self, target: &Target) -> (Vec<OsThread>, Vec<u32>) {
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_thread_is_seen_from_its_beginning_to_its_end() {
         let target = Target::new(std::process::id()).unwrap();
-        let mut looks = Looks::default();
+        let mut looks = ThreadSnapshots::default();
         looks.look(&target);
         let (tell, told) = channel();
         let (end, ended) = channel::<()>();
@@ -97,7 +97,7 @@ mod tests {
         let tid = told.recv().unwrap();
         // It takes a moment from what it told to its wait.
         std::thread::sleep(std::time::Duration::from_millis(50));
-        let before = crate::linux::pump::now() as i64;
+        let before = crate::linux::recorder::now() as i64;
         let find = |all: Vec<OsThread>| all.into_iter().find(|seen| seen.tid == tid);
         let seen = find(looks.look(&target).0).unwrap();
         assert_eq!((seen.state, seen.limited), (b'S', Some(false)), "{seen:?}");

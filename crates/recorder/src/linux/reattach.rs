@@ -3,7 +3,7 @@
 
 use super::{
     identity::Identity,
-    place::{AGENT_NAME, IDLE_NAME},
+    staging::{AGENT_NAME, IDLE_NAME},
     target::Target,
 };
 use crate::{RecordError, notice};
@@ -282,7 +282,7 @@ impl LoadTurn {
 pub(super) struct Loaded {
     /// The library whose instances do nothing but make up for main profilers that have left, as the
     /// process saw its file.
-    pub makes_up: Option<PathBuf>,
+    pub placeholder: Option<PathBuf>,
     /// How many other libraries there are in which no session runs: their agents are leaving, or
     /// could not.
     pub left: usize,
@@ -315,7 +315,7 @@ impl Loaded {
         let (mains, beside) = (count(MAIN_THREAD), count(BESIDE_THREAD));
         Self {
             left: others.len().saturating_sub(mains + beside) + idle.len().saturating_sub(1),
-            makes_up: idle.first().map(|path| path.to_path_buf()),
+            placeholder: idle.first().map(|path| path.to_path_buf()),
             main: mains > 0,
             libraries,
         }
@@ -323,7 +323,7 @@ impl Loaded {
 
     /// Whether there is anything.
     pub fn is_any(&self) -> bool {
-        self.main || self.left > 0 || self.makes_up.is_some()
+        self.main || self.left > 0 || self.placeholder.is_some()
     }
 
     /// Whether it is worth waiting on, after so long, because fewer than [`MOST_MAPPED`] libraries
@@ -347,7 +347,7 @@ impl Loaded {
             let loaded = Self::of(pid);
             let most = if main.is_some() { MOST_LEFT } else { MOST_LEFT_BESIDE };
             let is_late = began.elapsed() > LEAVE_LIMIT;
-            let is_full = loaded.left + usize::from(loaded.makes_up.is_some()) >= most;
+            let is_full = loaded.left + usize::from(loaded.placeholder.is_some()) >= most;
             match main {
                 Some(profiler) if loaded.main && is_late => {
                     return Err(RecordError::MainSlotTaken { ours: true, pid, profiler });

@@ -29,7 +29,7 @@ use std::{
 /// What names of agents begin with.
 pub(super) const AGENT_NAME: &str = "libclrscope-";
 
-/// The same for those that are there only to be counted ([`wire::SessionConfig::makes_up`]).
+/// The same for those that are there only to be counted ([`wire::SessionConfig::placeholder`]).
 pub(super) const IDLE_NAME: &str = "libclrscope-idle-";
 
 /// Folders tried after the target's own `TMPDIR`.
@@ -93,13 +93,13 @@ impl Viewer {
 
 /// A folder with the agent and its listening socket. Dropping it removes it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Staging {
     folder: Folder,
     agent: String,
     listener: UnixListener,
 }
 
-impl Place {
+impl Staging {
     /// Makes the folder in the first candidate that works.
     pub fn make(viewer: &Viewer, agent: &AgentFile) -> Result<Self, RecordError> {
         Self::make_named(viewer, agent, AGENT_NAME)
@@ -392,7 +392,7 @@ mod tests {
     fn the_folder_is_private_and_goes_with_its_owner() {
         let _alone = attacks::alone();
         let tmp = tempfile::tempdir().unwrap();
-        let mut place = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        let mut place = Staging::make(&viewer(tmp.path()), &agent()).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(place.agent_path().parent().unwrap()), 0o700);
         assert_eq!(mode(&place.agent_path()), 0o500);
@@ -401,7 +401,7 @@ mod tests {
         std::os::unix::net::UnixStream::connect(place.socket_path()).unwrap();
         place.unlink();
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
-        drop(Place::make(&viewer(tmp.path()), &agent()).unwrap());
+        drop(Staging::make(&viewer(tmp.path()), &agent()).unwrap());
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
     }
 
@@ -412,7 +412,7 @@ mod tests {
         let open =
             |mode| std::fs::set_permissions(tmp.path(), Permissions::from_mode(mode)).unwrap();
         open(0o1777);
-        let place = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        let place = Staging::make(&viewer(tmp.path()), &agent()).unwrap();
         let other = Identity { uid: 65534, gid: 65533 };
         let library = place.agent_path();
         let folder = library.parent().unwrap();
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
         // Whoever may exchange the folder could have it opened in place of another one.
         open(0o777);
-        let place = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        let place = Staging::make(&viewer(tmp.path()), &agent()).unwrap();
         assert!(!place.admit_all().unwrap());
         assert_eq!(
             std::fs::metadata(place.agent_path().parent().unwrap()).unwrap().permissions().mode()
@@ -457,7 +457,7 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::set_permissions(tmp.path(), Permissions::from_mode(0o1777)).unwrap();
         let owner = Identity { uid: 65534, gid: 65533 };
-        let place = Place::make(&Viewer { owner, ..viewer(tmp.path()) }, &agent()).unwrap();
+        let place = Staging::make(&Viewer { owner, ..viewer(tmp.path()) }, &agent()).unwrap();
         let folder = place.agent_path().parent().unwrap().to_owned();
         for path in [folder, place.agent_path(), place.socket_path()] {
             let meta = std::fs::metadata(&path).unwrap();
@@ -467,10 +467,10 @@ mod tests {
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
         // It cannot write there, and so neither do we.
         std::fs::set_permissions(tmp.path(), Permissions::from_mode(0o755)).unwrap();
-        let place = Place::make(&Viewer { owner, ..viewer(tmp.path()) }, &agent()).unwrap();
+        let place = Staging::make(&Viewer { owner, ..viewer(tmp.path()) }, &agent()).unwrap();
         assert!(!place.agent_path().starts_with(tmp.path()), "{}", place.agent_path().display());
         let nobody_knows = Identity { uid: u32::MAX, gid: 0 };
-        let error = Place::make(&Viewer { owner: nobody_knows, ..viewer(tmp.path()) }, &agent())
+        let error = Staging::make(&Viewer { owner: nobody_knows, ..viewer(tmp.path()) }, &agent())
             .unwrap_err();
         assert_eq!(error.exit_code(), 4, "{error}");
         assert!(error.to_string().contains("CAP_SETUID"), "{error}");
@@ -483,7 +483,7 @@ mod tests {
         std::fs::create_dir_all(root.path().join("var/tmp")).unwrap();
         std::os::unix::fs::symlink("/var/tmp", root.path().join("tmp")).unwrap();
         let viewer = Viewer { root: Root::at(root.path()).unwrap(), ..viewer(Path::new("/tmp")) };
-        let place = Place::make(&viewer, &agent()).unwrap();
+        let place = Staging::make(&viewer, &agent()).unwrap();
         assert!(place.agent_path().starts_with("/tmp"));
         assert_eq!(std::fs::read_dir(root.path().join("var/tmp")).unwrap().count(), 1);
     }
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn another_folder_is_taken_where_the_first_does_not_work() {
         let _alone = attacks::alone();
-        let place = Place::make(&viewer(Path::new("/nonexistent/tmp")), &agent()).unwrap();
+        let place = Staging::make(&viewer(Path::new("/nonexistent/tmp")), &agent()).unwrap();
         assert!(place.agent_path().starts_with("/tmp"), "{}", place.agent_path().display());
     }
 
@@ -511,7 +511,7 @@ mod tests {
         let _alone = attacks::alone();
         let empty = tempfile::tempdir().unwrap();
         let viewer = Viewer { root: Root::at(empty.path()).unwrap(), ..viewer(Path::new("/here")) };
-        let error = Place::make(&viewer, &agent()).unwrap_err().to_string();
+        let error = Staging::make(&viewer, &agent()).unwrap_err().to_string();
         for folder in ["/here", "/tmp", "/dev/shm", "/var/tmp"] {
             assert!(error.contains(folder), "{error}");
         }
@@ -535,17 +535,17 @@ mod tests {
         let foreign = folder("clrscope-4194305-0123abcf", &[SOCKET]);
         std::os::unix::fs::chown(&foreign, Some(65534), None).unwrap();
         std::os::unix::fs::symlink(&notes, tmp.path().join("clrscope-4194305-01230000")).unwrap();
-        let first = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        let first = Staging::make(&viewer(tmp.path()), &agent()).unwrap();
         assert!(!dead.exists() && !reused.exists());
         assert!(
             notes.exists() && foreign.join(SOCKET).exists() && filled.join("precious").exists()
         );
         // One that is in use stays.
-        let second = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        let second = Staging::make(&viewer(tmp.path()), &agent()).unwrap();
         assert!(first.agent_path().exists() && second.agent_path().exists());
         // Where nothing is made because the target has no room, they go all the same.
         let dead = folder("clrscope-4194305-0123abcd", &[SOCKET]);
-        Place::sweep(&viewer(tmp.path()));
+        Staging::sweep(&viewer(tmp.path()));
         assert!(!dead.exists() && first.agent_path().exists() && foreign.exists());
     }
 }

@@ -47,16 +47,16 @@ const BELIEVED: Nanos = 100_000_000;
 
 /// The executable memory of this process.
 #[derive(Debug, Default)]
-pub struct Grounds {
+pub struct CodeRegions {
     /// Ascending.
     parts: Vec<(Mapping, Ground)>,
     read_at: Nanos,
 }
 
-impl Grounds {
+impl CodeRegions {
     /// Those of these addresses that may be asked about, in their order; the others go to
     /// `refused`.
-    pub fn sift(
+    pub fn filter_safe(
         &mut self,
         memory: &impl Memory,
         addresses: &[u64],
@@ -190,25 +190,26 @@ mod tests {
 
     #[test]
     fn native_code_is_never_asked_about_and_anonymous_code_is() {
-        let mut grounds = Grounds::default();
+        let mut regions = CodeRegions::default();
         let memory = OwnMemory::default();
         let here = maps::mappings as *const () as u64;
         let mut refused = Vec::new();
-        let asked = grounds
-            .sift(&memory, &[here, 8, u64::MAX], Trust::Guessed, |address| refused.push(address));
+        let asked = regions.filter_safe(&memory, &[here, 8, u64::MAX], Trust::Guessed, |address| {
+            refused.push(address)
+        });
         assert_eq!(asked, []);
         assert_eq!(refused, [here, 8, u64::MAX]);
         assert_eq!(
-            grounds.sift(&memory, &[here], Trust::Executed, |_| {}),
+            regions.filter_safe(&memory, &[here], Trust::Executed, |_| {}),
             [here],
             "what runs is what it is"
         );
         let heap = [mapping(0x1000, 0x2000, false, ""), mapping(0x2000, 0x3000, true, "")];
-        grounds.read(&memory, heap.to_vec());
-        assert_eq!(grounds.at(0x2fff), Some(Ground::Heap));
-        assert_eq!(grounds.at(0x1fff), None, "what cannot run is no code");
-        grounds.forget();
-        assert_eq!(grounds.at(0x2fff), None);
+        regions.read(&memory, heap.to_vec());
+        assert_eq!(regions.at(0x2fff), Some(Ground::Heap));
+        assert_eq!(regions.at(0x1fff), None, "what cannot run is no code");
+        regions.forget();
+        assert_eq!(regions.at(0x2fff), None);
     }
 
     #[test]
@@ -245,29 +246,30 @@ mod tests {
         let memory = Fake(image);
         let path = "/app/lib.dll";
         for path in [path, ""] {
-            let mut grounds = Grounds::default();
+            let mut regions = CodeRegions::default();
             let mappings = [
                 mapping(BASE, BASE + 0x1800, false, path),
                 mapping(BASE + 0x1800, BASE + 0x5000, true, path),
             ];
-            grounds.read(&memory, mappings.to_vec());
+            regions.read(&memory, mappings.to_vec());
             let guesses =
                 [0x2005, 0x2004, 0x2006, 0x200f, 0x2805, 0x4fff].map(|offset| BASE + offset);
             let mut refused = 0;
-            grounds.read_at = clock::monotonic();
+            regions.read_at = clock::monotonic();
             assert_eq!(
-                grounds.sift(&memory, &guesses, Trust::Guessed, |_| refused += 1),
+                regions.filter_safe(&memory, &guesses, Trust::Guessed, |_| refused += 1),
                 [BASE + 0x2005],
                 "{path}"
             );
             assert_eq!(refused, 5);
             assert_eq!(
-                grounds.image_at(&memory, BASE + 0x2000).map(|image| image.base),
+                regions.image_at(&memory, BASE + 0x2000).map(|image| image.base),
                 Some(BASE),
                 "{path}"
             );
-            assert_eq!(grounds.image_at(&memory, BASE - 1), None);
-            let executed = grounds.sift(&memory, &guesses, Trust::Executed, |_| refused += 1);
+            assert_eq!(regions.image_at(&memory, BASE - 1), None);
+            let executed =
+                regions.filter_safe(&memory, &guesses, Trust::Executed, |_| refused += 1);
             assert_eq!(executed, guesses[..4], "what is executed lies in a function");
         }
     }

@@ -2,7 +2,7 @@
 //! that takes the look, and the way of what was told to clrscope.
 
 use crate::agent::{Agent, Phase};
-use crate::machines::Machines;
+use crate::async_state_machines::Machines;
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use corprof::EventMask;
@@ -440,7 +440,7 @@ impl<'a> Teller<'a> {
                 Some(Some(machine)) => {
                     let fits = self.put(
                         &mut frame,
-                        &Record::HeapMachines { look: number, machines: vec![machine] },
+                        &Record::AsyncStateMachines { look: number, machines: vec![machine] },
                     )?;
                     left_out += u64::from(!fits);
                 }

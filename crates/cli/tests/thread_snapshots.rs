@@ -14,14 +14,14 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a session has of one look.
 #[derive(Default)]
-struct Look {
+struct Snapshot {
     classes: HashMap<u64, String>,
     /// Objects and bytes by class.
     objects: HashMap<u64, (u64, u64)>,
     end: Option<HeapEnd>,
 }
 
-impl Look {
+impl Snapshot {
     fn objects_of(&self, name: &str) -> (u64, u64) {
         let of = self
             .objects
@@ -36,13 +36,13 @@ impl Look {
 }
 
 /// The looks of a session, notes, and why it ended.
-fn read(path: &Path) -> (Vec<Look>, Vec<String>, Option<EndReason>) {
+fn read(path: &Path) -> (Vec<Snapshot>, Vec<String>, Option<EndReason>) {
     let (mut looks, mut notes, mut end) = (Vec::new(), Vec::new(), None);
     for record in SessionReader::new(File::open(path).unwrap()).unwrap() {
         match record.unwrap() {
             SessionRecord::HeapBegin { look, .. } => {
                 assert_eq!(look as usize, looks.len());
-                looks.push(Look::default());
+                looks.push(Snapshot::default());
             }
             SessionRecord::HeapChunk { bytes, .. } => {
                 for item in decode(&bytes) {

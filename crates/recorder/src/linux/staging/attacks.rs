@@ -193,7 +193,7 @@ fn stage(
         let viewer = scene.viewer(owner);
         let place = viewer
             .owner
-            .run(|| Place::make_in(&viewer, Path::new("/tmp"), b"a library", AGENT_NAME))
+            .run(|| Staging::make_in(&viewer, Path::new("/tmp"), b"a library", AGENT_NAME))
             .unwrap();
         drop(place);
         *LISTENER.lock().unwrap() = None;
@@ -273,7 +273,7 @@ fn nothing_outside_changes_however_fast_it_is_exchanged() {
             // Neither making nor removing has to succeed.
             let _ = viewer
                 .owner
-                .run(|| Place::make_in(&viewer, Path::new("/tmp"), &library, AGENT_NAME))
+                .run(|| Staging::make_in(&viewer, Path::new("/tmp"), &library, AGENT_NAME))
                 .unwrap();
             if scene.outside() != before {
                 over.store(true, Ordering::Relaxed);

@@ -10,12 +10,12 @@ use std::{
 
 /// Where paths lead: a root directory, and the folder that relative paths count from.
 #[derive(Debug)]
-pub struct Place {
+pub struct Location {
     root: Root,
     folder: PathBuf,
 }
 
-impl Place {
+impl Location {
     /// Paths as clrscope sees them.
     ///
     /// # Errors

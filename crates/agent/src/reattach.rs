@@ -2,15 +2,15 @@
 //!
 //! Whoever has rewritten methods, or set hooks, stays in the one slot for a main profiler until the
 //! process ends; and so does whoever is told to. Such an agent opens a door: what is in no file
-//! system, and can be found by those only who may debug the process ([`crate::os::door`]). Through
+//! system, and can be found by those only who may debug the process ([`crate::os::reattach`]). Through
 //! it comes what an attach request would bring, and a session begins as after one.
 
 use crate::agent::{Agent, Phase};
 use crate::entry::{HEAP_REFUSED, allow_heap, event_mask};
 use crate::os::clock;
-use crate::os::door::Door;
+use crate::os::reattach::ReattachListener;
 use crate::sessions::Sessions;
-use crate::{compiling, exception_events, instrumentation, writer};
+use crate::{exception_events, instrumentation, jit_activity, writer};
 use corprof::EventMask;
 use profilers::trace::Rewriting;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use wire::{LogLevel, ResidentState, SessionConfig};
 /// Runs a session to its end, and those that come after it, if the agent stays.
 pub fn run(first: Arc<Agent>, sessions: &Sessions) {
     // Without one (no descriptors are left) the agent stays all the same, and cannot be reached.
-    let door = if first.is_resident() { Door::open().ok().map(Arc::new) } else { None };
+    let door = if first.is_resident() { ReattachListener::open().ok().map(Arc::new) } else { None };
     let mut agent = first;
     loop {
         if let Some(door) = &door {
@@ -40,7 +40,7 @@ pub fn run(first: Arc<Agent>, sessions: &Sessions) {
 }
 
 /// Waits for the next session; `None` if there can be none.
-fn next(agent: &Arc<Agent>, door: &Door) -> Option<Arc<Agent>> {
+fn next(agent: &Arc<Agent>, door: &ReattachListener) -> Option<Arc<Agent>> {
     loop {
         door.say(ResidentState::Waits);
         let bytes = door.wait()?;
@@ -54,7 +54,7 @@ fn next(agent: &Arc<Agent>, door: &Door) -> Option<Arc<Agent>> {
         // for.
         config.stays = true;
         let mask = mask_of(agent, &config);
-        compiling::restart();
+        jit_activity::restart();
         let heap_is_refused = allow_heap(agent.runtime.info(), &config, mask).is_err();
         let refused = match agent.runtime.info().set_event_mask(mask) {
             Ok(()) => {

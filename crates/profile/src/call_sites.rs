@@ -4,7 +4,7 @@ use crate::{Line, Tables};
 
 /// A place in a program: a function, and the line where it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct CallSite {
     /// The function.
     pub function: FunctionId,
     /// The line.
@@ -33,27 +33,27 @@ impl Tables {
     }
 
     /// The innermost method of the program on a stack, else the innermost of .NET, else the leaf.
-    pub fn place(&self, stack: StackId) -> Place {
+    pub fn place(&self, stack: StackId) -> CallSite {
         self.first(stack, |function| self.is_managed(function) && !self.is_framework(function))
             .or_else(|| self.first(stack, |function| self.is_managed(function)))
             .unwrap_or_else(|| self.leaf(stack))
     }
 
     /// The innermost method on a stack that is not the lock's own, else the leaf.
-    pub fn waiting_place(&self, stack: StackId) -> Place {
+    pub fn waiting_place(&self, stack: StackId) -> CallSite {
         let locks = |function| LOCK_TYPES.contains(&self.function(function).type_name.as_str());
         self.first(stack, |function| self.is_managed(function) && !locks(function))
             .unwrap_or_else(|| self.leaf(stack))
     }
 
-    fn first(&self, stack: StackId, wanted: impl Fn(FunctionId) -> bool) -> Option<Place> {
+    fn first(&self, stack: StackId, wanted: impl Fn(FunctionId) -> bool) -> Option<CallSite> {
         let mut frames = self.walk(stack).map(|frame| self.frame(frame));
         let frame = frames.find(|frame| wanted(frame.function))?;
-        Some(Place { function: frame.function, line: frame.line })
+        Some(CallSite { function: frame.function, line: frame.line })
     }
 
-    fn leaf(&self, stack: StackId) -> Place {
+    fn leaf(&self, stack: StackId) -> CallSite {
         let frame = self.frame(self.stack_frame(stack));
-        Place { function: frame.function, line: frame.line }
+        CallSite { function: frame.function, line: frame.line }
     }
 }

@@ -10,13 +10,13 @@ use super::{
     events::{Events, FromEvents},
     frames::{Frames, Unwound},
     link::{AgentLink, FromAgent},
-    looks::{Looks, OsThread},
     processors::{self, Census, Sharing, Split, Ticked},
     rate::{self, RateMeter},
     room::{self, ThreadWatch},
     start::BY_WALKING,
     survivors::Survivors,
     target::Target,
+    thread_snapshots::{OsThread, ThreadSnapshots},
     waits,
     window::Window,
 };
@@ -33,7 +33,7 @@ use session::{
     ObserverStatus, Parameter, ParameterShown, PauseEvent, PoolChange, PoolEvent, PrecompiledCount,
     RecompiledMethod, ResourceUse, RewrittenMethod, SampleBatch, SamplingRate, SessionEnd,
     SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee,
-    ThreadId, ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
+    ThreadId, ThreadSeen, ThreadSnapshot, ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -181,7 +181,7 @@ pub(super) struct Sources {
 
 /// A sample whose stack is known.
 #[derive(Clone, Copy)]
-struct Ready {
+struct PendingSample {
     time: u64,
     os_tid: u32,
     thread: ThreadId,
@@ -210,7 +210,7 @@ struct Waiting {
 
 /// Looks at the heap, as far as they have come.
 #[derive(Default)]
-struct HeapLooks {
+struct HeapSnapshots {
     /// How many have begun, and how many have ended.
     begun: u32,
     ended: u32,
@@ -222,7 +222,7 @@ struct HeapLooks {
     stopped_since: Option<Instant>,
 }
 
-pub(super) struct Pump {
+pub(super) struct Recorder {
     sources: Sources,
     before_detach: Option<Box<dyn FnOnce() + Send>>,
     definitions: Definitions,
@@ -233,21 +233,21 @@ pub(super) struct Pump {
     call_trees: CallTrees,
     /// Looked for since it was last written.
     precompiled: PrecompiledCount,
-    cpu: Vec<Ready>,
+    cpu: Vec<PendingSample>,
     rate: RateMeter,
     /// How near the process comes to its limit of threads.
     threads: ThreadWatch,
-    wall: Vec<Ready>,
+    wall: Vec<PendingSample>,
     last_wall: Option<u64>,
     wall_sharing: Sharing,
-    pool: Vec<Ready>,
+    pool: Vec<PendingSample>,
     last_pool: Option<u64>,
     pool_sharing: Sharing,
     census: Option<Census>,
     /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while
     /// they idle.
     pool_threads: HashSet<u32>,
-    looks: Looks,
+    looks: ThreadSnapshots,
     /// Stacks of blocked threads, and ticks that name them.
     blocked: BlockedStacks,
     /// Whether the agent reads blocked threads, so that running ones have no stacks of their own.
@@ -256,7 +256,7 @@ pub(super) struct Pump {
     work: HashMap<u32, VecDeque<RuntimeWork>>,
     gc_pauses: VecDeque<(u64, u64)>,
     exceptions: HashMap<u64, (ExceptionSample, Instant)>,
-    heap_looks: HeapLooks,
+    heap_looks: HeapSnapshots,
     survivors: Survivors,
     observer: ObserverStatus,
     dropped: HashMap<&'static str, u64>,
@@ -286,7 +286,7 @@ pub(super) struct Pump {
     rules_ended: bool,
 }
 
-impl Pump {
+impl Recorder {
     pub fn new(sources: Sources) -> Self {
         let frames = Frames::new(&sources.target);
         let start = sources.info.start;
@@ -316,14 +316,14 @@ impl Pump {
             pool_sharing: Sharing::default(),
             census: None,
             pool_threads: HashSet::new(),
-            looks: Looks::default(),
+            looks: ThreadSnapshots::default(),
             blocked: BlockedStacks::default(),
             reads_blocked,
             stack_states: HashMap::new(),
             work: HashMap::new(),
             gc_pauses: VecDeque::new(),
             exceptions: HashMap::new(),
-            heap_looks: HeapLooks::default(),
+            heap_looks: HeapSnapshots::default(),
             survivors: Survivors::default(),
             observer: ObserverStatus::default(),
             dropped: HashMap::new(),
@@ -472,7 +472,7 @@ impl Pump {
     /// Ends the time that the recording is of, when the agent has written all that it counted in
     /// it.
     fn close_window(&mut self) {
-        let has_ended = |pump: &Self| pump.closed || pump.bye.is_some();
+        let has_ended = |recorder: &Self| recorder.closed || recorder.bye.is_some();
         if !self.counts_exactly() || has_ended(self) {
             // What comes of a process that has ended was counted before its end.
             return self.window.close(now(), true);
@@ -513,8 +513,9 @@ impl Pump {
         self.settle_blocked(false);
         self.settle_exceptions(false);
         let long_ago = now().saturating_sub(ENDS_WITH_PROCESS);
-        let goes_on =
-            |pump: &Self| !pump.closed && pump.bye.is_none() && pump.sources.target.is_alive();
+        let goes_on = |recorder: &Self| {
+            !recorder.closed && recorder.bye.is_none() && recorder.sources.target.is_alive()
+        };
         if self.definitions.has_ends(long_ago) && goes_on(self) {
             self.definitions.confirm_ends(long_ago);
         }
@@ -683,7 +684,7 @@ impl Pump {
         self.blocked.ran(thread, RunningStack { time, stack, truncated, runtime_leaf });
         // The engine may run for other profilers alone.
         if self.runs("cpu") {
-            self.cpu.push(Ready {
+            self.cpu.push(PendingSample {
                 time,
                 os_tid,
                 thread,
@@ -814,7 +815,7 @@ impl Pump {
                 let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
                 let (stack, truncated) =
                     self.frames.walked(&mut self.definitions, Some(sample.stack));
-                self.cpu.push(Ready {
+                self.cpu.push(PendingSample {
                     time: sample.time,
                     os_tid,
                     thread,
@@ -898,14 +899,14 @@ impl Pump {
                     None => {}
                 }
             }
-            Record::WalkInstead { reason }
+            Record::EngineFallback { reason }
                 if self.runs("cpu")
                     && self.sources.engine == EngineChoice::Signals
                     && !self.sources.cpu.is_shared() =>
             {
                 self.refused.get_or_insert(RecordError::Engine { engine: "signals", reason });
             }
-            Record::WalkInstead { reason } => {
+            Record::EngineFallback { reason } => {
                 self.sources.cpu.walk_instead(&reason);
                 // The agent says by itself what that means for those that only need the stacks of
                 // running threads.
@@ -926,7 +927,7 @@ impl Pump {
                 self.agent_says(bye.status);
                 self.bye = Some(bye.reason);
             }
-            Record::ThreadLook(look) => self.thread_look(look),
+            Record::ThreadSnapshot(look) => self.thread_look(look),
             Record::PoolTick(tick) => self.pool_tick(tick),
             Record::HeapBegin { time, .. } => self.look_begins(time),
             Record::HeapChunk { bytes, .. } if self.survivors.is_under_way() => {
@@ -960,11 +961,11 @@ impl Pump {
             Record::HeapMethods { methods, .. } => {
                 self.in_look(|look| SessionRecord::HeapMethods { look, methods })
             }
-            Record::HeapMachines { machines, .. } => {
+            Record::AsyncStateMachines { machines, .. } => {
                 let frames = &mut self.frames;
                 let machines =
                     machines.into_iter().map(|machine| frames.machine(machine)).collect();
-                self.in_look(|look| SessionRecord::HeapMachines { look, machines });
+                self.in_look(|look| SessionRecord::AsyncStateMachines { look, machines });
             }
             Record::HeapEnd(end) => self.look_ends(end),
         }
@@ -1367,7 +1368,7 @@ impl Pump {
                 self.count("threadpool", samples.len() as u64);
                 self.pool.extend(samples);
             }
-            Purpose::Look(all) => self.thread_look_settled(&tick, all),
+            Purpose::Snapshot(all) => self.thread_look_settled(&tick, all),
         }
     }
 
@@ -1397,7 +1398,7 @@ impl Pump {
         previous: Option<u64>,
         splits: &HashMap<u32, Split>,
         wanted: impl Fn(&mut Self, u32, StackId) -> bool,
-    ) -> Vec<Ready> {
+    ) -> Vec<PendingSample> {
         let mut samples = Vec::new();
         let Some(previous) = previous.filter(|_| self.window.holds(tick.time)) else {
             return samples;
@@ -1414,7 +1415,7 @@ impl Pump {
                 continue;
             }
             let state = self.state_of(os_tid, sample, stack);
-            let base = Ready {
+            let base = PendingSample {
                 time: tick.time,
                 os_tid,
                 thread,
@@ -1430,7 +1431,7 @@ impl Pump {
                 },
             };
             if in_gc > 0 {
-                samples.push(Ready { weight: in_gc, state: ThreadState::Gc, ..base });
+                samples.push(PendingSample { weight: in_gc, state: ThreadState::Gc, ..base });
             }
             if state == ThreadState::Running {
                 let split = splits
@@ -1442,7 +1443,11 @@ impl Pump {
                     (split.throttled, ThreadState::Throttled),
                 ];
                 let parts = parts.into_iter().filter(|(weight, _)| *weight > 0);
-                samples.extend(parts.map(|(weight, state)| Ready { weight, state, ..base }));
+                samples.extend(parts.map(|(weight, state)| PendingSample {
+                    weight,
+                    state,
+                    ..base
+                }));
             } else if base.weight > 0 {
                 samples.push(base);
             }
@@ -1490,7 +1495,7 @@ impl Pump {
                 self.definitions.end_thread(os_tid, look.time);
             }
         }
-        let (purpose, previous, splits) = (Purpose::Look(all), None, HashMap::new());
+        let (purpose, previous, splits) = (Purpose::Snapshot(all), None, HashMap::new());
         self.blocked.tick(PendingTick { purpose, tick: look, previous, splits });
         self.settle_blocked(false);
     }
@@ -1546,7 +1551,7 @@ impl Pump {
         }
         self.count("threads", threads.len() as u64);
         self.write_definitions();
-        self.write(&SessionRecord::ThreadLook(ThreadLook { time: look.time, threads }));
+        self.write(&SessionRecord::ThreadSnapshot(ThreadSnapshot { time: look.time, threads }));
     }
 
     fn exception(&mut self, exception: Exception) {
@@ -1751,9 +1756,9 @@ impl Pump {
             .min()
             .map_or(until, |time| time.min(until));
         let until = self.blocked.first_tick().map_or(until, |time| time.min(until));
-        let cpu = self.batch(until, |pump| &mut pump.cpu);
-        let wall = self.batch(until, |pump| &mut pump.wall);
-        let pool = self.batch(until, |pump| &mut pump.pool);
+        let cpu = self.batch(until, |recorder| &mut recorder.cpu);
+        let wall = self.batch(until, |recorder| &mut recorder.wall);
+        let pool = self.batch(until, |recorder| &mut recorder.pool);
         self.blocked.forget_running(until);
         self.write_definitions();
         if let Some(batch) = cpu {
@@ -1770,12 +1775,12 @@ impl Pump {
     fn batch(
         &mut self,
         until: u64,
-        which: impl Fn(&mut Self) -> &mut Vec<Ready>,
+        which: impl Fn(&mut Self) -> &mut Vec<PendingSample>,
     ) -> Option<SampleBatch> {
         let samples = which(self);
         samples.sort_by_key(|sample| sample.time);
         let due = samples.partition_point(|sample| sample.time < until);
-        let due: Vec<Ready> = samples.drain(..due).collect();
+        let due: Vec<PendingSample> = samples.drain(..due).collect();
         let start = due.first()?.time;
         let mut batch = SampleBatch { start, ..SampleBatch::default() };
         let mut last = start;
@@ -1786,7 +1791,7 @@ impl Pump {
                     self.blocked.running_at(sample.thread, sample.time, sample.near)
             {
                 let RunningStack { stack, truncated, runtime_leaf, .. } = running;
-                sample = Ready { stack, truncated, runtime_leaf, ..sample };
+                sample = PendingSample { stack, truncated, runtime_leaf, ..sample };
             }
             let work =
                 sample.runtime_leaf.then(|| self.work_at(sample.os_tid, sample.time)).flatten();
@@ -1945,7 +1950,8 @@ impl Pump {
         self.sources.cpu.stop();
         // What was sampled deserves its names: a last chance for the agent to resolve them.
         let deadline = Instant::now() + RESOLVE_LIMIT;
-        let waits = |pump: &Self| !pump.waiting.is_empty() || !pump.blocked.is_settled();
+        let waits =
+            |recorder: &Self| !recorder.waiting.is_empty() || !recorder.blocked.is_settled();
         while waits(&self) && !self.closed && self.bye.is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
             self.take_agent();
@@ -1986,12 +1992,12 @@ impl Pump {
             }
             // The agent says goodbye, closes, and asks the runtime to let go of it.
             let begun = Instant::now();
-            let goes_on = |pump: &Self| match begun.elapsed() {
+            let goes_on = |recorder: &Self| match begun.elapsed() {
                 waited if waited < BYE_LIMIT => true,
                 waited => {
                     waited < PUT_BACK_LIMIT
-                        && pump.runs("trace")
-                        && !pump.sources.target.is_stopped()
+                        && recorder.runs("trace")
+                        && !recorder.sources.target.is_stopped()
                 }
             };
             while !self.closed && goes_on(&self) {
@@ -2171,7 +2177,7 @@ mod tests {
             cpus: 1,
             profilers: Vec::new(),
         };
-        let pump = Pump::new(Sources {
+        let recorder = Recorder::new(Sources {
             target: Target::new(std::process::id()).unwrap(),
             link,
             cpu: CpuSource::off(),
@@ -2193,7 +2199,7 @@ mod tests {
             library: String::new(),
         });
         let began = Instant::now();
-        pump.run().unwrap();
+        recorder.run().unwrap();
         let taken = began.elapsed();
         assert!(taken < Duration::from_secs(10), "{taken:?}");
         agent.join().unwrap();

@@ -11,7 +11,7 @@ use crate::{
 /// A look that tells less than all: a histogram, or roots. There are no references in it, so
 /// nothing is said of who holds what and how much that retains.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Brief {
+pub struct PartialReport {
     /// [`SCHEMA`].
     pub schema: u32,
     /// What is in it.
@@ -98,7 +98,7 @@ pub struct RootTypeRow {
 }
 
 /// Tells what a look says that has no references. The lists have `top` rows at most.
-pub fn brief(snapshot: &Snapshot, top: usize) -> Brief {
+pub fn brief(snapshot: &Snapshot, top: usize) -> PartialReport {
     let end = snapshot.end();
     let histogram = Histogram::of(snapshot);
     let by_bytes = histogram.by_bytes();
@@ -118,7 +118,7 @@ pub fn brief(snapshot: &Snapshot, top: usize) -> Brief {
                 .collect(),
         }
     };
-    Brief {
+    PartialReport {
         schema: SCHEMA,
         looked_at: end.extent,
         process: end.process.clone(),
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::{Generation, MemoryBudget, Root, SnapshotBuilder, SnapshotEnd};
 
-    fn look(extent: Extent) -> Brief {
+    fn look(extent: Extent) -> PartialReport {
         let mut builder = SnapshotBuilder::new(MemoryBudget::default());
         let root = |target, kind, pinned, weak| Root {
             target,

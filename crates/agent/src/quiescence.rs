@@ -33,7 +33,7 @@ const RESTLESS: Nanos = 10_000_000_000;
 
 /// How it was found for what was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Outcome {
     /// Whether all threads slept.
     pub still: bool,
     /// How long the world stood still, in all tries.
@@ -42,7 +42,7 @@ pub struct Found {
 
 /// Waits for moments in which all threads of the program sleep.
 #[derive(Debug, Default)]
-pub struct Stillness {
+pub struct QuiescencePoint {
     sleepers: Sleepers,
     /// Threads that never sleep, and until when that is believed. They run native code that is not
     /// the runtime's.
@@ -50,7 +50,7 @@ pub struct Stillness {
     believed: Nanos,
 }
 
-impl Stillness {
+impl QuiescencePoint {
     /// Does something while no thread of the program runs, but for those that run without end. The
     /// world stands still meanwhile, so it should not take long. To be called on an own thread,
     /// never in a callback.
@@ -58,11 +58,11 @@ impl Stillness {
     /// It is done in any case, after about a fifth of a second at the latest (while a collection
     /// holds the world, after half of one); also where the world cannot be stopped, as when a
     /// runtime starts.
-    pub fn wait(&mut self, runtime: &Runtime, act: &mut dyn FnMut()) -> Found {
+    pub fn wait(&mut self, runtime: &Runtime, act: &mut dyn FnMut()) -> Outcome {
         if clock::monotonic() > self.believed {
             self.restless.clear();
         }
-        let mut found = Found { still: false, stopped: 0 };
+        let mut found = Outcome { still: false, stopped: 0 };
         // Threads that are seen to sleep now are seen faster while the runtime is suspended.
         let _ = self.awake().map(Iterator::count);
         let mut always: Option<HashSet<u32>> = None;

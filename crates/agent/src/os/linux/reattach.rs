@@ -20,7 +20,7 @@ const LIMIT: Nanos = 2_000_000_000;
 
 /// What clrscope finds.
 #[derive(Debug)]
-pub struct Door {
+pub struct ReattachListener {
     /// The ends of the pipe. The writing end is kept so that the other one never reads an end of
     /// file.
     reader: Kept,
@@ -28,7 +28,7 @@ pub struct Door {
     state: Kept,
 }
 
-impl Door {
+impl ReattachListener {
     /// Makes the pipe and the memfd.
     ///
     /// # Errors
@@ -120,14 +120,14 @@ mod tests {
     use std::fs::OpenOptions;
     use std::io::{Write, pipe};
 
-    fn write(door: &Door, bytes: &[u8]) {
+    fn write(door: &ReattachListener, bytes: &[u8]) {
         let path = format!("/proc/self/fd/{}", door.reader.number().unwrap());
         OpenOptions::new().write(true).open(path).unwrap().write_all(bytes).unwrap();
     }
 
     #[test]
     fn a_configuration_arrives_and_noise_does_not() {
-        let door = Door::open().unwrap();
+        let door = ReattachListener::open().unwrap();
         write(&door, &[0xff; 9]);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| door.wait());
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn it_is_found_by_the_name_of_its_memfd() {
-        let door = Door::open().unwrap();
+        let door = ReattachListener::open().unwrap();
         let link =
             std::fs::read_link(format!("/proc/self/fd/{}", door.state.number().unwrap())).unwrap();
         let link = link.to_str().unwrap();
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn descriptors_that_are_no_longer_ours_are_let_alone() {
-        let door = Door::open().unwrap();
+        let door = ReattachListener::open().unwrap();
         let number = door.reader.number().unwrap();
         let (theirs, _other) = pipe().unwrap();
         // SAFETY: what a program does that closes all descriptors, and then opens others.
