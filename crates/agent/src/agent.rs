@@ -71,7 +71,7 @@ pub struct Agent {
     event_session: Mutex<Option<Counted<EventPipeSession>>>,
     /// What this session has rewritten.
     pub instrumentation: Instrumentation,
-    /// The look at the heap that is under way.
+    /// The heap snapshot that is under way.
     pub heap: Heap,
     /// The collection whose survivors are told.
     pub survivors: Survivors,
@@ -79,7 +79,7 @@ pub struct Agent {
     signals: RwLock<Option<SignalEngine>>,
     threads: Mutex<Threads>,
     stacks: Mutex<Stacks>,
-    /// The sampling thread, the one that looks at the heap or at survivors, and the main one.
+    /// The sampling thread, the one that takes snapshots of the heap or of survivors, and the main one.
     sampler: Mutex<Option<OwnThread>>,
     looker: Mutex<Option<OwnThread>>,
     main: Mutex<Option<OwnThread>>,
@@ -335,7 +335,7 @@ impl Agent {
         let deadline = began + NEIGHBORS_LIMIT;
         while neighbors().without_thread > 0 && !self.is_shutdown() && clock::monotonic() < deadline
         {
-            // With thousands of threads a look takes long: a tenth of the time at most.
+            // With thousands of threads a snapshot takes long: a tenth of the time at most.
             let now = clock::monotonic();
             clock::sleep_until((now + NEIGHBORS_PAUSE.max(10 * (now - began))).min(deadline));
             began = clock::monotonic();
@@ -531,13 +531,13 @@ impl Agent {
         }
     }
 
-    /// Keeps the thread that looks at the heap for [`Self::stop_looking`].
+    /// Keeps the thread that takes heap snapshots for [`Self::stop_looking`].
     pub fn keep_looker(&self, thread: OwnThread) {
         *lock(&self.looker) = Some(thread);
     }
 
-    /// Waits until the thread that looks at the heap has ended, which it does as the session stops.
-    /// A look that is under way ends early.
+    /// Waits until the thread that takes heap snapshots has ended, which it does as the session stops.
+    /// A snapshot that is under way ends early.
     pub fn stop_looking(&self) {
         let looker = lock(&self.looker).take();
         if let Some(looker) = looker {

@@ -1,8 +1,8 @@
-//! Where tasks keep what a look at the heap reads of them: the state of an asynchronous method, and
+//! Where tasks keep what a heap snapshot reads of them: the state of an asynchronous method, and
 //! what goes on when a task has completed.
 //!
 //! Nothing may be asked of metadata while the world stands still. So classes are asked about after
-//! a look that met them, and the fields of their objects are read from the next look on.
+//! a snapshot that met them, and the fields of their objects are read from the next snapshot on.
 
 use crate::runtime::Runtime;
 use cil::{MethodBody, Opcode, Operand, TokenKind};
@@ -172,7 +172,7 @@ impl Machines {
     }
 
     fn insert(&mut self, class: u64, plan: Plan) {
-        // No look is under way, so nobody else holds it.
+        // No snapshot is under way, so nobody else holds it.
         let inserted = Arc::get_mut(&mut self.plans).is_some_and(|plans| plans.insert(class, plan));
         self.left_out += u64::from(!inserted);
     }

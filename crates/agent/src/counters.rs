@@ -54,7 +54,7 @@ counters! {
     /// Threads that did not copy themselves when they were asked to, for a comparison.
     not_compared = "threads not compared";
     /// Collections whose survivors were told.
-    survivor_looks = "collections with a snapshot";
+    survivor_snapshots = "collections with a snapshot";
     /// Addresses asked for.
     addresses = "addresses resolved";
     /// Methods named.

@@ -4,7 +4,7 @@
 //! runtime then tells every root and every surviving object, one after another on one thread, while
 //! the world stands still. What it tells is encoded into one buffer of fixed size, and each full
 //! buffer is written to clrscope from the callback itself: so a look at a heap of any size takes a
-//! few megabytes. If clrscope does not read, the look is given up and the world goes on.
+//! few megabytes. If clrscope does not read, the snapshot is given up and the world goes on.
 //!
 //! Only numbers are taken while the world stands still; names are asked for afterwards. Where tasks
 //! keep their states is asked for afterwards too, so these are read from the second look on
@@ -42,11 +42,11 @@ const TARGETS: usize = 128 << 10;
 /// Bytes before an object's address that belong to it.
 const HEADER: usize = 8;
 
-/// The look that is under way, where one is, as callbacks see it.
+/// The snapshot that is under way, where one is, as callbacks see it.
 #[derive(Default)]
 pub struct Heap {
     slot: Slot<Snapshot>,
-    /// Whether the look is for a collection that is not full.
+    /// Whether the snapshot is for a collection that is not full.
     waits_for_small: AtomicBool,
 }
 
@@ -70,12 +70,12 @@ impl Heap {
 
     /// Roots that the collection found.
     pub fn roots(&self, agent: &Agent, roots: Roots<'_>) {
-        self.slot.with(|look| look.roots(agent, roots));
+        self.slot.with(|snapshot| snapshot.roots(agent, roots));
     }
 
     /// Entries of `ConditionalWeakTable`s that the collection found.
     pub fn dependent(&self, agent: &Agent, references: DependentReferences<'_>) {
-        self.slot.with(|look| look.dependent(agent, references));
+        self.slot.with(|snapshot| snapshot.dependent(agent, references));
     }
 
     /// An object that survived. False to be told of no more.
@@ -86,12 +86,14 @@ impl Heap {
         class: ClassId,
         references: &[RawObjectId],
     ) -> bool {
-        self.slot.with(|look| look.object(agent, object, class, references)).unwrap_or(false)
+        self.slot
+            .with(|snapshot| snapshot.object(agent, object, class, references))
+            .unwrap_or(false)
     }
 
     /// The collection has ended; the world still stands.
     pub fn collection_finished(&self, agent: &Agent) {
-        self.slot.with(|look| look.collection_finished(agent));
+        self.slot.with(|snapshot| snapshot.collection_finished(agent));
         self.slot.end();
     }
 
@@ -100,13 +102,13 @@ impl Heap {
         self.slot.resumed(now);
     }
 
-    /// Bytes that the look under way holds.
+    /// Bytes that the snapshot under way holds.
     pub fn memory(&self) -> usize {
         self.slot.memory()
     }
 }
 
-/// A look that is under way.
+/// A snapshot that is under way.
 struct Snapshot {
     kind: SnapshotKind,
     chunks: Chunks,
@@ -422,7 +424,7 @@ impl Strings {
     }
 }
 
-/// Takes the looks that are wanted.
+/// Takes the snapshots that are wanted.
 pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
     let Some(teller) = Teller::new(agent, outgoing, "heap snapshots") else { return };
     let machines = settings.tasks.then(Machines::default);
@@ -434,7 +436,7 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
     let every = settings.every * 1_000_000_000;
     // A launched process has nothing yet.
     let mut next = agent.entered + if agent.config.launched { every } else { 0 };
-    for number in 0..settings.looks {
+    for number in 0..settings.snapshots {
         if agent.config.launched && number == 0 {
             // The runtime sets our events once more as it finishes to start us.
             looker.teller.wait(next.min(agent.entered + STARTED), || false);
@@ -446,7 +448,7 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
         }
         next = clock::monotonic() + every;
         let begun = clock::thread_cpu();
-        let looked = looker.look(number);
+        let looked = looker.snapshot(number);
         agent.tick_cpu.fetch_add(clock::thread_cpu().saturating_sub(begun), Relaxed);
         // A connection that is gone ends the session.
         if looked.is_err() {
@@ -468,7 +470,7 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    fn look(&mut self, number: u32) -> io::Result<()> {
+    fn snapshot(&mut self, number: u32) -> io::Result<()> {
         let agent = self.agent;
         let kind = self.settings.kind;
         let wants_strings = self.settings.strings && kind == SnapshotKind::All;
@@ -476,7 +478,7 @@ impl Walker<'_> {
         let strings = wants_strings.then(find).flatten();
         let reads_strings = strings.is_some();
         let time = clock::monotonic();
-        self.teller.send([Record::HeapBegin { look: number, time }])?;
+        self.teller.send([Record::HeapBegin { snapshot: number, time }])?;
         let gone = agent.modules_gone();
         if gone != self.gone {
             // Which classes have gone is not known, and others may come in their places.
@@ -485,10 +487,10 @@ impl Walker<'_> {
         }
         let plans = self.machines.as_ref().map(|machines| Arc::clone(&machines.plans));
         let deadline = time + self.settings.limit * 1_000_000_000;
-        let look = Snapshot::new(number, kind, self.outgoing, strings, plans, deadline);
-        let memory = look.memory();
+        let snapshot = Snapshot::new(number, kind, self.outgoing, strings, plans, deadline);
+        let memory = snapshot.memory();
         agent.heap.waits_for_small.store(kind == SnapshotKind::Roots, Relaxed);
-        agent.heap.slot.arm(Box::new(look), memory);
+        agent.heap.slot.arm(Box::new(snapshot), memory);
         // Whatever happens, the runtime must not be left telling.
         let forced = catch_unwind(AssertUnwindSafe(|| {
             if !self.teller.listen(self.teller.telling) {
@@ -504,21 +506,23 @@ impl Walker<'_> {
         let taken = agent.heap.slot.disarm();
         self.teller.listen(self.teller.quiet);
         let (told, paused) = (taken.told, taken.paused);
-        let Some(mut look) = taken.look else { return Ok(()) };
-        look.chunks.finish()?;
-        let complete = told && look.chunks.abort.is_none();
+        let Some(mut snapshot) = taken.snapshot else { return Ok(()) };
+        snapshot.chunks.finish()?;
+        let complete = told && snapshot.chunks.abort.is_none();
         let unnamed = self.teller.send_names(
             number,
-            (&look.classes, &look.methods),
+            (&snapshot.classes, &snapshot.methods),
             gone,
             &mut HashSet::new(),
         )?;
-        look.plans = None;
+        snapshot.plans = None;
         let unplanned = match &mut self.machines {
-            Some(machines) => self.teller.send_machines(number, &look.classes, machines, gone)?,
+            Some(machines) => {
+                self.teller.send_machines(number, &snapshot.classes, machines, gone)?
+            }
             None => 0,
         };
-        let reason = match (look.chunks.abort, forced) {
+        let reason = match (snapshot.chunks.abort, forced) {
             (Some(Abort::Stopped), _) => Some("the recording was stopped".to_owned()),
             (Some(Abort::Late), _) => {
                 Some(format!("it took longer than {} s", self.settings.limit))
@@ -539,8 +543,8 @@ impl Walker<'_> {
                 self.settings.limit
             )),
             _ if !told => Some("the runtime made no full collection".to_owned()),
-            _ if look.targets_lost > 0 => {
-                Some(format!("the objects of {} roots", look.targets_lost))
+            _ if snapshot.targets_lost > 0 => {
+                Some(format!("the objects of {} roots", snapshot.targets_lost))
             }
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
             _ if unplanned > 0 => Some(format!("the states of tasks of {unplanned} classes")),
@@ -548,10 +552,10 @@ impl Walker<'_> {
             _ => None,
         };
         let end = HeapEnd {
-            look: number,
+            snapshot: number,
             time: clock::monotonic(),
             paused,
-            objects: look.chunks.objects,
+            objects: snapshot.chunks.objects,
             complete,
             reason,
         };

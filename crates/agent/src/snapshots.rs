@@ -1,5 +1,5 @@
-//! What all looks at the heap have in common: the word from the runtime's callbacks to the thread
-//! that takes the look, and the way of what was told to clrscope.
+//! What all heap snapshots have in common: the word from the runtime's callbacks to the thread
+//! that takes the snapshot, and the way of what was told to clrscope.
 
 use crate::agent::{Agent, Phase};
 use crate::async_state_machines::Machines;
@@ -23,9 +23,9 @@ pub const WRITE_LIMIT: Nanos = 100_000_000;
 const MOST_WAITING: usize = 8 << 20;
 /// The same when it does not.
 pub const CALM_LIMIT: Nanos = 10_000_000_000;
-/// Longest time for the names of a look.
+/// Longest time for the names of a snapshot.
 const NAMES_LIMIT: Nanos = 30_000_000_000;
-/// How often a waiting thread looks whether the session ends.
+/// How often a waiting thread checks whether the session ends.
 const STEP: Nanos = 20_000_000;
 /// When the runtime has surely finished to start a launched agent.
 pub const STARTED: Nanos = 1_000_000_000;
@@ -37,7 +37,7 @@ const RESUME_LIMIT: Nanos = 100_000_000;
 /// Most arrays in arrays that are followed to find the module of their elements.
 const MOST_RANKS: usize = 8;
 
-/// How far a look is.
+/// How far a snapshot is.
 mod state {
     /// There is none.
     pub const NONE: u8 = 0;
@@ -49,11 +49,11 @@ mod state {
     pub const TOLD: u8 = 3;
 }
 
-/// The look that is under way, where one is, as callbacks see it.
+/// The snapshot that is under way, where one is, as callbacks see it.
 pub struct Slot<L> {
     state: AtomicU8,
     /// Locked for a moment by each callback, and by nobody else while the runtime tells.
-    look: Mutex<Option<Box<L>>>,
+    snapshot: Mutex<Option<Box<L>>>,
     suspended: AtomicU64,
     resumed: AtomicU64,
     memory: AtomicUsize,
@@ -63,7 +63,7 @@ impl<L> Default for Slot<L> {
     fn default() -> Self {
         Self {
             state: AtomicU8::new(state::NONE),
-            look: Mutex::new(None),
+            snapshot: Mutex::new(None),
             suspended: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
             memory: AtomicUsize::new(0),
@@ -71,10 +71,10 @@ impl<L> Default for Slot<L> {
     }
 }
 
-/// How a look ended.
+/// How a snapshot ended.
 pub struct Taken<L> {
-    /// The look.
-    pub look: Option<Box<L>>,
+    /// The snapshot.
+    pub snapshot: Option<Box<L>>,
     /// Whether a collection was told to it.
     pub told: bool,
     /// When the world was asked to stop for it.
@@ -84,7 +84,7 @@ pub struct Taken<L> {
 }
 
 impl<L> Slot<L> {
-    /// A collection begins that fits; says whether a look waits for it. `suspended` is when the
+    /// A collection begins that fits; says whether a snapshot waits for it. `suspended` is when the
     /// world was asked to stop.
     pub fn begin(&self, suspended: Nanos) -> bool {
         let begins =
@@ -108,34 +108,34 @@ impl<L> Slot<L> {
         }
     }
 
-    /// Whether the collection of the look has ended.
+    /// Whether the collection of the snapshot has ended.
     pub fn is_told(&self) -> bool {
         self.state.load(SeqCst) == state::TOLD
     }
 
-    /// Bytes that the look under way holds.
+    /// Bytes that the snapshot under way holds.
     pub fn memory(&self) -> usize {
         self.memory.load(Relaxed)
     }
 
-    /// Does something with the look, if the runtime tells just now.
+    /// Does something with the snapshot, if the runtime tells just now.
     pub fn with<R>(&self, call: impl FnOnce(&mut L) -> R) -> Option<R> {
         if self.state.load(Relaxed) != state::TELLING {
             return None;
         }
         // With Server GC callbacks of one collection come from several of the collector's threads
         // at the same time, which wait for each other at its end in any case.
-        self.look().as_mut().map(|look| call(look))
+        self.snapshot().as_mut().map(|snapshot| call(snapshot))
     }
 
-    fn look(&self) -> MutexGuard<'_, Option<Box<L>>> {
-        self.look.lock().unwrap_or_else(PoisonError::into_inner)
+    fn snapshot(&self) -> MutexGuard<'_, Option<Box<L>>> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next collection that fits will be told to `look`, which holds so many bytes.
-    pub fn arm(&self, look: Box<L>, memory: usize) {
+    /// The next collection that fits will be told to `snapshot`, which holds so many bytes.
+    pub fn arm(&self, snapshot: Box<L>, memory: usize) {
         self.memory.store(memory, Relaxed);
-        *self.look() = Some(look);
+        *self.snapshot() = Some(snapshot);
         self.state.store(state::ARMED, SeqCst);
     }
 
@@ -144,7 +144,7 @@ impl<L> Slot<L> {
     pub fn disarm(&self) -> Taken<L> {
         // No collection may begin between the two.
         let _ = self.state.compare_exchange(state::ARMED, state::NONE, SeqCst, SeqCst);
-        // What tells ends by itself, for each look has its limit; unless the process ends just now.
+        // What tells ends by itself, for each snapshot has its limit; unless the process ends just now.
         let deadline = clock::monotonic() + CALM_LIMIT;
         while self.state.load(SeqCst) == state::TELLING && clock::monotonic() < deadline {
             clock::sleep_until(clock::monotonic() + 1_000_000);
@@ -159,11 +159,16 @@ impl<L> Slot<L> {
         self.memory.store(0, Relaxed);
         let suspended = self.suspended.load(SeqCst);
         let paused = self.resumed.load(SeqCst).saturating_sub(suspended);
-        Taken { look: self.look().take(), told, suspended, paused: if told { paused } else { 0 } }
+        Taken {
+            snapshot: self.snapshot().take(),
+            told,
+            suspended,
+            paused: if told { paused } else { 0 },
+        }
     }
 }
 
-/// Why a look ends early.
+/// Why a snapshot ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abort {
     /// The recording ends.
@@ -185,26 +190,26 @@ pub struct Chunks {
     pub encoder: Encoder,
     /// Objects seen.
     pub objects: u64,
-    /// When the look is given up.
+    /// When the snapshot is given up.
     pub deadline: Nanos,
     /// Why it was given up.
     pub abort: Option<Abort>,
 }
 
 impl Chunks {
-    /// Those of a look.
+    /// Those of a snapshot.
     pub fn new(number: u32, outgoing: &Outgoing, deadline: Nanos) -> Self {
         let (outgoing, encoder) = (outgoing.clone(), Encoder::new(MAX_CHUNK));
         Self { number, outgoing, encoder, objects: 0, deadline, abort: None }
     }
 
-    /// Begins another look with the same buffer.
+    /// Begins another snapshot with the same buffer.
     pub fn restart(&mut self, number: u32, deadline: Nanos) {
         self.encoder.clear();
         (self.number, self.deadline, self.objects, self.abort) = (number, deadline, 0, None);
     }
 
-    /// Whether there is room for the next item; makes some if need be. False once the look is given
+    /// Whether there is room for the next item; makes some if need be. False once the snapshot is given
     /// up.
     pub fn has_room(&mut self, agent: &Agent) -> bool {
         self.encoder.has_room() && self.abort.is_none() || self.make_room(agent)
@@ -224,7 +229,7 @@ impl Chunks {
         self.abort.is_none()
     }
 
-    /// Writes what is left, if the look was not given up. Says whether clrscope reads.
+    /// Writes what is left, if the snapshot was not given up. Says whether clrscope reads.
     pub fn finish(&mut self) -> io::Result<()> {
         if self.abort.is_none() {
             self.abort = self.send(0, CALM_LIMIT).err();
@@ -308,11 +313,11 @@ impl Ids {
     }
 }
 
-/// What a thread that takes looks does when the world does not stand still.
+/// What a thread that takes snapshots does when the world does not stand still.
 pub struct Teller<'a> {
     agent: &'a Agent,
     outgoing: &'a Outgoing,
-    /// Events while a look is taken, and at other times.
+    /// Events while a snapshot is taken, and at other times.
     pub telling: EventMask,
     /// See [`Self::telling`].
     pub quiet: EventMask,
@@ -355,8 +360,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Sends the names of all that a look met, without those that were sent before; says how many
-    /// have none. `gone` is the number of unloaded modules when the look began.
+    /// Sends the names of all that a snapshot met, without those that were sent before; says how many
+    /// have none. `gone` is the number of unloaded modules when the snapshot began.
     pub fn send_names(
         &self,
         number: u32,
@@ -387,12 +392,13 @@ impl<'a> Teller<'a> {
                 }
             }
             let count = named.len() as u64;
-            unnamed +=
-                if self.put(&mut frame, &Record::HeapClasses { look: number, classes: named })? {
-                    0
-                } else {
-                    count
-                };
+            unnamed += if self
+                .put(&mut frame, &Record::HeapClasses { snapshot: number, classes: named })?
+            {
+                0
+            } else {
+                count
+            };
         }
         let methods: Vec<u64> = methods.iter().filter(|method| !sent.contains(method)).collect();
         for part in methods.chunks(64) {
@@ -408,18 +414,19 @@ impl<'a> Teller<'a> {
                 }
             }
             let count = named.len() as u64;
-            unnamed +=
-                if self.put(&mut frame, &Record::HeapMethods { look: number, methods: named })? {
-                    0
-                } else {
-                    count
-                };
+            unnamed += if self
+                .put(&mut frame, &Record::HeapMethods { snapshot: number, methods: named })?
+            {
+                0
+            } else {
+                count
+            };
         }
         frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
         Ok(unnamed)
     }
 
-    /// Learns where tasks of the classes that a look met keep their states, and sends where their
+    /// Learns where tasks of the classes that a snapshot met keep their states, and sends where their
     /// methods wait; says of how many classes that is not known because there are too many, or it
     /// took too long. `gone` as in [`Self::send_names`].
     pub fn send_machines(
@@ -440,7 +447,7 @@ impl<'a> Teller<'a> {
                 Some(Some(machine)) => {
                     let fits = self.put(
                         &mut frame,
-                        &Record::AsyncStateMachines { look: number, machines: vec![machine] },
+                        &Record::AsyncStateMachines { snapshot: number, machines: vec![machine] },
                     )?;
                     left_out += u64::from(!fits);
                 }

@@ -1,7 +1,7 @@
 //! Looks at collections: what survives, and through which references young objects were held.
 //!
 //! Collections are those of the program itself. Before one of them the collector's callbacks are
-//! switched on, and within the last callback of it off again, so that those between two looks are
+//! switched on, and within the last callback of it off again, so that those between two snapshots are
 //! as fast as ever. The runtime tells first which ranges it moves (what it leaves in place lies
 //! where a collected generation was before), and when it has collected: every root, then every
 //! object of the whole heap with its references, those of generation 2 first. Of that is kept:
@@ -43,7 +43,7 @@ const BETWEEN_ROOTS: usize = 256;
 const YOUNG: u8 = 1;
 /// Generations that are told apart: 0, 1, 2, large objects, pinned objects.
 const GENERATIONS: usize = 5;
-/// How long one look waits for a collection at most, before the next one does.
+/// How long one snapshot waits for a collection at most, before the next one does.
 const PATIENCE: Nanos = 3_600_000_000_000;
 
 /// The collection that is told, or will be.
@@ -71,26 +71,26 @@ impl Survivors {
         let Some(settings) = self.settings.filter(wanted) else { return };
         if self.slot.begin(suspended) {
             let generation = collected.oldest().map_or(0, |generation| generation.0 as u8);
-            self.slot.with(|look| {
-                look.limit = settings.limit;
-                look.collection_started(agent, generation, reason == GcReason::INDUCED);
+            self.slot.with(|snapshot| {
+                snapshot.limit = settings.limit;
+                snapshot.collection_started(agent, generation, reason == GcReason::INDUCED);
             });
         }
     }
 
     /// Ranges that the collection moves.
     pub fn moved(&self, ranges: MovedRanges<'_, usize>) {
-        self.slot.with(|look| look.places.moved(ranges));
+        self.slot.with(|snapshot| snapshot.places.moved(ranges));
     }
 
     /// Roots that the collection found.
     pub fn roots(&self, agent: &Agent, roots: Roots<'_>) {
-        self.slot.with(|look| look.roots(agent, roots));
+        self.slot.with(|snapshot| snapshot.roots(agent, roots));
     }
 
     /// Entries of `ConditionalWeakTable`s that the collection found.
     pub fn dependent(&self, agent: &Agent, references: DependentReferences<'_>) {
-        self.slot.with(|look| look.dependent(agent, references));
+        self.slot.with(|snapshot| snapshot.dependent(agent, references));
     }
 
     /// An object of the heap, survivor or not. False to be told of no more.
@@ -101,12 +101,14 @@ impl Survivors {
         class: ClassId,
         references: &[RawObjectId],
     ) -> bool {
-        self.slot.with(|look| look.object(agent, object, class, references)).unwrap_or(false)
+        self.slot
+            .with(|snapshot| snapshot.object(agent, object, class, references))
+            .unwrap_or(false)
     }
 
     /// The collection has ended; the world still stands.
     pub fn collection_finished(&self, agent: &Agent) {
-        self.slot.with(|look| look.collection_finished(agent));
+        self.slot.with(|snapshot| snapshot.collection_finished(agent));
         self.slot.end();
     }
 
@@ -504,18 +506,18 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: SurvivorSettings) 
     }
     let mut looker =
         Walker { agent, teller, settings, sent: HashSet::new(), gone: agent.modules_gone() };
-    let mut look = Box::new(Snapshot::new(outgoing, looker.teller.quiet));
-    agent.survivors.memory.store(look.memory(), Relaxed);
+    let mut snapshot = Box::new(Snapshot::new(outgoing, looker.teller.quiet));
+    agent.survivors.memory.store(snapshot.memory(), Relaxed);
     let mut number = 0;
     while agent.phase() != Phase::Stopping {
         let begun = clock::monotonic();
-        let Ok((back, telling)) = looker.look(number, look) else {
+        let Ok((back, telling)) = looker.snapshot(number, snapshot) else {
             // A connection that is gone ends the session.
             agent.advance(Phase::Stopping);
             return;
         };
         let Some(back) = back else { return };
-        look = back;
+        snapshot = back;
         number = number.wrapping_add(1);
         let rested = clock::monotonic().saturating_add(settings.rest(telling));
         looker.teller.wait(rested.max(begun.saturating_add(settings.every)), || false);
@@ -534,50 +536,53 @@ struct Walker<'a> {
 impl Walker<'_> {
     /// Waits for a collection and sends what survived it. Gives the look back, and says how long
     /// the telling took.
-    fn look(
+    fn snapshot(
         &mut self,
         number: u32,
-        mut look: Box<Snapshot>,
+        mut snapshot: Box<Snapshot>,
     ) -> io::Result<(Option<Box<Snapshot>>, Nanos)> {
         let agent = self.agent;
-        look.restart(number);
-        self.teller.send([Record::SurvivorsBegin { look: number }])?;
-        let memory = look.memory();
-        // First the events, then the look: of a collection that is under way it would see the end
+        snapshot.restart(number);
+        self.teller.send([Record::SurvivorsBegin { snapshot: number }])?;
+        let memory = snapshot.memory();
+        // First the events, then the snapshot: of a collection that is under way it would see the end
         // only.
         if !self.teller.listen(self.teller.telling) {
             return Ok((None, 0));
         }
-        agent.survivors.slot.arm(look, memory);
+        agent.survivors.slot.arm(snapshot, memory);
         self.teller.wait(clock::monotonic() + PATIENCE, || agent.survivors.slot.is_told());
         let begun = clock::thread_cpu();
-        // First the look, then the events: without them a collection that is under way would be
+        // First the snapshot, then the events: without them a collection that is under way would be
         // told in part.
         let taken = agent.survivors.slot.disarm();
         self.teller.listen(self.teller.quiet);
-        let Some(mut look) = taken.look else { return Ok((None, 0)) };
-        look.chunks.finish()?;
-        let lost = look.places.lost > 0 || look.sums.lost > 0;
-        let complete =
-            taken.told && look.first != 0 && look.chunks.abort.is_none() && !look.late && !lost;
-        if look.gone != self.gone {
+        let Some(mut snapshot) = taken.snapshot else { return Ok((None, 0)) };
+        snapshot.chunks.finish()?;
+        let lost = snapshot.places.lost > 0 || snapshot.sums.lost > 0;
+        let complete = taken.told
+            && snapshot.first != 0
+            && snapshot.chunks.abort.is_none()
+            && !snapshot.late
+            && !lost;
+        if snapshot.gone != self.gone {
             // What has been unloaded may come again with another meaning.
             self.sent.clear();
-            self.gone = look.gone;
+            self.gone = snapshot.gone;
         }
-        let (ids, gone) = ((&look.classes, &look.methods), look.gone);
+        let (ids, gone) = ((&snapshot.classes, &snapshot.methods), snapshot.gone);
         let unnamed = if taken.told {
             self.teller.send_names(number, ids, gone, &mut self.sent)?
         } else {
             0
         };
-        let reason = match look.chunks.abort {
+        let reason = match snapshot.chunks.abort {
             Some(Abort::Stopped) => Some("the recording was stopped".to_owned()),
             Some(Abort::Unread) => Some(UNREAD.to_owned()),
-            _ if look.late => {
+            _ if snapshot.late => {
                 Some(format!("it took longer than {} ms", self.settings.limit / 1_000_000))
             }
-            _ if taken.told && look.first == 0 => {
+            _ if taken.told && snapshot.first == 0 => {
                 Some("the runtime reported nothing of it".to_owned())
             }
             _ if lost => {
@@ -586,23 +591,23 @@ impl Walker<'_> {
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
             _ => None,
         };
-        let telling = look.telling;
+        let telling = snapshot.telling;
         self.teller.send([Record::SurvivorsEnd(SurvivorsEnd {
-            look: number,
+            snapshot: number,
             time: if taken.told { taken.suspended } else { 0 },
-            generation: look.generation,
-            induced: look.induced,
+            generation: snapshot.generation,
+            induced: snapshot.induced,
             paused: taken.paused,
             telling,
-            before: look.before,
-            moved: look.places.bytes_moved,
-            objects: look.chunks.objects,
+            before: snapshot.before,
+            moved: snapshot.places.bytes_moved,
+            objects: snapshot.chunks.objects,
             complete,
             reason,
         })])?;
-        Counters::add(&agent.counters.survivor_looks, u64::from(taken.told));
+        Counters::add(&agent.counters.survivor_snapshots, u64::from(taken.told));
         agent.tick_cpu.fetch_add(clock::thread_cpu().saturating_sub(begun), Relaxed);
-        Ok((Some(look), telling))
+        Ok((Some(snapshot), telling))
     }
 }
 

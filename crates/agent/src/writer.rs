@@ -355,7 +355,7 @@ impl<'a> Writer<'a> {
             self.start_signals()?;
         }
         self.start_ticks();
-        self.start_looks()?;
+        self.start_snapshots()?;
         self.start_instrumentation();
         if agent.exceptions_by_events() {
             match exception_events::start(agent) {
@@ -381,8 +381,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Starts the thread that looks at the heap, where that is wanted.
-    fn start_looks(&mut self) -> Result<(), Gone> {
+    /// Starts the thread that takes heap snapshots, where that is wanted.
+    fn start_snapshots(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
         let heap = profilers::heap::HeapSettings::of(&agent.config);
         let survivors = profilers::survivors::SurvivorSettings::of(&agent.config);
@@ -392,7 +392,7 @@ impl<'a> Writer<'a> {
         let waited_for = heap.is_some();
         let (for_thread, outgoing) = (Arc::clone(agent), self.connection.outgoing().clone());
         // Never both: clrscope asks for one at most, and one after the other they would do no harm.
-        let looks = move |agent: &Arc<Agent>| {
+        let snapshots = move |agent: &Arc<Agent>| {
             if let Some(settings) = heap {
                 crate::heap::run(agent, &outgoing, settings);
             }
@@ -400,7 +400,7 @@ impl<'a> Writer<'a> {
                 crate::survivors::run(agent, &outgoing, settings);
             }
         };
-        match OwnThread::spawn(LOOKS, move || guarded(&for_thread, LOOKS, looks)) {
+        match OwnThread::spawn(LOOKS, move || guarded(&for_thread, LOOKS, snapshots)) {
             Ok(thread) => agent.keep_looker(thread),
             Err(error) => {
                 let why = format!("no heap snapshots: {error}");
@@ -409,14 +409,14 @@ impl<'a> Writer<'a> {
                     // Whoever waits for the first one learns that none comes.
                     let time = clock::monotonic();
                     let end = HeapEnd {
-                        look: 0,
+                        snapshot: 0,
                         time,
                         paused: 0,
                         objects: 0,
                         complete: false,
                         reason: Some(why),
                     };
-                    self.put(Record::HeapBegin { look: 0, time })?;
+                    self.put(Record::HeapBegin { snapshot: 0, time })?;
                     self.put(Record::HeapEnd(end))?;
                 }
             }

@@ -10,7 +10,7 @@ use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 use wire::heap::{HeapItem, ROOT_PINNING, ROOT_WEAK, RootKind, decode, string_hash};
 use wire::{Control, CpuEngine, HeapEnd, Record, SessionConfig};
 
-/// What a look saw.
+/// What a snapshot saw.
 #[derive(Default)]
 struct Snapshot {
     /// Class and size of each object.
@@ -30,28 +30,28 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// One of the looks that a client was told.
+    /// One of the snapshots that a client was told.
     fn of(client: &Client, number: u32) -> Self {
         let mut seen = Self::default();
         let mut last = 0;
         for record in &client.records {
             match record {
-                Record::HeapChunk { look, bytes, .. } if *look == number => {
+                Record::HeapChunk { snapshot, bytes, .. } if *snapshot == number => {
                     seen.bytes += bytes.len();
                     for item in decode(bytes) {
                         seen.item(item.unwrap(), &mut last);
                     }
                 }
-                Record::HeapClasses { look, classes } if *look == number => {
+                Record::HeapClasses { snapshot, classes } if *snapshot == number => {
                     let named = classes
                         .iter()
                         .map(|(id, name, module)| (*id, (name.clone(), module.clone())));
                     seen.classes.extend(named);
                 }
-                Record::HeapMethods { look, methods } if *look == number => {
+                Record::HeapMethods { snapshot, methods } if *snapshot == number => {
                     seen.methods.extend(methods.iter().cloned())
                 }
-                Record::HeapEnd(end) if end.look == number => seen.end = Some(end.clone()),
+                Record::HeapEnd(end) if end.snapshot == number => seen.end = Some(end.clone()),
                 _ => {}
             }
         }
@@ -149,12 +149,12 @@ fn heap(profiler: &str) -> SessionConfig {
     config(&[profiler], CpuEngine::Off)
 }
 
-fn wait_for_look(client: &mut Client, number: u32) -> Snapshot {
+fn wait_for_snapshot(client: &mut Client, number: u32) -> Snapshot {
     client.wait(|client| {
         client
             .records
             .iter()
-            .any(|record| matches!(record, Record::HeapEnd(end) if end.look == number))
+            .any(|record| matches!(record, Record::HeapEnd(end) if end.snapshot == number))
     });
     Snapshot::of(client, number)
 }
@@ -172,8 +172,8 @@ fn heapster(runtime: Runtime, arguments: &[&str]) -> TargetProcess {
     process
 }
 
-fn check_types(look: &Snapshot, truth: &Value, what: &str) {
-    let histogram = look.histogram();
+fn check_types(snapshot: &Snapshot, truth: &Value, what: &str) {
+    let histogram = snapshot.histogram();
     for (name, known) in truth["types"].as_object().unwrap() {
         let (objects, bytes) = histogram.get(name.as_str()).copied().unwrap_or_default();
         let known = |field: &str| known[field].as_u64().unwrap();
@@ -186,34 +186,34 @@ fn a_look_tells_every_object_and_what_holds_it() {
     for runtime in supported() {
         let mut process = heapster(runtime, &[]);
         let mut client = attach(&process, "heap");
-        let look = wait_for_look(&mut client, 0);
+        let snapshot = wait_for_snapshot(&mut client, 0);
         client.stop();
         wait_gone(process.pid());
         process.close_stdin();
         let truth = process.truth(LIMIT);
         let what = runtime.to_string();
-        let end = look.end.as_ref().unwrap();
+        let end = snapshot.end.as_ref().unwrap();
         assert!(end.complete && end.reason.is_none(), "{what}: {end:?}");
-        assert_eq!(end.objects, look.objects.len() as u64, "{what}");
+        assert_eq!(end.objects, snapshot.objects.len() as u64, "{what}");
         assert!(end.paused > 1_000_000 && end.paused < 10_000_000_000, "{what}: {end:?}");
-        check_types(&look, &truth, &what);
+        check_types(&snapshot, &truth, &what);
 
         let names =
             ["Held", "Link", "Entry", "Pinned", "Finalizable", "Attached", "OnStack", "Block[]"];
         let ours =
             |name: &str| names.iter().any(|known| name == format!("Clrscope.Samples.{known}"));
-        let samples = look.classes.values().filter(|(name, _)| ours(name));
+        let samples = snapshot.classes.values().filter(|(name, _)| ours(name));
         assert!(
             samples.into_iter().all(|(_, module)| module == "heapster"),
             "{what}: {:?}",
-            look.classes
+            snapshot.classes
         );
 
         let edges = |field: &str| truth["edges"][field].as_u64().unwrap();
         let between = |from: &str, to: &str| {
             let to =
                 if to.contains('.') { to.to_owned() } else { format!("Clrscope.Samples.{to}") };
-            look.edges_between(&format!("Clrscope.Samples.{from}"), &to)
+            snapshot.edges_between(&format!("Clrscope.Samples.{from}"), &to)
         };
         assert_eq!(
             between("Held", "System.String") + between("Held", "string"),
@@ -222,13 +222,15 @@ fn a_look_tells_every_object_and_what_holds_it() {
         );
         assert_eq!(between("Held", "Held"), edges("held_to_twin"), "{what}");
         assert_eq!(between("Link", "Link"), edges("link_to_link"), "{what}");
-        let dependent =
-            look.dependents.iter().filter(|(key, _)| look.name(*key) == "Clrscope.Samples.Held");
+        let dependent = snapshot
+            .dependents
+            .iter()
+            .filter(|(key, _)| snapshot.name(*key) == "Clrscope.Samples.Held");
         assert_eq!(dependent.count() as u64, edges("dependent"), "{what}");
 
         // Everything that lives is held by something, and what the pins hold only they hold.
-        let lost: Vec<&str> = look.lost().map(|object| look.name(object)).collect();
-        let share = lost.len() as f64 / look.objects.len() as f64;
+        let lost: Vec<&str> = snapshot.lost().map(|object| snapshot.name(object)).collect();
+        let share = lost.len() as f64 / snapshot.objects.len() as f64;
         assert!(
             share < 0.001,
             "{what}: {} objects are held by nothing: {:?}",
@@ -236,23 +238,24 @@ fn a_look_tells_every_object_and_what_holds_it() {
             &lost[..lost.len().min(20)]
         );
         assert!(!lost.iter().any(|name| ours(name)), "{what}: {lost:?}");
-        let pins = look.roots.iter().filter(|(target, kind, flags, _)| {
+        let pins = snapshot.roots.iter().filter(|(target, kind, flags, _)| {
             *kind == RootKind::Handle
                 && flags & ROOT_PINNING != 0
-                && look.name(*target) == "Clrscope.Samples.Pinned"
+                && snapshot.name(*target) == "Clrscope.Samples.Pinned"
         });
         assert_eq!(pins.count() as u64, truth["pinned"].as_u64().unwrap(), "{what}");
         // The variable of `Main`.
-        let methods = look.roots.iter().filter(|(target, kind, ..)| {
-            *kind == RootKind::Stack && look.name(*target) == "Clrscope.Samples.OnStack"
+        let methods = snapshot.roots.iter().filter(|(target, kind, ..)| {
+            *kind == RootKind::Stack && snapshot.name(*target) == "Clrscope.Samples.OnStack"
         });
-        let methods: Vec<&String> = methods.filter_map(|(.., id)| look.methods.get(id)).collect();
+        let methods: Vec<&String> =
+            methods.filter_map(|(.., id)| snapshot.methods.get(id)).collect();
         assert!(methods.iter().any(|name| name.contains("Heapster.Main")), "{what}: {methods:?}");
 
         let duplicate = &truth["duplicate"];
         let text = duplicate["text"].as_str().unwrap();
         let hash = string_hash(&text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>());
-        let same: Vec<u64> = look
+        let same: Vec<u64> = snapshot
             .strings
             .iter()
             .filter(|(_, (h, ..))| *h == hash)
@@ -262,34 +265,34 @@ fn a_look_tells_every_object_and_what_holds_it() {
         let count = duplicate["strings"].as_u64().unwrap();
         assert_eq!(same.len() as u64, count + 1, "{what}");
         assert!(
-            same.iter().all(|address| look.strings[address].1 as usize == text.len()),
+            same.iter().all(|address| snapshot.strings[address].1 as usize == text.len()),
             "{what}"
         );
         assert!(
-            same.iter().any(|address| look.strings[address].2.as_deref() == Some(text)),
+            same.iter().any(|address| snapshot.strings[address].2.as_deref() == Some(text)),
             "{what}"
         );
         assert!(
             same.iter()
-                .all(|address| look.objects[address].1 == duplicate["size"].as_u64().unwrap()),
+                .all(|address| snapshot.objects[address].1 == duplicate["size"].as_u64().unwrap()),
             "{what}"
         );
-        let strings = look.objects.values().filter(|(class, _)| {
-            matches!(look.classes[class].0.as_str(), "System.String" | "string")
+        let strings = snapshot.objects.values().filter(|(class, _)| {
+            matches!(snapshot.classes[class].0.as_str(), "System.String" | "string")
         });
-        assert_eq!(strings.count(), look.strings.len(), "{what}: every string is read");
+        assert_eq!(strings.count(), snapshot.strings.len(), "{what}: every string is read");
 
         let inside = |address: u64| {
-            let mut ranges = look.generations.iter();
+            let mut ranges = snapshot.generations.iter();
             ranges.any(|(_, start, length)| (*start..start + length).contains(&address))
         };
         assert!(
-            look.objects.keys().all(|address| inside(*address)),
+            snapshot.objects.keys().all(|address| inside(*address)),
             "{what}: {:?}",
-            look.generations
+            snapshot.generations
         );
-        let waiting = look.objects.values().filter(|(class, _)| {
-            let name = &look.classes[class].0;
+        let waiting = snapshot.objects.values().filter(|(class, _)| {
+            let name = &snapshot.classes[class].0;
             name.contains("AsyncStateMachineBox") && name.contains("<Outer>")
         });
         if runtime.major() >= 3 {
@@ -297,11 +300,11 @@ fn a_look_tells_every_object_and_what_holds_it() {
         }
         eprintln!(
             "{what}: {} objects, {} references, {} roots, {} classes in {} bytes, {:.1} ms",
-            look.objects.len(),
-            look.edges.len(),
-            look.roots.len(),
-            look.classes.len(),
-            look.bytes,
+            snapshot.objects.len(),
+            snapshot.edges.len(),
+            snapshot.roots.len(),
+            snapshot.classes.len(),
+            snapshot.bytes,
             end.paused as f64 / 1e6
         );
     }
@@ -312,15 +315,15 @@ fn further_looks_see_what_has_grown() {
     for runtime in supported() {
         let mut process = heapster(runtime, &["--count", "1000", "--chain", "10"]);
         let mut client = attach(&process, "heap:snapshots=2:every=2:strings=off");
-        let first = wait_for_look(&mut client, 0);
-        let leaked = |look: &Snapshot| {
-            look.histogram().get("Clrscope.Samples.Leaked").map_or(0, |row| row.0)
+        let first = wait_for_snapshot(&mut client, 0);
+        let leaked = |snapshot: &Snapshot| {
+            snapshot.histogram().get("Clrscope.Samples.Leaked").map_or(0, |row| row.0)
         };
         assert_eq!(leaked(&first), 0, "{runtime}");
         assert!(first.strings.is_empty(), "{runtime}");
         process.send_line("grow 4321").unwrap();
         process.wait_for_line(LIMIT, |line| line == "grown").unwrap();
-        let second = wait_for_look(&mut client, 1);
+        let second = wait_for_snapshot(&mut client, 1);
         assert_eq!(leaked(&second), 4321, "{runtime}");
         client.stop();
         wait_gone(process.pid());
@@ -329,21 +332,21 @@ fn further_looks_see_what_has_grown() {
 }
 
 #[test]
-fn looks_survive_threads_that_allocate_all_the_time() {
+fn snapshots_survive_threads_that_allocate_all_the_time() {
     for runtime in supported() {
         let mut process = heapster(runtime, &["--churn", "2", "--chain", "20000"]);
         let mut client = attach(&process, "heap:snapshots=3:every=1");
-        let looks: Vec<Snapshot> =
-            (0..3).map(|number| wait_for_look(&mut client, number)).collect();
+        let snapshots: Vec<Snapshot> =
+            (0..3).map(|number| wait_for_snapshot(&mut client, number)).collect();
         client.stop();
         wait_gone(process.pid());
         process.close_stdin();
         let truth = process.truth(LIMIT);
-        for look in &looks {
-            assert!(look.end.as_ref().unwrap().complete, "{runtime}: {:?}", look.end);
-            check_types(look, &truth, &runtime.to_string());
+        for snapshot in &snapshots {
+            assert!(snapshot.end.as_ref().unwrap().complete, "{runtime}: {:?}", snapshot.end);
+            check_types(snapshot, &truth, &runtime.to_string());
         }
-        // Three of ours, and those that were there before; between looks nothing is told, so
+        // Three of ours, and those that were there before; between snapshots nothing is told, so
         // nothing is slow.
         assert!(truth["collections"].as_u64().unwrap() >= 3, "{runtime}: {truth}");
     }
@@ -356,26 +359,26 @@ fn long_chains_and_many_objects_are_no_trouble() {
         let mut process = heapster(runtime, &arguments);
         let before = client::resident(process.pid());
         let mut client = attach(&process, "heap");
-        let look = wait_for_look(&mut client, 0);
+        let snapshot = wait_for_snapshot(&mut client, 0);
         client.send(&Control::Status);
         let bye = client.stop();
         process.close_stdin();
         let truth = process.truth(LIMIT);
-        check_types(&look, &truth, &runtime.to_string());
+        check_types(&snapshot, &truth, &runtime.to_string());
         assert_eq!(
-            look.edges_between("Clrscope.Samples.Link", "Clrscope.Samples.Link"),
+            snapshot.edges_between("Clrscope.Samples.Link", "Clrscope.Samples.Link"),
             999_999,
             "{runtime}"
         );
-        let end = look.end.unwrap();
+        let end = snapshot.end.unwrap();
         eprintln!(
             "{runtime}: {} objects, {} references in {:.0} ms: {:.1} M/s; {} bytes; {} MB resident \
                 before, {} bytes held",
             end.objects,
-            look.edges.len(),
+            snapshot.edges.len(),
             end.paused as f64 / 1e6,
             end.objects as f64 * 1e3 / end.paused as f64,
-            look.bytes,
+            snapshot.bytes,
             before >> 20,
             bye.status.memory
         );
@@ -392,14 +395,14 @@ fn a_look_is_given_up_when_the_recording_ends() {
             client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. }))
         });
         client.stop();
-        let look = Snapshot::of(&client, 0);
-        let end = look.end.as_ref().unwrap();
+        let snapshot = Snapshot::of(&client, 0);
+        let end = snapshot.end.as_ref().unwrap();
         assert!(
             !end.complete && end.reason.as_deref() == Some("the recording was stopped"),
             "{runtime}: {end:?}"
         );
         // What came has its names.
-        assert!(!look.objects.is_empty() && look.histogram().len() > 1, "{runtime}");
+        assert!(!snapshot.objects.is_empty() && snapshot.histogram().len() > 1, "{runtime}");
         wait_gone(process.pid());
         answers(&mut process, LIMIT);
     }
@@ -412,8 +415,8 @@ fn a_look_ends_after_its_time() {
     let mut client = attach(&process, "heap:limit=1");
     // Reading slowly makes it take longer than that.
     std::thread::sleep(Duration::from_millis(2500));
-    let look = wait_for_look(&mut client, 0);
-    let end = look.end.as_ref().unwrap();
+    let snapshot = wait_for_snapshot(&mut client, 0);
+    let end = snapshot.end.as_ref().unwrap();
     assert!(!end.complete && end.reason.as_deref() == Some("it took longer than 1 s"), "{end:?}");
     client.stop();
     wait_gone(process.pid());
@@ -433,13 +436,13 @@ fn the_program_does_not_wait_for_a_clrscope_that_does_not_read() {
         let stood = begun.elapsed();
         assert!(stood < Duration::from_millis(1500), "{runtime}: {stood:?}");
         // Who reads later sees what came, whole, and why there is no more.
-        let look = wait_for_look(&mut client, 0);
-        let end = look.end.as_ref().unwrap();
+        let snapshot = wait_for_snapshot(&mut client, 0);
+        let end = snapshot.end.as_ref().unwrap();
         assert!(
             !end.complete && end.reason.as_ref().is_some_and(|why| why.contains("did not read")),
             "{runtime}: {end:?}"
         );
-        assert!(!look.objects.is_empty(), "{runtime}");
+        assert!(!snapshot.objects.is_empty(), "{runtime}");
         eprintln!("{runtime}: suspended for {:.0} ms", end.paused as f64 / 1e6);
         client.stop();
         wait_gone(process.pid());
@@ -494,30 +497,34 @@ fn a_look_at_a_real_application() {
     for runtime in [Runtime::V10, Runtime::Azmcp9] {
         let mut process = running(runtime);
         let mut client = attach(&process, "heap");
-        let look = wait_for_look(&mut client, 0);
+        let snapshot = wait_for_snapshot(&mut client, 0);
         client.stop();
         wait_gone(process.pid());
-        let end = look.end.as_ref().unwrap();
+        let end = snapshot.end.as_ref().unwrap();
         assert!(end.complete && end.reason.is_none(), "{runtime}: {end:?}");
-        let lost = look.lost().count();
-        let targets = look.edges.iter().filter(|(_, to)| look.objects.contains_key(to)).count();
+        let lost = snapshot.lost().count();
+        let targets =
+            snapshot.edges.iter().filter(|(_, to)| snapshot.objects.contains_key(to)).count();
         eprintln!(
             "{runtime}: {} objects, {} references, {} of them to known objects, {} roots, {} \
                 classes in {} bytes, {:.1} ms, {lost} held by nothing",
-            look.objects.len(),
-            look.edges.len(),
+            snapshot.objects.len(),
+            snapshot.edges.len(),
             targets,
-            look.roots.len(),
-            look.classes.len(),
-            look.bytes,
+            snapshot.roots.len(),
+            snapshot.classes.len(),
+            snapshot.bytes,
             end.paused as f64 / 1e6
         );
-        assert!(look.objects.len() > 10_000 && look.classes.len() > 1000, "{runtime}");
-        assert!(targets * 1000 > look.edges.len() * 999, "{runtime}: references lead to objects");
+        assert!(snapshot.objects.len() > 10_000 && snapshot.classes.len() > 1000, "{runtime}");
         assert!(
-            lost * 1000 < look.objects.len(),
+            targets * 1000 > snapshot.edges.len() * 999,
+            "{runtime}: references lead to objects"
+        );
+        assert!(
+            lost * 1000 < snapshot.objects.len(),
             "{runtime}: {lost} of {} objects are held by nothing",
-            look.objects.len()
+            snapshot.objects.len()
         );
         process.feed(1).unwrap();
     }
@@ -538,7 +545,7 @@ fn other_recordings_work_before_and_after() {
         };
         for _ in 0..2 {
             let mut client = attach(&process, "heap");
-            assert!(wait_for_look(&mut client, 0).end.unwrap().complete, "{runtime}");
+            assert!(wait_for_snapshot(&mut client, 0).end.unwrap().complete, "{runtime}");
             client.stop();
             wait_left();
             // One that the runtime does not call stays, and the next is called: `Client::attach`

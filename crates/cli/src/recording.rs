@@ -92,7 +92,7 @@ impl SessionFile {
 ///
 /// # Errors
 /// When the process cannot be recorded.
-pub fn take_looks(
+pub fn take_snapshots(
     process: &DotnetProcess,
     profilers: Vec<Selection>,
     output: Option<&Path>,

@@ -51,7 +51,8 @@ fn compare_with_truth(report: &Value, truth: &Value, what: &str) {
 fn a_look_tells_what_the_program_knows() {
     for runtime in sample_runtimes() {
         let folder = scratch();
-        let (session, dump) = (file(&folder, "look.clrscope"), file(&folder, "look.gcdump"));
+        let (session, dump) =
+            (file(&folder, "snapshot.clrscope"), file(&folder, "snapshot.gcdump"));
         let mut process = heapster(runtime);
         let pid = process.pid().to_string();
         let report = run([
@@ -210,10 +211,10 @@ fn leaks_that_is_interrupted_ends_with_the_code_for_that() {
     let process = heapster(Runtime::V9);
     let pid = process.pid().to_string();
     let folder = scratch();
-    let session = file(&folder, "looks.clrscope");
+    let session = file(&folder, "snapshots.clrscope");
     let line = ["leaks", &pid, "--every", "60s", "--json", "-o", session.to_str().unwrap()];
     let mut leaks = Running::start(clrscope(line));
-    // The end of the first look is written as soon as nothing else comes.
+    // The end of the first snapshot is written as soon as nothing else comes.
     wait_until_recording(&session, &mut leaks);
     let is_taken = || {
         let reader = SessionReader::new(fs::File::open(&session).unwrap()).unwrap();
@@ -230,7 +231,7 @@ fn leaks_that_is_interrupted_ends_with_the_code_for_that() {
 #[test]
 fn a_part_of_a_look_is_told_to_be_one() {
     let folder = scratch();
-    let (session, cut) = (file(&folder, "look.clrscope"), file(&folder, "cut.clrscope"));
+    let (session, cut) = (file(&folder, "snapshot.clrscope"), file(&folder, "cut.clrscope"));
     // Larger than a block of the file.
     let launch = Sample::named("heapster").launch(Runtime::V9, &["--count", "600000"]);
     let mut process = launch.private_tmp().start();
@@ -240,7 +241,7 @@ fn a_part_of_a_look_is_told_to_be_one() {
     process.send_line("over").unwrap();
     assert!(process.wait(LIMIT).unwrap().success(), "{}", process.transcript());
     let bytes = fs::read(&session).unwrap();
-    // What a recorder that was killed leaves: no look, or a part of one, but never one that seems
+    // What a recorder that was killed leaves: no snapshot, or a part of one, but never one that seems
     // whole.
     let mut parts = 0;
     for eighths in 1..8 {

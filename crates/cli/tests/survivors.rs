@@ -36,15 +36,15 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     let survivors = &report.0["survivors"];
     let what = format!("{runtime}: {}", survivors["snapshots"]);
     assert_eq!(report.0["recording"]["dropped"], 0, "{what}");
-    let looks = list(survivors, "snapshots");
-    let count = looks.len() as u64;
+    let snapshots = list(survivors, "snapshots");
+    let count = snapshots.len() as u64;
     // One each 100 ms at most, for two seconds; on a busy machine not all of them.
     assert!((5..=21).contains(&count), "{what}");
     assert_eq!((number(survivors, "incomplete"), number(survivors, "induced")), (0, 0), "{what}");
     let made = list(truth, "collection_count")[0].as_u64().unwrap();
     assert!(made > count, "{what}: only some of {made} are looked at");
-    for look in looks {
-        let (paused, telling) = (number(look, "paused_ns"), number(look, "snapshot_ns"));
+    for snapshot in snapshots {
+        let (paused, telling) = (number(snapshot, "paused_ns"), number(snapshot, "snapshot_ns"));
         assert!(telling > 0 && telling < paused && paused < 2_000_000_000, "{what}");
     }
 
@@ -160,7 +160,7 @@ fn a_server_on_10_goes_on_after_it() {
     let report = Report::of(&output);
     let survivors = &report.0["survivors"];
     let complete =
-        list(survivors, "snapshots").iter().filter(|look| look["complete"] == true).count();
+        list(survivors, "snapshots").iter().filter(|snapshot| snapshot["complete"] == true).count();
     assert!(complete > 0, "{survivors}");
     assert!(
         list(survivors, "types").iter().any(|row| row["type_name"] == "System.String"),

@@ -1,4 +1,4 @@
-//! `clrscope record -p heap` on every runtime: looks at the heap from the target to the session
+//! `clrscope record -p heap` on every runtime: heap snapshots from the target to the session
 //! file.
 #![cfg(unix)]
 mod common;
@@ -12,7 +12,7 @@ use wire::heap::{HeapItem, decode};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a session has of one look.
+/// What a session has of one snapshot.
 #[derive(Default)]
 struct Snapshot {
     classes: HashMap<u64, String>,
@@ -35,37 +35,37 @@ impl Snapshot {
     }
 }
 
-/// The looks of a session, notes, and why it ended.
+/// The snapshots of a session, notes, and why it ended.
 fn read(path: &Path) -> (Vec<Snapshot>, Vec<String>, Option<EndReason>) {
-    let (mut looks, mut notes, mut end) = (Vec::new(), Vec::new(), None);
+    let (mut snapshots, mut notes, mut end) = (Vec::new(), Vec::new(), None);
     for record in SessionReader::new(File::open(path).unwrap()).unwrap() {
         match record.unwrap() {
-            SessionRecord::HeapBegin { look, .. } => {
-                assert_eq!(look as usize, looks.len());
-                looks.push(Snapshot::default());
+            SessionRecord::HeapBegin { snapshot, .. } => {
+                assert_eq!(snapshot as usize, snapshots.len());
+                snapshots.push(Snapshot::default());
             }
             SessionRecord::HeapChunk { bytes, .. } => {
                 for item in decode(&bytes) {
                     if let HeapItem::Object { class, size, .. } = item.unwrap() {
-                        let row = looks.last_mut().unwrap().objects.entry(class).or_default();
+                        let row = snapshots.last_mut().unwrap().objects.entry(class).or_default();
                         *row = (row.0 + 1, row.1 + size);
                     }
                 }
             }
             SessionRecord::HeapClasses { classes, .. } => {
-                looks
+                snapshots
                     .last_mut()
                     .unwrap()
                     .classes
                     .extend(classes.into_iter().map(|(id, name, _)| (id, name)));
             }
-            SessionRecord::HeapEnd(ended) => looks.last_mut().unwrap().end = Some(ended),
+            SessionRecord::HeapEnd(ended) => snapshots.last_mut().unwrap().end = Some(ended),
             SessionRecord::Note { message, .. } => notes.push(message),
             SessionRecord::End(ended) => end = Some(ended.reason),
             _ => {}
         }
     }
-    (looks, notes, end)
+    (snapshots, notes, end)
 }
 
 fn heapster(runtime: Runtime, arguments: &[&str]) -> TargetProcess {
@@ -79,7 +79,7 @@ fn record(pid: u32, output: &Path, profilers: &str) -> Running {
     Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", profilers]))
 }
 
-/// Waits until a session has begun to hold a look.
+/// Waits until a session has begun to hold a snapshot.
 #[track_caller]
 fn wait_for_chunk(output: &Path, recorder: &mut Running) {
     loop {
@@ -89,7 +89,7 @@ fn wait_for_chunk(output: &Path, recorder: &mut Running) {
         if File::open(output).ok().and_then(|file| SessionReader::new(file).ok()).is_some_and(has) {
             return;
         }
-        assert!(!recorder.has_ended(), "the recording ended before the look began");
+        assert!(!recorder.has_ended(), "the recording ended before the snapshot began");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -116,15 +116,15 @@ fn a_recording_for_a_look_ends_with_it_and_leaves_room_for_others() {
         let folder = scratch();
         let mut process = heapster(runtime, &["--chain", "50000"]);
         let pid = process.pid();
-        let mut looks = Vec::new();
-        // The second look finds the process as the first found it, with another recording between.
+        let mut snapshots = Vec::new();
+        // The second snapshot finds the process as the first found it, with another recording between.
         for round in 0..2 {
             let output = file(&folder, &format!("{round}.clrscope"));
             record(pid, &output, "heap").wait().expect(0);
             let (mut found, notes, end) = read(&output);
             assert_eq!((found.len(), end), (1, Some(EndReason::Stopped)), "{runtime}: {notes:?}");
             assert_eq!(notes, Vec::<String>::new(), "{runtime}");
-            looks.append(&mut found);
+            snapshots.append(&mut found);
 
             let output = file(&folder, &format!("{round}-cpu.clrscope"));
             let pid = pid.to_string();
@@ -143,21 +143,21 @@ fn a_recording_for_a_look_ends_with_it_and_leaves_room_for_others() {
             assert_eq!(
                 notes,
                 Vec::<String>::new(),
-                "{runtime}: a recording after a look is like any other"
+                "{runtime}: a recording after a snapshot is like any other"
             );
             answers(&mut process);
         }
         process.close_stdin();
         let truth = process.truth(LIMIT);
-        for look in &looks {
-            let end = look.end.as_ref().unwrap();
+        for snapshot in &snapshots {
+            let end = snapshot.end.as_ref().unwrap();
             assert!(end.complete && end.reason.is_none() && end.paused > 0, "{runtime}: {end:?}");
-            assert_eq!(end.objects, look.all(), "{runtime}");
+            assert_eq!(end.objects, snapshot.all(), "{runtime}");
             for (name, known) in truth["types"].as_object().unwrap() {
                 if name != "Clrscope.Samples.Leaked" {
                     let known = |field: &str| known[field].as_u64().unwrap();
                     assert_eq!(
-                        look.objects_of(name),
+                        snapshot.objects_of(name),
                         (known("objects"), known("bytes")),
                         "{runtime}: {name}"
                     );
@@ -168,7 +168,7 @@ fn a_recording_for_a_look_ends_with_it_and_leaves_room_for_others() {
 }
 
 #[test]
-fn looks_go_with_a_recording() {
+fn snapshots_go_with_a_recording() {
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "both.clrscope");
@@ -178,10 +178,12 @@ fn looks_go_with_a_recording() {
         let arguments =
             ["record", &pid, "-o", output.to_str().unwrap(), "-p", profilers, "--duration", "4s"];
         run(arguments).expect(0);
-        let (looks, notes, end) = read(&output);
-        assert_eq!((looks.len(), end), (2, Some(EndReason::Stopped)), "{runtime}: {notes:?}");
+        let (snapshots, notes, end) = read(&output);
+        assert_eq!((snapshots.len(), end), (2, Some(EndReason::Stopped)), "{runtime}: {notes:?}");
         assert!(
-            looks.iter().all(|look| look.objects_of("Clrscope.Samples.Held").0 == 10_000),
+            snapshots
+                .iter()
+                .all(|snapshot| snapshot.objects_of("Clrscope.Samples.Held").0 == 10_000),
             "{runtime}"
         );
         answers(&mut process);
@@ -213,11 +215,11 @@ fn who_finds_the_main_slot_taken_is_told_so() {
     }
 }
 
-/// Waits until a session holds a whole look.
+/// Waits until a session holds a whole snapshot.
 #[track_caller]
 fn wait_for_chunk_end(output: &Path, recorder: &mut Running) {
     wait_for_chunk(output, recorder);
-    while read(output).0.first().is_none_or(|look| look.end.is_none()) {
+    while read(output).0.first().is_none_or(|snapshot| snapshot.end.is_none()) {
         assert!(!recorder.has_ended());
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -233,19 +235,23 @@ fn what_was_seen_of_a_process_that_dies_can_be_read() {
         wait_for_chunk(&output, &mut recorder);
         process.kill();
         recorder.wait().expect(0);
-        let (looks, notes, end) = read(&output);
-        assert_eq!((looks.len(), end), (1, Some(EndReason::ProcessExited)), "{runtime}: {notes:?}");
-        let end = looks[0].end.as_ref().unwrap();
+        let (snapshots, notes, end) = read(&output);
+        assert_eq!(
+            (snapshots.len(), end),
+            (1, Some(EndReason::ProcessExited)),
+            "{runtime}: {notes:?}"
+        );
+        let end = snapshots[0].end.as_ref().unwrap();
         assert!(
             !end.complete && end.reason.as_deref() == Some("the process ended"),
             "{runtime}: {end:?}"
         );
-        assert!(looks[0].all() > 1000, "{runtime}");
+        assert!(snapshots[0].all() > 1000, "{runtime}");
     }
 }
 
 #[test]
-fn the_process_outlives_a_clrscope_that_is_killed_in_a_look() {
+fn the_process_outlives_a_clrscope_that_is_killed_in_a_snapshot() {
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "killed.clrscope");

@@ -6,7 +6,7 @@ use profile::Profile;
 pub struct Evidence<'a> {
     /// The recording.
     pub profile: &'a Profile,
-    /// Memory of the process as the system sees it, with the seconds since the first look, by time.
+    /// Memory of the process as the system sees it, with the seconds since the first snapshot, by time.
     /// Empty where nobody looked.
     pub memory: &'a [(f64, MemorySplit)],
     /// Who waits for whom, where that was looked at.
@@ -22,7 +22,7 @@ impl<'a> From<&'a Profile> for Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// Whether there is what a rule needs: a profiler that ran, or one of the looks beside them,
+    /// Whether there is what a rule needs: a profiler that ran, or one of the snapshots beside them,
     /// `heap` and `deadlocks`.
     pub(crate) fn has(&self, what: &str) -> bool {
         match what {
@@ -33,14 +33,14 @@ impl Evidence<'_> {
     }
 }
 
-/// One or two looks at the heap.
+/// One or two heap snapshots.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapSnapshots<'a> {
     /// The last one.
     pub last: &'a heap::Report,
-    /// What became more from the one to the other, every type that did; `None` for one look.
+    /// What became more from the one to the other, every type that did; `None` for one snapshot.
     pub growth: Option<&'a heap::LeakReport>,
-    /// Asynchronous methods that waited at the one and at the other; `None` for one look.
+    /// Asynchronous methods that waited at the one and at the other; `None` for one snapshot.
     pub tasks: Option<(&'a heap::Tasks, &'a heap::Tasks)>,
 }
 

@@ -222,10 +222,10 @@ impl ProfileBuilder {
                     }
                 }
             }
-            SessionRecord::ThreadSnapshot(look) => {
-                see(look.time);
-                if inside(look.time) {
-                    profile.threads.add_look(look);
+            SessionRecord::ThreadSnapshot(snapshot) => {
+                see(snapshot.time);
+                if inside(snapshot.time) {
+                    profile.threads.add_snapshot(snapshot);
                 }
             }
             SessionRecord::ThreadCreation(creation) => {
@@ -256,10 +256,10 @@ impl ProfileBuilder {
                     profile.pauses.push(pause.clone());
                 }
             }
-            SessionRecord::Survivors(look) => {
-                see(look.time);
-                if inside(look.time) {
-                    profile.survivors.push(look.clone());
+            SessionRecord::Survivors(snapshot) => {
+                see(snapshot.time);
+                if inside(snapshot.time) {
+                    profile.survivors.push(snapshot.clone());
                 }
             }
             SessionRecord::Observer(status) => {

@@ -130,7 +130,7 @@ pub struct BlockingRow {
 pub struct PoolSummary {
     /// How it is.
     pub health: PoolHealth,
-    /// Share of the looks at the queue that found items in it, 0 to 1; `None` without looks.
+    /// Share of the looks at the queue that found items in it, 0 to 1; `None` without snapshots.
     pub queued: Option<f64>,
     /// Share of the time of workers with work in which they were blocked: all the time, and while
     /// items waited.
@@ -185,7 +185,7 @@ impl Profile {
         let queue = self
             .pool_counter("queue-length")
             .map_or([].as_slice(), |counter| counter.values.as_slice());
-        // A look says how it was until then.
+        // A snapshot says how it was until then.
         let queued_at = |time: Nanos| {
             let next = queue.partition_point(|(at, _)| *at < time);
             queue.get(next).or(queue.last()).is_some_and(|(_, length)| *length > 0.0)

@@ -73,7 +73,7 @@ pub struct SurvivorSummary {
     pub induced: u64,
     /// How long the world stood still in them, nanoseconds.
     pub paused: u64,
-    /// How much of it the looks took.
+    /// How much of it the snapshots took.
     pub telling: u64,
     /// The longest of that.
     pub longest: u64,
@@ -100,29 +100,31 @@ impl Profile {
         let mut summary = SurvivorSummary::default();
         let mut types: HashMap<TypeId, HashMap<(u8, u8), Totals>> = HashMap::new();
         let mut chains: HashMap<(&SurvivorHolder, &[TypeId]), (Totals, u64)> = HashMap::new();
-        for look in &self.survivors {
-            if let Some(collections) = summary.collections.get_mut(usize::from(look.generation)) {
+        for snapshot in &self.survivors {
+            if let Some(collections) = summary.collections.get_mut(usize::from(snapshot.generation))
+            {
                 *collections += 1;
             }
-            summary.induced += u64::from(look.induced);
-            summary.paused = summary.paused.saturating_add(look.paused);
-            summary.telling = summary.telling.saturating_add(look.telling);
-            summary.longest = summary.longest.max(look.telling);
-            summary.objects = summary.objects.saturating_add(look.objects);
-            if !look.complete {
+            summary.induced += u64::from(snapshot.induced);
+            summary.paused = summary.paused.saturating_add(snapshot.paused);
+            summary.telling = summary.telling.saturating_add(snapshot.telling);
+            summary.longest = summary.longest.max(snapshot.telling);
+            summary.objects = summary.objects.saturating_add(snapshot.objects);
+            if !snapshot.complete {
                 summary.incomplete += 1;
                 continue;
             }
-            summary.moved = summary.moved.saturating_add(look.moved);
+            summary.moved = summary.moved.saturating_add(snapshot.moved);
             for (index, (generation, before)) in
-                summary.generations.iter_mut().zip(look.before).enumerate()
+                summary.generations.iter_mut().zip(snapshot.before).enumerate()
             {
                 // Large and pinned objects are collected with generation 2.
-                generation.collections +=
-                    u64::from(index <= usize::from(look.generation) || look.generation >= 2);
+                generation.collections += u64::from(
+                    index <= usize::from(snapshot.generation) || snapshot.generation >= 2,
+                );
                 generation.before = generation.before.saturating_add(before);
             }
-            for count in &look.counts {
+            for count in &snapshot.counts {
                 let by_moves = types.entry(count.ty).or_default();
                 by_moves
                     .entry((count.before, count.after))
@@ -132,15 +134,15 @@ impl Profile {
                     generation.survived.add(count.objects, count.bytes);
                 }
             }
-            // Paths of classes that have one name may be equal within a look.
-            let mut of_look: HashMap<(&SurvivorHolder, &[TypeId]), Totals> = HashMap::new();
-            for held in &look.held {
-                of_look
+            // Paths of classes that have one name may be equal within a snapshot.
+            let mut of_snapshot: HashMap<(&SurvivorHolder, &[TypeId]), Totals> = HashMap::new();
+            for held in &snapshot.held {
+                of_snapshot
                     .entry((&held.holder, held.path.as_slice()))
                     .or_default()
                     .add(held.objects, held.bytes);
             }
-            for (way, totals) in of_look {
+            for (way, totals) in of_snapshot {
                 let (all, collections) = chains.entry(way).or_default();
                 all.add(totals.samples, totals.weight);
                 *collections += 1;

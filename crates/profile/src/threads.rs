@@ -6,27 +6,27 @@ use session::{
 
 use crate::{CallSite, Profile, Series, SeriesKind, Tables, exceptions::heaviest, series::Row};
 
-/// A thread over all looks.
+/// A thread over all snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadTrack {
-    /// What the first look saw, and when.
+    /// What the first snapshot saw, and when.
     pub first: (Nanos, ThreadSeen),
-    /// What the last look saw, and when.
+    /// What the last snapshot saw, and when.
     pub last: (Nanos, ThreadSeen),
     /// Looks that saw it.
-    pub looks: u32,
-    /// Looks in which its stack was another one than in the look before.
+    pub snapshots: u32,
+    /// Snapshots in which its stack differs from that of the snapshot before.
     pub changes: u32,
 }
 
 /// Looks at all threads, summed up.
 #[derive(Clone, Debug)]
 pub struct Threads {
-    /// The last look: one for each thread, at its stack.
+    /// The last snapshot: one for each thread, at its stack.
     pub series: Series,
-    /// Each thread over all looks.
+    /// Each thread over all snapshots.
     pub tracks: BTreeMap<ThreadId, ThreadTrack>,
-    /// How many threads there were at each look.
+    /// How many threads there were at each snapshot.
     pub counts: Vec<(Nanos, u64)>,
     /// Threads whose start the runtime has told.
     pub creations: Vec<ThreadCreation>,
@@ -52,13 +52,13 @@ impl Threads {
         }
     }
 
-    pub(crate) fn add_look(&mut self, look: &ThreadSnapshot) {
-        self.counts.push((look.time, look.threads.len() as u64));
-        for seen in &look.threads {
-            let now = (look.time, *seen);
-            let fresh = ThreadTrack { first: now, last: now, looks: 0, changes: 0 };
+    pub(crate) fn add_snapshot(&mut self, snapshot: &ThreadSnapshot) {
+        self.counts.push((snapshot.time, snapshot.threads.len() as u64));
+        for seen in &snapshot.threads {
+            let now = (snapshot.time, *seen);
+            let fresh = ThreadTrack { first: now, last: now, snapshots: 0, changes: 0 };
             let track = self.tracks.entry(seen.thread).or_insert(fresh);
-            track.looks += 1;
+            track.snapshots += 1;
             track.changes += u32::from(track.last.1.stack != seen.stack);
             track.last = now;
         }
@@ -171,19 +171,19 @@ pub struct ThreadRow {
     /// `Thread.ManagedThreadId`, where it was told: of threads that were started during the
     /// recording.
     pub managed_id: Option<u32>,
-    /// How old it was at its last look, nanoseconds.
+    /// How old it was at its last snapshot, nanoseconds.
     pub age: u64,
     /// Time on a processor while it was looked at, nanoseconds.
     pub cpu: u64,
     /// Time on a processor in its life.
     pub cpu_of_life: u64,
-    /// What the last look saw.
+    /// What the last snapshot saw.
     pub seen: ThreadSeen,
     /// Looks that saw it.
-    pub looks: u32,
-    /// Time from its first look to its last.
+    pub snapshots: u32,
+    /// Time from its first snapshot to its last.
     pub watched: u64,
-    /// Whether the last of all looks saw it.
+    /// Whether the last of all snapshots saw it.
     pub alive: bool,
     /// Whether it goes on.
     pub standing: Standing,
@@ -312,7 +312,7 @@ const POOL_NAMES: [&str; 2] = [".NET TP Worker", ".NET ThreadPool"];
 /// A thread that has used no more than this in its life has hardly worked.
 const HARDLY_RAN: u64 = 20_000_000;
 
-/// Fewest looks from which a thread is judged.
+/// Fewest snapshots from which a thread is judged.
 const FEWEST_LOOKS: u32 = 3;
 
 impl Tables {
@@ -360,7 +360,7 @@ struct Evidence {
     /// Whether a method of the program is on its stack.
     program: bool,
     limited: Option<bool>,
-    looks: u32,
+    snapshots: u32,
     changes: u32,
     cpu: u64,
     cpu_of_life: u64,
@@ -369,7 +369,7 @@ struct Evidence {
 type Judgement = (Standing, Option<Confidence>, String);
 
 fn judge(evidence: &Evidence) -> Judgement {
-    let Evidence { role, meaning, state, program, limited, looks, changes, cpu, cpu_of_life } =
+    let Evidence { role, meaning, state, program, limited, snapshots, changes, cpu, cpu_of_life } =
         *evidence;
     let plain = |standing: Standing, text: &str| (standing, None, text.to_owned());
     if cpu > 0 || changes > 0 || state == ThreadState::Running {
@@ -378,7 +378,7 @@ fn judge(evidence: &Evidence) -> Judgement {
             if changes > 0 { "was at different places" } else { "used a processor" },
         );
     }
-    if looks < FEWEST_LOOKS {
+    if snapshots < FEWEST_LOOKS {
         return plain(Standing::Unjudged, "is in fewer than three snapshots");
     }
     match role {
@@ -495,7 +495,7 @@ impl Profile {
     pub fn thread_rows(&self) -> Vec<ThreadRow> {
         let creations: HashMap<ThreadId, &ThreadCreation> =
             self.threads.creations.iter().map(|creation| (creation.thread, creation)).collect();
-        let last_look = self.threads.counts.last().map_or(0, |(time, _)| *time);
+        let last_snapshot = self.threads.counts.last().map_or(0, |(time, _)| *time);
         let mut rows: Vec<ThreadRow> = self
             .threads
             .tracks
@@ -503,7 +503,7 @@ impl Profile {
             .map(|(thread, track)| {
                 let ((first_time, first), (last_time, seen)) = (track.first, track.last);
                 let role = self.thread_role(*thread);
-                // What was used between two looks; of a thread that is younger than the recording
+                // What was used between two snapshots; of a thread that is younger than the recording
                 // all of it.
                 let young = first.born >= 0 && first.born as u64 >= self.start;
                 let between = seen.cpu.saturating_sub(first.cpu);
@@ -513,7 +513,7 @@ impl Profile {
                     state: seen.state,
                     program: self.tables.has_program(seen.stack),
                     limited: seen.limited,
-                    looks: track.looks,
+                    snapshots: track.snapshots,
                     changes: track.changes,
                     cpu: between,
                     cpu_of_life: seen.cpu,
@@ -530,9 +530,10 @@ impl Profile {
                     cpu: if young { seen.cpu } else { between },
                     cpu_of_life: seen.cpu,
                     seen,
-                    looks: track.looks,
+                    snapshots: track.snapshots,
                     watched: last_time.saturating_sub(first_time),
-                    alive: last_time == last_look && self.tables.thread(*thread).ended.is_none(),
+                    alive: last_time == last_snapshot
+                        && self.tables.thread(*thread).ended.is_none(),
                     standing,
                     confidence,
                     reason,
@@ -649,7 +650,7 @@ mod tests {
             state: ThreadState::Lock,
             program: true,
             limited,
-            looks: 5,
+            snapshots: 5,
             changes: 0,
             cpu: 0,
             cpu_of_life: 1_000_000,
@@ -695,7 +696,7 @@ mod tests {
         };
         assert_eq!(of(|evidence| evidence.cpu = 1), Standing::Progress);
         assert_eq!(of(|evidence| evidence.changes = 1), Standing::Progress);
-        assert_eq!(of(|evidence| evidence.looks = 2), Standing::Unjudged);
+        assert_eq!(of(|evidence| evidence.snapshots = 2), Standing::Unjudged);
         assert_eq!(of(|evidence| evidence.program = false), Standing::Idle);
         for role in [ThreadRole::Main, ThreadRole::Runtime, ThreadRole::Native] {
             assert_eq!(standing(&Evidence { role, ..zombie() }).0, Standing::Idle, "{role:?}");

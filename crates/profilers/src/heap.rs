@@ -56,7 +56,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
 };
 
-/// How much a look tells.
+/// How much a snapshot tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotKind {
     /// Every object with its references, and every root.
@@ -78,11 +78,11 @@ impl SnapshotKind {
     }
 }
 
-/// How looks are taken.
+/// How snapshots are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapSettings {
     /// How many.
-    pub looks: u32,
+    pub snapshots: u32,
     /// Seconds from the start of one to that of the next.
     pub every: u64,
     /// Whether strings are read.
@@ -97,7 +97,7 @@ pub struct HeapSettings {
 
 impl HeapSettings {
     /// Those of a session; `None` where neither this profiler nor `async` is on. Where both are,
-    /// one look serves both, and this one says how many there are.
+    /// one snapshot serves both, and this one says how many there are.
     pub fn of(session: &SessionConfig) -> Option<Self> {
         let asynchronous = &crate::r#async::SPEC;
         let tasks = session.profiler(asynchronous.id);
@@ -108,7 +108,7 @@ impl HeapSettings {
         };
         let settings = Settings { spec, params: &given.params, session };
         Some(Self {
-            looks: settings.number("snapshots") as u32,
+            snapshots: settings.number("snapshots") as u32,
             every: settings.number("every"),
             strings: spec.id == SPEC.id && settings.text("strings") != "off",
             // Tasks are found by all objects with their references.

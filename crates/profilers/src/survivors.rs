@@ -50,14 +50,14 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
 };
 
-/// How looks are taken.
+/// How snapshots are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurvivorSettings {
     /// From one to the next, at least.
     pub every: Nanos,
     /// Percent of the time that telling may take.
     pub share: u64,
-    /// How long telling may take in one look.
+    /// How long telling may take in one snapshot.
     pub limit: Nanos,
     /// Whether collections count that the program asks for.
     pub induced: bool,
@@ -76,7 +76,7 @@ impl SurvivorSettings {
         })
     }
 
-    /// How long to wait after a look whose telling took so long, for it to stay within its share.
+    /// How long to wait after a snapshot whose telling took so long, for it to stay within its share.
     pub fn rest(&self, telling: Nanos) -> Nanos {
         (telling.saturating_mul(100) / self.share.max(1)).saturating_sub(telling)
     }

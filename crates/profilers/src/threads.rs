@@ -94,8 +94,8 @@ mod tests {
         let collector = Threads { interval: 1 };
         let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
         collector.tick(&mut script);
-        let [Record::ThreadSnapshot(look)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
-        let seen: Vec<_> = look.threads.iter().map(|thread| (thread.os_tid, thread.stack, thread.cpu)).collect();
+        let [Record::ThreadSnapshot(snapshot)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
+        let seen: Vec<_> = snapshot.threads.iter().map(|thread| (thread.os_tid, thread.stack, thread.cpu)).collect();
         assert_eq!(seen, [(1, Some(1), 100), (2, Some(2), 50)]);
     }
 
@@ -104,8 +104,8 @@ mod tests {
         let mut script = Script { tasks: vec![(1, 100), (2, 50)], left_out: vec![2], ..Script::default() };
         Threads { interval: 1 }.tick(&mut script);
         assert_eq!(script.asked.len(), 2, "no more than once where that changes nothing");
-        let [Record::ThreadSnapshot(look)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
-        assert_eq!(look.threads.iter().map(|thread| thread.os_tid).collect::<Vec<_>>(), [1]);
+        let [Record::ThreadSnapshot(snapshot)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
+        assert_eq!(snapshot.threads.iter().map(|thread| thread.os_tid).collect::<Vec<_>>(), [1]);
     }
 
     #[test]

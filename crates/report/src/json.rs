@@ -413,11 +413,11 @@ fn survivors(profile: &Profile) -> Value {
             "text": profile.chain_text(chain, false),
             "objects": chain.totals.samples, "bytes": chain.totals.weight, "collections": chain.collections,
         })).collect::<Vec<_>>(),
-        "snapshots": profile.survivors.iter().map(|look| json!({
-            "time_ns": since(profile, look.time), "generation": look.generation, "induced": look.induced,
-            "paused_ns": look.paused, "snapshot_ns": look.telling, "before": look.before, "moved": look.moved,
-            "objects_reported": look.objects, "complete": look.complete, "reason": look.reason,
-            "survived": look.counts.iter().fold(0_u64, |sum, count| sum.saturating_add(count.bytes)),
+        "snapshots": profile.survivors.iter().map(|snapshot| json!({
+            "time_ns": since(profile, snapshot.time), "generation": snapshot.generation, "induced": snapshot.induced,
+            "paused_ns": snapshot.paused, "snapshot_ns": snapshot.telling, "before": snapshot.before, "moved": snapshot.moved,
+            "objects_reported": snapshot.objects, "complete": snapshot.complete, "reason": snapshot.reason,
+            "survived": snapshot.counts.iter().fold(0_u64, |sum, count| sum.saturating_add(count.bytes)),
         })).collect::<Vec<_>>(),
     })
 }
@@ -524,7 +524,7 @@ fn all_threads(profile: &Profile) -> Value {
             "at": place(&profile.tables.place(row.seen.stack)),
             "system_call": row.seen.call,
             "time_limit": row.seen.limited,
-            "snapshots": row.looks,
+            "snapshots": row.snapshots,
             "watched_ns": row.watched,
             "alive": row.alive,
             "standing": row.standing.id(),

@@ -717,8 +717,8 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
     let mut section =
         Section { title: "Survivors".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let summary = profile.survivor_summary();
-    let looks: u64 = summary.collections.iter().sum();
-    if looks == 0 {
+    let snapshots: u64 = summary.collections.iter().sum();
+    if snapshots == 0 {
         section.lead.push("There was no collection to take a snapshot of.".to_owned());
         return section;
     }
@@ -727,7 +727,7 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
         .map(|(generation, count)| format!("gen {generation}: {}", format::count(*count)));
     section.lead.push(format!(
         "{} with a snapshot ({}); {} in their GC pauses, {} of it for the snapshots ({} at most).",
-        format::counted(looks, "collection"),
+        format::counted(snapshots, "collection"),
         by_generation.collect::<Vec<_>>().join(", "),
         format::duration(summary.paused),
         format::duration(summary.telling),
@@ -740,7 +740,7 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
             profile
                 .survivors
                 .iter()
-                .find_map(|look| look.reason.as_ref().filter(|_| !look.complete))
+                .find_map(|snapshot| snapshot.reason.as_ref().filter(|_| !snapshot.complete))
                 .map(|reason| format!(" ({reason})"))
                 .unwrap_or_default(),
         ));
@@ -1228,7 +1228,7 @@ fn threads(profile: &Profile, options: &Options) -> Section {
     section
 }
 
-/// The last look as a tree: threads that stand in the same calls are together. Calls without a
+/// The last snapshot as a tree: threads that stand in the same calls are together. Calls without a
 /// branch are one row.
 fn merged_stacks(profile: &Profile, options: &Options) -> Table {
     let options_of_tree = TreeOptions { merge_recursion: true, ..TreeOptions::default() };

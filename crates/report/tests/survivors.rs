@@ -13,7 +13,7 @@ const TYPES: [&str; 4] =
 
 /// A collection after so many milliseconds, in which 10 lines survived in generation 0 and 5 in
 /// generation 1.
-fn look(time: u64, generation: u8, complete: bool) -> SurvivorSnapshot {
+fn snapshot(time: u64, generation: u8, complete: bool) -> SurvivorSnapshot {
     let count = |ty, before, after, objects| SurvivorCount {
         ty: TypeId(ty),
         before,
@@ -72,8 +72,8 @@ fn profile() -> Profile {
     records.extend(TYPES.iter().enumerate().map(|(id, name)| {
         SessionRecord::Type(TypeDef { id: TypeId(id as u32), name: (*name).to_owned() })
     }));
-    let looks = [look(100, 0, true), look(1100, 1, true), look(2100, 0, false)];
-    records.extend(looks.map(SessionRecord::Survivors));
+    let snapshots = [snapshot(100, 0, true), snapshot(1100, 1, true), snapshot(2100, 0, false)];
+    records.extend(snapshots.map(SessionRecord::Survivors));
     records.push(SessionRecord::End(SessionEnd {
         time: START + 3000 * MS,
         reason: EndReason::Stopped,

@@ -104,7 +104,7 @@ pub enum SessionRecord {
         /// Counter and value, see [`CounterKind`].
         values: Vec<(CounterId, f64)>,
     },
-    /// A look at all threads.
+    /// A thread snapshot.
     ThreadSnapshot(ThreadSnapshot),
     /// A thread that was started during the recording.
     ThreadCreation(ThreadCreation),
@@ -112,38 +112,38 @@ pub enum SessionRecord {
     PoolSamples(SampleBatch),
     /// Something that happened to the thread pool.
     PoolEvent(PoolEvent),
-    /// A look at the heap begins.
+    /// A heap snapshot begins.
     HeapBegin {
-        /// Number of the look, from 0.
-        look: u32,
+        /// Number of the snapshot, from 0.
+        snapshot: u32,
         /// When it was asked for.
         time: Nanos,
     },
-    /// Part of the look that has begun: objects, references, roots, strings in the format of
+    /// Part of the snapshot that has begun: objects, references, roots, strings in the format of
     /// clrscope's crate `wire::heap`.
     HeapChunk {
-        /// Number of the look.
-        look: u32,
+        /// Number of the snapshot.
+        snapshot: u32,
         /// At most [`MAX_HEAP_CHUNK`] bytes.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// Classes of the look that has begun. They come after the chunks that name them.
+    /// Classes of the snapshot that has begun. They come after the chunks that name them.
     HeapClasses {
-        /// Number of the look.
-        look: u32,
+        /// Number of the snapshot.
+        snapshot: u32,
         /// The runtime's number of the class (`ClassID`), full name, and name of the assembly,
         /// empty where that is not known.
         classes: Vec<(u64, String, String)>,
     },
-    /// Methods whose variables are roots of the look that has begun.
+    /// Methods whose variables are roots of the snapshot that has begun.
     HeapMethods {
-        /// Number of the look.
-        look: u32,
+        /// Number of the snapshot.
+        snapshot: u32,
         /// The runtime's number of the method (`FunctionID`), and its full name.
         methods: Vec<(u64, String)>,
     },
-    /// A look has ended.
+    /// A snapshot has ended.
     HeapEnd(HeapEnd),
     /// Calls that a thread has made.
     Calls(CallBatch),
@@ -167,10 +167,10 @@ pub enum SessionRecord {
     TypeLoads(TypeLoadBatch),
     /// What survived a collection.
     Survivors(SurvivorSnapshot),
-    /// Asynchronous methods of the look that has begun, each in the first look that met it.
+    /// Asynchronous methods of the snapshot that has begun, each in the first snapshot that met it.
     AsyncStateMachines {
-        /// Number of the look.
-        look: u32,
+        /// Number of the snapshot.
+        snapshot: u32,
         /// The methods.
         machines: Vec<AsyncStateMachine>,
     },
@@ -218,9 +218,9 @@ pub struct SurvivorSnapshot {
     pub generation: u8,
     /// Whether somebody asked for it.
     pub induced: bool,
-    /// How long the world stood still for the collection with the look; 0 if that is not known.
+    /// How long the world stood still for the collection with the snapshot; 0 if that is not known.
     pub paused: Nanos,
-    /// How much of it the look added.
+    /// How much of it the snapshot added.
     pub telling: Nanos,
     /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were
     /// not collected.
@@ -306,11 +306,11 @@ pub struct AwaitPoint {
     pub line: Option<SourceLine>,
 }
 
-/// How a look at the heap ended.
+/// How a heap snapshot ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapEnd {
-    /// Number of the look.
-    pub look: u32,
+    /// Number of the snapshot.
+    pub snapshot: u32,
     /// When.
     pub time: Nanos,
     /// How long the world stood still for it; 0 if that is not known.
@@ -319,7 +319,7 @@ pub struct HeapEnd {
     pub objects: u64,
     /// Whether every object and every root was seen.
     pub complete: bool,
-    /// Why not; also, in a complete look, what else is missing.
+    /// Why not; also, in a complete snapshot, what else is missing.
     pub reason: Option<String>,
 }
 

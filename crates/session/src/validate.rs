@@ -45,19 +45,19 @@ pub enum ModelError {
     /// The columns of a batch of samples have different lengths.
     #[error("the columns of a batch of samples have different lengths")]
     RaggedBatch,
-    /// Part of a look at the heap came while that look was not under way.
-    #[error("part of heap snapshot {look} came while that was not in progress")]
+    /// Part of a heap snapshot came while that snapshot was not under way.
+    #[error("part of heap snapshot {snapshot} came while that was not in progress")]
     NoSnapshot {
-        /// The look.
-        look: u32,
+        /// The snapshot.
+        snapshot: u32,
     },
-    /// A look at the heap began while another was under way.
-    #[error("a heap snapshot began while snapshot {look} was in progress")]
+    /// A heap snapshot began while another was under way.
+    #[error("a heap snapshot began while snapshot {snapshot} was in progress")]
     SnapshotUnderWay {
         /// The one that was under way.
-        look: u32,
+        snapshot: u32,
     },
-    /// A part of a look at the heap is too large.
+    /// A part of a heap snapshot is too large.
     #[error("part of a heap snapshot has {size} bytes, over the limit of {limit}")]
     LargeChunk {
         /// Its size.
@@ -81,9 +81,9 @@ pub struct Validator {
     stacks: u32,
     types: u32,
     counters: u32,
-    looks: u32,
-    /// The look at the heap that is under way.
-    look: Option<u32>,
+    snapshots: u32,
+    /// The heap snapshot that is under way.
+    snapshot: Option<u32>,
 }
 
 fn define(kind: &'static str, next: &mut u32, id: u32) -> Result<(), ModelError> {
@@ -182,14 +182,16 @@ impl Validator {
                 defined("stack", self.stacks, load.stack.0)
             }
             SessionRecord::TypeLoads(batch) => self.type_loads(batch),
-            SessionRecord::Survivors(look) => {
-                look.counts.iter().try_for_each(|count| self.ty(count.ty))?;
-                look.held.iter().flat_map(|held| &held.path).try_for_each(|ty| self.ty(*ty))
+            SessionRecord::Survivors(snapshot) => {
+                snapshot.counts.iter().try_for_each(|count| self.ty(count.ty))?;
+                snapshot.held.iter().flat_map(|held| &held.path).try_for_each(|ty| self.ty(*ty))
             }
-            SessionRecord::ThreadSnapshot(look) => look.threads.iter().try_for_each(|seen| {
-                self.thread(seen.thread)?;
-                self.stack(seen.stack)
-            }),
+            SessionRecord::ThreadSnapshot(snapshot) => {
+                snapshot.threads.iter().try_for_each(|seen| {
+                    self.thread(seen.thread)?;
+                    self.stack(seen.stack)
+                })
+            }
             SessionRecord::ThreadCreation(creation) => {
                 self.thread(creation.thread)?;
                 creation.creator.map_or(Ok(()), |(creator, stack)| {
@@ -225,25 +227,25 @@ impl Validator {
             | SessionRecord::SamplingRate(_)
             | SessionRecord::Note { .. }
             | SessionRecord::Engine { .. } => Ok(()),
-            SessionRecord::HeapBegin { look, .. } => {
-                if let Some(look) = self.look {
-                    return Err(ModelError::SnapshotUnderWay { look });
+            SessionRecord::HeapBegin { snapshot, .. } => {
+                if let Some(snapshot) = self.snapshot {
+                    return Err(ModelError::SnapshotUnderWay { snapshot });
                 }
-                define("heap snapshot", &mut self.looks, *look)?;
-                self.look = Some(*look);
+                define("heap snapshot", &mut self.snapshots, *snapshot)?;
+                self.snapshot = Some(*snapshot);
                 Ok(())
             }
-            SessionRecord::HeapChunk { look, bytes } => {
-                self.look(*look)?;
+            SessionRecord::HeapChunk { snapshot, bytes } => {
+                self.snapshot(*snapshot)?;
                 let (size, limit) = (bytes.len(), MAX_HEAP_CHUNK);
                 if size > limit { Err(ModelError::LargeChunk { size, limit }) } else { Ok(()) }
             }
-            SessionRecord::HeapClasses { look, .. }
-            | SessionRecord::HeapMethods { look, .. }
-            | SessionRecord::AsyncStateMachines { look, .. } => self.look(*look),
+            SessionRecord::HeapClasses { snapshot, .. }
+            | SessionRecord::HeapMethods { snapshot, .. }
+            | SessionRecord::AsyncStateMachines { snapshot, .. } => self.snapshot(*snapshot),
             SessionRecord::HeapEnd(end) => {
-                self.look(end.look)?;
-                self.look = None;
+                self.snapshot(end.snapshot)?;
+                self.snapshot = None;
                 Ok(())
             }
             SessionRecord::End(_) => {
@@ -329,8 +331,12 @@ impl Validator {
         Ok(())
     }
 
-    fn look(&self, look: u32) -> Result<(), ModelError> {
-        if self.look == Some(look) { Ok(()) } else { Err(ModelError::NoSnapshot { look }) }
+    fn snapshot(&self, snapshot: u32) -> Result<(), ModelError> {
+        if self.snapshot == Some(snapshot) {
+            Ok(())
+        } else {
+            Err(ModelError::NoSnapshot { snapshot })
+        }
     }
 
     fn thread(&self, id: ThreadId) -> Result<(), ModelError> {
@@ -384,11 +390,11 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_look_come_while_it_is_under_way() {
-        let begin = |look| SessionRecord::HeapBegin { look, time: 0 };
-        let chunk = |look, size| SessionRecord::HeapChunk { look, bytes: vec![0; size] };
-        let end = |look| {
+        let begin = |snapshot| SessionRecord::HeapBegin { snapshot, time: 0 };
+        let chunk = |snapshot, size| SessionRecord::HeapChunk { snapshot, bytes: vec![0; size] };
+        let end = |snapshot| {
             SessionRecord::HeapEnd(HeapEnd {
-                look,
+                snapshot,
                 time: 0,
                 paused: 0,
                 objects: 0,
@@ -397,29 +403,31 @@ mod tests {
             })
         };
         let mut validator = begun();
-        assert_eq!(validator.check(&chunk(0, 1)), Err(ModelError::NoSnapshot { look: 0 }));
+        assert_eq!(validator.check(&chunk(0, 1)), Err(ModelError::NoSnapshot { snapshot: 0 }));
         let refused = validator.check(&begin(1));
         assert!(matches!(
             refused,
             Err(ModelError::OutOfOrder { kind: "heap snapshot", id: 1, expected: 0 })
         ));
         validator.check(&begin(0)).unwrap();
-        assert_eq!(validator.check(&begin(1)), Err(ModelError::SnapshotUnderWay { look: 0 }));
+        assert_eq!(validator.check(&begin(1)), Err(ModelError::SnapshotUnderWay { snapshot: 0 }));
         validator.check(&chunk(0, MAX_HEAP_CHUNK)).unwrap();
         assert!(matches!(
             validator.check(&chunk(0, MAX_HEAP_CHUNK + 1)),
             Err(ModelError::LargeChunk { .. })
         ));
-        assert_eq!(validator.check(&chunk(1, 1)), Err(ModelError::NoSnapshot { look: 1 }));
-        validator.check(&SessionRecord::HeapClasses { look: 0, classes: vec![] }).unwrap();
-        assert_eq!(validator.check(&end(1)), Err(ModelError::NoSnapshot { look: 1 }));
+        assert_eq!(validator.check(&chunk(1, 1)), Err(ModelError::NoSnapshot { snapshot: 1 }));
+        validator.check(&SessionRecord::HeapClasses { snapshot: 0, classes: vec![] }).unwrap();
+        assert_eq!(validator.check(&end(1)), Err(ModelError::NoSnapshot { snapshot: 1 }));
         validator.check(&end(0)).unwrap();
-        assert_eq!(validator.check(&end(0)), Err(ModelError::NoSnapshot { look: 0 }));
+        assert_eq!(validator.check(&end(0)), Err(ModelError::NoSnapshot { snapshot: 0 }));
         validator.check(&begin(1)).unwrap();
-        validator.check(&SessionRecord::HeapMethods { look: 1, methods: vec![] }).unwrap();
-        validator.check(&SessionRecord::AsyncStateMachines { look: 1, machines: vec![] }).unwrap();
+        validator.check(&SessionRecord::HeapMethods { snapshot: 1, methods: vec![] }).unwrap();
+        validator
+            .check(&SessionRecord::AsyncStateMachines { snapshot: 1, machines: vec![] })
+            .unwrap();
         validator.check(&end(1)).unwrap();
-        let late = SessionRecord::AsyncStateMachines { look: 1, machines: vec![] };
-        assert_eq!(validator.check(&late), Err(ModelError::NoSnapshot { look: 1 }));
+        let late = SessionRecord::AsyncStateMachines { snapshot: 1, machines: vec![] };
+        assert_eq!(validator.check(&late), Err(ModelError::NoSnapshot { snapshot: 1 }));
     }
 }

@@ -164,7 +164,7 @@ const KINDS: [FunctionKind; 9] = [
 fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
     let (mut threads, mut modules, mut functions, mut frames, mut stacks, mut types) =
         (0, 0, 0, 0, 0, 0);
-    let (mut counters, mut looks) = (0, 0);
+    let (mut counters, mut snapshots) = (0, 0);
     let next = |count: &mut u32| {
         *count += 1;
         *count - 1
@@ -369,10 +369,10 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 SessionRecord::CounterValues { time, values: values.collect() }
             }
             Seed::HeapSnapshot(chunks, classes, reason) => {
-                let look = next(&mut looks);
-                records.push(SessionRecord::HeapBegin { look, time: 1 });
+                let snapshot = next(&mut snapshots);
+                records.push(SessionRecord::HeapBegin { snapshot, time: 1 });
                 records.extend(
-                    chunks.into_iter().map(|bytes| SessionRecord::HeapChunk { look, bytes }),
+                    chunks.into_iter().map(|bytes| SessionRecord::HeapChunk { snapshot, bytes }),
                 );
                 let methods = classes.iter().map(|(id, name, _)| (*id, name.clone())).collect();
                 let machine = |(id, name, _): &(u64, String, String)| AsyncStateMachine {
@@ -386,11 +386,11 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     ],
                 };
                 let machines = classes.iter().map(machine).collect();
-                records.push(SessionRecord::HeapClasses { look, classes });
-                records.push(SessionRecord::HeapMethods { look, methods });
-                records.push(SessionRecord::AsyncStateMachines { look, machines });
+                records.push(SessionRecord::HeapClasses { snapshot, classes });
+                records.push(SessionRecord::HeapMethods { snapshot, methods });
+                records.push(SessionRecord::AsyncStateMachines { snapshot, machines });
                 SessionRecord::HeapEnd(HeapEnd {
-                    look,
+                    snapshot,
                     time: 2,
                     paused: 1,
                     objects: 3,

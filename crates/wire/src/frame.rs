@@ -94,8 +94,8 @@ pub fn write<M: Serialize>(out: &mut impl Write, message: &M) -> Result<(), Fram
 
 /// What stands before the bytes of a [`crate::Record::HeapChunk`] that is a frame of its own: so
 /// these can be written from where they are. `length` is at most [`crate::heap::MAX_CHUNK`].
-pub fn head_of_chunk(look: u32, objects: u64, length: usize) -> Vec<u8> {
-    let empty = crate::Record::HeapChunk { look, objects, bytes: Vec::new() };
+pub fn head_of_chunk(snapshot: u32, objects: u64, length: usize) -> Vec<u8> {
+    let empty = crate::Record::HeapChunk { snapshot, objects, bytes: Vec::new() };
     // Encoding into a growing vector fails only for types whose length is unknown, and there are
     // none here.
     let mut record = postcard::to_stdvec(&empty).unwrap_or_default();
@@ -186,7 +186,7 @@ mod tests {
             let chunk = vec![0xa5; length];
             let mut bytes = head_of_chunk(7, u64::MAX, length);
             bytes.extend(&chunk);
-            let record = Record::HeapChunk { look: 7, objects: u64::MAX, bytes: chunk };
+            let record = Record::HeapChunk { snapshot: 7, objects: u64::MAX, bytes: chunk };
             assert_eq!(
                 read::<Record>(&mut bytes.as_slice()).unwrap(),
                 std::slice::from_ref(&record),

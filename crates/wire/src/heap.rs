@@ -1,7 +1,7 @@
-//! The bytes of a look at the heap: what [`Encoder`] makes of objects inside the target, [`decode`]
+//! The bytes of a heap snapshot: what [`Encoder`] makes of objects inside the target, [`decode`]
 //! gives back outside.
 //!
-//! A look is a stream of items, cut into chunks between two of them. Each chunk can be read without
+//! A snapshot is a stream of items, cut into chunks between two of them. Each chunk can be read without
 //! those before it, except that its first [`HeapItem::Reference`]s may belong to the last object of
 //! an earlier one.
 //!
@@ -33,7 +33,7 @@ const SLOTS: usize = 512;
 /// Distances and addresses are multiples of this; others are sent whole.
 const UNIT: u64 = 8;
 
-/// One thing that a look saw. Addresses are those at the time of the look, classes the runtime's
+/// One thing that a snapshot saw. Addresses are those at the time of the snapshot, classes the runtime's
 /// `ClassID`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeapItem<'a> {
@@ -114,7 +114,7 @@ pub enum HeapItem<'a> {
         /// Their bytes, each size rounded up to the next 8.
         bytes: u64,
     },
-    /// The value of a field. Sent for tasks, in looks of the profiler `async`.
+    /// The value of a field. Sent for tasks, in snapshots of the profiler `async`.
     Field {
         /// The object.
         object: u64,
@@ -158,7 +158,7 @@ pub const ROOT_INTERIOR: u8 = 4;
 /// Whether it keeps the object alive depends on a count.
 pub const ROOT_REF_COUNTED: u8 = 8;
 
-/// Why bytes are no chunk of a look.
+/// Why bytes are no chunk of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a chunk of a heap snapshot is damaged at byte {at}: {what}")]
 pub struct HeapError {

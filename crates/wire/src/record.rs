@@ -88,61 +88,61 @@ pub enum Record {
     },
     /// Last of all.
     Bye(Bye),
-    /// One look of the profiler `threads` at all managed threads. The CPU time of each is all that
+    /// One thread snapshot. The CPU time of each is all that
     /// it used since it began.
     ThreadSnapshot(WallTick),
     /// One tick of the profiler `threadpool`: all managed threads, as in [`Record::WallTick`].
     PoolTick(WallTick),
-    /// A look at the heap begins; there is one at a time.
+    /// A heap snapshot begins; there is one at a time.
     HeapBegin {
-        /// Number of the look, from 0.
-        look: u32,
+        /// Number of the snapshot, from 0.
+        snapshot: u32,
         /// When it was asked for.
         time: Nanos,
     },
-    /// Part of a look, see [`crate::heap`].
+    /// Part of a snapshot, see [`crate::heap`].
     HeapChunk {
-        /// Number of the look.
-        look: u32,
+        /// Number of the snapshot.
+        snapshot: u32,
         /// Objects seen so far, those of this chunk included.
         objects: u64,
         /// At most [`crate::heap::MAX_CHUNK`] bytes.
         #[serde(with = "crate::bytes")]
         bytes: Vec<u8>,
     },
-    /// Classes that a look met. They come after the chunks that name them: names are not asked for
+    /// Classes that a snapshot met. They come after the chunks that name them: names are not asked for
     /// while the world stands still.
     HeapClasses {
-        /// Number of the look.
-        look: u32,
+        /// Number of the snapshot.
+        snapshot: u32,
         /// `ClassID`, full name, and name of the assembly, empty where that is not known.
         classes: Vec<(u64, String, String)>,
     },
     /// Methods whose variables are roots.
     HeapMethods {
-        /// Number of the look.
-        look: u32,
+        /// Number of the snapshot.
+        snapshot: u32,
         /// `FunctionID` and full name.
         methods: Vec<(u64, String)>,
     },
-    /// A look has ended.
+    /// A snapshot has ended.
     HeapEnd(HeapEnd),
     /// What a thread has called since the last such record of its tree.
     Calls(Calls),
     /// The next collection will be told: objects that survive it come as [`Record::HeapChunk`],
     /// their names as [`Record::HeapClasses`] and [`Record::HeapMethods`], each name once in the
-    /// session. There is one at a time, and never beside a look at the heap.
+    /// session. There is one at a time, and never beside a heap snapshot.
     SurvivorsBegin {
-        /// Number of the look, from 0.
-        look: u32,
+        /// Number of the snapshot, from 0.
+        snapshot: u32,
     },
     /// A collection has been told, or none came.
     SurvivorsEnd(SurvivorsEnd),
-    /// Asynchronous methods whose boxes a look met, each in the first look that did. They come
+    /// Asynchronous methods whose boxes a snapshot met, each in the first snapshot that did. They come
     /// before its end.
     AsyncStateMachines {
-        /// Number of the look.
-        look: u32,
+        /// Number of the snapshot.
+        snapshot: u32,
         /// The methods.
         machines: Vec<Machine>,
     },
@@ -365,8 +365,8 @@ pub enum Argument {
 /// A collection whose survivors were told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurvivorsEnd {
-    /// Number of the look.
-    pub look: u32,
+    /// Number of the snapshot.
+    pub snapshot: u32,
     /// When the world was asked to stop for the collection; 0 if none came.
     pub time: Nanos,
     /// The oldest generation that was collected: 0, 1 or 2.
@@ -406,11 +406,11 @@ pub struct Machine {
     pub points: Vec<(i32, u32)>,
 }
 
-/// How a look at the heap ended.
+/// How a heap snapshot ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapEnd {
-    /// Number of the look.
-    pub look: u32,
+    /// Number of the snapshot.
+    pub snapshot: u32,
     /// When.
     pub time: Nanos,
     /// How long the world stood still, from suspension to resume; 0 if that was not told.
@@ -419,7 +419,7 @@ pub struct HeapEnd {
     pub objects: u64,
     /// Whether every object and every root was seen.
     pub complete: bool,
-    /// Why not; also, in a complete look, what else is missing.
+    /// Why not; also, in a complete snapshot, what else is missing.
     pub reason: Option<String>,
 }
 

@@ -252,7 +252,7 @@ fn look_at_heap(args: &Args, target: &DotnetProcess, notes: &mut Vec<String>) ->
     if args.no_heap || notes.iter().any(|note| note.starts_with(OTHERWISE)) {
         return None;
     }
-    let snapshot = noted(notes, OTHERWISE, source::look_once(target, &args.agent))?;
+    let snapshot = noted(notes, OTHERWISE, source::snapshot_once(target, &args.agent))?;
     if !snapshot.end().complete {
         let reason = console::printable(&snapshot.end().reason);
         notes.push(format!("the heap snapshot is not complete: {reason}"));

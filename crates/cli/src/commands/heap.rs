@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
             let (file, summary) = source::take(&target, &args.take, extent, 1, 10, args.json)?;
             let look = one_look(file.path(), args.take.memory(), Some(1)).ok();
             let Some((snapshot, _)) = look.filter(|(snapshot, _)| !snapshot.is_empty()) else {
-                return Err(no_look(&summary));
+                return Err(no_snapshot(&summary));
             };
             snapshot
         }
@@ -182,19 +182,19 @@ fn one_look(
     // Making a snapshot is dear, so of several only the one that is requested is made.
     let number = match number {
         Some(number) => number,
-        None => source::read_session(path, memory, |_| false, |_| {})?.looks,
+        None => source::read_session(path, memory, |_| false, |_| {})?.snapshots,
     };
     let mut found = None;
     let reading = source::read_session(
         path,
         memory,
-        |look| look + 1 == number,
+        |snapshot| snapshot + 1 == number,
         |snapshot| found = Some(snapshot),
     )?;
     match found {
         Some(snapshot) => Ok((snapshot, reading)),
         None => {
-            let message = match (reading.looks, reading.damage) {
+            let message = match (reading.snapshots, reading.damage) {
                 (0, None) => {
                     format!(
                         "there is no heap snapshot in {}; `clrscope heap <PID>` takes one",
@@ -215,7 +215,7 @@ fn one_look(
 }
 
 /// Why a recording has no snapshot in it.
-pub fn no_look(summary: &recorder::Summary) -> anyhow::Error {
+pub fn no_snapshot(summary: &recorder::Summary) -> anyhow::Error {
     failure(Code::Ended, format!("no heap snapshot could be taken: {}", why_ended(summary)))
 }
 

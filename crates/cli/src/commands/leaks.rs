@@ -1,6 +1,6 @@
 //! `clrscope leaks`: which types grow between heap snapshots.
 
-use super::heap::{no_look, why_ended};
+use super::heap::{no_snapshot, why_ended};
 use crate::{
     console, duration,
     exit::{Code, failure},
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                 )?;
                 all.read(file.path(), args.take.memory())?;
                 if all.last.as_ref().is_none_or(Snapshot::is_empty) && all.looks.len() <= 1 {
-                    return Err(no_look(&summary));
+                    return Err(no_snapshot(&summary));
                 }
                 if all.looks.len() < args.snapshots as usize {
                     let (taken, why) = (all.looks.len(), why_ended(&summary));

@@ -1,7 +1,7 @@
 //! `clrscope async`: asynchronous methods that wait, who awaits whom, and where time is spent on
 //! such stacks.
 
-use super::heap::{SnapshotReport, no_look, not_complete};
+use super::heap::{SnapshotReport, no_snapshot, not_complete};
 use crate::{
     agent::AgentArgs,
     console, duration,
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let (found, reading) = report::read(&path, args.top as usize)?;
     let Some((mut report, tasks)) = found else {
         return Err(match (&taken, reading.damage) {
-            (Some((_, summary)), _) => no_look(summary),
+            (Some((_, summary)), _) => no_snapshot(summary),
             (None, damage) => no_look_in(&path, damage),
         });
     };
@@ -128,7 +128,7 @@ fn take(
     };
     let samples = if args.no_samples { "" } else { ",cpu,wall" };
     let profilers = Selection::parse_list(&format!("async:snapshots=2:every={every}{samples}"))?;
-    recording::take_looks(process, profilers, args.output.as_deref(), &args.agent, args.json)
+    recording::take_snapshots(process, profilers, args.output.as_deref(), &args.agent, args.json)
 }
 
 fn hot_paths(path: &Path, tasks: &Tasks, top: usize) -> anyhow::Result<Option<hot::Hot>> {

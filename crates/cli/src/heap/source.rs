@@ -2,7 +2,7 @@
 
 use crate::{
     agent::AgentArgs,
-    commands::heap::no_look,
+    commands::heap::no_snapshot,
     exit::{Code, failure},
     recording::{self, SessionFile},
 };
@@ -118,7 +118,7 @@ pub fn take(
     target: &diagnostics::DotnetProcess,
     args: &TakeArgs,
     extent: Extent,
-    looks: u32,
+    snapshots: u32,
     every: u64,
     quiet: bool,
 ) -> anyhow::Result<(SessionFile, Summary)> {
@@ -128,14 +128,15 @@ pub fn take(
         Extent::Histogram => ":kind=histogram".to_owned(),
         Extent::Roots => format!(":kind=roots:limit={ROOTS_LIMIT}"),
     };
-    let selection =
-        Selection::parse(&format!("heap:snapshots={looks}:every={every}:strings={strings}{kind}"))
-            .map_err(|error| failure(Code::Usage, error.to_string()))?;
-    recording::take_looks(target, vec![selection], args.output.as_deref(), &args.agent, quiet)
+    let selection = Selection::parse(&format!(
+        "heap:snapshots={snapshots}:every={every}:strings={strings}{kind}"
+    ))
+    .map_err(|error| failure(Code::Usage, error.to_string()))?;
+    recording::take_snapshots(target, vec![selection], args.output.as_deref(), &args.agent, quiet)
 }
 
 /// One snapshot of a process, kept nowhere.
-pub fn look_once(
+pub fn snapshot_once(
     target: &diagnostics::DotnetProcess,
     agent: &AgentArgs,
 ) -> anyhow::Result<Snapshot> {
@@ -144,14 +145,14 @@ pub fn look_once(
     let (file, summary) = take(target, &args, Extent::All, 1, 10, true)?;
     let mut found = None;
     read_session(file.path(), memory, |_| true, |snapshot| found = Some(snapshot))?;
-    found.filter(|snapshot| !snapshot.is_empty()).ok_or_else(|| no_look(&summary))
+    found.filter(|snapshot| !snapshot.is_empty()).ok_or_else(|| no_snapshot(&summary))
 }
 
 /// What became of reading a session.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// How many snapshots there are.
-    pub looks: u32,
+    pub snapshots: u32,
     /// Why the end of the file could not be read.
     pub damage: Option<String>,
 }
@@ -172,18 +173,18 @@ pub fn read_session(
     for record in &mut reader {
         match record {
             Ok(SessionRecord::Info(first)) => info = Some(first),
-            Ok(SessionRecord::HeapBegin { look, time }) => {
-                read.looks += 1;
-                open = wanted(look).then(|| Building::new(time, memory.budget()));
+            Ok(SessionRecord::HeapBegin { snapshot, time }) => {
+                read.snapshots += 1;
+                open = wanted(snapshot).then(|| Building::new(time, memory.budget()));
             }
             Ok(SessionRecord::HeapEnd(end)) => {
-                if let Some(look) = open.take() {
-                    take(look.finish(info.as_ref(), Some(end)));
+                if let Some(snapshot) = open.take() {
+                    take(snapshot.finish(info.as_ref(), Some(end)));
                 }
             }
             Ok(record) => {
-                if let Some(look) = &mut open {
-                    look.add(&record);
+                if let Some(snapshot) = &mut open {
+                    snapshot.add(&record);
                 }
             }
             Err(SessionError::Io(error)) => {
@@ -198,8 +199,8 @@ pub fn read_session(
     if read.damage.is_none() && reader.cut_short() {
         read.damage = Some("the session was cut short".to_owned());
     }
-    if let Some(look) = open {
-        take(look.finish(info.as_ref(), None));
+    if let Some(snapshot) = open {
+        take(snapshot.finish(info.as_ref(), None));
     }
     Ok(read)
 }

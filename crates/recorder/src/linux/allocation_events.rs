@@ -41,7 +41,7 @@ const QUEUE: usize = 16 << 10;
 /// How long the runtime may take to write what it has buffered when a session is stopped.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 
-/// Length of a part of a slot, in nanoseconds. A session looks every 100 ms whether it is to stop,
+/// Length of a part of a slot, in nanoseconds. A session checks every 100 ms whether it is to stop,
 /// counted from its start: one that is stopped a little before that is stopped soon, one that is
 /// stopped after half of it runs on for the other half.
 const PART: u64 = 90_000_000;
@@ -529,10 +529,10 @@ struct Pace {
     most: f64,
     /// Samples that may come before all is too much.
     left: f64,
-    /// Time and number of samples at the last look,
+    /// Time and number of samples at the last snapshot,
     looked: (u64, u64),
-    /// and at the last looks since all has been followed.
-    looks: VecDeque<(u64, u64)>,
+    /// and at the last snapshots since all has been followed.
+    snapshots: VecDeque<(u64, u64)>,
     /// Into how many parts a slot is divided; 1 while all is followed.
     parts: u64,
 }
@@ -540,7 +540,7 @@ struct Pace {
 impl Pace {
     fn new(most: u64, now: u64) -> Self {
         let most = most.max(1) as f64;
-        Self { most, left: most * BURST, looked: (now, 0), looks: VecDeque::new(), parts: 1 }
+        Self { most, left: most * BURST, looked: (now, 0), snapshots: VecDeque::new(), parts: 1 }
     }
 
     /// All was followed up to now, and so many samples came since the beginning. Into how many
@@ -550,18 +550,18 @@ impl Pace {
         let may = self.most * now.saturating_sub(at) as f64 / 1e9;
         let room = self.most * BURST;
         self.left = (self.left + may - arrived.saturating_sub(before) as f64).clamp(-room, room);
-        self.looks.push_back((now, arrived));
-        if self.looks.len() > RATE_PARTS + 1 {
-            self.looks.pop_front();
+        self.snapshots.push_back((now, arrived));
+        if self.snapshots.len() > RATE_PARTS + 1 {
+            self.snapshots.pop_front();
         }
-        if let Some((from, before)) = self.looks.front().copied()
+        if let Some((from, before)) = self.snapshots.front().copied()
             && self.left < 0.0
-            && self.looks.len() > RATE_PARTS
+            && self.snapshots.len() > RATE_PARTS
         {
             self.rate(arrived.saturating_sub(before), now.saturating_sub(from));
         }
         if self.parts > 1 {
-            self.looks.clear();
+            self.snapshots.clear();
         }
         self.parts
     }
@@ -622,15 +622,15 @@ mod tests {
     #[test]
     fn short_bursts_are_followed_as_a_whole() {
         let mut pace = Pace::new(5_000, 0);
-        for look in 1..=5 {
+        for snapshot in 1..=5 {
             assert_eq!(
-                pace.all_followed(look * PART, look * 2_000),
+                pace.all_followed(snapshot * PART, snapshot * 2_000),
                 1,
                 "22,000 per second for 0.45 s"
             );
         }
-        for look in 6..=200 {
-            assert_eq!(pace.all_followed(look * PART, 10_000), 1);
+        for snapshot in 6..=200 {
+            assert_eq!(pace.all_followed(snapshot * PART, 10_000), 1);
         }
         // The room is there again.
         assert_eq!(pace.left, 10_000.0);
@@ -640,7 +640,7 @@ mod tests {
     fn a_storm_that_ends_is_followed_as_a_whole_again() {
         let mut pace = Pace::new(5_000, 0);
         let parts = (1..40)
-            .map(|look| pace.all_followed(look * PART, look * 4_500))
+            .map(|snapshot| pace.all_followed(snapshot * PART, snapshot * 4_500))
             .find(|parts| *parts > 1);
         assert_eq!(parts, Some(10));
         pace.part_followed(4_600, PART);

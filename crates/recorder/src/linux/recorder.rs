@@ -101,7 +101,7 @@ const PUT_BACK_LIMIT: Duration = Duration::from_secs(60);
 /// no limit else.
 const STOPPED_LIMIT: Duration = Duration::from_secs(5);
 
-/// Why such a look is given up.
+/// Why such a snapshot is given up.
 const STAYS_STOPPED: &str = "the process was stopped and does not continue: resume it (kill \
     -CONT), then take the snapshot again";
 
@@ -161,8 +161,8 @@ pub(super) struct Sources {
     pub path: Option<PathBuf>,
     pub out: Out,
     pub duration: Option<Duration>,
-    /// How many looks at the heap end the recording, if it is for them only.
-    pub last_look: Option<u32>,
+    /// How many heap snapshots end the recording, if it is for them only.
+    pub last_snapshot: Option<u32>,
     /// The rules by which methods are instrumented, if any are.
     pub rules: RuleHandle,
     /// Whether that is only told, and ends the recording.
@@ -247,7 +247,7 @@ pub(super) struct Recorder {
     /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while
     /// they idle.
     pool_threads: HashSet<u32>,
-    looks: ThreadSnapshots,
+    snapshots: ThreadSnapshots,
     /// Stacks of blocked threads, and ticks that name them.
     blocked: BlockedStacks,
     /// Whether the agent reads blocked threads, so that running ones have no stacks of their own.
@@ -256,7 +256,7 @@ pub(super) struct Recorder {
     work: HashMap<u32, VecDeque<RuntimeWork>>,
     gc_pauses: VecDeque<(u64, u64)>,
     exceptions: HashMap<u64, (ExceptionSample, Instant)>,
-    heap_looks: HeapSnapshots,
+    heap_snapshots: HeapSnapshots,
     survivors: Survivors,
     observer: ObserverStatus,
     dropped: HashMap<&'static str, u64>,
@@ -316,14 +316,14 @@ impl Recorder {
             pool_sharing: Sharing::default(),
             census: None,
             pool_threads: HashSet::new(),
-            looks: ThreadSnapshots::default(),
+            snapshots: ThreadSnapshots::default(),
             blocked: BlockedStacks::default(),
             reads_blocked,
             stack_states: HashMap::new(),
             work: HashMap::new(),
             gc_pauses: VecDeque::new(),
             exceptions: HashMap::new(),
-            heap_looks: HeapSnapshots::default(),
+            heap_snapshots: HeapSnapshots::default(),
             survivors: Survivors::default(),
             observer: ObserverStatus::default(),
             dropped: HashMap::new(),
@@ -390,7 +390,7 @@ impl Recorder {
         let mut next_second = started + Duration::from_secs(1);
         while !self.closed && self.bye.is_none() && self.failure.is_none() && self.refused.is_none()
         {
-            if self.looks_are_over() {
+            if self.snapshots_are_over() {
                 break;
             }
             // Where methods are instrumented, time counts from when they are.
@@ -927,9 +927,9 @@ impl Recorder {
                 self.agent_says(bye.status);
                 self.bye = Some(bye.reason);
             }
-            Record::ThreadSnapshot(look) => self.thread_look(look),
+            Record::ThreadSnapshot(snapshot) => self.thread_snapshot(snapshot),
             Record::PoolTick(tick) => self.pool_tick(tick),
-            Record::HeapBegin { time, .. } => self.look_begins(time),
+            Record::HeapBegin { time, .. } => self.snapshot_begins(time),
             Record::HeapChunk { bytes, .. } if self.survivors.is_under_way() => {
                 if !self.survivors.chunk(&bytes) {
                     self.drop_sample("damaged parts of snapshots of collections", 1);
@@ -945,8 +945,8 @@ impl Recorder {
             Record::SurvivorsEnd(end) => self.survivors_end(end),
             // The agent is not believed: what does not fit is left out.
             Record::HeapChunk { objects, bytes, .. } if bytes.len() <= session::MAX_HEAP_CHUNK => {
-                self.in_look(|look| SessionRecord::HeapChunk { look, bytes });
-                if let Some(seen) = &mut self.heap_looks.under_way {
+                self.in_snapshot(|snapshot| SessionRecord::HeapChunk { snapshot, bytes });
+                if let Some(seen) = &mut self.heap_snapshots.under_way {
                     *seen = objects;
                     self.counts.insert("heap", objects);
                     self.stage(&format!("taking a heap snapshot: {objects} objects so far"));
@@ -956,18 +956,21 @@ impl Recorder {
                 self.drop_sample("parts of a heap snapshot that are too large", 1)
             }
             Record::HeapClasses { classes, .. } => {
-                self.in_look(|look| SessionRecord::HeapClasses { look, classes })
+                self.in_snapshot(|snapshot| SessionRecord::HeapClasses { snapshot, classes })
             }
             Record::HeapMethods { methods, .. } => {
-                self.in_look(|look| SessionRecord::HeapMethods { look, methods })
+                self.in_snapshot(|snapshot| SessionRecord::HeapMethods { snapshot, methods })
             }
             Record::AsyncStateMachines { machines, .. } => {
                 let frames = &mut self.frames;
                 let machines =
                     machines.into_iter().map(|machine| frames.machine(machine)).collect();
-                self.in_look(|look| SessionRecord::AsyncStateMachines { look, machines });
+                self.in_snapshot(|snapshot| SessionRecord::AsyncStateMachines {
+                    snapshot,
+                    machines,
+                });
             }
-            Record::HeapEnd(end) => self.look_ends(end),
+            Record::HeapEnd(end) => self.snapshot_ends(end),
         }
     }
 
@@ -975,36 +978,36 @@ impl Recorder {
 
     fn survivors_end(&mut self, end: wire::SurvivorsEnd) {
         let telling = end.telling;
-        let look = self.survivors.end(&mut self.definitions, end);
+        let snapshot = self.survivors.end(&mut self.definitions, end);
         let lost = self.survivors.take_lost();
         self.drop_sample("survivors beyond what one snapshot keeps", lost);
-        let Some(look) = look else { return };
+        let Some(snapshot) = snapshot else { return };
         self.observer.target_stopped += telling;
-        self.count("survivors", look.counts.iter().map(|count| count.objects).sum());
+        self.count("survivors", snapshot.counts.iter().map(|count| count.objects).sum());
         self.write_definitions();
-        self.write(&SessionRecord::Survivors(look));
+        self.write(&SessionRecord::Survivors(snapshot));
     }
 
     // Looks at the heap
 
-    fn look_begins(&mut self, time: u64) {
-        self.close_look("another snapshot began");
-        let look = self.heap_looks.begun;
-        self.heap_looks.begun += 1;
-        self.heap_looks.under_way = Some(0);
+    fn snapshot_begins(&mut self, time: u64) {
+        self.close_snapshot("another snapshot began");
+        let snapshot = self.heap_snapshots.begun;
+        self.heap_snapshots.begun += 1;
+        self.heap_snapshots.under_way = Some(0);
         self.stage("taking a heap snapshot");
-        self.write(&SessionRecord::HeapBegin { look, time });
+        self.write(&SessionRecord::HeapBegin { snapshot, time });
     }
 
-    /// Writes a part of the look that is under way.
-    fn in_look(&mut self, record: impl FnOnce(u32) -> SessionRecord) {
-        if self.heap_looks.under_way.is_some() {
-            self.write(&record(self.heap_looks.begun - 1));
+    /// Writes a part of the snapshot that is under way.
+    fn in_snapshot(&mut self, record: impl FnOnce(u32) -> SessionRecord) {
+        if self.heap_snapshots.under_way.is_some() {
+            self.write(&record(self.heap_snapshots.begun - 1));
         }
     }
 
-    fn look_ends(&mut self, end: wire::HeapEnd) {
-        if self.heap_looks.under_way.take().is_none() {
+    fn snapshot_ends(&mut self, end: wire::HeapEnd) {
+        if self.heap_snapshots.under_way.take().is_none() {
             return;
         }
         let wire::HeapEnd { time, paused, objects, complete, reason, .. } = end;
@@ -1018,12 +1021,12 @@ impl Recorder {
         }
         self.observer.target_stopped += paused;
         self.counts.insert("heap", objects);
-        self.heap_looks.ended += 1;
-        self.heap_looks.incomplete |= !complete;
+        self.heap_snapshots.ended += 1;
+        self.heap_snapshots.incomplete |= !complete;
         self.stage("recording");
-        let look = self.heap_looks.begun - 1;
+        let snapshot = self.heap_snapshots.begun - 1;
         self.write(&SessionRecord::HeapEnd(HeapEnd {
-            look,
+            snapshot,
             time,
             paused,
             objects,
@@ -1032,12 +1035,12 @@ impl Recorder {
         }));
     }
 
-    /// Ends a look whose own end does not come.
-    fn close_look(&mut self, reason: &str) {
-        if let Some(objects) = self.heap_looks.under_way {
+    /// Ends a snapshot whose own end does not come.
+    fn close_snapshot(&mut self, reason: &str) {
+        if let Some(objects) = self.heap_snapshots.under_way {
             let (time, reason) = (now(), Some(reason.to_owned()));
-            self.look_ends(wire::HeapEnd {
-                look: 0,
+            self.snapshot_ends(wire::HeapEnd {
+                snapshot: 0,
                 time,
                 paused: 0,
                 objects,
@@ -1047,14 +1050,14 @@ impl Recorder {
         }
     }
 
-    /// Whether a look is waited for while the process is stopped, and that for too long.
+    /// Whether a snapshot is waited for while the process is stopped, and that for too long.
     fn waits_in_vain(&mut self) -> bool {
-        let waits = self.sources.last_look.is_some() || self.heap_looks.under_way.is_some();
+        let waits = self.sources.last_snapshot.is_some() || self.heap_snapshots.under_way.is_some();
         if !waits || !self.sources.target.is_stopped() {
-            self.heap_looks.stopped_since = None;
+            self.heap_snapshots.stopped_since = None;
             return false;
         }
-        let since = *self.heap_looks.stopped_since.get_or_insert_with(Instant::now);
+        let since = *self.heap_snapshots.stopped_since.get_or_insert_with(Instant::now);
         let in_vain = since.elapsed() >= STOPPED_LIMIT;
         if in_vain {
             self.note(STAYS_STOPPED.into());
@@ -1062,10 +1065,10 @@ impl Recorder {
         in_vain
     }
 
-    /// Whether the looks that the recording is for have been taken, or cannot be.
-    fn looks_are_over(&self) -> bool {
-        let Some(last) = self.sources.last_look else { return false };
-        self.heap_looks.ended >= last || self.heap_looks.incomplete
+    /// Whether the snapshots that the recording is for have been taken, or cannot be.
+    fn snapshots_are_over(&self) -> bool {
+        let Some(last) = self.sources.last_snapshot else { return false };
+        self.heap_snapshots.ended >= last || self.heap_snapshots.incomplete
     }
 
     fn calls(&mut self, calls: &Calls) {
@@ -1230,7 +1233,7 @@ impl Recorder {
     fn runtime_work(&mut self, work: RuntimeWork) {
         let os_tid = self.sources.target.host_tid(work.os_tid);
         if work.kind == RuntimeWorkKind::Gc {
-            if self.heap_looks.begun > 0 {
+            if self.heap_snapshots.begun > 0 {
                 self.write(&SessionRecord::Collection { start: work.start, end: work.end });
             }
             self.gc_pauses.push_back((work.start, work.end));
@@ -1482,33 +1485,36 @@ impl Recorder {
 
     /// Puts the agent's snapshot of managed threads and the kernel's figures of all threads
     /// together.
-    fn thread_look(&mut self, look: WallTick) {
+    fn thread_snapshot(&mut self, snapshot: WallTick) {
         // One from before the start says what the first threads had used up by then.
-        if self.window.is_over(look.time) {
+        if self.window.is_over(snapshot.time) {
             return;
         }
-        let (all, gone) = self.looks.look(&self.sources.target);
+        let (all, gone) = self.snapshots.snapshot(&self.sources.target);
         for os_tid in gone {
             // Of managed threads the agent tells, exactly.
             let (managed, _) = self.definitions.thread_facts(os_tid);
             if !managed {
-                self.definitions.end_thread(os_tid, look.time);
+                self.definitions.end_thread(os_tid, snapshot.time);
             }
         }
         let (purpose, previous, splits) = (Purpose::Snapshot(all), None, HashMap::new());
-        self.blocked.tick(PendingTick { purpose, tick: look, previous, splits });
+        self.blocked.tick(PendingTick { purpose, tick: snapshot, previous, splits });
         self.settle_blocked(false);
     }
 
-    fn thread_look_settled(&mut self, look: &WallTick, all: Vec<OsThread>) {
+    fn thread_look_settled(&mut self, snapshot: &WallTick, all: Vec<OsThread>) {
         let target = &self.sources.target;
-        let walked: HashMap<u32, &WallSample> =
-            look.threads.iter().map(|sample| (target.host_tid(sample.os_tid), sample)).collect();
+        let walked: HashMap<u32, &WallSample> = snapshot
+            .threads
+            .iter()
+            .map(|sample| (target.host_tid(sample.os_tid), sample))
+            .collect();
         let mut threads = Vec::with_capacity(all.len());
         for seen in all {
             // One that has ended since, as the kernel says, while the stacks of the others were
             // asked about.
-            if self.definitions.has_gone(seen.tid, look.time) {
+            if self.definitions.has_gone(seen.tid, snapshot.time) {
                 continue;
             }
             let target = &self.sources.target;
@@ -1535,7 +1541,7 @@ impl Recorder {
             if self.reads_blocked
                 && sample.is_some_and(|sample| sample.state == b'R')
                 && let Some(running) =
-                    self.blocked.running_at(thread, look.time, near(u64::MAX, HOLD))
+                    self.blocked.running_at(thread, snapshot.time, near(u64::MAX, HOLD))
             {
                 stack = running.stack;
             }
@@ -1551,7 +1557,7 @@ impl Recorder {
         }
         self.count("threads", threads.len() as u64);
         self.write_definitions();
-        self.write(&SessionRecord::ThreadSnapshot(ThreadSnapshot { time: look.time, threads }));
+        self.write(&SessionRecord::ThreadSnapshot(ThreadSnapshot { time: snapshot.time, threads }));
     }
 
     fn exception(&mut self, exception: Exception) {
@@ -2011,7 +2017,7 @@ impl Recorder {
                         .into(),
                 );
             } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
-                // The runtime looks only now and then whether it can let go.
+                // The runtime checks only now and then whether the profiler can detach.
                 let left = self.sources.target.wait_unloaded(&self.sources.library, BYE_LIMIT);
                 self.timings.detach = left.map(|()| asked.elapsed());
                 if left.is_none() {
@@ -2044,7 +2050,7 @@ impl Recorder {
                 };
             }
         }
-        self.close_look(match reason {
+        self.close_snapshot(match reason {
             EndReason::ProcessExited => "the process ended",
             _ if self.notes.iter().any(|note| note == STAYS_STOPPED) => STAYS_STOPPED,
             _ if self.closed => "the connection to the agent ended",
@@ -2188,7 +2194,7 @@ mod tests {
             path: None,
             out: Tee(None, None),
             duration: Some(Duration::from_millis(500)),
-            last_look: None,
+            last_snapshot: None,
             rules: RuleHandle::new(None),
             dry: false,
             stop: StopHandle::default(),

@@ -358,19 +358,19 @@ pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError>
     }
     let survivors = profilers::survivors::SPEC.id;
     // Both would have the runtime tell of the same collections.
-    let looks = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id]
+    let snapshots = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id]
         .into_iter()
-        .find(|looks| runs(looks));
-    match looks.filter(|_| runs(survivors)) {
-        Some(looks) => Err(RecordError::NotTogether(looks, survivors)),
+        .find(|snapshots| runs(snapshots));
+    match snapshots.filter(|_| runs(survivors)) {
+        Some(snapshots) => Err(RecordError::NotTogether(snapshots, survivors)),
         None => Ok(()),
     }
 }
 
-/// How many looks at the heap end a recording that is for them; `None` for one that goes on. The
+/// How many heap snapshots end a recording that is for them; `None` for one that goes on. The
 /// samples beside looks for `async` are of the time between them.
-fn last_look(options: &RecordOptions) -> Option<u32> {
-    let looks = |id: &str| {
+fn last_snapshot(options: &RecordOptions) -> Option<u32> {
+    let snapshots = |id: &str| {
         options
             .profilers
             .iter()
@@ -382,10 +382,10 @@ fn last_look(options: &RecordOptions) -> Option<u32> {
     let only =
         |ids: &[&str]| options.profilers.iter().all(|selection| ids.contains(&selection.spec.id));
     if only(&["heap", "async"]) {
-        return looks("heap").or_else(|| looks("async"));
+        return snapshots("heap").or_else(|| snapshots("async"));
     }
     let ends = options.duration.is_none() && only(&["async", "cpu", "wall"]);
-    if ends { looks("async") } else { None }
+    if ends { snapshots("async") } else { None }
 }
 
 /// The engine that a launch asks the agent for: the choice is made before there is a process.
@@ -665,7 +665,7 @@ impl Start {
             path,
             out,
             duration: options.duration,
-            last_look: last_look(options),
+            last_snapshot: last_snapshot(options),
             rules: self.rules,
             dry: options.profilers.iter().any(|selection| {
                 selection.spec.id == profilers::trace::SPEC.id
@@ -794,7 +794,7 @@ mod tests {
             ("heap:snapshots=3,async:snapshots=5", None, Some(3)),
             ("cpu,wall", None, None),
         ] {
-            assert_eq!(last_look(&options(profilers, duration)), last, "{profilers}");
+            assert_eq!(last_snapshot(&options(profilers, duration)), last, "{profilers}");
         }
     }
 

@@ -23,12 +23,12 @@ pub(super) struct Survivors {
     origin: Option<u8>,
     classes: HashMap<u64, String>,
     methods: HashMap<u64, String>,
-    /// Survivors and references beyond what one look keeps.
+    /// Survivors and references beyond what one snapshot keeps.
     lost: u64,
 }
 
 impl Survivors {
-    /// A look begins.
+    /// A snapshot begins.
     pub fn begin(&mut self) {
         self.under_way = Some(Box::default());
         self.origin = None;
@@ -39,18 +39,18 @@ impl Survivors {
         self.under_way.is_some()
     }
 
-    /// Takes a part of the look. False if it is damaged.
+    /// Takes a part of the snapshot. False if it is damaged.
     pub fn chunk(&mut self, bytes: &[u8]) -> bool {
-        let Some(look) = &mut self.under_way else { return true };
+        let Some(snapshot) = &mut self.under_way else { return true };
         for item in wire::heap::decode(bytes) {
             match item {
                 Ok(HeapItem::Origin { generation }) => {
                     self.origin = (generation != NOT_COLLECTED).then_some(generation);
                 }
                 Ok(HeapItem::Object { address, class, size }) => {
-                    look.object(address, class, size, self.origin)
+                    snapshot.object(address, class, size, self.origin)
                 }
-                Ok(HeapItem::Reference { target }) => look.reference(target),
+                Ok(HeapItem::Reference { target }) => snapshot.reference(target),
                 Ok(HeapItem::Root { target, kind, id, .. }) => {
                     let holder = match kind {
                         RootKind::Stack => Holder::Stack(id),
@@ -58,14 +58,14 @@ impl Survivors {
                         RootKind::Handle => Holder::Handle,
                         RootKind::Other => Holder::Other,
                     };
-                    look.root(holder, target);
+                    snapshot.root(holder, target);
                 }
-                Ok(HeapItem::Dependent { key, value, .. }) => look.dependent(key, value),
+                Ok(HeapItem::Dependent { key, value, .. }) => snapshot.dependent(key, value),
                 Ok(HeapItem::Generation { generation, start, length, .. }) => {
-                    look.generation(generation, start, length)
+                    snapshot.generation(generation, start, length)
                 }
                 Ok(HeapItem::Sum { generation, class, objects, bytes }) => {
-                    look.sum(generation, class, objects, bytes)
+                    snapshot.sum(generation, class, objects, bytes)
                 }
                 // Nobody asked for these.
                 Ok(HeapItem::StringContent { .. } | HeapItem::Field { .. }) => {}
@@ -96,17 +96,17 @@ impl Survivors {
         std::mem::take(&mut self.lost)
     }
 
-    /// The look has ended; `None` if there was no collection to be looked at.
+    /// The snapshot has ended; `None` if there was no collection to be looked at.
     pub fn end(
         &mut self,
         definitions: &mut Definitions,
         end: SurvivorsEnd,
     ) -> Option<SurvivorSnapshot> {
-        let look = self.under_way.take()?;
+        let snapshot = self.under_way.take()?;
         if end.time == 0 {
             return None;
         }
-        let sums = look.finish();
+        let sums = snapshot.finish();
         self.lost += sums.lost;
         let mut ty = |class: u64| match self.classes.get(&class) {
             Some(name) => definitions.ty(name),

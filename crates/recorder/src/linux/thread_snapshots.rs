@@ -24,7 +24,7 @@ pub(super) struct OsThread {
     pub limited: Option<bool>,
 }
 
-/// What the last look saw.
+/// What the last snapshot saw.
 #[derive(Debug)]
 pub(super) struct ThreadSnapshots {
     last: HashMap<u32, OsThread>,
@@ -44,9 +44,9 @@ impl Default for ThreadSnapshots {
 }
 
 impl ThreadSnapshots {
-    /// All threads now, by ascending number, and the numbers of those that the last look saw and
+    /// All threads now, by ascending number, and the numbers of those that the last snapshot saw and
     /// that are gone.
-    pub fn look(&mut self, target: &Target) -> (Vec<OsThread>, Vec<u32>) {
+    pub fn snapshot(&mut self, target: &Target) -> (Vec<OsThread>, Vec<u32>) {
         let all: Vec<OsThread> = target
             .thread_times()
             .into_iter()
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn a_thread_is_seen_from_its_beginning_to_its_end() {
         let target = Target::new(std::process::id()).unwrap();
-        let mut looks = ThreadSnapshots::default();
-        looks.look(&target);
+        let mut snapshots = ThreadSnapshots::default();
+        snapshots.snapshot(&target);
         let (tell, told) = channel();
         let (end, ended) = channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -99,14 +99,14 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(50));
         let before = crate::linux::recorder::now() as i64;
         let find = |all: Vec<OsThread>| all.into_iter().find(|seen| seen.tid == tid);
-        let seen = find(looks.look(&target).0).unwrap();
+        let seen = find(snapshots.snapshot(&target).0).unwrap();
         assert_eq!((seen.state, seen.limited), (b'S', Some(false)), "{seen:?}");
         assert!((0..200_000_000).contains(&(before - seen.born)), "{seen:?} at {before}");
-        assert_eq!(find(looks.look(&target).0), Some(seen), "it did nothing");
+        assert_eq!(find(snapshots.snapshot(&target).0), Some(seen), "it did nothing");
         drop(end);
         thread.join().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(50));
-        let (all, gone) = looks.look(&target);
+        let (all, gone) = snapshots.snapshot(&target);
         assert_eq!(find(all), None);
         assert!(!gone.contains(&std::process::id()), "one that stays is not another: {gone:?}");
         assert!(gone.contains(&tid), "{gone:?}");
