@@ -8,7 +8,7 @@ use cil::{
 use rules::{MethodFacts, MethodPattern, Pattern, RuleSet, Signature, Version};
 use std::fmt::Debug;
 
-/// Every token is something that can be called; what, is told by its number.
+/// Every token is something that can be called; its number says what.
 struct Anything;
 
 impl Tokens for Anything {

@@ -58,7 +58,7 @@ fn by_hand() -> Result<()> {
     Ok(())
 }
 
-/// What breaks a rule, and what is only worth a look.
+/// What breaks a rule, and what is only worth checking.
 fn broken_rules(rules: &toml::Table, packages: &[Value]) -> Result<(Vec<String>, Vec<String>)> {
     let allowed = words(rules, "licenses", "allow")?;
     let exceptions = exceptions(rules);

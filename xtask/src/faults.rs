@@ -24,14 +24,15 @@ const AGENT: &str = "CLRSCOPE_AGENT";
 /// How long a recording with a fault in it may take. A process that is out of memory waits for some
 /// five seconds.
 const LIMIT: Duration = Duration::from_secs(45);
-/// After so many recordings a process is ended in order, and its results are checked: after sixteen
-/// snapshots of the heap the agent stays.
+/// After this number of recordings a process is ended in order, and its results are checked: after
+/// sixteen snapshots of the heap the agent becomes resident.
 const RECORDINGS: usize = 12;
 /// How often a site is tried that a recording did not come to, from the second time on in a process
 /// of its own.
 const PASSES: usize = 3;
-/// Sites that are still left then fail together: the first one of them that a recording comes to.
-/// So many recordings in turn that come to none end it.
+/// Sites that are still left then fail together, at most this number at a time: the first one of
+/// them that a recording comes to. The second number of recordings in turn that come to none ends
+/// it.
 const TOGETHER: usize = 64;
 const TOGETHER_TRIES: usize = 8;
 /// What may be held as the library goes: threads that still run keep their alternate stacks.
@@ -51,7 +52,7 @@ pub struct Options {
     /// Only this runtime: 3.1, 8.0 or 9.0
     #[arg(long)]
     runtime: Vec<String>,
-    /// At most so many faults for each profiler and runtime, chosen by the seed
+    /// At most this number of faults for each profiler and runtime, chosen by the seed
     #[arg(long)]
     most: Option<usize>,
     /// Let each site fail under every profiler that has it
@@ -619,7 +620,7 @@ impl Held {
             if now.libraries > self.libraries.max(2) {
                 left.push(format!("{} libraries", now.libraries));
             }
-            // The program itself opens some now and then; an agent that stays may hold eight.
+            // The program itself opens some now and then; a resident agent may hold eight.
             if now.descriptors > self.descriptors + if stays { 8 } else { 4 } {
                 left.push(format!("{} descriptors, {} before", now.descriptors, self.descriptors));
             }

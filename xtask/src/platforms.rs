@@ -61,8 +61,8 @@ const PROBE: Duration = Duration::from_secs(30);
 pub enum Missing {
     /// Fail with the command that helps.
     Fail,
-    /// Say so and go on, but only where nothing can be installed: where it can, that is a failure
-    /// as well.
+    /// Say so and continue, but only where nothing can be installed: where it can, that is a
+    /// failure as well.
     NotRun,
 }
 

@@ -1,9 +1,8 @@
-//! `cargo xtask words`: finds words in pages, help, errors and reports that a .NET engineer does
-//! not know, and says which to use.
+//! `cargo xtask words`: finds words in pages, help, errors, reports and comments that a .NET
+//! engineer does not know, and says which to use.
 //!
-//! Searched are the prose of Markdown pages, all string literals of the crates, and the doc
-//! comments of the command line, which are its help. Code in pages, tests and other comments are
-//! not.
+//! Searched are the prose of Markdown pages, all string literals of the crates, and all comments.
+//! Code in pages and comments, and the strings of tests are not.
 
 use anyhow::{Context, Result, ensure};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -64,11 +63,13 @@ pub fn check() -> Result<()> {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         found.extend(words.in_all(&root, &path, &prose(&text)));
     }
-    for path in files(&root.join("crates"), "rs")?.into_iter().filter(|path| is_source(path)) {
+    for path in files(&root.join("crates"), "rs")? {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let has_help = path.starts_with(root.join("crates/cli"));
-        let texts = literals(&text, has_help).with_context(|| path.display().to_string())?;
-        found.extend(words.in_all(&root, &path, &texts));
+        found.extend(words.in_all(&root, &path, &comments(&text)));
+        if is_source(&path) {
+            let texts = literals(&text).with_context(|| path.display().to_string())?;
+            found.extend(words.in_all(&root, &path, &texts));
+        }
     }
     for path in files(&root.join("crates/report"), "js")? {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -82,7 +83,10 @@ pub fn check() -> Result<()> {
         "{} texts have words that a .NET engineer does not know",
         found.len()
     );
-    println!("words: none of {} private words is in a page, help, error or report", WORDS.len());
+    println!(
+        "words: none of {} private words is in a page, help, error, report or comment",
+        WORDS.len()
+    );
     Ok(())
 }
 
@@ -161,15 +165,41 @@ fn prose(page: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// The string literals of a source file, with their lines, and its doc comments if those are help.
-fn literals(source: &str, has_help: bool) -> Result<Vec<(usize, String)>> {
+/// The comments of a source file, each with the line where it begins, without the code in them. One
+/// comment is all lines that stand together, because a phrase may continue on the next line.
+fn comments(source: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut is_within = false;
+    for (index, line) in source.lines().enumerate() {
+        let Some(text) = line.trim_start().strip_prefix("//") else {
+            is_within = false;
+            continue;
+        };
+        let text = text.trim_start_matches(['/', '!']).trim();
+        match found.last_mut().filter(|_| is_within) {
+            Some((_, whole)) => {
+                whole.push(' ');
+                whole.push_str(text);
+            }
+            None => found.push((index + 1, text.to_owned())),
+        }
+        is_within = true;
+    }
+    for (_, text) in &mut found {
+        *text = text.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    }
+    found
+}
+
+/// The string literals of a source file, with their lines.
+fn literals(source: &str) -> Result<Vec<(usize, String)>> {
     let tokens: TokenStream = source.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
     let mut found = Vec::new();
-    collect(tokens, has_help, &mut found);
+    collect(tokens, &mut found);
     Ok(found)
 }
 
-fn collect(tokens: TokenStream, has_help: bool, found: &mut Vec<(usize, String)>) {
+fn collect(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
     let mut is_test = false;
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -184,15 +214,15 @@ fn collect(tokens: TokenStream, has_help: bool, found: &mut Vec<(usize, String)>
                 let Some(TokenTree::Group(group)) = tokens.next() else { continue };
                 let text = group.stream().to_string();
                 is_test |= text == "cfg (test)" || text == "cfg(test)" || text == "test";
-                if has_help || !text.starts_with("doc") {
-                    collect(group.stream(), has_help, found);
+                if !text.starts_with("doc") {
+                    collect(group.stream(), found);
                 }
             }
             // The body of what an attribute says is a test.
             TokenTree::Group(group) if is_test && group.delimiter() == Delimiter::Brace => {
                 is_test = false
             }
-            TokenTree::Group(group) => collect(group.stream(), has_help, found),
+            TokenTree::Group(group) => collect(group.stream(), found),
             TokenTree::Punct(punct) if punct.as_char() == ';' => is_test = false,
             TokenTree::Literal(literal) => {
                 let text = literal.to_string();
@@ -249,10 +279,13 @@ mod tests {
         let source = "/// Help.\nfn a() { print(\"one \\\n two\"); }\n// \"no\"\n#[cfg(test)]\n\
                       mod tests { const A: &str = \"no\"; }\n\
                       const B: &str = r#\"three\"#;";
-        let texts = |help| {
-            literals(source, help).unwrap().into_iter().map(|(_, text)| text).collect::<Vec<_>>()
-        };
-        assert_eq!(texts(false), ["\"one two\"", "r#\"three\"#"]);
-        assert_eq!(texts(true).len(), 3);
+        let texts = literals(source).unwrap().into_iter().map(|(_, text)| text);
+        assert_eq!(texts.collect::<Vec<_>>(), ["\"one two\"", "r#\"three\"#"]);
+    }
+
+    #[test]
+    fn comments_are_joined_and_lose_their_code() {
+        let source = "//! One\n//! two `code`.\n\nfn a() {\n    // Three.\n}\n";
+        assert_eq!(comments(source), [(1, "One two `.".to_owned()), (5, "Three.".to_owned())]);
     }
 }

@@ -73,7 +73,7 @@ pub struct Agent {
     pub instrumentation: Instrumentation,
     /// The heap snapshot that is under way.
     pub heap: Heap,
-    /// The collection whose survivors are told.
+    /// The collection whose survivors are reported.
     pub survivors: Survivors,
     collectors: Collectors,
     signals: RwLock<Option<SignalEngine>>,
@@ -91,7 +91,7 @@ pub struct Agent {
     copied_bytes: AtomicU32,
     /// Why threads are walked under suspension, where blocked ones could be read otherwise.
     walks: OnceLock<String>,
-    /// Whether a launched process may go on.
+    /// Whether a launched process may continue.
     pub go: AtomicBool,
     /// Whether the process ends, or the runtime is about to unload us though we have only begun.
     shutdown: AtomicBool,
@@ -101,12 +101,12 @@ pub struct Agent {
     finished: AtomicBool,
     /// Whether the runtime has said that the attach is complete.
     pub attached: AtomicBool,
-    /// Suspensions that a callback told of.
+    /// Number of suspensions that a callback reported.
     pub suspensions: AtomicU64,
     may_leave: OnceLock<bool>,
     /// Whether other agents were in the process when that was found out.
     had_neighbors: AtomicBool,
-    /// By which clrscope finds an agent that stays.
+    /// The listener by which clrscope finds a resident agent.
     door: OnceLock<Weak<ReattachListener>>,
 }
 
@@ -128,7 +128,7 @@ const HEAR_LIMIT: Nanos = 2_000_000_000;
 const LEAVE_TRIES: u32 = 5;
 /// How long agents that the runtime is about to unload are waited for: it takes 300 ms as a rule.
 const NEIGHBORS_LIMIT: Nanos = 1_000_000_000;
-/// How long between two looks at who is there, and until the runtime has certainly counted.
+/// Pause between two checks which agents are present, and until the runtime has certainly counted.
 const NEIGHBORS_PAUSE: Nanos = 20_000_000;
 
 /// Events between callbacks and writer: 20,000 exception samples a second are 400 in each round.
@@ -204,7 +204,7 @@ impl Agent {
         }
     }
 
-    /// Goes on to a later phase; never back.
+    /// Advances to a later phase, never back to an earlier one.
     pub fn advance(&self, phase: Phase) {
         let before = self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Stopping
@@ -234,7 +234,7 @@ impl Agent {
         self.give_up(why);
     }
 
-    /// The session cannot go on, and ends with this reason.
+    /// Ends the session for this reason, because it cannot continue.
     pub fn give_up(&self, why: String) {
         self.log(LogLevel::Error, why);
         self.advance(Phase::Stopping);
@@ -257,20 +257,20 @@ impl Agent {
         }
     }
 
-    /// Whether the runtime knows us when it looks for whom to call.
+    /// Whether the runtime still calls this profiler.
     ///
-    /// It counts notification-only profilers, and looks for none where the count is 0; but it
-    /// counts down for the main profiler too when that one detaches
+    /// The runtime counts notification-only profilers, and looks for none while the count is 0. But
+    /// it also decrements this count when the main profiler detaches
     /// (`ProfControlBlock::DeRegisterProfilerInfo`, src/coreclr/inc/profilepriv.inl, seen in 8, 9
-    /// and 10). From then on one notification-only profiler too few is known: no callback comes,
-    /// and a request to detach reads through a null pointer. So before each it is seen whether a
-    /// suspension is told to us.
+    /// and 10). From then on the count is one too low: no callback comes, and a request to detach
+    /// reads through a null pointer. So before it relies on either, the agent checks whether the
+    /// runtime reports a suspension to it.
     pub fn is_called(&self) -> Called {
         if !self.notify_only {
             return Called::Yes;
         }
         let deadline = clock::monotonic() + HEAR_LIMIT;
-        // Until then nothing is told to us in any case.
+        // Until then the runtime reports nothing to the agent in any case.
         while !self.attached.load(Ordering::Acquire)
             && !self.is_shutdown()
             && clock::monotonic() < deadline
@@ -294,9 +294,9 @@ impl Agent {
         Called::Busy
     }
 
-    /// Whether the library must stay loaded: we have set or asked for what the runtime never takes
-    /// back, so that it would refuse to detach of us, or a signal handler of ours may still be
-    /// called.
+    /// Whether the library must stay loaded. Either the agent has set or requested something that
+    /// the runtime never reverts, so that the runtime would refuse to detach the agent. Or a signal
+    /// handler of the agent may still be called.
     pub fn is_hooked(&self) -> bool {
         if signals::must_stay() || exception_events::must_stay() {
             return true;
@@ -355,7 +355,7 @@ impl Agent {
         let _ = self.door.set(Arc::downgrade(door));
     }
 
-    /// Waits until a launched process may go on, until a point in time.
+    /// Waits until a launched process may continue, but not longer than until `deadline`.
     pub fn wait_go(&self, deadline: Nanos) {
         while !self.go.load(Ordering::Acquire)
             && self.phase() == Phase::Running
@@ -430,7 +430,7 @@ impl Agent {
         }
     }
 
-    /// The threads. Never locked by a callback, nor while the world stands still.
+    /// Locks the threads. Never call this in a callback, or while the runtime is suspended.
     pub fn threads(&self) -> MutexGuard<'_, Threads> {
         lock(&self.threads)
     }
@@ -445,7 +445,7 @@ impl Agent {
         self.events.push(Event::Log(level, message.into()));
     }
 
-    /// Calls every collector that is on. One that panics is switched off, and the user is told.
+    /// Calls every collector that is on. One that panics is switched off, and the user is notified.
     pub fn each_collector(&self, call: impl FnMut(&dyn Collector)) {
         self.collectors.each(call, |id| {
             Counters::add(&self.counters.panics, 1);
@@ -485,7 +485,7 @@ impl Agent {
         self.copied_bytes.load(Ordering::Relaxed) as usize
     }
 
-    /// Copies so many from now on, within bounds.
+    /// Copies this many bytes of a blocked thread's stack from now on, within bounds.
     pub fn copy_more(&self, bytes: u32) {
         let bytes = bytes.clamp(BlockedStack::FIRST_BYTES, BlockedStack::MOST_BYTES);
         self.copied_bytes.store(bytes, Ordering::Relaxed);

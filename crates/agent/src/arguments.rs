@@ -1,15 +1,15 @@
-//! Arguments of single calls, on their way from the threads that make these to the one that tells
-//! of them.
+//! Arguments of individual calls, on their way from the threads that make the calls to the thread
+//! that reports them.
 //!
-//! What rewritten code shows is copied into a ring of its thread: numbers as they are, of strings
-//! the beginning, of other objects the class. The arguments of a call are there when [the
-//! call](crate::individual_calls) is, and are taken with it.
+//! The values that rewritten code shows are copied into a ring of its thread: numbers as they are,
+//! the beginning of strings, and the class of other objects. The arguments of a call become
+//! available together with [the call](crate::individual_calls), and are taken together with it.
 
 use crate::ring::Ring;
 
 /// Words that wait to be read, of each thread: 256 KiB, which are 500 strings of the longest kind.
 const MOST: usize = 32_768;
-/// Most UTF-16 units of a string that are told.
+/// Most UTF-16 units of a string that are reported.
 const MOST_TEXT: usize = 256;
 /// Units of a string in a word.
 const UNITS: usize = 4;
@@ -52,8 +52,8 @@ pub enum Value {
 pub struct Values(Ring<MOST>);
 
 impl Values {
-    /// A call is being told; `false` if there is no room for the longest argument. This and the
-    /// following are to be called by one thread at a time.
+    /// Begins to record the arguments of a call; `false` if there is no room for the longest
+    /// argument. Only one thread at a time may call this and the following methods.
     pub fn begin(&self) -> bool {
         self.0.clear();
         // How many words there are is said in the end.

@@ -1,8 +1,8 @@
 //! Where tasks keep what a heap snapshot reads of them: the state of an asynchronous method, and
-//! what goes on when a task has completed.
+//! the continuation of a task.
 //!
-//! Nothing may be asked of metadata while the world stands still. So classes are asked about after
-//! a snapshot that met them, and the fields of their objects are read from the next snapshot on.
+//! Metadata must not be queried while the runtime is suspended. So classes are queried after a
+//! snapshot that met them, and the fields of their objects are read from the next snapshot on.
 
 use crate::runtime::Runtime;
 use cil::{MethodBody, Opcode, Operand, TokenKind};
@@ -20,7 +20,7 @@ const BOXES: [&str; 3] =
 
 /// The field of a box that is the state machine, or refers to it.
 const MACHINE: &str = "StateMachine";
-/// The field of a task with what goes on after it.
+/// The field of a task that holds its continuation.
 const CONTINUATION: &str = "m_continuationObject";
 /// The field of a state machine that is its state, as Roslyn, mcs, and the compilers of Visual
 /// Basic and F# call it.
@@ -39,7 +39,7 @@ const MOST_POINTS: usize = 4096;
 pub struct Plan {
     /// The state of its state machine, 32 bits.
     pub state: u32,
-    /// What goes on after the task, a reference.
+    /// The continuation of the task, a reference.
     pub continuation: u32,
 }
 
@@ -100,12 +100,13 @@ impl Plans {
 
 /// What is known of classes.
 pub struct Machines {
-    /// What is read of whose objects. Looks borrow it while the world stands still.
+    /// What is read of the objects of each class. Snapshots borrow it while the runtime is
+    /// suspended.
     pub plans: Arc<Plans>,
     /// Classes that were asked about.
     asked: HashSet<u64>,
-    /// The class of tasks, and where theirs is that goes on after them; `None` until it was looked
-    /// for.
+    /// The class of tasks, and where its objects hold their continuation; `None` until that was
+    /// looked up.
     task: Option<Option<(ClassId, u32)>>,
     /// Classes that there was no room for.
     pub left_out: u64,

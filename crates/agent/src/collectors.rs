@@ -25,7 +25,7 @@ impl Collectors {
     }
 
     /// Calls every collector that is on. One that panics is switched off for good, and `failed` is
-    /// told of it once.
+    /// called once with its name.
     pub fn each(&self, mut call: impl FnMut(&dyn Collector), mut failed: impl FnMut(&'static str)) {
         for Guarded { collector, on } in &self.all {
             if !on.load(Ordering::Relaxed) {

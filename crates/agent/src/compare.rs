@@ -1,15 +1,15 @@
 //! How clrscope checks its own unwinder: [`wire::CpuEngine::Compare`].
 //!
-//! At each tick the world is stopped, and every managed thread is looked at twice. First one signal
-//! makes it copy its registers and stack into the shared ring, as the signal engine would have it;
-//! then the runtime walks it (`DoStackSnapshot`). While the world stands still no managed frame
-//! comes or goes, so a walk of the copy has to find the very frames that the runtime found.
-//! Comparing them is done outside.
+//! At each tick the runtime is suspended, and every managed thread's stack is read twice. First,
+//! one signal makes the thread copy its registers and stack into the shared ring, as the signal
+//! engine would have it. Then the runtime walks the thread (`DoStackSnapshot`). While the runtime
+//! is suspended, no managed frame comes or goes, so a walk of the copy must find exactly the frames
+//! that the runtime found. The comparison itself is done outside of the process.
 //!
-//! [`wire::CpuEngine::CompareBlocked`] does the same for stacks of blocked threads: each is read as
-//! the sampling thread reads it for `wall`, while the program runs; then the runtime is suspended
-//! and walks it. Threads whose CPU clock shows that they did not run from the reading to the end of
-//! the walk are compared.
+//! [`wire::CpuEngine::CompareBlocked`] does the same for stacks of blocked threads. Each stack is
+//! read as the sampling thread reads it for `wall`, while the program runs; then the runtime is
+//! suspended and walks it. Threads are compared if their CPU clock shows that they did not run from
+//! the reading to the end of the walk.
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
@@ -62,7 +62,7 @@ fn compare_all(agent: &Agent, ips: &mut Vec<u64>) {
     let threads: Vec<_> =
         sampled.into_iter().filter_map(|known| Some((known, *ids.get(&known.0)?))).collect();
     let most = agent.config.max_frames.clamp(1, 4096) as usize;
-    // Room is made before the world stops: a stopped thread may hold the allocator.
+    // Room is reserved before the runtime is suspended: a suspended thread may hold the allocator.
     ips.clear();
     ips.reserve(threads.len() * most);
     let mut compared = Vec::with_capacity(threads.len());

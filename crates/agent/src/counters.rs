@@ -53,7 +53,7 @@ counters! {
     ticks = "ticks";
     /// Threads that did not copy themselves when they were asked to, for a comparison.
     not_compared = "threads not compared";
-    /// Collections whose survivors were told.
+    /// Collections whose survivors were reported.
     survivor_snapshots = "collections with a snapshot";
     /// Addresses asked for.
     addresses = "addresses resolved";
@@ -69,7 +69,7 @@ counters! {
     extended = "modules extended";
     /// Those of them for which no moment was found in which no thread of the program ran.
     extended_restlessly = "modules extended while threads ran";
-    /// Nanoseconds that the world stood still for all of them.
+    /// Nanoseconds for which the runtime was suspended to extend all of these modules.
     extending = "nanoseconds suspended to extend modules";
     /// Methods that the runtime compiled.
     compiled = "methods compiled";

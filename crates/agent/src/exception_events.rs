@@ -1,15 +1,15 @@
-//! Exceptions by events, where the runtime's callbacks are not safe.
+//! Exceptions recorded by events, where the runtime's callbacks are not safe.
 //!
-//! .NET 9 handles exceptions in a new way, and has a gap in it: a collection between two handlers
-//! of one exception misses references (dotnet/runtime issue 110769, closed for .NET 10). By itself
-//! that is hit once in days. The callbacks of `COR_PRF_MONITOR_EXCEPTIONS` come in that very gap
-//! and let collections in, whatever a profiler does in them, so that programs die in seconds.
-//! Events of the runtime's own tracing do not: an EventPipe session whose events come to a callback
-//! on the throwing thread tells type, message and catcher as well.
+//! .NET 9 handles exceptions in a new way that has a gap: a collection between two handlers of one
+//! exception misses references (dotnet/runtime issue 110769, closed for .NET 10). On its own, a
+//! program hits this gap once in days. The callbacks of `COR_PRF_MONITOR_EXCEPTIONS` come in
+//! exactly this gap and let collections in, whatever a profiler does in them, so that programs die
+//! in seconds. Events of the runtime's own tracing do not: an EventPipe session whose events come
+//! to a callback on the throwing thread reports type, message and catcher as well.
 //!
-//! Four events come for each exception, and the three that tell of its way to the catcher cost
-//! three quarters. In a storm these are therefore asked for now and then only ([`Storm`]): every
-//! exception is counted still.
+//! Four events come for each exception. Three of them report its way to the catcher, and they cause
+//! three quarters of the cost. In a storm, these three are therefore requested only from time to
+//! time ([`Storm`]); every exception is still counted.
 
 use crate::agent::Agent;
 use crate::context::Context;
@@ -53,7 +53,7 @@ const LONGEST_PAUSE: Nanos = 100_000_000;
 /// Classes that are told apart.
 const CLASSES: usize = 2048;
 
-/// Whether exceptions are to be had by events in this runtime.
+/// Whether exceptions must be recorded by events in this runtime.
 pub fn needed(version: [u16; 4]) -> bool {
     match version {
         // .NET 8 has the new way too, switched off. `0` switches the old one off.
@@ -138,9 +138,10 @@ fn switch_here(agent: &Agent, catches: bool) -> corprof::Result<()> {
     state.catches.store(0, Release);
     let done = replace_session(agent, catches);
     if !catches && done.is_ok() {
-        // As a session stops the runtime reckons the level of its provider with that session still
-        // in it, and goes on to prepare events that nobody gets. It reckons anew with the next one;
-        // if that fails, they are prepared in vain, no more.
+        // When a session stops, the runtime computes the level of its provider with that session
+        // still included, and continues to prepare events that nobody receives. It computes the
+        // level anew with the next session. If that one fails, events are prepared in vain, but
+        // nothing worse happens.
         let _ = replace_session(agent, catches);
     }
     state.switching.store(false, Release);
@@ -176,7 +177,7 @@ pub struct EventState {
     switches: AtomicU32,
     /// Whether sessions are being switched, so that two may run.
     switching: AtomicBool,
-    /// Number of the switch since which catches are told; 0 while they are not.
+    /// Number of the switch since which catches are reported; 0 while they are not.
     catches: AtomicU32,
 }
 

@@ -1,15 +1,15 @@
-//! Fault injection, in a build for tests only (feature `fault-injection`): allocations and system
-//! calls of this library fail where they are told to.
+//! Fault injection, in a build for tests only (feature `fault-injection`): makes selected
+//! allocations and system calls of this library fail.
 //!
-//! What this library and the standard library in it call of the C library is defined here again,
-//! hidden, so that it binds to this library alone; everything else in the process calls the real
-//! functions. A *site* is a function together with the return addresses within this library that
-//! led to it.
+//! The functions of the C library that this library and the standard library in it call are defined
+//! here again, hidden, so that they bind to this library alone. Everything else in the process
+//! calls the real functions. A *site* is a function together with the return addresses within this
+//! library that led to it.
 //!
 //! The file that the variable [`FILE`] names says what to do: `count`, or `site <n> <hash>…` to
 //! make the first call of any of these sites fail with the n-th of the errors that fit, or `after
-//! <n>` to make all allocations from the n-th on fail. What was called is written to the same path
-//! with `.out` behind it when a session ends, and when the library is unloaded.
+//! <n>` to make all allocations from the n-th on fail. When a session ends, and when the library is
+//! unloaded, the calls that were made are written to the same path with `.out` appended.
 
 use crate::ledger;
 use std::arch::global_asm;
@@ -398,7 +398,7 @@ pub fn begin() {
         return;
     }
     let mut text = [0_u8; 2048];
-    // SAFETY: the kernel writes at most so many bytes; the descriptor is closed once.
+    // SAFETY: the kernel writes at most `text.len()` bytes; the descriptor is closed once.
     let read = unsafe {
         let read: extern "C" fn(c_int, *mut u8, usize) -> isize = std::mem::transmute(real(11));
         let read = read(file, text.as_mut_ptr(), text.len());

@@ -1,14 +1,14 @@
-//! Looks at the heap.
+//! Heap snapshots.
 //!
-//! A thread of the agent's forces a collection with the collector's callbacks switched on. The
-//! runtime then tells every root and every surviving object, one after another on one thread, while
-//! the world stands still. What it tells is encoded into one buffer of fixed size, and each full
-//! buffer is written to clrscope from the callback itself: so a look at a heap of any size takes a
-//! few megabytes. If clrscope does not read, the snapshot is given up and the world goes on.
+//! A thread of the agent induces a collection with the garbage collector's callbacks switched on.
+//! The runtime then reports every root and every surviving object, one after another on one thread,
+//! while it is suspended. These reports are encoded into one buffer of fixed size, and the callback
+//! itself writes each full buffer to clrscope. So a snapshot of a heap of any size takes a few
+//! megabytes. If clrscope does not read, the snapshot is given up and the runtime resumes.
 //!
-//! Only numbers are taken while the world stands still; names are asked for afterwards. Where tasks
-//! keep their states is asked for afterwards too, so these are read from the second look on
-//! ([`crate::async_state_machines`]).
+//! Only numbers are recorded while the runtime is suspended; names are queried afterwards. Where
+//! tasks keep their states is queried afterwards, too, so these states are read from the second
+//! snapshot on ([`crate::async_state_machines`]).
 
 use crate::agent::{Agent, Phase};
 use crate::async_state_machines::{Machines, Plan, Plans};
@@ -51,7 +51,7 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// A collection begins. `suspended` is when the world was asked to stop.
+    /// Handles the start of a collection. `suspended` is when the runtime was asked to suspend.
     pub fn collection_started(
         &self,
         collected: CollectedGenerations<'_>,
@@ -78,7 +78,7 @@ impl Heap {
         self.slot.with(|snapshot| snapshot.dependent(agent, references));
     }
 
-    /// An object that survived. False to be told of no more.
+    /// Records an object that survived. Returns false to receive no more objects.
     pub fn object(
         &self,
         agent: &Agent,
@@ -91,13 +91,13 @@ impl Heap {
             .unwrap_or(false)
     }
 
-    /// The collection has ended; the world still stands.
+    /// Handles the end of the collection; the runtime is still suspended.
     pub fn collection_finished(&self, agent: &Agent) {
         self.slot.with(|snapshot| snapshot.collection_finished(agent));
         self.slot.end();
     }
 
-    /// The world goes on.
+    /// Handles the end of the suspension: the runtime has resumed.
     pub fn resumed(&self, now: Nanos) {
         self.slot.resumed(now);
     }
@@ -192,7 +192,7 @@ impl Snapshot {
                 self.targets.sort_unstable();
                 self.targets.dedup();
             }
-            // Sorting again and again for little room would keep the world standing.
+            // Sorting again and again for little room would keep the runtime suspended.
             if self.targets.len() > TARGETS / 8 * 7 {
                 self.targets_lost += 1;
                 return;
@@ -227,11 +227,11 @@ impl Snapshot {
         let references = match self.kind {
             SnapshotKind::All => references,
             SnapshotKind::Histogram => &[],
-            // Roots were told before; the heap need not be walked.
+            // Roots were reported before; the heap need not be walked.
             SnapshotKind::Roots => return false,
         };
         // SAFETY: the runtime names objects that are where they will stay, and waits for this
-        // callback while the world stands still.
+        // callback while it is suspended.
         let id = unsafe { ObjectId::from_raw(object) };
         let Ok(size) = agent.runtime.info().object_size(id) else { return true };
         if !self.chunks.has_room(agent) {
@@ -262,8 +262,8 @@ impl Snapshot {
             return false;
         }
         let address = object.address() as u64;
-        // SAFETY: the object stays what and where it is while the world stands still, and has this
-        // size.
+        // SAFETY: the object stays what and where it is while the runtime is suspended, and has
+        // this size.
         if let Some(state) = unsafe { read_field::<i32>(object, size, plan.state) } {
             self.chunks.encoder.field(address, FIELD_STATE, u64::from(state as u32));
         }
@@ -296,15 +296,15 @@ impl Snapshot {
         true
     }
 
-    /// What is known only now, and until the world goes on: where generations lie. Objects that are
-    /// never collected were told with those of generation 2.
+    /// Records where generations lie, which is known only now, and only until the runtime resumes.
+    /// Objects that are never collected were reported with those of generation 2.
     fn collection_finished(&mut self, agent: &Agent) {
         let info = agent.runtime.info();
         self.targets.sort_unstable();
         self.targets.dedup();
         for target in std::mem::take(&mut self.targets) {
             // SAFETY: the collection has ended, so that objects are where they will stay, and the
-            // world still stands.
+            // runtime is still suspended.
             let object = unsafe { ObjectId::from_raw(RawObjectId(target)) };
             let (Ok(class), Ok(size)) = (info.class_of(object), info.object_size(object)) else {
                 continue;
@@ -430,8 +430,8 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
     let machines = settings.tasks.then(Machines::default);
     let mut looker =
         Walker { agent, outgoing, teller, settings, machines, gone: agent.modules_gone() };
-    // The runtime would tell of each collection. Once the events were asked for while it attached,
-    // they may come and go.
+    // Otherwise the runtime would report each collection. Events that were requested while the
+    // agent attached can be switched off and on later.
     looker.teller.listen(looker.teller.quiet);
     let every = settings.every * 1_000_000_000;
     // A launched process has nothing yet.
@@ -502,7 +502,7 @@ impl Walker<'_> {
             }
             agent.runtime.info().force_gc().map_err(Some)
         }));
-        // The rest of a collection that is being told has to come.
+        // A collection that is being reported must be received to its end.
         let taken = agent.heap.slot.disarm();
         self.teller.listen(self.teller.quiet);
         let (told, paused) = (taken.told, taken.paused);

@@ -35,7 +35,7 @@ const STEP: i64 = 16 << 10;
 const TRIES: u32 = 500;
 const PAUSE: libc::c_long = 10_000_000;
 
-/// From so many bytes on a block is a mapping of its own.
+/// A block of at least this many bytes is a mapping of its own.
 const LARGE: usize = 128 << 10;
 
 /// The allocator of everything in this library.
@@ -278,8 +278,8 @@ unsafe impl GlobalAlloc for Heap {
         // SAFETY: the caller's contract: the size is no larger than a layout's may be.
         let moved = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
         if !moved.is_null() {
-            // SAFETY: both have at least so many bytes, and the new ones are nobody else's; the old
-            // ones are given back once.
+            // SAFETY: both have at least this many bytes, and the new ones belong to nobody else;
+            // the old ones are given back once.
             unsafe {
                 moved.copy_from_nonoverlapping(place, layout.size().min(size));
                 self.dealloc(place, layout);

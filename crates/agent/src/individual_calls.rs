@@ -1,5 +1,5 @@
-//! Single calls of rewritten methods, on their way from the threads that make them to the one that
-//! tells of them.
+//! Individual calls of rewritten methods, on their way from the threads that make them to the
+//! thread that reports them.
 
 use crate::ring::Ring;
 
@@ -28,7 +28,7 @@ pub struct SingleCall {
     pub failed: bool,
     /// Whether it is the call of an asynchronous method, to the end of its task.
     pub asynchronous: bool,
-    /// Whether its [arguments](crate::arguments::Values) are told.
+    /// Whether its [arguments](crate::arguments::Values) are reported.
     pub arguments: bool,
 }
 

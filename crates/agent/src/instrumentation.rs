@@ -68,18 +68,19 @@ pub fn allow(runtime: &Runtime) {
 
 /// Whether methods may be inlined now.
 ///
-/// A compiler that has inlined a method says so, and before .NET 9 the runtime then looks whether
-/// the method was asked to be rewritten since the compiler was allowed to inline it. If so, it asks
-/// for the caller as well, in a way that is faulty (`CEEInfo::reportInliningDecision`,
-/// src/coreclr/vm/jitinterface.cpp). .NET Core 3.1 takes another number of the caller's module for
-/// the one that is needed, and reads through a null pointer. .NET 5 to 8 ask while they hold the
-/// lock of code versions, for which whoever else asks waits with the lock that they wait for: the
-/// process stands still for ever (dotnet/runtime#97771; seen to be so in 8). So there nothing is
-/// inlined as long as there are methods to be asked for, and none is asked for until what was
-/// compiled before is done.
+/// A compiler that has inlined a method reports that. Before .NET 9 the runtime then checks whether
+/// a rewrite of the method was requested since the compiler was allowed to inline it. If so, it
+/// requests a rewrite of the caller as well, in a way that is faulty
+/// (`CEEInfo::reportInliningDecision`, src/coreclr/vm/jitinterface.cpp). .NET Core 3.1 uses another
+/// number of the caller's module instead of the one that it needs, and reads through a null
+/// pointer. .NET 5 to 8 make the request while they hold the lock of code versions. Another thread
+/// that makes a request waits for this lock, and holds the lock that they wait for: the process
+/// hangs forever (dotnet/runtime#97771; observed in 8). So on these versions nothing is inlined as
+/// long as there are methods to be requested, and none is requested until the compilations from
+/// before are done.
 ///
-/// What is [instrumented at its first call](Instrumentation::first_call) must not have been inlined
-/// before.
+/// A method that is [instrumented at its first call](Instrumentation::first_call) must not have
+/// been inlined before.
 pub fn may_inline(agent: &Agent) -> bool {
     let is_safe = !inlines_blindly(agent) || agent.instrumentation.asking.load(SeqCst) == 0;
     is_safe && !agent.instrumentation.is_by_first_calls()
@@ -91,8 +92,8 @@ fn inlines_blindly(agent: &Agent) -> bool {
 
 #[derive(Debug)]
 enum Job {
-    /// To all modules that there are, and to those that come, unless it is only to be told what
-    /// would happen.
+    /// Apply rules to all modules that exist, and to those that are loaded later. A dry run only
+    /// reports what would happen.
     Apply { rules: Arc<RuleSet>, dry: bool },
     /// A module was loaded.
     Module(ModuleId),
@@ -264,15 +265,15 @@ impl Instrumentation {
         std::mem::take(&mut *lock(&self.changes))
     }
 
-    /// What happened to methods since the last time, where it is to be told. To be asked after
-    /// [`Self::take_changes`].
+    /// Takes what has happened to methods since the last time, where it is to be reported. Call
+    /// this after [`Self::take_changes`].
     pub fn take_told(&self) -> VecDeque<Told> {
         let mut backlog = lock(&self.backlog);
         backlog.bytes = 0;
         std::mem::take(&mut backlog.events)
     }
 
-    /// Compilations that could not be told.
+    /// Number of compilations that could not be reported.
     pub fn lost(&self) -> u64 {
         lock(&self.backlog).lost
     }
@@ -315,8 +316,8 @@ impl Instrumentation {
         *lock(&self.worker) = Some(worker);
     }
 
-    /// Ends the working thread, which ends as the session stops, and puts back all original bodies,
-    /// unless the process ends.
+    /// Ends the worker thread, which ends when the session stops, and reverts all methods to their
+    /// original bodies, unless the process ends.
     pub fn stop(&self, process_ends: bool) {
         *lock(&self.rules) = None;
         self.wake.notify_all();
@@ -460,9 +461,10 @@ fn limit(method: &Method, rules: &RuleSet) {
     }
 }
 
-/// Whether rules take so much that methods are better instrumented one by one, when they are called
-/// for the first time. Not those that somebody wants to see: he is waited for, which callbacks must
-/// not. Nor where methods that are put back [must not be inlined](may_inline).
+/// Whether rules match such a large part of the program that methods are better instrumented one by
+/// one, when they are called for the first time. This excludes methods whose new bodies somebody
+/// wants to see: instrumentation waits for that reader, and callbacks must not wait. It also
+/// excludes runtimes in which methods that are reverted [must not be inlined](may_inline).
 fn is_by_first_calls(agent: &Agent, rules: &RuleSet) -> bool {
     rules.takes_everything() && !tells_il(&agent.config) && !inlines_blindly(agent)
 }

@@ -1,10 +1,10 @@
 //! The library inside the target process.
 //!
 //! The runtime loads it, by attach or at start, and makes an [`entry::Entry`]. That starts one
-//! thread which talks to clrscope ([`writer`]) and, where a profiler needs it, one that suspends
-//! and walks ([`ticks`]) and one that looks at the heap ([`heap`]) or at collections
-//! ([`survivors`]). When clrscope says so, or is gone, everything is stopped and the runtime is
-//! asked to let go; it then unloads the library.
+//! thread that talks to clrscope ([`writer`]). Where a profiler needs it, it also starts a thread
+//! that suspends and walks ([`ticks`]), and a thread that takes snapshots of the heap ([`heap`]) or
+//! of collections ([`survivors`]). When clrscope says so, or is gone, everything is stopped and the
+//! runtime is asked to detach the agent; it then unloads the library.
 //!
 //! Linux only: on other systems this crate is empty.
 #![cfg(target_os = "linux")]

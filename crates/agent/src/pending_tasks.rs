@@ -10,7 +10,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Groups, each with a lock of its own that is held for a look only, and calls in each.
+/// Number of groups, each with its own lock that is held only for a lookup, and calls per group.
 const GROUPS: usize = 256;
 const CALLS: usize = 128;
 /// Nanoseconds for which a thread of the program waits for a lock. The call is not timed then.
@@ -131,8 +131,8 @@ impl Pending {
                 std::hint::spin_loop();
                 continue;
             }
-            // Who holds it may wait for a processor: for good, where this is a thread of the
-            // real-time class.
+            // The holder may be waiting for a processor: indefinitely, where this is a thread of
+            // the real-time class.
             let now = clock::monotonic();
             match until {
                 0 => until = now.saturating_add(LIMIT),

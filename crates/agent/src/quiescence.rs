@@ -1,15 +1,16 @@
-//! When nobody reads the metadata of a module.
+//! Moments in which nobody reads the metadata of a module.
 //!
-//! The runtime lets a module's metadata be extended while the program uses them. But as they are
-//! opened for that, all of their tables are laid out anew, and some of those who read them take no
-//! lock (`MDInternalRW`, src/coreclr/md/enc/mdinternalrw.cpp; dotnet/runtime#127957, in all
-//! versions up to 10). Who looks for a method just then does not find it, and the program ends by a
-//! `MissingMethodException`, or reads memory that is gone.
+//! The runtime lets a module's metadata be extended while the program uses it. But to make metadata
+//! extensible, the runtime lays out all of its tables anew, and some of its readers take no lock
+//! (`MDInternalRW`, src/coreclr/md/enc/mdinternalrw.cpp; dotnet/runtime#127957, in all versions up
+//! to 10). A reader that looks for a method just then does not find it, and the program ends with a
+//! `MissingMethodException` or reads memory that is gone.
 //!
-//! A module that is just being loaded has no readers. One that is in use may be read by threads
-//! that compile, load types or reflect. All of them are threads of the runtime, and they run: none
-//! sleeps while it reads. So the world is stopped, which keeps managed code from asking for
-//! anything, and threads in the runtime are waited for until they come to where they stop, too.
+//! A module that is just being loaded has no readers. A module that is in use may be read by
+//! threads that compile, load types or reflect. All of them are threads of the runtime, and they
+//! run: none sleeps while it reads. So the runtime is suspended, which keeps managed code from
+//! asking for anything. Then the agent waits until the threads inside the runtime reach a point
+//! where they stop, too.
 
 use crate::os::clock;
 use crate::os::tasks::Sleepers;
@@ -19,12 +20,12 @@ use corprof::info::Error;
 use std::collections::HashSet;
 use wire::Nanos;
 
-/// How long the world stands still at most until all threads sleep. Those in the runtime do soon,
-/// but for a long compilation.
+/// How long the runtime is suspended at most until all threads sleep. Threads inside the runtime
+/// sleep soon, except during a long compilation.
 const STOP_LIMIT: Nanos = 1_000_000;
 /// How often it is looked meanwhile.
 const LOOK_INTERVAL: Nanos = 30_000;
-/// Pause until the world is stopped again.
+/// Pause until the runtime is suspended again.
 const PAUSE: Nanos = 9_000_000;
 /// How often it is tried.
 const TRIES: u32 = 20;
@@ -36,7 +37,7 @@ const RESTLESS: Nanos = 10_000_000_000;
 pub struct Outcome {
     /// Whether all threads slept.
     pub still: bool,
-    /// How long the world stood still, in all tries.
+    /// How long the runtime was suspended, in all tries.
     pub stopped: Nanos,
 }
 
@@ -51,13 +52,13 @@ pub struct QuiescencePoint {
 }
 
 impl QuiescencePoint {
-    /// Does something while no thread of the program runs, but for those that run without end. The
-    /// world stands still meanwhile, so it should not take long. To be called on an own thread,
-    /// never in a callback.
+    /// Calls `act` while no thread of the program runs, except threads that run without end. The
+    /// runtime is suspended meanwhile, so `act` should not take long. Call this on a thread of the
+    /// agent, never in a callback.
     ///
-    /// It is done in any case, after about a fifth of a second at the latest (while a collection
-    /// holds the world, after half of one); also where the world cannot be stopped, as when a
-    /// runtime starts.
+    /// `act` is called in any case, after about a fifth of a second at the latest (after half a
+    /// second while a collection holds the runtime). It is also called where the runtime cannot be
+    /// suspended, as when a runtime starts.
     pub fn wait(&mut self, runtime: &Runtime, act: &mut dyn FnMut()) -> Outcome {
         if clock::monotonic() > self.believed {
             self.restless.clear();

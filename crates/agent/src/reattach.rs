@@ -1,9 +1,10 @@
-//! What becomes of an agent that stays in its process: it waits for the next session.
+//! What a resident agent does after a session: it waits for the next one.
 //!
-//! Whoever has rewritten methods, or set hooks, stays in the one slot for a main profiler until the
-//! process ends; and so does whoever is told to. Such an agent opens a door: what is in no file
-//! system, and can be found by those only who may debug the process ([`crate::os::reattach`]). Through
-//! it comes what an attach request would bring, and a session begins as after one.
+//! An agent that has rewritten methods, or set hooks, keeps the main profiler slot until the
+//! process ends. So does an agent that was asked to stay. Such an agent opens a reattach listener.
+//! The listener is in no file system, and only users who may debug the process can find it
+//! ([`crate::os::reattach`]). It receives what an attach request would bring, and a session begins
+//! as after an attach.
 
 use crate::agent::{Agent, Phase};
 use crate::entry::{HEAP_REFUSED, allow_heap, event_mask};
@@ -84,14 +85,14 @@ fn next(agent: &Arc<Agent>, door: &ReattachListener) -> Option<Arc<Agent>> {
     }
 }
 
-/// What a session through the door may ask for: what one that attaches may, and what is never taken
-/// back.
+/// The events that a session through the reattach listener may request: those that a session that
+/// attaches may request, and those that the runtime never reverts.
 fn mask_of(agent: &Agent, config: &SessionConfig) -> EventMask {
     event_mask(config, false, exception_events::needed(agent.runtime.version())).union(kept(agent))
 }
 
-/// What stays while nothing is recorded: what the runtime never takes back, and which modules come
-/// and go.
+/// The events that stay on while nothing is recorded: those that the runtime never reverts, and
+/// loads and unloads of modules.
 fn kept(agent: &Agent) -> EventMask {
     let forever = EventMask::IMMUTABLE.union(EventMask::ENABLE_REJIT);
     let (low, high) = agent.event_mask;

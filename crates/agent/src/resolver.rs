@@ -429,8 +429,8 @@ impl Resolver {
         self.last_class
     }
 
-    /// So many modules and functions were unloaded that not each of them could be told: forgets all
-    /// that may have been.
+    /// Forgets everything that may have been unloaded: there were too many unloaded modules and
+    /// functions to report each of them.
     pub fn forget_loaded(&mut self, out: &mut Vec<Record>) {
         self.regions.forget();
         self.modules.clear();

@@ -18,8 +18,8 @@ pub struct Ring<const N: usize> {
 }
 
 impl<const N: usize> Ring<N> {
-    /// Whether there is room for so many words more. This and the three that follow are to be
-    /// called by one thread at a time.
+    /// Whether there is room for this many more words. Only one thread at a time may call this and
+    /// the three methods that follow.
     pub fn has_room(&self, words: usize) -> bool {
         let end = self.written.load(Relaxed).wrapping_add(self.put.load(Relaxed));
         end.wrapping_sub(self.read.load(Acquire)) + words as u64 <= N as u64
@@ -40,7 +40,7 @@ impl<const N: usize> Ring<N> {
         true
     }
 
-    /// Takes back what was put and is not published.
+    /// Discards what was put and is not published.
     pub fn clear(&self) {
         self.put.store(0, Relaxed);
     }
@@ -77,7 +77,7 @@ impl<const N: usize> Ring<N> {
         place.map_or(0, |place| place.load(Relaxed))
     }
 
-    /// So many are read.
+    /// Marks this many words as read.
     pub fn skip(&self, words: u64) {
         let words = words.min(self.waiting());
         self.read.store(self.read.load(Relaxed).wrapping_add(words), Release);
@@ -102,7 +102,7 @@ mod tests {
             assert_eq!([0, 1, 2, 3, 4, 5].map(|at| ring.word(at)), [round * 10 + 5, 1, 2, 3, 4, 0]);
             ring.skip(3);
             assert_eq!([0, 1, 2].map(|at| ring.word(at)), [3, 4, 0]);
-            // What is taken back leaves nothing, and publishing nothing changes nothing.
+            // Discarded words leave nothing behind, and publishing nothing changes nothing.
             assert!(ring.put(&[9]));
             ring.clear();
             ring.publish(|_| panic!("there is no first"));

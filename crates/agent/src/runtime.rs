@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Nanos;
 
-/// What `RequestProfilerDetach` is told to expect, milliseconds: so soon the runtime looks whether
-/// no callback runs any more. With less it sometimes sleeps for seconds instead.
+/// The expected time that `RequestProfilerDetach` gets, in milliseconds: after this time the
+/// runtime checks whether callbacks still run. With less it sometimes sleeps for seconds instead.
 const DETACH_EXPECTATION: u32 = 300;
-/// How often a suspension is asked for while a collection holds the world, and the pause between,
+/// How often a suspension is requested while a collection holds the runtime, and the pause between,
 /// nanoseconds.
 const SUSPEND_TRIES: u32 = 40;
 const SUSPEND_PAUSE: u64 = 500_000;
@@ -30,9 +30,9 @@ const SUSPEND_PAUSE: u64 = 500_000;
 pub struct Runtime {
     info: ProfilerInfo,
     version: [u16; 4],
-    /// Held while one of our threads has the world stopped. The runtime has one flag for "stopped
-    /// by the profiler" and sets it before it waits for its turn: of two that ask at once the
-    /// second could not let the world go on again (`ProfToEEInterfaceImpl::SuspendRuntime` and
+    /// Held while one of our threads has the runtime suspended. The runtime has one flag for
+    /// "stopped by the profiler" and sets it before it waits for its turn. If two threads ask at
+    /// once, the second cannot resume the runtime (`ProfToEEInterfaceImpl::SuspendRuntime` and
     /// `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp). Between the agents of several
     /// recordings a [`Turn`] does the same.
     stopping: Mutex<()>,
@@ -52,10 +52,10 @@ pub struct NativeCode {
     pub ranges: Vec<(u64, u32)>,
 }
 
-/// The world stands still while this lives.
+/// A suspension of the runtime, which lasts until this is dropped.
 #[derive(Debug)]
 pub struct Suspended<'a> {
-    // Dropped in this order: the world goes on before another may stop it.
+    // Dropped in this order: the runtime resumes before another thread may suspend it.
     world: SuspendedRuntime<'a>,
     _turn: Turn,
     _stopping: MutexGuard<'a, ()>,
@@ -79,7 +79,7 @@ pub struct Suspended<'a> {
 pub struct Unloads {
     /// How many threads of ours ask just now.
     asking: AtomicU32,
-    /// How many modules are just being told to go.
+    /// Number of modules whose unloading is being handled right now.
     going: AtomicU32,
     /// Modules go one after the other.
     turn: Mutex<()>,
@@ -105,11 +105,12 @@ thread_local! {
     static HOLDS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Pause between two looks at what is waited for, nanoseconds.
+/// Pause between two checks of what is waited for, nanoseconds.
 const HOLD_PAUSE: Nanos = 20_000;
 
 impl Unloads {
-    /// Modules that are remembered. The code of the first of so many has left the map.
+    /// Number of modules that are remembered. When this many have followed, the code of the first
+    /// has left the map.
     const MOST: usize = 1 << 16;
 
     /// A module is about to go: waits for questions that are under way, then does what is to be
@@ -199,8 +200,8 @@ impl Unloads {
         self.went.load(SeqCst)
     }
 
-    /// Does something while no module goes, if none has begun to since there were so many; `None`
-    /// if one has.
+    /// Calls `then` while no module is being unloaded, if no unloading has begun since the number
+    /// of modules was `went`; `None` if one has.
     pub fn hold_since<R>(&self, went: u64, then: impl FnOnce() -> R) -> Option<R> {
         let _asking = self.asking();
         (self.went() == went).then(then)
@@ -269,7 +270,7 @@ impl Drop for Nested {
 pub enum Walked {
     /// At the root.
     Whole,
-    /// At the limit of frames, or the runtime could not go on.
+    /// At the limit of frames, or where the runtime could not continue.
     Truncated,
     /// The thread has no managed frames.
     Nothing,
@@ -309,8 +310,8 @@ impl Runtime {
         self.version
     }
 
-    /// Asks the runtime to let go of us. `ProfilerDetachSucceeded` comes when no callback runs any
-    /// more.
+    /// Asks the runtime to detach the agent. `ProfilerDetachSucceeded` comes when no callback runs
+    /// any more.
     ///
     /// # Errors
     /// As of [`ProfilerInfo::request_detach`].
@@ -422,8 +423,8 @@ impl Runtime {
         )
     }
 
-    /// Module version id of a module's metadata, as its bytes lie in memory; zeros if it cannot be
-    /// had.
+    /// Module version id of a module's metadata, as its bytes lie in memory; zeros if it is
+    /// unavailable.
     pub fn mvid(&self, module: ModuleId) -> [u8; 16] {
         let scope = self.info.module_metadata(module).and_then(|metadata| metadata.scope_props());
         let Ok(scope) = scope else { return [0; 16] };
@@ -444,7 +445,7 @@ impl Runtime {
         class.non_null()
     }
 
-    /// Stops the world. While a collection holds it, this waits for about 20 ms at most.
+    /// Suspends the runtime. While a collection holds it, this waits for about 20 ms at most.
     ///
     /// # Errors
     /// As of [`ProfilerInfo::suspend_runtime`].

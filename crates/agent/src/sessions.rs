@@ -1,10 +1,10 @@
-//! The session that callbacks work for, and how one is followed by another.
+//! The session that callbacks work for, and how another session replaces it.
 //!
-//! An agent that can leave has one session and goes with it. One that the runtime never lets go of
-//! ([`crate::reattach`]) may serve several, one after the other. Callbacks come on all threads of the
-//! target at any time, so whoever uses a session holds it by a [`Held`], which costs two atomic
-//! additions to a number that few other threads use; a session that is replaced is given back once
-//! nobody can hold it any more.
+//! An agent that can detach has one session and is unloaded with it. An agent that the runtime
+//! never detaches ([`crate::reattach`]) may serve several sessions, one after the other. Callbacks
+//! come on all threads of the target at any time, so whoever uses a session holds it by a [`Held`].
+//! That costs two atomic additions to a number that few other threads use. A session that is
+//! replaced is given back once nobody can hold it any more.
 
 use crate::agent::{Agent, Phase};
 use crate::heap_memory;

@@ -1,5 +1,5 @@
-//! What all heap snapshots have in common: the word from the runtime's callbacks to the thread
-//! that takes the snapshot, and the way of what was told to clrscope.
+//! What all heap snapshots have in common: the notification from the runtime's callbacks to the
+//! thread that takes the snapshot, and the way of the reported data to clrscope.
 
 use crate::agent::{Agent, Phase};
 use crate::async_state_machines::Machines;
@@ -32,7 +32,7 @@ pub const STARTED: Nanos = 1_000_000_000;
 /// What is reported of a snapshot that was cut for that reason.
 pub const UNREAD: &str = "clrscope did not read for 100 ms (it was stopped, or its disk does not \
     write), and the program must not wait for that: take the snapshot again";
-/// How long the runtime may take from the end of a collection to the word that the world goes on.
+/// How long the runtime may take from the end of a collection until it reports that it resumes.
 const RESUME_LIMIT: Nanos = 100_000_000;
 /// Most arrays in arrays that are followed to find the module of their elements.
 const MOST_RANKS: usize = 8;
@@ -43,7 +43,7 @@ mod state {
     pub const NONE: u8 = 0;
     /// The next collection that fits is the one.
     pub const ARMED: u8 = 1;
-    /// The world stands still, and the runtime tells.
+    /// The runtime is suspended, and reports the collection.
     pub const TELLING: u8 = 2;
     /// The runtime has told all.
     pub const TOLD: u8 = 3;
@@ -75,17 +75,17 @@ impl<L> Default for Slot<L> {
 pub struct Taken<L> {
     /// The snapshot.
     pub snapshot: Option<Box<L>>,
-    /// Whether a collection was told to it.
+    /// Whether a collection was reported to it.
     pub told: bool,
-    /// When the world was asked to stop for it.
+    /// When the runtime was asked to suspend for it.
     pub suspended: Nanos,
-    /// How long the world stood still; 0 if that was not told.
+    /// How long the runtime was suspended; 0 if that was not reported.
     pub paused: Nanos,
 }
 
 impl<L> Slot<L> {
-    /// A collection begins that fits; says whether a snapshot waits for it. `suspended` is when the
-    /// world was asked to stop.
+    /// Handles the start of a collection that fits; returns whether a snapshot waits for it.
+    /// `suspended` is when the runtime was asked to suspend.
     pub fn begin(&self, suspended: Nanos) -> bool {
         let begins =
             self.state.compare_exchange(state::ARMED, state::TELLING, SeqCst, SeqCst).is_ok();
@@ -96,12 +96,12 @@ impl<L> Slot<L> {
         begins
     }
 
-    /// The collection has ended; the world still stands.
+    /// Handles the end of the collection; the runtime is still suspended.
     pub fn end(&self) {
         let _ = self.state.compare_exchange(state::TELLING, state::TOLD, SeqCst, SeqCst);
     }
 
-    /// The world goes on.
+    /// Handles the end of the suspension: the runtime has resumed.
     pub fn resumed(&self, now: Nanos) {
         if self.state.load(Relaxed) == state::TOLD {
             let _ = self.resumed.compare_exchange(0, now, SeqCst, SeqCst);
@@ -132,15 +132,15 @@ impl<L> Slot<L> {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next collection that fits will be told to `snapshot`, which holds so many bytes.
+    /// Lets the next collection that fits be reported to `snapshot`, which holds `memory` bytes.
     pub fn arm(&self, snapshot: Box<L>, memory: usize) {
         self.memory.store(memory, Relaxed);
         *self.snapshot() = Some(snapshot);
         self.state.store(state::ARMED, SeqCst);
     }
 
-    /// Takes the look back. Where the runtime is telling just now, it is waited for until it has
-    /// told all.
+    /// Takes the snapshot out again. If the runtime is reporting just now, this waits until it has
+    /// reported everything.
     pub fn disarm(&self) -> Taken<L> {
         // No collection may begin between the two.
         let _ = self.state.compare_exchange(state::ARMED, state::NONE, SeqCst, SeqCst);
@@ -151,7 +151,7 @@ impl<L> Slot<L> {
         }
         let told = self.is_told();
         let deadline = clock::monotonic() + RESUME_LIMIT;
-        // With server collections another thread lets the world go on.
+        // With Server GC another thread resumes the runtime.
         while told && self.resumed.load(SeqCst) == 0 && clock::monotonic() < deadline {
             clock::sleep_until(clock::monotonic() + 1_000_000);
         }
@@ -181,8 +181,8 @@ pub enum Abort {
     Gone,
 }
 
-/// What is told, on its way to clrscope: encoded into one buffer, which is written whenever it is
-/// full.
+/// Reported data on its way to clrscope: it is encoded into one buffer, which is written whenever
+/// it is full.
 pub struct Chunks {
     number: u32,
     outgoing: Outgoing,
@@ -313,7 +313,7 @@ impl Ids {
     }
 }
 
-/// What a thread that takes snapshots does when the world does not stand still.
+/// What a thread that takes snapshots does while the runtime is not suspended.
 pub struct Teller<'a> {
     agent: &'a Agent,
     outgoing: &'a Outgoing,

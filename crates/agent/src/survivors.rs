@@ -1,13 +1,14 @@
-//! Looks at collections: what survives, and through which references young objects were held.
+//! Snapshots of collections: what survives, and which references held young objects.
 //!
-//! Collections are those of the program itself. Before one of them the collector's callbacks are
-//! switched on, and within the last callback of it off again, so that those between two snapshots are
-//! as fast as ever. The runtime tells first which ranges it moves (what it leaves in place lies
-//! where a collected generation was before), and when it has collected: every root, then every
-//! object of the whole heap with its references, those of generation 2 first. Of that is kept:
-//! young survivors (of generations 0 and 1) with references to each other, roots and older objects
-//! that refer to them, and sums by class of older survivors. It goes to clrscope as a look at the
-//! heap does, in chunks of one buffer of fixed size; chains and sums are made there.
+//! The collections are those of the program itself. Before one of them the garbage collector's
+//! callbacks are switched on, and within its last callback they are switched off again, so that
+//! collections between two snapshots are as fast as ever. The runtime first reports which ranges it
+//! moves (what it leaves in place lies where a collected generation was before). When it has
+//! collected, it reports every root, then every object of the whole heap with its references, those
+//! of generation 2 first. Of that, the agent keeps young survivors (of generations 0 and 1) with
+//! references to each other, roots and older objects that refer to them, and sums by class of older
+//! survivors. All of this goes to clrscope like a heap snapshot, in chunks of one buffer of fixed
+//! size; clrscope computes chains and sums.
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
@@ -35,7 +36,7 @@ const METHODS: usize = 4 << 10;
 const SUMS: usize = 32 << 10;
 /// Most ranges that are kept of what a collection moves. Neighbours become one.
 const MOST_MOVED: usize = 64 << 10;
-/// How many objects are told between two looks at the clock.
+/// How many objects are reported between two checks of the clock.
 const BETWEEN: u64 = 1 << 12;
 /// The same for roots, of which each lot is looked at at its beginning, too.
 const BETWEEN_ROOTS: usize = 256;
@@ -46,7 +47,7 @@ const GENERATIONS: usize = 5;
 /// How long one snapshot waits for a collection at most, before the next one does.
 const PATIENCE: Nanos = 3_600_000_000_000;
 
-/// The collection that is told, or will be.
+/// The collection that is being reported, or will be.
 pub struct Survivors {
     slot: Slot<Snapshot>,
     settings: Option<SurvivorSettings>,
@@ -59,7 +60,7 @@ impl Survivors {
         Self { slot: Slot::default(), settings, memory: AtomicUsize::new(0) }
     }
 
-    /// A collection begins. `suspended` is when the world was asked to stop.
+    /// Handles the start of a collection. `suspended` is when the runtime was asked to suspend.
     pub fn collection_started(
         &self,
         agent: &Agent,
@@ -93,7 +94,7 @@ impl Survivors {
         self.slot.with(|snapshot| snapshot.dependent(agent, references));
     }
 
-    /// An object of the heap, survivor or not. False to be told of no more.
+    /// Records an object of the heap, survivor or not. Returns false to receive no more objects.
     pub fn object(
         &self,
         agent: &Agent,
@@ -106,13 +107,13 @@ impl Survivors {
             .unwrap_or(false)
     }
 
-    /// The collection has ended; the world still stands.
+    /// Handles the end of the collection; the runtime is still suspended.
     pub fn collection_finished(&self, agent: &Agent) {
         self.slot.with(|snapshot| snapshot.collection_finished(agent));
         self.slot.end();
     }
 
-    /// The world goes on.
+    /// Handles the end of the suspension: the runtime has resumed.
     pub fn resumed(&self, now: Nanos) {
         self.slot.resumed(now);
     }
@@ -264,7 +265,7 @@ impl Sums {
     }
 }
 
-/// A look at a collection.
+/// A snapshot of a collection.
 struct Snapshot {
     chunks: Chunks,
     places: Places,
@@ -281,10 +282,11 @@ struct Snapshot {
     /// Modules that had been unloaded by then.
     gone: u64,
     before: [u64; GENERATIONS],
-    /// When the first root or object was told; 0 before that.
+    /// When the first root or object was reported; 0 before that.
     first: Nanos,
     telling: Nanos,
-    /// What the last object that was told said about where it was.
+    /// The origin of the last object that was recorded: the generation in which it was before the
+    /// collection, or [`NOT_COLLECTED`].
     origin: Option<u8>,
     /// Whether it took too long.
     late: bool,
@@ -438,7 +440,7 @@ impl Snapshot {
             return true;
         }
         // SAFETY: the runtime names objects that are where they will stay, and waits for this
-        // callback while the world stands still.
+        // callback while it is suspended.
         let id = unsafe { ObjectId::from_raw(object) };
         let Ok(size) = agent.runtime.info().object_size(id) else { return true };
         if let (Some(generation), false) = (origin, is_young) {
@@ -534,8 +536,8 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    /// Waits for a collection and sends what survived it. Gives the look back, and says how long
-    /// the telling took.
+    /// Waits for a collection and sends what survived it. Returns the snapshot for the next use,
+    /// and how long the runtime took to report.
     fn snapshot(
         &mut self,
         number: u32,
@@ -553,8 +555,8 @@ impl Walker<'_> {
         agent.survivors.slot.arm(snapshot, memory);
         self.teller.wait(clock::monotonic() + PATIENCE, || agent.survivors.slot.is_told());
         let begun = clock::thread_cpu();
-        // First the snapshot, then the events: without them a collection that is under way would be
-        // told in part.
+        // First the snapshot, then the events: without events, a collection that is under way would
+        // be reported only in part.
         let taken = agent.survivors.slot.disarm();
         self.teller.listen(self.teller.quiet);
         let Some(mut snapshot) = taken.snapshot else { return Ok((None, 0)) };

@@ -1,10 +1,10 @@
 //! Which managed threads live, known without a lock.
 //!
 //! Asking the runtime to walk a thread that it has freed is an access to freed memory. So the
-//! callback that says that a thread ends takes it out of here, at once and without waiting; and the
-//! walker looks it up here while the world stands still. A thread that is found then cannot be
-//! freed before the world goes on: its end needs the runtime's list of threads, which a suspension
-//! holds.
+//! callback that reports the end of a thread removes the thread from here, at once and without
+//! waiting. The walker looks a thread up here while the runtime is suspended. A thread that is
+//! found then cannot be freed before the runtime resumes: its end needs the runtime's list of
+//! threads, which a suspension holds.
 
 use crate::os::clock;
 use corprof::ids::ThreadId;
@@ -35,9 +35,9 @@ impl Default for LiveThreads {
 impl LiveThreads {
     /// Slots, a power of two.
     const SLOTS: usize = 16_384;
-    /// An id stands in one of so many slots, all of which are looked at each time: so no search
+    /// Number of slots in which an id can be. All of them are checked each time, so no search
     /// depends on what was there before, and a slot can be freed at any moment. With 8,000 live
-    /// threads hardly any finds no room.
+    /// threads hardly any id finds no room.
     const WINDOW: usize = 64;
 
     /// A thread began. False if there is no room: it is not walked then.
@@ -88,8 +88,8 @@ impl LiveThreads {
             if thread.is_null() || self.holds(ended) || !self.put(thread.0) {
                 return false;
             }
-            // One that ended between the look and the addition left its mark; one that ends later
-            // finds itself.
+            // A thread that ended between the check and the addition left its mark; one that ends
+            // later finds itself.
             !(self.holds(ended) && self.replace(thread.0, 0))
         });
         self.listing.store(false, SeqCst);

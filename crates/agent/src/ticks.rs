@@ -31,9 +31,10 @@ const ROOM_STEP: Nanos = 1_000_000;
 /// What sending a copied byte takes, in nanoseconds: it is copied twice more, by the writer and by
 /// the kernel.
 const SENDING: Nanos = 1;
-/// So many threads in a row that cannot be read and have not ended show that none can.
+/// This many threads in a row that cannot be read and have not ended show that none can.
 const MOST_UNREADABLE: u32 = 32;
-/// So many sleeping threads said to run, and none to be blocked, show a kernel that does not tell.
+/// If the kernel reports this many sleeping threads as running, and none as blocked, it does not
+/// report the state of threads.
 const MOST_UNTOLD: u32 = 32;
 /// Longest pause of the sampling thread: so soon it notices that it should end.
 const LONGEST_SLEEP: Nanos = 20_000_000;
@@ -154,8 +155,8 @@ struct Worker<'a> {
     /// For how long the runtime was suspended since this was last taken.
     stopped: Nanos,
     tasks: Tasks,
-    /// Counts the times that ticks come together. Collectors whose ticks do share one look at the
-    /// threads.
+    /// Counts the rounds, in which ticks come together. Collectors whose ticks do share one list of
+    /// the threads.
     round: u64,
     /// Threads of this round, once somebody has asked for them.
     seen: Option<Vec<Task>>,

@@ -66,22 +66,22 @@ const BUCKETS: usize = PARTS + (LONGEST_BITS - PARTS_BITS) as usize * PARTS;
 
 /// How many of the slowest calls of a method each thread tells singly, at most.
 const SLOWEST: usize = rules::Action::MAX_SLOWEST as usize;
-/// Timed calls of a method on a thread that need no histogram: so many that a [`Block`] is four
-/// cache lines. Most methods that a program calls, it calls no more often than that.
+/// Number of timed calls of a method on a thread that need no histogram. With this number a
+/// [`Block`] is four cache lines. A program calls most of its methods no more often than that.
 const FIRST: usize = 8;
 
 /// Whether calls are counted. Looked at first of all.
 static ON: AtomicBool = AtomicBool::new(false);
 /// Of how many calls one is timed, by slot; 0 stands for 1.
 static ONE_IN: [AtomicU32; METHODS] = [const { AtomicU32::new(0) }; METHODS];
-/// One more than how many of the slowest are told singly, by slot; 0 as long as that has not been
-/// said: code may run before the rule that asked for it has been heard of here.
+/// One more than the number of slowest calls that are recorded individually, by slot; 0 as long as
+/// that number is unknown: code may run before the agent has received the rule that asked for it.
 static TOLD: [AtomicU16; METHODS] = [const { AtomicU16::new(0) }; METHODS];
-/// Whether every timed call is told singly, not only the slowest.
+/// Whether every timed call is recorded individually, not only the slowest.
 static EACH: AtomicBool = AtomicBool::new(false);
-/// Single calls that are not told, because there was no room for them.
+/// Number of individual calls that are not reported, because there was no room for them.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
-/// Arguments of those that are told, for which there was no room: of a whole call, or one.
+/// Arguments of reported calls, for which there was no room: of a whole call, or one.
 static UNSHOWN: AtomicU64 = AtomicU64::new(0);
 /// Where strings have their length, and in the upper half where they have their text; 0 as long as
 /// that is not known.
@@ -252,8 +252,8 @@ pub fn set_text_layout(layout: StringLayout) {
         .store(u64::from(layout.buffer_offset) << 32 | u64::from(layout.length_offset), Relaxed);
 }
 
-/// From now on one of so many calls of a method is timed, and so many of the slowest are told
-/// singly.
+/// Sets the limits of a method: from now on 1 in `one_in` of its calls is timed, and the `slowest`
+/// slowest of these are recorded individually.
 pub fn set_limits(slot: u32, one_in: u32, slowest: u16) {
     if let (Some(timed), Some(told)) = (ONE_IN.get(slot as usize), TOLD.get(slot as usize)) {
         timed.store(one_in, Relaxed);
@@ -536,8 +536,8 @@ fn ends(local: &Local, call: Ended) -> bool {
     (taken > block.slow.load(Relaxed) || EACH.load(Relaxed)) && tell(shard, block, &call, taken)
 }
 
-/// Tells of a single call: one of the slowest, or any. Whether its arguments are to be shown, and
-/// it is told then.
+/// Records an individual call: one of the slowest, or any. Returns whether its arguments are to be
+/// shown; then the call is published only after them.
 #[cold]
 fn tell(shard: &Shard, block: &Block, call: &Ended, taken: u64) -> bool {
     let is_slow = taken > block.slow.load(Relaxed)
@@ -597,7 +597,8 @@ impl Local {
         }
     }
 
-    /// A timed call was left by an exception, of which the method itself has not told.
+    /// Records a timed call that was left by an exception, which the method itself has not
+    /// reported.
     #[cold]
     fn fails(&self, slot: u32, begun: u64, now: u64) {
         if ON.load(Relaxed) {
@@ -688,7 +689,8 @@ fn piece<T>() -> Option<*mut T> {
     accounted(size_of::<T>(), || unsafe { Zeroed::<T>::reserve() }.map(Zeroed::into_raw))
 }
 
-/// What is made of so many bytes, unless all shards together would have too many then.
+/// Calls `make` for something of `size` bytes, unless all shards together would have too many bytes
+/// then.
 fn accounted<T>(size: usize, make: impl FnOnce() -> Option<T>) -> Option<T> {
     let made = if MEMORY.fetch_add(size, Relaxed) + size > MOST_MEMORY { None } else { make() };
     if made.is_none() {
@@ -798,7 +800,8 @@ impl Block {
         }
     }
 
-    /// Puts the ticks of a call in the place of the least slow of so many; `false` for none.
+    /// Replaces the least slow of the `told` slowest calls by a call of `taken` ticks; `false` for
+    /// none.
     fn note_slow(&self, taken: u64, told: usize) -> bool {
         let slowest = self.slowest.get(..told.min(SLOWEST)).unwrap_or_default();
         let least = slowest.iter().min_by_key(|ticks| ticks.load(Relaxed));
@@ -858,7 +861,7 @@ impl<T> Supply<T> {
 }
 
 impl Reserved {
-    /// Reserves so many bytes, whole pages; `None` if there is no room.
+    /// Reserves this many bytes, whole pages; `None` if there is no room.
     fn add(&self, bytes: usize) -> Option<NonNull<u8>> {
         let place = self.0.iter().find(|place| place.load(Relaxed).is_null())?;
         let made = accounted(bytes, || map::pages(bytes))?;
@@ -877,8 +880,8 @@ impl Reserved {
             let Some(made) = NonNull::new(what.map_addr(|address| address & !(PAGE - 1))) else {
                 return;
             };
-            // SAFETY: `add` reserved so many bytes there, and by the caller's word nobody uses
-            // them.
+            // SAFETY: `add` reserved this many bytes there, and by the caller's contract nobody
+            // uses them.
             unsafe { map::give_back(made, bytes) };
             MEMORY.fetch_sub(bytes, Relaxed);
         }
@@ -1058,8 +1061,8 @@ pub fn give_back() {
     }
 }
 
-/// Takes the calls that are to be told singly, with their arguments where those were shown. Only
-/// one thread at a time may.
+/// Takes the calls that are to be reported individually, with their arguments where those were
+/// shown. Only one thread at a time may do this.
 pub fn take_single_calls(mut each: impl FnMut(SingleCall, Vec<(u16, Value)>)) {
     for shard in shards() {
         // SAFETY: as in `made`.
@@ -1072,12 +1075,12 @@ pub fn take_single_calls(mut each: impl FnMut(SingleCall, Vec<(u16, Value)>)) {
     }
 }
 
-/// Single calls that are not told.
+/// Number of individual calls that are not reported.
 pub fn untold_calls() -> u64 {
     UNTOLD.load(Relaxed)
 }
 
-/// Arguments of single calls that are not told: of a whole call, or one.
+/// Arguments of individual calls that are not reported: of a whole call, or one.
 pub fn unshown_arguments() -> u64 {
     UNSHOWN.load(Relaxed)
 }
@@ -1297,7 +1300,8 @@ mod tests {
         let mut told = Vec::new();
         thread::spawn(move || {
             let _ = LOCAL.try_with(|local| {
-                // Before it is said how many are told, none is, and nothing is decided.
+                // Before the number of reported calls is set, none is reported, and nothing is
+                // decided.
                 let ended = |taken: u64| Ended {
                     slot,
                     begun: 7,

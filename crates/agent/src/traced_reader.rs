@@ -28,7 +28,7 @@ struct Told {
     calls: u64,
 }
 
-/// What was told so far.
+/// Reads the counts of traced methods, and remembers what it has reported so far.
 pub struct Reader {
     /// What methods had counted before this session.
     before: BTreeMap<u32, Totals>,
@@ -53,7 +53,7 @@ impl Reader {
         self.since = clock::monotonic();
     }
 
-    /// What is counted from now on is told.
+    /// Creates a reader that reports what is counted from now on.
     pub fn new(runtime: &Runtime) -> Self {
         let went = runtime.unloads().went();
         // Those of a session before.
@@ -86,7 +86,7 @@ impl Reader {
         told.rule = rule;
     }
 
-    /// Calls that are not told, by reason.
+    /// Calls that are not reported, by reason.
     pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let untold = traced::untold_calls() - self.untold;
         let unshown = traced::unshown_arguments() - self.unshown;
@@ -106,7 +106,7 @@ impl Reader {
         self.told.values().map(of).sum::<usize>() + traced::memory()
     }
 
-    /// The calls since the last time that are told singly.
+    /// Reads the calls since the last time that are recorded individually.
     pub fn read_single(
         &mut self,
         runtime: &Runtime,
@@ -217,7 +217,8 @@ impl Reader {
     }
 }
 
-/// An argument as it is told. Before .NET 5 arrays of several classes had one method table.
+/// Converts an argument to its reported form. Before .NET 5 arrays of several classes had one
+/// method table.
 fn argument(
     value: Value,
     runtime: &Runtime,

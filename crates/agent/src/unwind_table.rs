@@ -24,7 +24,7 @@ const HEADER_COUNT: u64 = 32;
 const MAX_FUNCLETS: u32 = 4096;
 /// Bytes of a `RUNTIME_FUNCTION`.
 const FUNCTION_SIZE: u64 = 12;
-/// `UNW_FLAG_CHAININFO`: the codes are followed by the function entry whose info goes on.
+/// `UNW_FLAG_CHAININFO`: the codes are followed by the function entry whose info continues them.
 const CHAINED: u8 = 4;
 /// Longest chain that is followed.
 const MAX_CHAIN: usize = 8;

@@ -145,7 +145,7 @@ struct Writer<'a> {
     traced: traced_reader::Reader,
     /// The rules as far as their limits are known.
     rules: Option<Arc<rules::RuleSet>>,
-    /// Whether it was told that all of them have come to their ends.
+    /// Whether it was reported that all rules have come to their ends.
     ended: bool,
     /// Ids on the wire of methods that rules take.
     instrumented: HashMap<(ModuleId, MethodDef), u32>,
@@ -317,7 +317,7 @@ impl<'a> Writer<'a> {
         self.put(Record::Hello(agent.hello(agent.config.token, agent.entered)))
     }
 
-    /// Tells of the threads that there are.
+    /// Reports the threads that exist.
     fn list_threads(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
         let listed = agent.live.insert_listed(|| match agent.runtime.threads() {
@@ -551,7 +551,7 @@ impl<'a> Writer<'a> {
     }
 
     fn answer(&mut self, executed: &[u64], guessed: &[u64]) -> Result<(), Gone> {
-        // Freed code must be told before its addresses get another meaning.
+        // Freed code must be reported before its addresses get another meaning.
         self.drain()?;
         let mut records = Vec::new();
         let ips = self.resolver.filter_safe(executed, guessed, &mut records);
@@ -588,7 +588,7 @@ impl<'a> Writer<'a> {
         if lost_ends { self.forget_ended() } else { Ok(()) }
     }
 
-    /// So much ended that not all of it could be told: nothing is believed any more that may have.
+    /// Forgets everything that may have ended: too much has ended to report all of it.
     fn forget_ended(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
         let mut records = Vec::new();
@@ -748,7 +748,7 @@ impl<'a> Writer<'a> {
         let applied = agent.instrumentation.take_applied();
         let changes = agent.instrumentation.take_changes();
         let mut records = Vec::new();
-        // Asked after the changes: the new body of each of them has been told by then.
+        // Taken after the changes: the new body of each of them has been reported by then.
         for Told { time, module, method, what } in agent.instrumentation.take_told() {
             let Some(method) = self.instrumented_id(module, method, &mut records) else { continue };
             records.push(match what {
@@ -836,7 +836,7 @@ impl<'a> Writer<'a> {
         self.put_all(&mut records)
     }
 
-    /// Writes the calls that are told singly.
+    /// Writes the calls that are recorded individually.
     fn flush_single_calls(&mut self) -> Result<(), Gone> {
         let mut records = Vec::new();
         self.traced.read_single(&self.agent.runtime, &mut self.resolver, &mut records);
@@ -910,7 +910,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What is told of the arguments of a method, if anything is.
+/// What is reported about the arguments of a method, if anything is.
 fn parameters(method: u32, arguments: &Arguments) -> Option<Record> {
     let (parameters, refused) = match arguments {
         Arguments::Off => return None,
@@ -1006,7 +1006,7 @@ impl Agent {
         }
     }
 
-    /// clrscope is ready: a launched process may go on.
+    /// clrscope is ready: a launched process may continue.
     fn go(&self) {
         self.go.store(true, SeqCst);
     }

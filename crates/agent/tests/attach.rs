@@ -30,7 +30,8 @@ fn real_addresses(process: &mut TargetProcess) -> Vec<u64> {
     ips.into_iter().collect()
 }
 
-/// Every push of the prolog that the table tells of stands in the code at the place it tells.
+/// Checks that every push of the prolog that the table describes is in the code at the place that
+/// the table gives.
 fn check_unwind(code: &Code) -> usize {
     let table = code.unwind.as_ref().unwrap();
     let (start, length) = code.ranges[0];
@@ -48,8 +49,8 @@ fn check_unwind(code: &Code) -> usize {
                 let (offset, op, operand) =
                     (usize::from(info[at]), info[at + 1] & 15, info[at + 1] >> 4);
                 match op {
-                    // On-stack replacement goes on in the frame of the code before it: what that
-                    // pushed is told at offset 0, and stands nowhere in this code.
+                    // On-stack replacement continues in the frame of the code before it. What that
+                    // code pushed is reported at offset 0, and is nowhere in this code.
                     0 if offset == 0 => at += 2,
                     0 => {
                         let expected: &[u8] = if operand < 8 {

@@ -230,7 +230,7 @@ fn rethrown_and_stormy_exceptions_stay_cheap_and_rare_ones_survive() {
         let of_plain =
             counts.flatten().filter(|(class, _)| classes[class].ends_with("PlainException"));
         let counted: u64 = of_plain.map(|(_, count)| count).sum();
-        // Where events tell of exceptions, the sessions of events change in a storm: each time one
+        // Where events report exceptions, the event sessions change in a storm. At each change, one
         // exception of each thread may be counted twice or not at all.
         let uncertain = if runtime == Runtime::V9 { 12 } else { 0 };
         let thrown = of("PlainException");

@@ -1,4 +1,4 @@
-//! Looks at the heap of real programs that know what they hold.
+//! Heap snapshots of real programs that know what they hold.
 
 mod client;
 
@@ -30,7 +30,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// One of the snapshots that a client was told.
+    /// One of the snapshots that a client received.
     fn of(client: &Client, number: u32) -> Self {
         let mut seen = Self::default();
         let mut last = 0;
@@ -159,7 +159,7 @@ fn wait_for_snapshot(client: &mut Client, number: u32) -> Snapshot {
     Snapshot::of(client, number)
 }
 
-/// A program that goes on answers.
+/// Checks that a program continues: it answers.
 #[track_caller]
 fn answers(process: &mut TargetProcess, limit: Duration) {
     process.send_line("grow 1").unwrap();
@@ -346,8 +346,8 @@ fn snapshots_survive_threads_that_allocate_all_the_time() {
             assert!(snapshot.end.as_ref().unwrap().complete, "{runtime}: {:?}", snapshot.end);
             check_types(snapshot, &truth, &runtime.to_string());
         }
-        // Three of ours, and those that were there before; between snapshots nothing is told, so
-        // nothing is slow.
+        // Three of ours, and those that were there before; between snapshots nothing is reported,
+        // so nothing is slow.
         assert!(truth["collections"].as_u64().unwrap() >= 3, "{runtime}: {truth}");
     }
 }

@@ -53,7 +53,7 @@ pub struct MethodBody<'a> {
 }
 
 impl<'a> MethodBody<'a> {
-    /// Reads the body at the front of `bytes`, which may go on behind it.
+    /// Reads the body at the front of `bytes`, which may continue behind it.
     ///
     /// # Errors
     /// There is no whole body. Code and clauses are not looked into: see [`crate::verify()`].

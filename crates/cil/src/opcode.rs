@@ -398,7 +398,7 @@ const fn by_last_byte(size: u32) -> [Option<Opcode>; 256] {
     table
 }
 
-/// What can be told of an instruction by its first byte, so that most of them need no decoding.
+/// What is known of an instruction by its first byte, so that most of them need no decoding.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
     /// The marks below, and the bits of the argument or local that the opcode itself names.

@@ -578,7 +578,7 @@ pub fn decode_locals(blob: &[u8]) -> Result<Vec<TypeSig>, SignatureError> {
     decoder.end(types)
 }
 
-/// How many local variables a signature says there are, without a look at their types.
+/// How many local variables a signature declares, without reading their types.
 ///
 /// # Errors
 /// The blob is no locals signature, or too short for that many.
@@ -600,8 +600,8 @@ pub(crate) fn position_of_type(blob: &[u8], count: u16, of: &TypeSig) -> Option<
     found.map(|(index, _)| index)
 }
 
-/// What a call does to the stack, out of the blob of a method's signature: as
-/// [`MethodSig::call_effect`], without a look at the types of the parameters.
+/// What a call does to the stack, according to the blob of a method's signature: like
+/// [`MethodSig::call_effect`], but without reading the types of the parameters.
 ///
 /// # Errors
 /// The blob does not begin like a method signature.

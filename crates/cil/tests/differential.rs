@@ -877,7 +877,7 @@ fn nops(editor: &mut MethodEditor, random: &mut Random) {
     }
 }
 
-/// So many nops that branches become long, and clauses large.
+/// Adds enough nops to make branches long and clauses large.
 fn far(editor: &mut MethodEditor, random: &mut Random) {
     let ids: Vec<_> = editor.ids().collect();
     for _ in 0..3 {

@@ -247,7 +247,7 @@ enum Outcome {
     TooLong,
 }
 
-/// What a finally handler goes on to.
+/// What follows when a finally handler has ended.
 #[derive(Clone, Copy, Debug)]
 enum After {
     Leave { from: u32, to: u32 },

@@ -132,8 +132,8 @@ fn old_runtimes_are_refused_before_anything_is_loaded() {
     assert!(process.transcript().contains("needs .NET 6"), "{}", process.transcript());
 }
 
-/// A program that allocates as fast as it can is followed for a part of the time only; what is
-/// estimated from that is right within its error, which is wider.
+/// A program that allocates as fast as it can is recorded in windows only. The estimate from them
+/// is right within its error, which is wider.
 #[test]
 fn a_storm_is_followed_for_a_part_of_the_time() {
     for runtime in runtimes() {
@@ -156,8 +156,8 @@ fn a_storm_is_followed_for_a_part_of_the_time() {
             "{runtime}: {all} bytes, {samples} samples, {followed} of the time, {}",
             allocations["bytes"]
         );
-        // Two seconds' worth is taken whole, and what comes until that is noticed: half a second at
-        // the most.
+        // Two seconds' worth is recorded completely, and what comes until that is noticed: at most
+        // half a second.
         let seconds = truth["seconds"].as_f64().unwrap();
         let (storm, noticing) = (all / 102_400.0 / seconds, 0.5);
         assert!(storm > most * 1.5, "{runtime}: no storm: {storm} samples per second");
@@ -196,7 +196,7 @@ fn a_storm_is_followed_for_a_part_of_the_time() {
     }
 }
 
-/// All allocation events, of a session of our own, while a process answers so many requests.
+/// All allocation events, of a session of our own, while a process answers `requests` requests.
 fn events_of_requests(
     process: &mut TargetProcess,
     requests: u32,
@@ -222,7 +222,7 @@ fn events_of_requests(
     reader.join().unwrap()
 }
 
-/// .NET 10 sends no ticks while it samples by chance, and no program of ours runs on it. So an
+/// .NET 10 sends no ticks while it samples randomly, and no program of ours runs on it. So an
 /// application does the same work twice: the bytes between ticks, which are counted, are the truth.
 #[test]
 fn samples_by_chance_agree_with_what_the_runtime_counts() {

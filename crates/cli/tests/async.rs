@@ -154,7 +154,7 @@ fn what_began_between_the_looks_is_not_said_to_have_waited_all_the_time() {
     assert!(!recording.has_ended(), "there were no two looks");
     process.send_line("more 70").unwrap();
     process.wait_for_line(LIMIT, |line| line == "begun").unwrap();
-    // A recording for looks ends with the last one.
+    // A recording for snapshots ends with the last one.
     recording.wait().expect(0);
     let report = run(["async", session.to_str().unwrap(), "--json"]).expect(0).json();
     let order =

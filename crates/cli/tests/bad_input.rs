@@ -379,7 +379,7 @@ fn a_session_file_that_cannot_be_written() {
     ended.expect_error(6, &["/no/such/folder/x.clrscope", "-o"]);
     assert_eq!(left_behind(process.tmp().unwrap()), Vec::<String>::new());
     assert!(!agent_is_mapped(process.pid()), "the process was not touched");
-    // No room for the samples: the recording ends with an error, the process goes on.
+    // No room for the samples: the recording ends with an error, the process continues.
     let mut process = burn("60");
     Running::start(record(&process, Path::new("/dev/full"), &["--duration", "20s"]))
         .wait()

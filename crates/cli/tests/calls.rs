@@ -56,7 +56,7 @@ fn every_call_is_counted_on_its_path() {
             );
         }
         for (way, count) in truth["paths"].as_object().unwrap() {
-            // .NET 9 does not tell of handlers: what they call hangs below what has thrown.
+            // .NET 9 does not report handlers: what they call appears below what has thrown.
             let is_handler = ["Caller.CatchAll;Caller.After", "Caller.Deep;Caller.AtEnd"]
                 .contains(&way.as_str());
             if !(is_handler && runtime.major() == 9) {
@@ -75,7 +75,7 @@ fn every_call_is_counted_on_its_path() {
             let (least, most) = (Duration::from_millis(least), Duration::from_millis(most));
             assert!((least..most).contains(&own), "{runtime}: {method} took {own:?}");
         }
-        // The threads are told apart.
+        // The threads are distinguished.
         let sums = &report.series("calls")["sums"];
         let names: std::collections::BTreeSet<_> = sums["thread"]
             .as_array()

@@ -1,4 +1,4 @@
-//! `clrscope checkup` on real processes: the sick ones are told from the healthy ones.
+//! `clrscope checkup` on real processes: it distinguishes the sick ones from the healthy ones.
 #![cfg(unix)]
 mod common;
 

@@ -40,7 +40,7 @@ fn event_counters_and_meters_say_what_the_program_does() {
             Sample::named("thrower").launch(runtime, &arguments).private_tmp().start();
         process.wait_for_ready();
         let has_meter = runtime.major() >= 9;
-        // Of two seconds, so that an increase is told from a rate.
+        // Intervals of two seconds, so that an increase differs from a rate.
         let selection =
             if has_meter { "counters:interval=2:meters=System.Runtime" } else { "counters" };
         let pid = process.pid().to_string();

@@ -75,7 +75,7 @@ fn every_object_is_counted_also_of_threads_that_end_and_types_that_go() {
             "{runtime}: {} of {allocated} bytes",
             counts(exact).1
         );
-        // The 40 threads that have ended, and the main thread, are told apart.
+        // The 40 threads that have ended, and the main thread, are distinguished.
         assert!(exact["threads"].as_array().unwrap().len() > 40, "{runtime}");
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
         for part in ["every one counted", "Clrscope.Samples.Heavy", "exact-allocations"] {

@@ -1,5 +1,5 @@
-//! Processes at the edge of what others are: very large, very full, frozen, dying. Every look at
-//! them ends within its time, with what there is to tell or why there is nothing.
+//! Extreme processes: very large, very full, frozen, dying. Every command on them ends within its
+//! time, with its results or with the reason why there are none.
 #![cfg(unix)]
 mod common;
 
@@ -13,7 +13,7 @@ use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Most memory of clrscope's own for looks at what is here, in MB.
+/// The most memory that clrscope itself may take for snapshots of these processes, in MB.
 const OWN_MEMORY: u64 = 1000;
 
 fn start(sample: &str, runtime: Runtime, arguments: &str) -> TargetProcess {
@@ -25,7 +25,7 @@ fn start(sample: &str, runtime: Runtime, arguments: &str) -> TargetProcess {
     process
 }
 
-/// It goes on, knows what it did, and ends well.
+/// The process continues, knows what it did, and ends well.
 #[track_caller]
 fn ends_well(mut process: TargetProcess) -> Value {
     process.close_stdin();
@@ -81,7 +81,7 @@ fn endless_chains_many_tasks_long_names_and_broken_texts() {
         eprintln!("{runtime}: {} objects took {memory} MB", report["totals"]["objects"]);
         assert_eq!(of_type(&report, "Samples.Ring"), (links, links * 40), "{runtime}");
         assert_eq!(of_type(&report, "AsyncStateMachineBox").0, tasks, "{runtime}");
-        // A ring is one thing: who holds one of it holds all.
+        // A ring is retained as a whole: what retains one object of it retains all.
         let ring = report["retaining_types"].as_array().unwrap().iter();
         let ring = ring.clone().find(|row| row["type"] == "Clrscope.Samples.Ring").unwrap();
         assert_eq!(number(&ring["retained_bytes"]), links * 40, "{runtime}");
@@ -117,8 +117,8 @@ fn endless_chains_many_tasks_long_names_and_broken_texts() {
                 "{runtime}: {text:?} is not in {texts:?}"
             );
         }
-        // References go to a file where they need more than half of the memory. With less than
-        // objects need, the look is a part of one, and says so.
+        // References go to a file where they need more than half of the memory. With less memory
+        // than the objects need, the snapshot is incomplete, and says so.
         if links == 1000 {
             let through_a_file =
                 run(["heap", session, "--json", "--memory", "64"]).expect(0).json();
@@ -249,7 +249,7 @@ fn who_is_frozen_is_told_to_be() {
         }
         process.thaw().unwrap();
 
-        // Frozen in the middle of the look, which is given up.
+        // Frozen in the middle of the snapshot, which is given up.
         if runtime != Runtime::V9 {
             continue;
         }
@@ -275,8 +275,8 @@ fn who_is_frozen_is_told_to_be() {
 
 #[test]
 fn who_dies_meanwhile_is_told_to_have() {
-    // With how long it lives on; the checkup attaches for a look at the heap, then for the
-    // recording.
+    // Each with the milliseconds that the process lives on. The checkup attaches for a heap
+    // snapshot, then for the recording.
     let commands = [
         ("heap {} -o FILE", 300),
         ("leaks {} --every 1s -o FILE", 1500),
@@ -307,7 +307,7 @@ fn who_dies_meanwhile_is_told_to_have() {
             "{runtime}: {command}: {:?}",
             from.elapsed()
         );
-        // A look may have been over before, or be told in part.
+        // A snapshot may have been over before, or be reported in part.
         assert!(matches!(ended.code(), 0 | 5 | 8), "{runtime}: {command}: {ended:?}");
         assert!(!ended.err.contains("panicked"), "{runtime}: {command}: {ended:?}");
         if session.exists() {

@@ -191,7 +191,7 @@ fn what_grows_from_look_to_look_is_suspected() {
         let verdict = leaked["verdict"].as_str().unwrap();
         assert!(verdict == "leaking" || verdict == "likely", "{runtime}: {leaked}");
         let per_second = leaked["objects_trend"]["per_second"].as_f64().unwrap();
-        // About 300 each 0.2 s, less while the process stands still or the machine is busy.
+        // About 300 each 0.2 s, less while the process is suspended or the machine is busy.
         assert!((100.0..=1600.0).contains(&per_second), "{runtime}: {per_second}");
         let path = steps(&leaked["holders"][0]["path"]);
         assert!(
@@ -241,8 +241,8 @@ fn a_part_of_a_look_is_told_to_be_one() {
     process.send_line("over").unwrap();
     assert!(process.wait(LIMIT).unwrap().success(), "{}", process.transcript());
     let bytes = fs::read(&session).unwrap();
-    // What a recorder that was killed leaves: no snapshot, or a part of one, but never one that seems
-    // whole.
+    // What a recorder that was killed leaves: no snapshot, or a part of one, but never one that
+    // seems complete.
     let mut parts = 0;
     for eighths in 1..8 {
         fs::write(&cut, &bytes[..bytes.len() * eighths / 8]).unwrap();

@@ -135,7 +135,7 @@ fn files_that_are_none() {
     run(["il"]).expect_error(2, &["ASSEMBLY"]);
     let empty = scratch();
     run(["il".as_ref(), empty.path().as_os_str()]).expect_error(6, &["no .NET assembly"]);
-    // In a folder, what is no assembly is left out, and what is damaged is told.
+    // In a folder, what is no assembly is left out, and what is damaged is reported.
     fs::write(folder.path().join("whole.dll"), whole).unwrap();
     let ended = run(["il".as_ref(), "--verify".as_ref(), folder.path().as_os_str()])
         .expect_error(6, &["cut.dll"]);

@@ -202,7 +202,7 @@ fn a_program_that_is_warm_compiles_hardly_anything() {
     let pid = process.pid().to_string();
     run(["record", &pid, "-p", "jit", "-d", "3s", "-o", output.to_str().unwrap()]).expect(0);
     let report = Report::of(&output);
-    // What the runtime compiles to tell of itself, when a session of events begins.
+    // What the runtime compiles to report about itself, when a session of events begins.
     let all = &report.0["jit"]["all"];
     assert!(number(all, "methods") < 150, "{all}");
     for method in ["dynamic_", "Hot", "Loop", "Instantiate"] {

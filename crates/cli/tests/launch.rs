@@ -467,8 +467,8 @@ fn sessions_for_events_do_not_hold_a_start_up() {
 }
 
 /// A `dotnet` with an SDK in which programs of ours stand for its tools: the command line, which
-/// starts what it is told to, and the compiler, its server and MSBuild, which burn. The muxer finds
-/// them as it finds those of a real one.
+/// starts what its arguments name, and the compiler, its server and MSBuild, which burn. The muxer
+/// finds them as it finds those of a real one.
 struct Sdk {
     folder: tempfile::TempDir,
     runtime: Runtime,

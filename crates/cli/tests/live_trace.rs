@@ -1,4 +1,4 @@
-//! What `clrscope trace` shows while it goes on, on a terminal.
+//! What `clrscope trace` shows on a terminal while it runs.
 #![cfg(unix)]
 mod common;
 

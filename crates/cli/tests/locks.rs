@@ -45,8 +45,8 @@ fn every_wait_is_counted_and_measured() {
             let all = known["waits"].as_u64().unwrap();
             assert!(waits <= all && waits + all / 20 >= all, "{what}: {of:?}");
             // What the program measures begins a little earlier, with spinning, and ends a little
-            // later. On a busy machine a thread may also stand between its own two looks at the
-            // clock.
+            // later. On a busy machine a thread may also lose its processor between its own two
+            // readings of the clock.
             let (waited, most) =
                 (known["waited_ns"].as_u64().unwrap(), known["longest_ns"].as_u64().unwrap());
             let slack = all * 200_000;

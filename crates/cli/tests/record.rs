@@ -47,8 +47,8 @@ fn assert_split(report: &Report, runtime: Runtime) {
     for ((share, truth), method) in
         split(report).into_iter().zip([0.7, 0.2, 0.1]).zip(["Slow", "Medium", "Light"])
     {
-        // Four standard deviations of so many samples, and a point for what the program itself is
-        // off by.
+        // Four standard deviations of that number of samples, and one percentage point for what the
+        // program itself is off by.
         let tolerance = 4.0 * (truth * (1.0 - truth) / samples).sqrt() + 0.01;
         assert!(
             (share - truth).abs() < tolerance,
@@ -76,7 +76,7 @@ fn cpu_time_is_where_the_program_spends_it() {
         assert_split(&report, runtime);
         let series = report.series("cpu");
         let weight = Duration::from_nanos(series["weight"].as_u64().unwrap());
-        // The recording begins a little after the first look at the clock and ends before the
+        // The recording begins a little after the first reading of the clock and ends before the
         // second. The kernel leaves what interrupts and the host of a virtual machine take out of a
         // process's time, but not out of the samples'.
         let (least, most) = (cpu.mul_f64(0.8), (cpu + stolen).mul_f64(1.1));
@@ -270,7 +270,7 @@ fn waiting_threads_are_seen_with_the_class_of_their_wait() {
                 );
             }
             let mut states = states(sums, thread["id"].as_u64().unwrap());
-            // On a busy machine a thread that works has a processor for a part of the time only.
+            // On a busy machine a thread that works has a processor only some of the time.
             let ready: f64 = ["running", "no-processor", "throttled"]
                 .iter()
                 .filter_map(|state| states.remove(*state))
@@ -444,8 +444,8 @@ fn nothing_from_outside_of_the_window_counts() {
             (1.0..=most).contains(&samples.as_f64().unwrap()),
             "{runtime}: {samples} samples in {seconds} s"
         );
-        // The program throws so many per second of CPU time at most, and makes up for what it has
-        // missed for a moment.
+        // The program throws at most 1000 exceptions per second of CPU time, and makes up for what
+        // it has missed for a moment.
         let most = 1000.0 * cpus.min(2.0) * seconds * 1.1;
         assert!(
             (1.0..=most).contains(&exceptions.as_f64().unwrap()),

@@ -198,7 +198,7 @@ fn recordings_follow_each_other_without_end() {
 }
 
 /// The folder for temporary files is a link, so that the memory map of the process shows other
-/// names than it was told.
+/// names than those that were passed to it.
 #[test]
 fn snapshots_that_are_taken_at_once_leave_one_library() {
     let (folder, real) = (scratch(), scratch());
@@ -424,7 +424,7 @@ fn server_collections_are_told_whole() {
             if profilers != "heap" {
                 continue;
             }
-            // Each object is reported, and what holds it.
+            // Each object is reported, and what retains it.
             let reader =
                 session::SessionReader::new(std::fs::File::open(&output).unwrap()).unwrap();
             let ends: Vec<session::HeapEnd> = reader

@@ -130,7 +130,8 @@ fn intervals(session: &Path) -> Vec<f64> {
     ticks.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect()
 }
 
-/// Three standard errors of a share of `seconds` in which a thread changed its state so many times.
+/// Three standard errors of a share of `seconds` in which a thread changed its state `changes`
+/// times.
 ///
 /// A tick is too early or too late for a change by up to the interval in which that falls, evenly:
 /// a standard error of interval/√12. A change falls into an interval the more likely the longer

@@ -94,7 +94,7 @@ fn wait_for_chunk(output: &Path, recorder: &mut Running) {
     }
 }
 
-/// Waits until the runtime has let go of the agent.
+/// Waits until the runtime has unloaded the agent.
 #[track_caller]
 fn wait_unmapped(pid: u32) {
     let until = std::time::Instant::now() + Duration::from_secs(30);
@@ -117,7 +117,8 @@ fn a_recording_for_a_look_ends_with_it_and_leaves_room_for_others() {
         let mut process = heapster(runtime, &["--chain", "50000"]);
         let pid = process.pid();
         let mut snapshots = Vec::new();
-        // The second snapshot finds the process as the first found it, with another recording between.
+        // The second snapshot finds the process as the first one found it, with another recording
+        // between.
         for round in 0..2 {
             let output = file(&folder, &format!("{round}.clrscope"));
             record(pid, &output, "heap").wait().expect(0);

@@ -110,8 +110,8 @@ fn a_starved_pool_is_found_with_what_starves_it() {
         let what = format!("{runtime}: {truth}: {}", pool["verdict"]);
         assert_eq!(pool["health"], "starved", "{what}");
         assert_blocked(&report, &what, truth["blocked_in"].as_str().unwrap(), "task");
-        // The program looks ten times in a second, and the counters once, maybe a moment after the
-        // program's last look.
+        // The program reads the length of the queue ten times in a second, and the counters do
+        // once, maybe a moment after the program's last reading.
         let number = |name: &str| truth[name].as_f64().unwrap();
         let queue = most(&report, "queue_length");
         assert!(

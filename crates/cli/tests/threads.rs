@@ -14,7 +14,7 @@ fn array(value: &Value) -> &Vec<Value> {
     value.as_array().unwrap_or_else(|| panic!("no list: {value}"))
 }
 
-/// What is told of the thread with this number of the kernel.
+/// What is reported of the thread with this thread id of the operating system.
 fn thread<'a>(report: &'a Report, os_tid: &Value) -> &'a Value {
     let threads = array(&report.0["threads"]);
     // A number may have been another thread's before: the last is the one that lives.
@@ -117,7 +117,7 @@ fn zombies_and_leaks_are_found() {
         let ids: std::collections::HashSet<u64> =
             of_leak.filter_map(|row| row["managed_id"].as_u64()).collect();
         assert_eq!(ids.len() as u64, leaked, "{runtime}: each has an id of its own");
-        // All that wait there, as the last look saw them.
+        // All that wait there, as the last snapshot saw them.
         let waiting = report.total_weight("threads", "Clrscope.Samples.Threader", "WaitForNobody");
         assert_eq!(waiting, leaked + 3, "{runtime}");
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;

@@ -115,7 +115,7 @@ fn every_call_is_counted_and_timed_and_everything_goes_back() {
         });
         assert!(inner, "{runtime}: {tree:#?}");
 
-        // The process goes on as before, and can be traced again: its counts begin anew.
+        // The process continues as before, and can be traced again: its counts begin anew.
         process.send_line("go 10").unwrap();
         assert_eq!(process.truth(LIMIT)["wrong"], 0, "{runtime}");
         process.send_line("exit").unwrap();
@@ -289,8 +289,8 @@ fn methods_that_cannot_be_traced_from_the_start_are_told_called_or_not() {
     }
 }
 
-/// From .NET 9 on its methods are instrumented when they are called for the first time, and what
-/// they are put back from is the first code that the runtime has of them.
+/// From .NET 9 on its methods are instrumented when they are called for the first time, and the
+/// instrumented code that they are reverted from is the first code that the runtime has of them.
 #[test]
 fn a_program_goes_on_after_everything_was_traced_from_its_start() {
     for runtime in sample_runtimes() {
@@ -550,7 +550,7 @@ fn a_service_is_traced_as_its_load_generator_says() {
         let methods = report["traced"]["methods"].as_array().unwrap();
         assert_eq!(methods.len(), 1, "{runtime}: {methods:?}");
         let number = |value: &Value| value.as_f64().unwrap();
-        // It goes on asking while the process ends, up to twenty times a second.
+        // It continues to ask while the process ends, up to twenty times a second.
         let (calls, asked) = (number(&methods[0]["calls"]), number(&truth["asked"]));
         assert!(calls >= asked && calls - asked <= 6.0, "{runtime}: {calls} of {asked}");
         let (median, known) = (number(&methods[0]["p50_ns"]), number(&truth["ask_p50_ns"]));

@@ -1,6 +1,6 @@
 //! `clrscope trace` with rules that are wrong, methods that cannot be traced, and processes that
-//! stop, die or are traced by others: a clear answer, the right exit code, and a process that goes
-//! on with its own code.
+//! stop, die or are traced by others: a clear answer, the right exit code, and a process that
+//! continues with its own code.
 #![cfg(unix)]
 mod common;
 
@@ -53,7 +53,7 @@ fn assert_original(process: &TargetProcess, what: &str) {
     assert!(report["not_called"].as_array().unwrap().len() > 50, "{what}: {report:#}");
 }
 
-/// Waits for an agent that stays: on a busy machine it takes a while to put back all that it did.
+/// Waits for a resident agent: on a busy machine it takes a while to revert all that it did.
 #[track_caller]
 fn wait_until_idle(process: &TargetProcess) {
     let until = Instant::now() + LIMIT;

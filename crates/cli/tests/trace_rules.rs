@@ -193,7 +193,7 @@ everything = true
 do = "count"
 "#;
 
-/// The rule for the program's methods ends while the other one goes on.
+/// The rule for the program's methods ends while the other one continues.
 #[test]
 fn a_rule_that_has_ended_takes_nothing_more() {
     for runtime in sample_runtimes() {

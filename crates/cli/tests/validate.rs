@@ -113,7 +113,7 @@ fn the_same_rules_rewrite_the_same_on_every_runtime() {
                     > event["before"]["bytes"].as_str().unwrap().len()
             );
         }
-        // Times ascend, and what is told of a method comes in the order in which it happens.
+        // Times ascend, and the events of a method come in the order in which they happen.
         let log = events(&logs[0]);
         assert!(log.is_sorted_by_key(|event| event["time_ns"].as_u64().unwrap()), "{runtime}");
         let plain =
@@ -210,7 +210,7 @@ fn a_launch_is_logged_from_the_start_and_sessions_are_logs() {
         for kind in ["load", "jit", "rewrite", "rejit", "exception"] {
             assert!(kinds.contains_key(kind), "{runtime}: {kind}: {kinds:?}");
         }
-        // .NET Core 3.1 does not tell of types.
+        // .NET Core 3.1 does not report types.
         assert_eq!(kinds.contains_key("type-load"), runtime.major() > 3, "{runtime}: {kinds:?}");
         let of = |kind: &'static str, name: &'static str| {
             log_of.iter().find(move |event| {

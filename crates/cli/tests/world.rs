@@ -50,7 +50,7 @@ struct World {
 }
 
 impl World {
-    /// Reads a session, and checks what holds for every program.
+    /// Reads a session, and checks what is true for every program.
     #[track_caller]
     fn read(path: &Path, runtime: Runtime, what: &str) -> Self {
         let profile = Profile::read(File::open(path).unwrap(), BuildOptions::default()).unwrap();

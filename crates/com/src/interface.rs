@@ -85,7 +85,7 @@ macro_rules! com_interface {
             }
         }
 
-        // SAFETY: transparent wrapper of the base; the vtable begins with the base's and goes on
+        // SAFETY: transparent wrapper of the base; the vtable begins with the base's and continues
         // with the rows.
         #[allow(unsafe_code)]
         unsafe impl $crate::Interface for $Name {

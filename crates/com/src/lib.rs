@@ -14,7 +14,7 @@
 //!   side calls from any thread at any time.
 //! * [`HResult`] has many successes: everything that is not negative.
 //!
-//! Panics stop at the thunk (the caller gets `E_UNEXPECTED`, the object is told through
+//! Panics stop at the thunk (the caller gets `E_UNEXPECTED`, the object is notified through
 //! [`ComClass::panicked`]), so Rust code behind an interface cannot unwind into its caller. This
 //! needs `panic = "unwind"`.
 #![allow(unsafe_code)]

@@ -56,8 +56,8 @@ pub unsafe trait Interface: Sized + Clone + Send + Sync + 'static {
         self.as_unknown().0.as_ptr().cast()
     }
 
-    /// Gives the reference away as a bare pointer, to be taken back by [`Interface::from_raw`] or
-    /// `Release`.
+    /// Gives the reference away as a bare pointer, which [`Interface::from_raw`] or `Release` takes
+    /// over.
     fn into_raw(self) -> *mut c_void {
         let raw = self.as_raw();
         core::mem::forget(self);

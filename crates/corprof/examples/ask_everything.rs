@@ -460,7 +460,7 @@ impl State {
         Ok(())
     }
 
-    /// An exception has been thrown on this thread, which stands still.
+    /// Asks about an exception that has been thrown on this thread, which waits meanwhile.
     fn look_at_exception(&self, exception: ObjectId<'_>) -> Result<()> {
         let (info, answers) = (&self.info, &self.answers);
         let class = info.class_of(exception)?;
@@ -575,7 +575,7 @@ impl State {
         Ok(())
     }
 
-    /// What runs on our own thread: the runtime stands still while we look.
+    /// Asks what our own thread may ask: the runtime is suspended meanwhile.
     fn look_at_runtime(&self) -> Result<()> {
         let (info, answers) = (&self.info, &self.answers);
         answers.put("thread.own", info.current_thread()?.is_none());

@@ -1,4 +1,4 @@
-//! Asks to be told of every allocated object, and does nothing about it: what that alone costs.
+//! Requests a callback for every allocated object and does nothing in it: what that alone costs.
 //!
 //! A profiler that counts can be compared with it; `cargo xtask bench illness` does. It is used as
 //! `count_allocations`.

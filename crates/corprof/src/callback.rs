@@ -546,13 +546,13 @@ callbacks! {
         fn RuntimeSuspendFinished() => runtime_suspend_finished();
         /// Managed threads could not be stopped. (SUSPENDS)
         fn RuntimeSuspendAborted() => runtime_suspend_aborted();
-        /// Managed threads are being let go. (SUSPENDS)
+        /// Managed threads are being resumed. (SUSPENDS)
         fn RuntimeResumeStarted() => runtime_resume_started();
         /// Managed threads run again. (SUSPENDS)
         fn RuntimeResumeFinished() => runtime_resume_finished();
         /// A thread has been stopped. (SUSPENDS)
         fn RuntimeThreadSuspended(thread: ThreadId) => runtime_thread_suspended(thread: ThreadId = thread);
-        /// A thread has been let go. (SUSPENDS)
+        /// A thread has been resumed. (SUSPENDS)
         fn RuntimeThreadResumed(thread: ThreadId) => runtime_thread_resumed(thread: ThreadId = thread);
         /// Objects have been moved. Obsolete: lengths end at 4 GiB; see `moved_references2`.
         fn MovedReferences(

@@ -35,7 +35,7 @@ const MAX_DEPTH: u32 = 48;
 /// doubles at each level; nobody reads further than this.
 const MAX_LENGTH: usize = 4096;
 
-/// What is written for a type whose name cannot be had.
+/// What is written for a type whose name is unavailable.
 const UNKNOWN: &str = "?";
 
 /// What kind of code a function is.
@@ -121,7 +121,7 @@ impl Hasher for IdHasher {
     }
 }
 
-/// What is remembered by handle or token. A lock is held for the look-up only.
+/// Values that are remembered by handle or token. The lock is held only for a lookup.
 struct Memory<K, V>(RwLock<HashMap<K, Arc<V>, BuildHasherDefault<IdHasher>>>);
 
 impl<K, V> Default for Memory<K, V> {

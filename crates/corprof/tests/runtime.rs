@@ -31,7 +31,7 @@ fn names_program(runtime: Runtime, example: &str, clsid: &str) -> Launch {
     let launch = match runtime.require().host() {
         Host::Muxer { dotnet, .. } => Launch::new(dotnet).arg(assembly),
         Host::StartupHook { .. } => {
-            // The hook loads whatever assembly it is told to; the sample is only its vehicle.
+            // The hook loads any assembly that it is asked to load; the sample is only its vehicle.
             Sample::named("burn").launch(runtime, &[""; 0]).env("CLRSCOPE_SAMPLE", assembly)
         }
         Host::App { .. } => panic!("no program of ours runs on {runtime}"),

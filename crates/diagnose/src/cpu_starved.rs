@@ -113,7 +113,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// What is found after ten seconds on two processors, each of which was as told in this one.
+    /// What is found after ten seconds on two processors, each of which was as `second` says.
     fn found(second: ProcessorUse) -> Vec<Finding> {
         let run = ProfilerRun { id: "wall".into(), engine: String::new(), rate_hz: None, params: Vec::new() };
         let mut builder = ProfileBuilder::new(BuildOptions::default());

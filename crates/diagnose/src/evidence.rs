@@ -6,8 +6,8 @@ use profile::Profile;
 pub struct Evidence<'a> {
     /// The recording.
     pub profile: &'a Profile,
-    /// Memory of the process as the system sees it, with the seconds since the first snapshot, by time.
-    /// Empty where nobody looked.
+    /// Memory of the process as the system sees it, with the seconds since the first snapshot, by
+    /// time. Empty where it was not recorded.
     pub memory: &'a [(f64, MemorySplit)],
     /// Who waits for whom, where that was looked at.
     pub locks: Option<&'a LockSnapshot>,
@@ -22,8 +22,8 @@ impl<'a> From<&'a Profile> for Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// Whether there is what a rule needs: a profiler that ran, or one of the snapshots beside them,
-    /// `heap` and `deadlocks`.
+    /// Whether there is what a rule needs: a profiler that ran, or one of the snapshots beside
+    /// them, `heap` and `deadlocks`.
     pub(crate) fn has(&self, what: &str) -> bool {
         match what {
             "heap" => self.heap.is_some(),

@@ -19,19 +19,18 @@ pub use evidence::*;
 pub use finding::*;
 pub use thresholds::*;
 
-/// One illness and how it is told.
+/// One kind of finding and how it is detected.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// Id, as in JSON and in the name of its page: `docs/findings/<id>.md`.
     pub id: &'static str,
     /// One line for lists.
     pub summary: &'static str,
-    /// Profilers without which it cannot look; `heap` and `deadlocks` are looks beside the
-    /// recording.
+    /// Profilers that it needs; `heap` and `deadlocks` are snapshots beside the recording.
     pub needs: &'static [&'static str],
     /// What it compares with.
     pub thresholds: &'static [Threshold],
-    /// Looks.
+    /// The function that checks the evidence.
     pub look: fn(&Evidence<'_>, &Limits) -> Vec<Finding>,
 }
 

@@ -24,7 +24,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let Some(queue) = profile.pool_counter("queue-length") else { return Vec::new() };
     let mut lengths: Vec<f64> = queue.values.iter().map(|(_, length)| *length).collect();
     lengths.sort_by(f64::total_cmp);
-    // A queue that empties is a burst, not a starvation; one look may have come by chance.
+    // A queue that empties is a burst, not a starvation; a single value may be random.
     let (Some(&least), Some(most)) = (lengths.get(1), lengths.last()) else { return Vec::new() };
     if least < limits.get("queue") {
         return Vec::new();

@@ -21,8 +21,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let profile = seen.profile;
     let rows = profile.thread_rows();
     let suspects = rows.iter().filter(|row| row.alive && row.standing == Standing::ZombieSuspect);
-    // Those that stand at the same place for the same reason are one illness.
-    // The threads of a leak stand still too: they have a finding of their own.
+    // Threads that wait at the same place for the same reason are one finding. The threads of a
+    // leak make no progress either, but have a finding of their own.
     let place_of = |row: &ThreadRow| profile.tables.place(row.seen.stack).function;
     let starts = profile.start_rows();
     let leaking: Vec<Starter> = starts.iter().filter(|row| row.leak).map(|row| row.starter).collect();

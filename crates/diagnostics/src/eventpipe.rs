@@ -112,7 +112,7 @@ impl EventPipeConfig {
 /// A running EventPipe session: reading it gives the nettrace stream.
 ///
 /// A read ends with [`io::ErrorKind::TimedOut`] when nothing came for the idle limit, which is
-/// normal for a quiet process; reading again goes on where it was. When the session is dropped it
+/// normal for a quiet process; reading again continues where it was. When the session is dropped it
 /// is stopped.
 ///
 /// The connection is never just closed: a runtime whose connection breaks ends the session in a way

@@ -186,7 +186,7 @@ impl Kept {
 
     /// Says that the runtime has ended the session.
     pub(crate) fn stopped(&self) {
-        // A keeper that is gone needs not be told.
+        // A keeper that is gone needs no notification.
         let _ = (&self.channel).write_all(&[STOPPED]);
     }
 }

@@ -268,7 +268,7 @@ impl Port {
         )
     }
 
-    /// Lets a runtime go on that is suspended at its start. Does nothing to one that is not. Needs
+    /// Resumes a runtime that is suspended at its start. Does nothing to one that is not. Needs
     /// .NET 5.
     pub fn resume_runtime(&self) -> Result<(), Error> {
         self.order(Command::RESUME_RUNTIME, Payload::new(), self.timeout())
@@ -379,7 +379,7 @@ impl Port {
     }
 
     /// Ends an EventPipe session. The runtime first writes what it has buffered, so somebody has to
-    /// go on reading the session meanwhile.
+    /// continue to read the session meanwhile.
     pub(crate) fn stop_tracing(&self, session: u64, timeout: Duration) -> Result<(), Error> {
         // The answer repeats the session's id, which is no error code.
         self.exchange(Command::STOP_TRACING, Payload::new().u64(session), timeout).map(drop)

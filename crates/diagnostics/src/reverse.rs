@@ -1,7 +1,7 @@
 //! Runtimes that connect to us: `DOTNET_DiagnosticPorts`.
 //!
-//! A runtime told of a port of ours connects to it and says who it is in 34 bytes. Each such
-//! connection serves one command; when it is used, the runtime connects again.
+//! A runtime that is configured with a port of ours connects to it and says who it is in 34 bytes.
+//! Each such connection serves one command; when it is used, the runtime connects again.
 
 use crate::platform::transport::{Listener, Stream};
 use crate::{Error, Port};
@@ -45,7 +45,7 @@ pub struct ConnectedRuntime {
     pub pid: u64,
     /// Random number of this runtime instance.
     pub cookie: [u8; 16],
-    /// Where to send commands. If the runtime waits at its start, it goes on after
+    /// Where to send commands. If the runtime waits at its start, it continues after
     /// [`Port::resume_runtime`].
     pub port: Port,
 }

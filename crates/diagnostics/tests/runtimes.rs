@@ -433,8 +433,8 @@ fn background_collections_are_told_from_those_within_them() {
             .arg(program)
             .env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
             .env("COMPlus_gcConcurrent", "1")
-            // Sixteen megabytes, so that young collections are frequent, but not so many that
-            // events are dropped.
+            // Sixteen megabytes, so that young collections are frequent, but not frequent enough
+            // that events are dropped.
             .env("COMPlus_GCgen0size", "1000000")
             .start();
         target.wait_for_ready();
@@ -527,7 +527,8 @@ fn a_runtime_waits_at_its_start_for_the_reverse_port() {
         assert_eq!(connected.pid, u64::from(target.pid()), "{runtime}");
         let info = connected.port.process_info().unwrap();
         assert_eq!(info.cookie, connected.cookie, "{runtime}");
-        // Before it goes on, its environment can be changed; afterwards it is as we made it.
+        // Before the runtime is resumed, its environment can be changed; afterwards it is as we
+        // made it.
         connected.port.set_environment_variable("CLRSCOPE_TEST", "höchst").unwrap();
         connected.port.resume_runtime().unwrap();
         if runtime.runs_samples() {

@@ -44,7 +44,7 @@ fn main() {
         clock = Instant::now();
     };
 
-    // An object takes 104 bytes on average, so addresses can be told without a table.
+    // An object takes 104 bytes on average, so addresses can be computed without a table.
     let address = |node: u64| 0x7f00_0000_0000 + node * 104;
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     let mut builder = SnapshotBuilder::new(MemoryBudget::default());

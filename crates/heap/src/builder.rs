@@ -191,7 +191,8 @@ impl SnapshotBuilder {
         }
     }
 
-    /// What goes on when a task has completed: the address of an object, 0 for nothing.
+    /// Adds the continuation of a task: the address of the object that runs when the task has
+    /// completed, 0 for none.
     pub fn continuation(&mut self, task: u64, next: u64) {
         if self.fits_one_more() {
             self.continuations.push((task, next));

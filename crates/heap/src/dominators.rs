@@ -5,9 +5,9 @@ use crate::snapshot::{NodeId, Snapshot};
 /// No vertex.
 const NONE: u32 = u32::MAX;
 
-/// How many vertices are dealt with in one piece, each step for all of them: of a large heap nearly
-/// every look goes to memory that is not in the processor's caches, and looks that do not depend on
-/// each other are made at the same time.
+/// Number of vertices in one batch. Each step runs for the whole batch: on a large heap nearly
+/// every access misses the processor's caches, and the processor overlaps accesses that do not
+/// depend on each other.
 pub(crate) const PIECE: usize = 256;
 
 /// Who alone keeps what alive.
@@ -175,7 +175,7 @@ impl Search {
             seen.set(root.node);
             visit(root.node, 0, &mut open);
             while let Some((vertex, from, to)) = open.last_mut() {
-                // Goes on at once to the first one that is new, without touching the stack for the
+                // Continues at once with the first new one, without touching the stack for the
                 // others.
                 match all[*from as usize..*to as usize].iter().position(|to| !seen.has(*to)) {
                     Some(skip) => {

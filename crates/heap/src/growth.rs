@@ -1,8 +1,9 @@
-//! What grows from snapshot to snapshot.
+//! Types whose instances or bytes grow between heap snapshots.
 //!
-//! Objects move between snapshots, so they cannot be told again; what is compared are counts and
-//! bytes by type. One snapshot shows what is there, two show what has become more, and from three
-//! on it can be told whether that is a line or chance: a least squares slope with its t-statistic.
+//! Objects move between snapshots, so individual objects cannot be recognized again. This module
+//! compares counts and bytes by type. One snapshot shows what is there, and two show what has
+//! grown. Three or more also show whether the growth is a trend or random: a least squares slope
+//! with its t-statistic.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,7 @@ use crate::{
 pub struct SnapshotSummary {
     /// When it was taken, nanoseconds.
     pub time: u64,
-    /// How long the process stood still for it, where that is known.
+    /// How long the process was suspended for it, where that is known.
     pub pause_ns: Option<u64>,
     /// Whether all objects are in it.
     pub complete: bool,
@@ -53,14 +54,14 @@ impl SnapshotSummary {
 pub struct Trend {
     /// First to last.
     pub change: f64,
-    /// By least squares; for two looks, the difference over the time between them.
+    /// By least squares; for two snapshots, the difference over the time between them.
     pub per_second: f64,
-    /// Slope over its standard error; none for two looks, and where all points are on the line.
+    /// Slope over its standard error; none for two snapshots, and where all points are on the line.
     pub t: Option<f64>,
-    /// Whether a slope like this would come by chance in less than one of twenty cases (Student's
-    /// distribution, both sides). Never for two looks.
+    /// Whether random variation would cause a slope like this in less than one of twenty cases
+    /// (Student's distribution, both sides). Never for two snapshots.
     pub significant: bool,
-    /// Whether it grew from each look to the next.
+    /// Whether it grew from each snapshot to the next.
     pub always_up: bool,
 }
 
@@ -126,23 +127,23 @@ fn critical_t(freedom: usize) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It has become more, in two looks: that may be a cache that fills, or chance.
+    /// It grew between two snapshots: that may be a cache that fills, or random variation.
     Grew,
-    /// Over three or more looks it grows along a line that is hardly chance, or from each look to
-    /// the next.
+    /// Over three or more snapshots it grows along a line that is unlikely to be random, or from
+    /// each snapshot to the next.
     Likely,
     /// Both.
     Leaking,
 }
 
-/// A type over all looks.
+/// A type over all snapshots.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeGrowth {
     /// The type.
     pub info: TypeInfo,
-    /// Objects at each look.
+    /// Objects in each snapshot.
     pub counts: Vec<u64>,
-    /// Bytes at each look.
+    /// Bytes in each snapshot.
     pub bytes: Vec<u64>,
     /// Of the count.
     pub count_trend: Trend,
@@ -155,7 +156,7 @@ pub struct TypeGrowth {
 /// What grew.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
-    /// Times of the looks, nanoseconds.
+    /// Times of the snapshots, nanoseconds.
     pub times: Vec<u64>,
     /// Bytes of all objects.
     pub total: Trend,
@@ -172,7 +173,7 @@ const MIN_SHARE: f64 = 0.002;
 const MIN_BYTES: f64 = 1_048_576.0;
 
 impl Growth {
-    /// Compares looks in the order of their times. Fewer than two show no growth.
+    /// Compares snapshots in the order of their times. Fewer than two show no growth.
     pub fn of(looks: &[SnapshotSummary]) -> Self {
         let times: Vec<u64> = looks.iter().map(|look| look.time).collect();
         let totals: Vec<u64> = looks.iter().map(|look| look.bytes).collect();
@@ -316,7 +317,7 @@ mod tests {
                 .abs()
                 < 2.0
         );
-        // A type that is gone at the end is told, and not suspected.
+        // A type that is gone at the end is reported, but not suspected.
         let gone = Growth::of(&[look(0, &[("A", 100, 4000)]), look(1, &[])]);
         assert_eq!((gone.types[0].bytes_trend.change, gone.types[0].verdict), (-4000.0, None));
         assert_eq!(Growth::of(&[]).types, []);

@@ -5,14 +5,14 @@
 //! its references are a slice. Everything else is computed from that:
 //!
 //! - [`Histogram`]: objects and bytes by type and generation;
-//! - [`Dominators`]: who alone keeps what alive, and how many bytes would go with each object and
-//!   each type;
+//! - [`Dominators`]: which object alone keeps others alive, and how many bytes each object and each
+//!   type retains;
 //! - [`Paths`]: shortest paths from roots, and by which kinds of path the objects of a type are
-//!   held;
+//!   retained;
 //! - [`Tasks`]: asynchronous methods that wait, and who awaits whom;
-//! - [`growth`]: what grows from snapshot to snapshot, and whether that is more than chance;
-//! - [`PartialReport`]: the same of looks that told only objects, or only roots;
-//! - [`SurvivorSums`]: what survived one collection, and what holds it;
+//! - [`growth`]: which types grow between snapshots, and whether that growth is more than random;
+//! - [`PartialReport`]: a report on a partial snapshot, which has only objects or only roots;
+//! - [`SurvivorSums`]: which objects survived one collection, and what retains them;
 //! - [`Report`]: all of it in a form for people and programs;
 //! - [`gcdump`]: files of `dotnet-gcdump` and PerfView, both ways.
 //!

@@ -8,8 +8,8 @@ use crate::{
     snapshot::{Extent, GENERATIONS, Gaps, NodeId, RootKind, Snapshot, TypeId, generation_name},
 };
 
-/// A look that tells less than all: a histogram, or roots. There are no references in it, so
-/// nothing is said of who holds what and how much that retains.
+/// Report on a partial snapshot: a histogram, or roots. A partial snapshot has no references, so
+/// the report has no retention paths and no retained sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartialReport {
     /// [`SCHEMA`].
@@ -23,9 +23,9 @@ pub struct PartialReport {
     pub pid: u32,
     /// The runtime; empty if not known.
     pub runtime: String,
-    /// When the look was taken, milliseconds since 1970; 0 if not known.
+    /// When the snapshot was taken, milliseconds since 1970; 0 if not known.
     pub time_unix_ms: u64,
-    /// How long the process stood still for it, where that was measured.
+    /// How long the process was suspended for it, where that was measured.
     pub pause_seconds: Option<f64>,
     /// Whether all that was wanted is in it.
     pub complete: bool,
@@ -44,11 +44,11 @@ pub struct PartialReport {
     /// What is not in it.
     #[serde(rename = "not_included")]
     pub not_looked_at: Vec<&'static str>,
-    /// What the look lacks of what was wanted.
+    /// What was wanted, but is missing from the snapshot.
     pub missing: Gaps,
 }
 
-/// Sums over a look.
+/// Sums over a partial snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BriefTotals {
     /// Objects.
@@ -97,7 +97,7 @@ pub struct RootTypeRow {
     pub bytes: u64,
 }
 
-/// Tells what a look says that has no references. The lists have `top` rows at most.
+/// Makes the report on a snapshot without references. The lists have at most `top` rows.
 pub fn brief(snapshot: &Snapshot, top: usize) -> PartialReport {
     let end = snapshot.end();
     let histogram = Histogram::of(snapshot);

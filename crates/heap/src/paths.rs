@@ -7,7 +7,7 @@ use crate::snapshot::{NodeId, RootKind, Snapshot, SnapshotRoot, TypeId};
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = u32::MAX - 1;
 
-/// Steps of a path that are told; those in the middle of longer ones are left out.
+/// Steps of a path that are reported. Longer paths leave out those in the middle.
 const STEPS: usize = 40;
 
 /// Objects of a type whose paths are looked at, evenly spread over all of them.
@@ -199,12 +199,12 @@ impl<'a> Paths<'a> {
         holdings
     }
 
-    /// The types on the way from an object to its root, as far as they are told of a path, and the
-    /// kind of the root if it is near enough.
+    /// The types on the path from an object to its root, as many as a path reports, and the kind of
+    /// the root if it is near enough.
     fn pattern(&self, node: NodeId) -> (Option<RootKind>, Vec<TypeId>) {
         let mut types = Vec::new();
         let mut at = node;
-        // Two types that take turns can go on for millions of steps.
+        // A path of two alternating types can have millions of steps.
         for _ in 0..STEPS * 4 {
             if types.len() < STEPS / 2 {
                 types.push(self.snapshot.type_of(at));
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn ways_to_hold_are_counted() {
-        // Three orders (2): two in a list (1) of a static, one on a stack; one is held by nothing.
+        // Four orders (2): two in a list (1) of a static, one on a stack, one unreachable.
         let edges = [(1, vec![1, 2]), (2, vec![]), (2, vec![]), (2, vec![]), (2, vec![])];
         let snapshot = snapshot(&edges, &[(3, RootKind::Stack), (0, RootKind::Statics)]);
         let holdings = Paths::of(&snapshot, |_| true).holdings(snapshot.type_of(1));
@@ -334,7 +334,7 @@ mod tests {
                 .collect::<Vec<_>>(),
             [(2, RootKind::Statics), (1, RootKind::Stack)]
         );
-        // Without the static, the two are held by nothing either.
+        // Without the static, the two are unreachable as well.
         let holdings =
             Paths::of(&snapshot, |root| root.kind == RootKind::Stack).holdings(snapshot.type_of(1));
         assert_eq!((holdings.unreached, holdings.kinds.len()), (3, 1));

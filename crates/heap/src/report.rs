@@ -43,7 +43,7 @@ pub struct Report {
     pub runtime: String,
     /// When the snapshot was taken, milliseconds since 1970; 0 if not known.
     pub time_unix_ms: u64,
-    /// How long the process stood still for it, where that was measured.
+    /// How long the process was suspended for it, where that was measured.
     pub pause_seconds: Option<f64>,
     /// Whether all objects are in it.
     pub complete: bool,
@@ -484,7 +484,7 @@ fn holder_rows(snapshot: &Snapshot, holdings: &Holdings, paths: usize) -> Vec<Ho
     holdings.kinds.iter().take(paths).map(row).collect()
 }
 
-/// What grew between looks, for people and programs.
+/// Growth between heap snapshots, for people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LeakReport {
     /// [`SCHEMA`].
@@ -495,7 +495,7 @@ pub struct LeakReport {
     pub pid: u32,
     /// The runtime; empty if not known.
     pub runtime: String,
-    /// Whether all looks are complete.
+    /// Whether all snapshots are complete.
     pub complete: bool,
     /// The snapshots, in the order of their times.
     #[serde(rename = "snapshots")]
@@ -508,22 +508,22 @@ pub struct LeakReport {
     pub suspects: Vec<Suspect>,
 }
 
-/// A look.
+/// A heap snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SnapshotRow {
-    /// When, since the first look.
+    /// When, since the first snapshot.
     pub seconds: f64,
     /// All objects.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How long the process stood still for it, where that was measured.
+    /// How long the process was suspended for it, where that was measured.
     pub pause_seconds: Option<f64>,
     /// Whether all objects are in it.
     pub complete: bool,
 }
 
-/// A type over all looks.
+/// A type over all snapshots.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GrowthRow {
     /// Full name.
@@ -531,9 +531,9 @@ pub struct GrowthRow {
     pub name: String,
     /// Module; empty if not known.
     pub module: String,
-    /// Objects at each look.
+    /// Objects in each snapshot.
     pub objects: Vec<u64>,
-    /// Their bytes at each look.
+    /// Their bytes in each snapshot.
     pub bytes: Vec<u64>,
     /// Of the objects.
     pub objects_trend: Trend,
@@ -553,14 +553,14 @@ pub struct Suspect {
     /// one.
     #[serde(rename = "retained_by")]
     pub along_with: Option<String>,
-    /// The most common ways in which its objects are held at the last look.
+    /// The most common ways in which its objects are retained in the last snapshot.
     pub holders: Vec<HolderRow>,
 }
 
 /// Suspects whose paths are looked for.
 const SUSPECTS: usize = 12;
 
-/// Compares looks; `last` is the snapshot of the last one, in which paths are looked for.
+/// Compares snapshots. `last` is the whole of the last one, which is searched for paths.
 pub fn leaks(looks: &[SnapshotSummary], last: &Snapshot, options: &ReportOptions) -> LeakReport {
     let growth = Growth::of(looks);
     let first = growth.times.first().copied().unwrap_or(0);
@@ -728,7 +728,7 @@ mod tests {
         let list =
             report.retaining_types.iter().find(|row| row.name == "List<Shop.Order>").unwrap();
         assert_eq!((list.objects, list.bytes, list.retained_bytes), (1, 32, orders));
-        // The list retains hardly more than its array, so the array is told.
+        // The list retains hardly more than its array, so the array is reported.
         assert_eq!(report.retainers[0].name, "System.Byte[]");
         assert_eq!(
             (report.retainers[1].name.as_str(), report.retainers[1].retained_bytes),

@@ -94,7 +94,7 @@ pub fn generation_name(generation: usize) -> &'static str {
     ["gen0", "gen1", "gen2", "loh", "poh", "frozen"].get(generation).copied().unwrap_or("unknown")
 }
 
-/// What a look was meant to tell.
+/// What a snapshot was meant to include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Extent {
@@ -110,14 +110,14 @@ pub enum Extent {
 /// What is known of a whole snapshot at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotEnd {
-    /// When it was taken, in nanoseconds since the start of the recording. Growth is told per
+    /// When it was taken, in nanoseconds since the start of the recording. Growth is reported per
     /// second of this clock.
     pub time: u64,
     /// When it was taken on the wall clock, in milliseconds since 1970; 0 if that is not known.
     pub unix_ms: u64,
-    /// How long the process stood still for it, where that was measured.
+    /// How long the process was suspended for it, where that was measured.
     pub pause_ns: Option<u64>,
-    /// What was looked at.
+    /// What it was meant to include.
     pub extent: Extent,
     /// Whether all of that is in it.
     pub complete: bool,
@@ -323,8 +323,8 @@ impl Snapshot {
         Some(self.states[at].1)
     }
 
-    /// What goes on when a task has completed: an object, or nothing so far. `None` where that was
-    /// not read.
+    /// The continuation of a task: the object that runs when the task has completed, or nothing so
+    /// far. `None` where that was not read.
     pub fn continuation_of(&self, node: NodeId) -> Option<Option<NodeId>> {
         let at = self.continuations.binary_search_by_key(&node, |(node, _)| *node).ok()?;
         Some(self.continuations[at].1)

@@ -30,7 +30,7 @@ pub enum Holder {
     Other,
     /// The queue of objects to be finalized.
     Finalizer,
-    /// No chain was found: what holds it was not told, or there was no room for it.
+    /// No chain was found: its holder was not reported, or there was no room for it.
     Unknown,
 }
 
@@ -67,9 +67,10 @@ pub struct HeldSurvivors {
 pub struct SurvivorSums {
     /// By class and generations, most bytes first.
     pub counts: Vec<SurvivorCount>,
-    /// Young ones by what holds them, most bytes first.
+    /// Young ones by what retains them, most bytes first.
     pub held: Vec<HeldSurvivors>,
-    /// Young survivors and references beyond what is kept. Objects among them count nowhere.
+    /// Young survivors and references that were dropped because there was no room for them. No
+    /// count includes objects among them.
     pub lost: u64,
 }
 
@@ -81,7 +82,8 @@ struct Object {
     before: u8,
 }
 
-/// Takes what a look at a collection tells, in the order in which it comes.
+/// Builds [`SurvivorSums`] from what is reported of one collection, in the order in which it
+/// arrives.
 #[derive(Debug, Default)]
 pub struct SurvivorBuilder {
     young: Vec<Object>,

@@ -5,13 +5,13 @@ use serde::Serialize;
 
 use crate::snapshot::{NodeId, Snapshot, TypeId};
 
-/// Asynchronous methods that have begun and not ended, and who awaits whom.
+/// Asynchronous methods that have started and not completed, and which of them awaits which.
 ///
-/// The runtime keeps such a method as an object, a box around its state machine that is the task of
-/// the method as well (`AsyncTaskMethodBuilder<T>.AsyncStateMachineBox<M>`). Whoever awaits it
-/// refers to it by an awaiter, and is referred to by it as what goes on after it
-/// (`Task.m_continuationObject`). Where that field was read, it says who awaits whom; where not,
-/// two boxes that refer to each other are a method and one that awaits it.
+/// The runtime keeps such a method as an object: a box around its state machine, which is also the
+/// task of the method (`AsyncTaskMethodBuilder<T>.AsyncStateMachineBox<M>`). The method that awaits
+/// it refers to it by an awaiter, and the task refers back to it as its continuation
+/// (`Task.m_continuationObject`). Where that field was read, it says which method awaits which.
+/// Where it was not, two boxes that refer to each other are a method and one that awaits it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
     /// Methods that wait, or run after they have waited.
@@ -128,7 +128,7 @@ const MOST_REFERENCES: usize = 256;
 /// Objects between a task and who awaits it, at most: a list, its array, what remembers a context,
 /// a delegate.
 const FARTHEST: u8 = 4;
-/// Of those that await one task, so many are found.
+/// At most this number of those that await one task are found.
 const MOST_AWAITERS: usize = 1 << 20;
 
 /// Steps from method to method in all, of those that no other awaits. Where many await many, there
@@ -298,13 +298,14 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Methods and links that are reached from what goes on after a task.
+    /// Methods and links that are reached from the continuation of a task.
     fn behind(&self, from: impl Iterator<Item = NodeId>, found: &mut Vec<NodeId>) {
         let mut steps = u64::MAX;
         self.behind_within(&mut steps, from, found);
     }
 
-    /// The same in so many steps at most, of which it takes what it needs.
+    /// As [`Self::behind`], in at most `steps` steps. The steps it uses are subtracted from
+    /// `steps`.
     fn behind_within(
         &self,
         steps: &mut u64,
@@ -880,7 +881,7 @@ mod tests {
         }
         let tasks = Tasks::of(&builder.finish(SnapshotEnd::default()));
         assert_eq!(tasks.pending, MANY);
-        // It is entered somewhere, from where it goes on in both directions.
+        // The search enters the ring somewhere and continues from there in both directions.
         assert_eq!(tasks.stacks.iter().map(|stack| stack.count).sum::<u64>(), 2);
         assert!(
             tasks.stacks.iter().all(|stack| stack.machines.len() == DEEPEST && stack.cut),
@@ -889,7 +890,8 @@ mod tests {
         );
     }
 
-    /// What goes on after each task was read: a chain, a list of two that await one, and `WhenAll`.
+    /// The continuation of each task was read: a chain, a list of two that await one, and
+    /// `WhenAll`.
     #[test]
     fn continuations_say_who_awaits_whom() {
         const BUILDER: &str = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>";

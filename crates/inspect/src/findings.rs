@@ -14,7 +14,7 @@ pub struct Findings {
     /// In one word.
     pub outcome: Outcome,
     /// In one line. What is in [`Findings::blocked`] does not count: those threads hold nothing
-    /// that could be told.
+    /// that could be reported.
     pub verdict: String,
     /// Threads that wait for each other in a ring.
     pub cycles: Vec<Cycle>,
@@ -28,17 +28,17 @@ pub struct Findings {
     pub notes: Vec<String>,
 }
 
-/// How a look ended, from the worst on.
+/// How a check of the locks ended, from the worst on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Threads wait for each other, or for a lock whose owner has ended.
     Deadlock,
-    /// Threads wait for locks, but their owners can go on.
+    /// Threads wait for locks, but their owners can continue.
     Waiting,
     /// No thread waits for a lock.
     Clear,
-    /// It could not be told.
+    /// It could not be determined.
     Unknown,
 }
 
@@ -86,7 +86,7 @@ pub struct BlockedThread {
     pub name: Option<String>,
     /// The lock that it waits for.
     pub waits_for: Option<LockShown>,
-    /// Who holds that lock.
+    /// The holder of that lock.
     pub held_by: Option<ThreadShown>,
     /// Milliseconds after which it gives up; `None` for never.
     pub timeout_ms: Option<u64>,
@@ -106,7 +106,8 @@ pub struct LockShown {
     /// Type of the object that is locked on.
     #[serde(rename = "type")]
     pub type_name: Option<String>,
-    /// Address of that object at the time of the look: tells locks of one look apart.
+    /// Address of that object at the time of the snapshot: it distinguishes the locks of one
+    /// snapshot.
     pub object: String,
 }
 
@@ -145,12 +146,12 @@ enum End {
 }
 
 impl Findings {
-    /// From a look at the locks, and from stacks where there are any.
+    /// From a snapshot of the locks, and from stacks where there are any.
     pub fn of(snapshot: &Snapshot, stacks: Option<&Stacks>) -> Self {
         Analysis::new(snapshot, stacks).findings()
     }
 
-    /// When the locks could not be looked at: what the stacks alone tell.
+    /// When there is no snapshot of the locks: what the stacks alone show.
     pub fn unknown(reason: &str, stacks: Option<&Stacks>) -> Self {
         let mut findings = Self::of(&Snapshot::default(), stacks);
         findings.outcome = Outcome::Unknown;
@@ -162,7 +163,7 @@ impl Findings {
 struct Analysis<'a> {
     snapshot: &'a Snapshot,
     stacks: Option<&'a Stacks>,
-    /// The wait of each thread that waits for a lock, and did so all the time of the look.
+    /// The wait of each thread that waits for a lock, and did so during the whole snapshot.
     wait_of: HashMap<usize, &'a Wait>,
 }
 
@@ -219,7 +220,7 @@ impl<'a> Analysis<'a> {
             match self.lock(wait)?.owner {
                 Owner::Gone { .. } => return Some((End::Orphan(wait.lock), length)),
                 Owner::Thread(owner) if owner != thread => thread = owner,
-                // It was let go of just then.
+                // It was released just then.
                 Owner::Thread(_) | Owner::None => return None,
             }
             length += 1;
@@ -316,7 +317,8 @@ impl<'a> Analysis<'a> {
                 .and_then(|wait| wait.timeout)
                 .map(|timeout| timeout.as_millis() as u64),
             holds: held.map(|(_, lock)| show(lock)).collect(),
-            // The look from outside knows better what a thread waits for that waits for a lock.
+            // For a thread that waits for a lock, the snapshot from outside knows better what it
+            // waits for.
             doing: match wait {
                 Some(_) => None,
                 None => stack.map(|stack| stack.doing),
@@ -453,7 +455,7 @@ mod tests {
     use std::time::Duration;
 
     /// Threads by number; each entry says for which lock it waits. Locks by number; each entry says
-    /// who holds it.
+    /// who its holder is.
     fn snapshot(waits: &[Option<usize>], owners: &[Owner]) -> Snapshot {
         let thread = |index: usize| ManagedThread {
             os_tid: 100 + index as u32,

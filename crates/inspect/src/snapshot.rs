@@ -1,4 +1,4 @@
-//! What one look at a process gives, free of addresses of the runtime's own.
+//! A snapshot of the threads and locks of a process, without addresses of the runtime's own.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub struct ManagedThread {
     pub managed_id: u32,
     /// `Thread.Name`, else the system's name of the thread.
     pub name: Option<String>,
-    /// Whether the kernel did not run it from before the look to after it: what was read of it is
-    /// then of one moment.
+    /// Whether the kernel did not run it from before the snapshot to after it: what was read of it
+    /// is then of one moment.
     pub asleep: bool,
 }
 
@@ -44,15 +44,16 @@ pub enum LockKind {
 pub struct Lock {
     /// Its kind.
     pub kind: LockKind,
-    /// Address of the object that is locked on. The garbage collector may move it after the look.
+    /// Address of the object that is locked on. The garbage collector may move it after the
+    /// snapshot.
     pub object: u64,
     /// Type of that object, with namespace and nesting, where it could be read.
     pub type_name: Option<String>,
-    /// Who holds it.
+    /// Its holder.
     pub owner: Owner,
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Nobody.
@@ -61,7 +62,7 @@ pub enum Owner {
     Thread(usize),
     /// A thread that has ended.
     Gone {
-        /// What the lock knows it by: tells owners apart.
+        /// What the lock knows it by: it distinguishes owners.
         id: u64,
         /// Its name, where the runtime still has it.
         name: Option<String>,

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Each of its looks walks all threads; the first one is enough.
+/// Each of its snapshots walks all threads; the first one is enough.
 const PROFILER: &str = "threads";
 
 /// Deeper stacks are cut behind this many frames.
@@ -64,9 +64,9 @@ pub enum StacksError {
 }
 
 impl Stacks {
-    /// Attaches, looks at all threads once, and leaves. Never takes longer than `limit` plus a
-    /// moment: when that is over, the recording is left to itself and the agent leaves by itself as
-    /// soon as this program ends. `begun` gets a handle that ends it before.
+    /// Attaches, takes one snapshot of all threads, and detaches. Never takes longer than `limit`
+    /// plus a moment: when that is over, the recording is left to itself and the agent detaches by
+    /// itself as soon as this program ends. `begun` gets a handle that ends it before.
     ///
     /// # Errors
     /// When the process cannot be attached to, or its runtime does not answer in time.
@@ -115,7 +115,7 @@ impl Stacks {
         let stop = recording.stop_handle();
         begun(stop.clone());
         if let Some(stream) = recording.subscribe() {
-            // The limit is for a recording that does not end when it is told to.
+            // The limit is for a recording that does not end on request.
             while let Ok(Some(record)) =
                 stream.next_timeout(until.saturating_duration_since(Instant::now()))
             {
@@ -171,7 +171,7 @@ impl Collected {
                 .iter()
                 .map(|(function, _)| (function.type_name.as_str(), function.name.as_str()));
             let doing = match seen.state {
-                // A look at the stack of a thread that runs says nothing about waiting.
+                // The stack of a thread that runs says nothing about waiting.
                 ThreadState::Running | ThreadState::Io | ThreadState::Idle => doing(state),
                 _ => wait_kind(named).unwrap_or_else(|| doing(state)),
             };

@@ -1,4 +1,4 @@
-//! What kind of wait a thread is in, by the name that a programmer has for it, told from its
+//! What kind of wait a thread is in, by the name that a programmer has for it, derived from its
 //! managed frames.
 
 use session::ThreadState;

@@ -1,9 +1,11 @@
-//! Arguments of calls that are told one by one: which can be shown, and the code that shows them.
+//! Arguments of calls that are reported individually: which can be shown, and the code that shows
+//! them.
 //!
-//! The probe that ends a call answers whether that call is told. Only then the code behind it shows
-//! one argument after the other, from where they are: so a call that is not told costs one test
-//! more. What the body changes is saved at the beginning. Those of an asynchronous method are where
-//! its state machine keeps them. No code at all is made for arguments that nobody is to see.
+//! The probe that ends a call answers whether that call is reported. Only then does the code behind
+//! it show one argument after the other, from where they are. So a call that is not reported costs
+//! one test more. Arguments that the body changes are saved at the beginning. Those of an
+//! asynchronous method are where its state machine keeps them. No code at all is made for arguments
+//! that nobody is to see.
 
 use crate::probes::{self, Probes};
 use crate::{Refusal, Scope};
@@ -18,13 +20,13 @@ use rules::RuleSet;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is told of the arguments of a method.
+/// What is reported about the arguments of a method.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Arguments {
     /// Nobody asks for them.
     #[default]
     Off,
-    /// Those that can be shown, with each call that is told.
+    /// Those that can be shown, with each call that is reported.
     Told(Arc<[Parameter]>),
     /// None of them can be, and why.
     Refused(&'static str),
@@ -52,7 +54,7 @@ impl Arguments {
         if are_gone { Self::GONE } else { Self::Told(parameters) }
     }
 
-    /// The parameters; none where nothing is told.
+    /// The parameters; none where nothing is reported.
     #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
         match self {

@@ -2,20 +2,20 @@
 //!
 //! A compiler makes two methods of one: the method itself, which starts a state machine, and
 //! `MoveNext` of that machine, which runs until the first wait, and again after each. Both are
-//! rewritten. The method says on its thread that a call begins; the first run of `MoveNext`, which
-//! follows at once on the same thread, takes that over. If it ends the task, the call is over. Else
-//! the call goes on under the id of the task
+//! rewritten. The method says on its thread that a call begins. The first run of `MoveNext`, which
+//! follows at once on the same thread, takes that over. If this run ends the task, the call is
+//! over. Otherwise the call continues under the id of the task
 //! ([`Task.Id`](https://learn.microsoft.com/dotnet/api/system.threading.tasks.task.id)), until
 //! another run of `MoveNext` ends the task with that id. Nothing is allocated, and no continuation
 //! is added.
 //!
-//! The arguments of the call are gone then; but those that `MoveNext` needs the method has put into
-//! fields of the machine at the beginning, where they are as they were unless `MoveNext` writes to
-//! these.
+//! The arguments of the call are gone then. But at the beginning the method has put those that
+//! `MoveNext` needs into fields of the machine. They stay there as they were, unless `MoveNext`
+//! writes to these fields.
 //!
-//! A `ValueTask` stands for a task from the first wait on, unless it is pooled: so its `AsTask`
-//! gives that very task. Before, it stands for a result or nothing at all, and would make a task
-//! when asked; a call that never waits is over before anybody asks.
+//! From the first wait on, a `ValueTask` stands for a task, unless it is pooled: so its `AsTask`
+//! returns that very task. Before that, it stands for a result or nothing at all, and would make a
+//! task when asked; a call that never waits is over before anybody asks.
 
 use crate::arguments::{Parameter, plan_fields};
 use crate::probes::{self, Probes};
@@ -56,7 +56,7 @@ const VALUE_TASKS: [&str; 2] =
 /// `int32 get_Id()`.
 const GET_ID: &[u8] = &[0x20, 0, 0x08];
 
-/// What the core library can tell of tasks.
+/// What the core library provides to identify tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tasks {
     /// Tasks have ids, and value tasks tell their tasks: programs are trimmed of what they do not

@@ -11,7 +11,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A method that a rule takes.
+/// A method that a rule matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// Its token.
@@ -79,7 +79,7 @@ impl ModuleFacts {
         self.type_names.borrow_mut().entry(type_def).or_insert_with(name).clone()
     }
 
-    /// A method that a rule takes. `props` are its own.
+    /// Describes a method that a rule matches. `props` are its own.
     fn found(
         &self,
         rule: usize,
@@ -140,8 +140,8 @@ pub fn find(
     Ok(found)
 }
 
-/// One method of a module, if a rule takes it. `for_all` is [the rule](AssemblyRules::for_all) that
-/// takes all of the module.
+/// One method of a module, if a rule matches it. `for_all` is [the rule](AssemblyRules::for_all)
+/// that matches all of the module.
 pub(crate) fn find_one(
     names: &NameResolver,
     facts: &ModuleFacts,

@@ -23,13 +23,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// When new bodies are proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyPolicy {
-    /// At once, and nothing is changed: to be told what would happen.
+    /// At once, and nothing is changed: only to report what would happen.
     Dry,
     /// Before the runtime is asked to use them.
     First,
-    /// When the runtime compiles them or [`Manager::verify_pending`] comes to them, whatever is first:
-    /// for modules whose load waits. A program calls few of the methods that it loads. What cannot
-    /// be proved keeps its original body, and is told by [`Manager::take_failures`].
+    /// When the runtime compiles them or [`Manager::verify_pending`] comes to them, whatever is
+    /// first: for modules whose load waits. A program calls few of the methods that it loads. A
+    /// method whose new body cannot be proved keeps its original body, and
+    /// [`Manager::take_failures`] reports it.
     Later,
 }
 
@@ -46,7 +47,7 @@ pub enum State {
     Refused(Refusal),
 }
 
-/// A method that a rule takes.
+/// A method that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Method {
     /// Its module.
@@ -57,12 +58,12 @@ pub struct Method {
     pub rule: usize,
     /// Name of the rule.
     pub rule_name: Arc<str>,
-    /// What probes are told: from 0, and the same for a method in all its life; `None` if it has
-    /// none because it was refused.
+    /// The number that probes receive: from 0, and the same for a method in all its life; `None` if
+    /// it has none because it was refused.
     pub slot: Option<u32>,
     /// What the new body does.
     pub template: Template,
-    /// What is told of the arguments of single calls.
+    /// What is reported about the arguments of individual calls.
     pub arguments: Arguments,
 }
 
@@ -111,7 +112,7 @@ type Key = (ModuleId, MethodDef);
 #[derive(Debug, Default)]
 struct Known {
     installed: HashMap<Key, Installed>,
-    /// Slots stay with methods: their counts go on.
+    /// Slots by method. A method keeps its slot, so its counts continue.
     slots: HashMap<Key, u32>,
     next_slot: u32,
     /// Methods that were [instrumented at their first call](Manager::first_call), and the bodies
@@ -139,7 +140,7 @@ pub struct Manager {
     types: Types,
     /// Whether the runtime bears being asked for the inliners of methods that are not loaded.
     asks_for_unloaded: bool,
-    /// Held for a look only: callbacks wait for it.
+    /// Held only for a lookup: callbacks wait for it.
     known: Mutex<Known>,
     /// Methods that were looked at, and asked for.
     progress: AtomicU64,
@@ -300,17 +301,17 @@ impl Manager {
         self.revert(|method| rules.contains(&method.rule))
     }
 
-    /// The runtime is about to compile a method: instruments it, if there are
-    /// [rules](Self::set_first_calls) that take it and this was not done before. Gives what has
-    /// become of it.
+    /// Instruments a method that the runtime is about to compile, if there are
+    /// [rules](Self::set_first_calls) that match it and this was not done before. Returns what has
+    /// become of the method.
     ///
-    /// That is far less work than to ask for all methods of which few are called. But it counts all
-    /// calls only if code that was compiled before the process began is used for no method, and
-    /// none is inlined: methods that were not seen here would be in there.
+    /// That is far less work than to request all methods, of which few are called. But it counts
+    /// all calls only if code that was compiled before the process began is used for no method, and
+    /// no method is inlined: methods that were not seen here would be in there.
     ///
-    /// To be called in the callback `JITCompilationStarted`. There it is too late to ask for
-    /// another body: the runtime would compile both. So the method's own body is replaced, and put
-    /// back by [`Self::revert`]. `limit` is called before the method can be.
+    /// Call this in the callback `JITCompilationStarted`. There it is too late to request another
+    /// body: the runtime would compile both. So the method's own body is replaced, and
+    /// [`Self::revert`] restores it. `limit` is called before the method can be.
     pub fn first_call(
         &self,
         function: FunctionId,
@@ -376,12 +377,13 @@ impl Manager {
         }
     }
 
-    /// A module was loaded, with methods that may be [called for the first time](Self::first_call).
-    /// To be called in the callback `ModuleLoadFinished`: as its metadata are opened for additions,
-    /// the runtime lays out their tables anew, and whoever looks for a method in there meanwhile
-    /// may not find it (`MDInternalRW`, src/coreclr/md/enc/mdinternalrw.cpp, dotnet/runtime#127957;
-    /// one of 450 starts of a program on .NET 9 ended by a `MissingMethodException`). As long as
-    /// the callback has not come back, nobody does.
+    /// Prepares a module that was loaded, with methods that may be [called for the first
+    /// time](Self::first_call). Call this in the callback `ModuleLoadFinished`. When the module's
+    /// metadata is made extensible, the runtime lays out its tables anew, and a reader that looks
+    /// for a method in there meanwhile may not find it (`MDInternalRW`,
+    /// src/coreclr/md/enc/mdinternalrw.cpp, dotnet/runtime#127957; 1 of 450 starts of a program on
+    /// .NET 9 ended with a `MissingMethodException`). As long as the callback has not returned,
+    /// there are no readers.
     pub fn open_for_first_calls(&self, module: ModuleId) {
         // Not to be locked here: what is done for another first call may have the module loaded.
         if self.refusal_of(module).is_none() {
@@ -557,7 +559,7 @@ impl Manager {
         Some([shown(method.method, &own), of_machine])
     }
 
-    /// The slot of a method, if it can be instrumented as far as can be told without its body.
+    /// The slot of a method, if it can be instrumented as far as is known without its body.
     fn admit<'a>(
         &self,
         method: &mut Method,
@@ -566,7 +568,7 @@ impl Manager {
         rules: &RuleSet,
         scope: Result<&'a Scope, &Refusal>,
     ) -> Result<(&'a Scope, u32), Refusal> {
-        // What holds for all of a module comes first: methods made at run time may seem to have no
+        // The refusal of a whole module comes first: methods made at run time may seem to have no
         // IL.
         let scope = scope.map_err(Refusal::clone)?;
         if let Some(refusal) = &found.refusal {
@@ -615,7 +617,7 @@ impl Manager {
                     Some(Installed { method, machine, prepared: None }) => {
                         (method.clone(), *machine)
                     }
-                    // Proved when it was compiled, or put back.
+                    // Proved when it was compiled, or reverted.
                     _ => continue,
                 };
                 let proved = method
@@ -647,7 +649,7 @@ impl Manager {
         known.unprovable.push(Change { method, state: State::Refused(refusal) });
     }
 
-    /// What is told of the arguments of a method.
+    /// What is reported about the arguments of a method.
     fn arguments(
         &self,
         scope: &Scope,
@@ -739,7 +741,7 @@ impl Manager {
         Ok(Some(prepared))
     }
 
-    /// What the core library can tell of tasks.
+    /// What the core library provides to identify tasks.
     fn tasks(&self) -> Tasks {
         *self.tasks.get_or_init(|| {
             let modules = self.info.modules().into_iter().flatten();
@@ -807,7 +809,7 @@ impl Manager {
                 false => self.info.request_revert(&methods),
             };
             for (index, (key, installed)) in part.iter().enumerate() {
-                // A method is told of once, also if it has a state machine.
+                // A method is reported once, also if it has a state machine.
                 if key.1 != installed.method.method {
                     continue;
                 }
@@ -824,10 +826,11 @@ impl Manager {
         changes
     }
 
-    /// Puts back the bodies of methods that were [instrumented at their first
-    /// call](Self::first_call). The first code that the runtime has of them is that of the new
-    /// body, and stays what it would use if it were asked to revert them. So they are asked for,
-    /// and [`Self::rejit_parameters`] has no other body for them than they have.
+    /// Restores the bodies of methods that were [instrumented at their first
+    /// call](Self::first_call). The first code that the runtime has of such a method is that of the
+    /// new body, and the runtime would use this code if it were asked to revert the method. So
+    /// these methods are requested again, and [`Self::rejit_parameters`] has no other body for them
+    /// than they have.
     fn put_back(&self, methods: &[ModuleMethod]) -> corprof::info::Result<()> {
         for method in methods {
             let key = (method.module, method.method);
@@ -903,8 +906,9 @@ impl Manager {
         }
     }
 
-    /// The callbacks `ReJITCompilationFinished` and, with the number 0, `JITCompilationFinished`. A
-    /// body that cannot be compiled is taken back at the next [`Self::take_failures`].
+    /// Handles the callbacks `ReJITCompilationFinished` and, with the number 0,
+    /// `JITCompilationFinished`. A body that cannot be compiled is reverted at the next
+    /// [`Self::take_failures`].
     pub fn compiled(&self, function: FunctionId, rejit: ReJitId, status: Result<(), HResult>) {
         let Err(hresult) = status else { return };
         if let Some(of) = self.method_of(function)

@@ -22,12 +22,12 @@ pub struct Probes {
     pub leave: usize,
     /// `fn(slot: u32)`: it ends by an exception.
     pub fail: usize,
-    /// `fn(slot: u32)`: as `enter`, of a method that does not call `fail`: an exception that leaves
-    /// it is told by who catches it.
+    /// `fn(slot: u32)`: as `enter`, of a method that does not call `fail`: the method that catches
+    /// an exception reports that it left this one.
     pub enter_unguarded: usize,
     /// `fn() -> i32`: how many calls the thread is in.
     pub depth: usize,
-    /// `fn(depth: i32)`: an exception was caught in the innermost of so many calls, and has left
+    /// `fn(depth: i32)`: an exception was caught in the innermost of this many calls, and has left
     /// those within it.
     pub unwound: usize,
     /// `fn(slot: u32)`: an asynchronous method is called; the first run of its state machine

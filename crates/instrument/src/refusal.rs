@@ -71,7 +71,7 @@ pub enum Refusal {
     /// The runtime refuses.
     #[error("the runtime refuses: {0}")]
     Runtime(HResult),
-    /// The runtime could not compile the new body, which was taken back.
+    /// The runtime could not compile the new body, which was reverted.
     #[error("the runtime could not compile the new body, which was reverted: {0}")]
     Compile(HResult),
     /// There are as many instrumented methods as there may be.

@@ -34,9 +34,9 @@ pub enum ExceptionExit {
 
 /// Makes the new body of a method and proves its structure.
 ///
-/// `signature` is the blob of the method's own signature; `slot` is what probes are told. With
-/// `parameters`, which are then all that the method has, calls that are timed are left by
-/// [`Probes::leave_telling`], and their arguments are shown if that asks for them.
+/// `signature` is the blob of the method's own signature; `slot` is the number that probes receive.
+/// With `parameters`, which are then all that the method has, calls that are timed are left by
+/// [`Probes::leave_telling`], and their arguments are shown if that probe asks for them.
 ///
 /// # Errors
 /// Why the method is better left alone.
@@ -187,8 +187,8 @@ fn returns(editor: &MethodEditor) -> Result<(), Refusal> {
     if editor.ids().any(ends_by_a_call) { Err(Refusal::TailCall) } else { Ok(()) }
 }
 
-/// The same without a handler: what is returned stays where it is. `enter` is the probe that is
-/// told of the begin.
+/// Times a method without a handler: what is returned stays where it is. `enter` is the probe that
+/// is called at the beginning.
 fn time_unguarded(
     scope: &Scope,
     editor: &mut MethodEditor,

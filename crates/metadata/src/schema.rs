@@ -130,7 +130,7 @@ pub mod column {
 /// What is in a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Column {
-    /// A number of so many bytes.
+    /// A number of this many bytes.
     Fixed(u8),
     /// An offset into a heap.
     Strings,
@@ -138,7 +138,7 @@ pub(crate) enum Column {
     Blobs,
     /// A row of a table.
     Row(usize),
-    /// A row of one of several tables: so many low bits say of which.
+    /// A row of one of several tables: this number of low bits says of which.
     Coded(u32, &'static [usize]),
 }
 

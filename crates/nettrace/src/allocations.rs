@@ -29,7 +29,7 @@ pub enum Heap {
 /// How an event came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// By chance, each byte with the same.
+    /// Randomly sampled: each byte has the same probability.
     Random,
     /// One for every 100 KB of a heap.
     Tick,

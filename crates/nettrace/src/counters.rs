@@ -45,7 +45,7 @@ pub struct Counted {
 pub struct Collector {
     /// Which session of meters is ours: events of all of them come to everybody.
     session: String,
-    /// Length of the interval that the values of meters are of, where it was told.
+    /// Length of the interval that the values of meters are of, where it was reported.
     seconds: Option<f64>,
 }
 

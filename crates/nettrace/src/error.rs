@@ -3,8 +3,8 @@ use std::io;
 /// Why a stream could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading failed. After [`io::ErrorKind::TimedOut`], `WouldBlock` and `Interrupted` reading
-    /// may go on.
+    /// Reading failed. After [`io::ErrorKind::TimedOut`], `WouldBlock` and `Interrupted`, reading
+    /// may continue.
     #[error("reading the event stream failed: {0}")]
     Io(#[from] io::Error),
     /// The stream ends in the middle of something.
@@ -33,7 +33,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether nothing is wrong but that no data came in time: reading may go on.
+    /// Whether nothing is wrong but that no data came in time: reading may continue.
     pub fn is_timeout(&self) -> bool {
         match self {
             Error::Io(error) => {

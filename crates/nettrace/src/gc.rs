@@ -31,7 +31,7 @@ pub struct GcEvent {
     pub gc_handles: u32,
 }
 
-/// The world stood still. Times are nanoseconds of the stream's clock.
+/// A pause: the runtime was suspended. Times are nanoseconds of the stream's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PauseEvent {
     /// Why, in the words of the runtime: `SuspendForGC`, `SuspendForGCPrep`, `SuspendForDebugger` …
@@ -42,7 +42,7 @@ pub struct PauseEvent {
     pub suspend_start: u64,
     /// All threads stand.
     pub suspend_end: u64,
-    /// The runtime begins to let them go.
+    /// The runtime begins to resume the threads.
     pub resume_start: u64,
     /// All may run.
     pub resume_end: u64,
@@ -70,7 +70,7 @@ pub struct Collector {
     /// Threads that began to stop the others. More than one may want to; only one succeeds at a
     /// time.
     suspending: Vec<Suspending>,
-    /// The world stands still.
+    /// The pause for which the runtime is suspended now.
     standing: Option<Pause>,
     /// Threads that let the others go, and have not said yet that it is done.
     resuming: Vec<(u64, Pause)>,
@@ -167,8 +167,8 @@ impl Collector {
                 });
             }
             RuntimeEvent::RestartBegin => {
-                // Another thread than the one that stopped them may let them go: a background
-                // collection does so.
+                // Another thread than the one that suspended the threads may resume them: a
+                // background collection does so.
                 if let Some(mut pause) = self.standing.take() {
                     pause.resume_start = time;
                     pause.gc = pause.gc.or_else(|| self.gc_of_pause(pause.reason));
@@ -196,8 +196,8 @@ impl Collector {
     fn start(&mut self, gc: Running) {
         self.running.retain(|running| running.number != gc.number);
         push(&mut self.running, gc);
-        // The first collection that starts while the world stands still is what it stands still
-        // for: before a background collection another one may run in the same pause.
+        // The first collection that starts while the runtime is suspended is the reason for the
+        // pause: before a background collection another one may run in the same pause.
         if let Some(pause) = &mut self.standing
             && matches!(pause.reason, SuspendReason::Gc | SuspendReason::GcPrep)
         {
@@ -317,8 +317,8 @@ mod tests {
     #[test]
     fn a_background_collection_with_a_foreground_one_inside() {
         let output = collect(&[
-            // 1: the background collection begins; another thread than the stopper lets the world
-            // go.
+            // 1: the background collection begins; another thread than the one that suspended the
+            // runtime resumes it.
             (1, suspend(SuspendReason::Gc)),
             (1, RuntimeEvent::SuspendEnd),
             (1, start(5, 2, GcKind::Background)),

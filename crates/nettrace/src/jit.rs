@@ -21,7 +21,7 @@ const MAX_MISSING: usize = 16;
 /// event's flags).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tier {
-    /// Not told.
+    /// Not reported.
     Unknown,
     /// Without optimizations: for a debugger, or because the method is very large.
     MinOpt,

@@ -2,7 +2,7 @@
 //! how assemblies were looked for.
 //!
 //! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits. How
-//! assemblies were looked for, and types, are told from .NET 5 on.
+//! assemblies were looked for, and types, are reported from .NET 5 on.
 
 use crate::Event;
 use crate::cursor::Cursor;
@@ -87,8 +87,8 @@ pub enum StepKind {
 /// An assembly that was loaded or asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// When it was asked for, in nanoseconds of the stream's clock; when it was loaded, where that
-    /// is not told.
+    /// When it was requested, in nanoseconds of the stream's clock; when it was loaded, where the
+    /// request is not reported.
     pub start: u64,
     /// From the request until its module was loaded, or until it was refused, nanoseconds; `None`
     /// without a request: before .NET 5, from bytes, made at run time.
@@ -271,8 +271,8 @@ impl Collector {
         Some(())
     }
 
-    /// `AssemblyLoad`. The request may still go on, may have been answered a moment ago, or there
-    /// is none.
+    /// Handles `AssemblyLoad`. The request may still be running, may have been answered a moment
+    /// ago, or there is none.
     fn assembly(
         &mut self,
         fields: Cursor<'_>,
@@ -385,7 +385,7 @@ impl Load {
 }
 
 impl Thread {
-    /// Requests that go on, the innermost first, each with the time of its last step.
+    /// Requests that are still running, the innermost first, each with the time of its last step.
     fn requests(&mut self) -> impl Iterator<Item = (&mut Load, &mut u64)> {
         self.begun.iter_mut().rev().filter_map(|begun| match &mut begun.what {
             What::Request { load, last_step } => Some((&mut **load, last_step)),
@@ -393,7 +393,7 @@ impl Thread {
         })
     }
 
-    /// The request that goes on for an assembly of this name, and has not loaded one yet.
+    /// The running request for an assembly of this name that has not loaded one yet.
     fn request_for(&mut self, simple: &str) -> Option<&mut Load> {
         let mut requests = self.requests().map(|(load, _)| load);
         requests.find(|load| load.assembly == 0 && simple_name(&load.requested) == simple)
@@ -543,7 +543,7 @@ fn step(id: u32, mut fields: Cursor<'_>) -> Option<Step> {
             let _tracked = fields.u32()?;
             let by = known(fields.utf16z(MAX_TEXT)?);
             let path = known(fields.utf16z(MAX_TEXT)?);
-            // Whether that gave something is told by the handler's own event.
+            // The handler's own event reports whether that returned something.
             (
                 StepKind::LoadFromHandler,
                 path,

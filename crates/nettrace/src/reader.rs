@@ -217,7 +217,7 @@ impl<R: Read> Reader<R> {
 
     /// The next event, or `None` at the end of the stream.
     ///
-    /// After an error for which [`Error::is_timeout`] holds, the next call goes on where reading
+    /// After an error for which [`Error::is_timeout`] holds, the next call continues where reading
     /// stopped. Any other error comes after all events that were whole before it, and is the end:
     /// after it there is nothing more.
     pub fn next_event(&mut self) -> Result<Option<Event>, Error> {
@@ -267,8 +267,8 @@ impl<R: Read> Reader<R> {
         Error::Damaged { at: self.stream_position(), what }
     }
 
-    /// Reads until `length` bytes are there. Nothing is consumed, so that reading can go on after a
-    /// time-out.
+    /// Reads until `length` bytes are there. Nothing is consumed, so that reading can continue
+    /// after a timeout.
     fn fill(&mut self, length: usize) -> Result<(), Error> {
         while self.buffer.len().saturating_sub(self.consumed) < length {
             if self.consumed > 0 {

@@ -41,7 +41,7 @@ pub enum RuntimeEvent {
     },
     /// `GCSuspendEEEnd`: all threads stand.
     SuspendEnd,
-    /// `GCRestartEEBegin`: the runtime begins to let them go.
+    /// `GCRestartEEBegin`: the runtime begins to resume the threads.
     RestartBegin,
     /// `GCRestartEEEnd`: all may run.
     RestartEnd,

@@ -11,9 +11,9 @@ use crate::runtime::PROVIDER;
 /// Something that happened to the thread pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// `ThreadPoolWorkerThreadStart`: a worker began; so many are active now.
+    /// `ThreadPoolWorkerThreadStart`: a worker began; this many are active now.
     Started(u32),
-    /// `ThreadPoolWorkerThreadStop`: a worker ended; so many are active now.
+    /// `ThreadPoolWorkerThreadStop`: a worker ended; this many are active now.
     Stopped(u32),
     /// `ThreadPoolWorkerThreadAdjustmentAdjustment`: the pool wants another number of workers.
     Adjusted {

@@ -139,7 +139,7 @@ fn sample() -> Vec<u8> {
     stream.describe(1, "P", 42);
     stream.stacks(1, &[&[0x10, 0x20], &[0x30]]);
     let first = Blob { stack: 2, payload: b"abc", ..blob(7, 0, 1000, true) };
-    // Two numbers are skipped; the time goes on, but the other thread has older events.
+    // Two numbers are skipped; the time continues, but the other thread has older events.
     stream.compressed("EventBlock", &[first.bytes(), blob(7, 2, 500, false).bytes()]);
     stream.compressed("EventBlock", &[Blob { stack: 1, ..blob(8, 0, 1200, false) }.bytes()]);
     stream.sequence_point(&[(7, 5), (8, 1)]);

@@ -143,7 +143,7 @@ fn rewrite(
     let token = Token(u32::from_str_radix(text(recorded, "token")?, 16)?);
     if module.is_original(token) {
         let original = module.original.method(token.rid()).ok_or("no such method")?;
-        // The bytes go on behind the body.
+        // The bytes continue behind the body.
         if !original.body_bytes()?.is_some_and(|bytes| bytes.starts_with(&before)) {
             return Err(
                 format!("{name} has another body in the assembly than in the recording").into()

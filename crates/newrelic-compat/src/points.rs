@@ -81,7 +81,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// What the managed agent is told.
+    /// What the managed agent receives about this point.
     #[must_use]
     pub fn tracer(&self) -> Tracer<'_> {
         Tracer { factory: &self.factory, metric: &self.metric, flags: self.flags }

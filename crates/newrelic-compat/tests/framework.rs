@@ -22,7 +22,7 @@ use testkit::{Host, Runtime};
 /// One method in this many is tried, to stay within some seconds.
 const SAMPLE: u32 = 4;
 
-/// First row of tokens that are given out: no table has so many.
+/// First row of tokens that are given out: no table has that many.
 const NEW: u32 = 0x00f0_0000;
 
 /// Members that the module would have got.

@@ -195,9 +195,10 @@ impl Allocations {
         })
     }
 
-    /// The sum of weights with its error, which has two sources: that samples come by chance
-    /// ([`Amount::of`]), and that of some times only a part was followed. What differs between such
-    /// times tells of both, so that in them the larger one counts.
+    /// The sum of weights with its error. The error has two sources: samples come randomly
+    /// ([`Amount::of`]), and of some times (windows) only a part was recorded. The differences
+    /// between windows include both sources, so within windows the larger of the two variances
+    /// counts.
     fn amount(&self, weights: impl Iterator<Item = (Nanos, f64)>) -> Amount {
         let (mut sum, mut whole, mut thinned) = (0.0, 0.0, 0.0);
         let mut sums = vec![0.0; self.windows.len()];

@@ -12,10 +12,10 @@ pub struct ShownArgument {
     /// Type of the parameter, as C# writes it.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// The value, where that was told: not of objects.
+    /// The value, where that was recorded: not of objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<ArgumentValue>,
-    /// How many UTF-16 units the whole string has, if only its beginning was told.
+    /// How many UTF-16 units the whole string has, if only its beginning was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated_from: Option<u32>,
     /// Class of the object, if it was one and that is known.

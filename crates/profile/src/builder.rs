@@ -39,7 +39,7 @@ pub struct ProfileBuilder {
     tables: Arc<Tables>,
     /// There from the first record on.
     profile: Option<Box<Profile>>,
-    /// Latest time that a record told.
+    /// Latest time that a record has.
     latest: Nanos,
 }
 
@@ -285,7 +285,7 @@ impl ProfileBuilder {
                 let run = profile.info.profilers.iter_mut().find(|run| run.id == *profiler);
                 run.into_iter().for_each(|run| run.engine.clone_from(engine));
             }
-            // Looks at the heap are no part of a profile.
+            // Heap snapshots are no part of a profile.
             SessionRecord::HeapBegin { time, .. } => see(*time),
             SessionRecord::Collection { .. }
             | SessionRecord::HeapChunk { .. }

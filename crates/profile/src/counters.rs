@@ -26,10 +26,10 @@ pub struct CounterSummary {
 const PART: Nanos = 300_000_000;
 
 impl Counter {
-    /// Adds a value that is later than the others; the first one tells of the time from `start` on.
+    /// Adds a value that is later than the others. The first value covers the time from `start` on.
     ///
-    /// .NET Core 3.1 sends the values of a second in two parts, the second of a few milliseconds:
-    /// those are put together.
+    /// .NET Core 3.1 sends the values of a second in two parts, the second part of a few
+    /// milliseconds: those are put together.
     pub(crate) fn add(&mut self, start: Nanos, time: Nanos, value: f64) {
         let before = self.values.iter().rev().nth(1).map_or(start, |(time, _)| *time);
         match self.values.last_mut() {

@@ -7,14 +7,14 @@ use crate::{Distribution, Profile};
 /// Names of the parts of the heap, in the order of the columns of a GC event.
 pub const HEAPS: [&str; 5] = ["gen 0", "gen 1", "gen 2", "large objects", "pinned objects"];
 
-/// How long the world stood still for a pause, from the first thread to be stopped to the last to
-/// be let go.
+/// Length of a pause: how long the runtime was suspended, from the first thread that is suspended
+/// to the last that is resumed.
 pub fn pause_length(pause: &PauseEvent) -> Nanos {
     pause.resume_end.saturating_sub(pause.suspend_start)
 }
 
-/// Why the world stands still while a profiler walks stacks: a cost of the observation, not of the
-/// program.
+/// The reason that the runtime reports for a suspension in which a profiler walks stacks: a cost of
+/// the observation, not of the program.
 pub const PROFILER_PAUSE: &str = "SuspendForProfiler";
 
 /// Collections and pauses in numbers. Pauses for a profiler ([`PROFILER_PAUSE`]) stand in
@@ -35,9 +35,9 @@ pub struct GcSummary {
     pub pauses_by_generation: [Distribution; 3],
     /// Pauses by reason, greatest total first.
     pub pause_reasons: Vec<(String, Distribution)>,
-    /// The part of each pause in which threads were brought to a stop.
+    /// The part of each pause in which threads were being suspended.
     pub suspending: Distribution,
-    /// Share of the wall time in which the world stood still, 0 to 1.
+    /// Share of the wall time in which the runtime was suspended, 0 to 1.
     pub share: f64,
     /// Bytes in the parts of the heap after the last collection, as [`HEAPS`].
     pub heap_last: [u64; 5],

@@ -104,7 +104,7 @@ impl Jit {
 pub struct JitTotals {
     /// How many, and how long they took, nanoseconds.
     pub totals: Totals,
-    /// Bytes of IL, as far as told.
+    /// Bytes of IL, as far as reported.
     pub il: u64,
     /// Bytes of code.
     pub native: u64,
@@ -278,8 +278,8 @@ impl Profile {
         rows
     }
 
-    /// Compilations over the time of the recording, in so many parts of equal length: how many
-    /// began in each, and how long they took.
+    /// Compilations over the time of the recording, which is divided into `parts` parts of equal
+    /// length: how many began in each, and how long they took.
     pub fn jit_over_time(&self, parts: usize) -> Vec<Totals> {
         let mut over_time = vec![Totals::default(); parts];
         let length = self.duration().max(1);

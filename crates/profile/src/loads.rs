@@ -113,7 +113,7 @@ pub struct LoadSummary {
     pub precompiled: u64,
     /// Assemblies that were unloaded.
     pub unloaded: u64,
-    /// Whether the runtime told how long anything took.
+    /// Whether the runtime reported how long anything took.
     pub timed: bool,
     /// Time for assemblies, without loads within them, nanoseconds.
     pub assembly_time: u64,

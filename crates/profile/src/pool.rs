@@ -130,7 +130,8 @@ pub struct BlockingRow {
 pub struct PoolSummary {
     /// How it is.
     pub health: PoolHealth,
-    /// Share of the looks at the queue that found items in it, 0 to 1; `None` without snapshots.
+    /// Share of the snapshots of the queue that found items in it, 0 to 1; `None` without
+    /// snapshots.
     pub queued: Option<f64>,
     /// Share of the time of workers with work in which they were blocked: all the time, and while
     /// items waited.
@@ -139,11 +140,11 @@ pub struct PoolSummary {
     pub by_state: [u64; STATES.len()],
     /// Time of all workers that had work.
     pub at_work: u64,
-    /// Limits of the number of workers, where they were told: fewest, most.
+    /// Limits of the number of workers, where they were reported: fewest, most.
     pub limits: Option<(u32, u32)>,
-    /// Workers that began and ended, as far as the runtime told.
+    /// Workers that began, as far as the runtime reported.
     pub started: u64,
-    /// See `started`.
+    /// Workers that ended, as far as the runtime reported.
     pub stopped: u64,
     /// Why the number of workers was changed.
     pub adjustments: Vec<AdjustmentRow>,
@@ -151,13 +152,13 @@ pub struct PoolSummary {
     pub blocking: Vec<BlockingRow>,
 }
 
-/// Share of the looks at the queue from which items are said to wait.
+/// Share of the snapshots of the queue from which items are said to wait.
 const WAITS: f64 = 0.2;
 
 /// Share of the time at work from which workers are said to be blocked.
 const BLOCKED: f64 = 0.5;
 
-/// Fewest looks at the queue.
+/// Fewest snapshots of the queue.
 const FEWEST_LOOKS: usize = 3;
 
 /// Workers added because of blocking from which the pool is said to suffer from it.

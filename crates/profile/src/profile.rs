@@ -49,7 +49,7 @@ pub struct Profile {
     pub pool: Pool,
     /// Garbage collections, in the order of their end.
     pub gcs: Vec<GcEvent>,
-    /// Times when the world stood still.
+    /// Times when the runtime was suspended.
     pub pauses: Vec<PauseEvent>,
     /// Collections whose survivors were looked at.
     pub survivors: Vec<SurvivorSnapshot>,

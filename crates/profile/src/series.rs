@@ -67,7 +67,7 @@ pub enum SeriesKind {
     Allocations,
     /// Time of waiting for locks.
     Locks,
-    /// Threads at the last look.
+    /// Threads in the last snapshot.
     Threads,
     /// Time of the workers of the thread pool.
     Pool,

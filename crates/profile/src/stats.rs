@@ -48,9 +48,9 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// From the weights of samples whose number is by chance (a Poisson process): the variance of
-    /// their sum is the expected sum of their squares. For regular samples, and for such as are
-    /// taken almost surely, that is more than it has to be.
+    /// From the weights of samples whose number is random (a Poisson process): the variance of
+    /// their sum is the expected sum of their squares. For regular samples, and for those that are
+    /// taken almost certainly, this overestimates the variance.
     pub fn of(weights: impl IntoIterator<Item = f64>) -> Self {
         let (sum, squares) =
             weights.into_iter().fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));

@@ -69,15 +69,15 @@ pub struct SurvivorSummary {
     /// Of them those in which not every survivor was seen. They count in nothing below but the
     /// times.
     pub incomplete: u64,
-    /// Those that somebody asked for.
+    /// Those that were induced.
     pub induced: u64,
-    /// How long the world stood still in them, nanoseconds.
+    /// How long the runtime was suspended for them, nanoseconds.
     pub paused: u64,
     /// How much of it the snapshots took.
     pub telling: u64,
     /// The longest of that.
     pub longest: u64,
-    /// Objects that the runtime told for them, survivors or not.
+    /// Objects that the runtime reported for them, survivors or not.
     pub objects: u64,
     /// Bytes that these collections moved.
     pub moved: u64,
@@ -85,7 +85,7 @@ pub struct SurvivorSummary {
     pub generations: [GenerationSurvival; 5],
     /// By type; most bytes of young ones first, then most bytes.
     pub types: Vec<SurvivorRow>,
-    /// By what holds young ones, most bytes first.
+    /// By what retains young ones, most bytes first.
     pub chains: Vec<SurvivorChain>,
 }
 
@@ -170,7 +170,7 @@ impl Profile {
         summary
     }
 
-    /// A chain in words, from what holds to what survived; `short` leaves out namespaces of types.
+    /// A chain in words, from its holder to what survived; `short` leaves out namespaces of types.
     pub fn chain_text(&self, chain: &SurvivorChain, short: bool) -> String {
         let name = |ty: &TypeId| {
             let name = &self.tables.ty(*ty).name;

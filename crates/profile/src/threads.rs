@@ -13,7 +13,7 @@ pub struct ThreadTrack {
     pub first: (Nanos, ThreadSeen),
     /// What the last snapshot saw, and when.
     pub last: (Nanos, ThreadSeen),
-    /// Looks that saw it.
+    /// Snapshots that saw it.
     pub snapshots: u32,
     /// Snapshots in which its stack differs from that of the snapshot before.
     pub changes: u32,
@@ -28,7 +28,7 @@ pub struct Threads {
     pub tracks: BTreeMap<ThreadId, ThreadTrack>,
     /// How many threads there were at each snapshot.
     pub counts: Vec<(Nanos, u64)>,
-    /// Threads whose start the runtime has told.
+    /// Threads whose start the runtime has reported.
     pub creations: Vec<ThreadCreation>,
     /// Those of them that are workers of the thread pool.
     of_pool: HashSet<ThreadId>,
@@ -110,11 +110,11 @@ impl ThreadRole {
     }
 }
 
-/// Whether a thread goes on.
+/// Whether a thread makes progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
-    /// Did nothing while it was looked at, in a wait without a time limit that nothing was seen to
-    /// end.
+    /// Did nothing in any snapshot and was blocked in a wait without a time limit; no waker was
+    /// observed.
     ZombieSuspect,
     /// Did nothing, and waits for something that another thread or process is to do.
     Blocked,
@@ -122,7 +122,7 @@ pub enum Standing {
     Idle,
     /// Used a processor, or stood at different places.
     Progress,
-    /// Was seen too seldom to tell.
+    /// Was seen too seldom to judge.
     Unjudged,
 }
 
@@ -144,7 +144,7 @@ impl Standing {
 pub enum Confidence {
     /// What it waits for may well come.
     Low,
-    /// Nothing speaks for its going on, but a signal from elsewhere cannot be ruled out.
+    /// Nothing suggests that it continues, but a signal from elsewhere cannot be ruled out.
     Medium,
     /// Nothing but an interruption or the end of the process can end its wait.
     High,
@@ -168,7 +168,7 @@ pub struct ThreadRow {
     pub thread: ThreadId,
     /// Whose business it does.
     pub role: ThreadRole,
-    /// `Thread.ManagedThreadId`, where it was told: of threads that were started during the
+    /// `Thread.ManagedThreadId`, where it was reported: of threads that were started during the
     /// recording.
     pub managed_id: Option<u32>,
     /// How old it was at its last snapshot, nanoseconds.
@@ -179,19 +179,19 @@ pub struct ThreadRow {
     pub cpu_of_life: u64,
     /// What the last snapshot saw.
     pub seen: ThreadSeen,
-    /// Looks that saw it.
+    /// Snapshots that saw it.
     pub snapshots: u32,
     /// Time from its first snapshot to its last.
     pub watched: u64,
     /// Whether the last of all snapshots saw it.
     pub alive: bool,
-    /// Whether it goes on.
+    /// Whether it makes progress.
     pub standing: Standing,
     /// For a suspect: how sure that is.
     pub confidence: Option<Confidence>,
     /// Why it is judged so.
     pub reason: String,
-    /// Where it was started, where that was told.
+    /// Where it was started, where that was reported.
     pub started_at: Option<CallSite>,
 }
 
@@ -306,7 +306,8 @@ const POOL_TYPES: [&str; 3] = [
     "System.Threading._ThreadPoolWaitCallback",
 ];
 
-/// Names of workers of the thread pool, from .NET 5 on; cut at 15 bytes where the kernel told them.
+/// Names of workers of the thread pool, from .NET 5 on; cut at 15 bytes where they come from the
+/// kernel.
 const POOL_NAMES: [&str; 2] = [".NET TP Worker", ".NET ThreadPool"];
 
 /// A thread that has used no more than this in its life has hardly worked.
@@ -503,8 +504,8 @@ impl Profile {
             .map(|(thread, track)| {
                 let ((first_time, first), (last_time, seen)) = (track.first, track.last);
                 let role = self.thread_role(*thread);
-                // What was used between two snapshots; of a thread that is younger than the recording
-                // all of it.
+                // What was used between two snapshots; of a thread that is younger than the
+                // recording, all of it.
                 let young = first.born >= 0 && first.born as u64 >= self.start;
                 let between = seen.cpu.saturating_sub(first.cpu);
                 let (standing, confidence, reason) = judge(&Evidence {
@@ -621,8 +622,8 @@ impl Profile {
     }
 }
 
-/// Whether threads are leaked of which so many were started in the first half of the recording, so
-/// many of those are left, and so many were started in the second half.
+/// Whether a starter leaks threads, and why. It started `old` threads in the first half of the
+/// recording, of which `old_left` are left, and `new` threads in the second half.
 fn leaks(starter: Starter, old: u64, old_left: u64, new: u64) -> (bool, String) {
     let text = format!(
         "{old_left} of the {old} that were started in the first half of the recording are left, \

@@ -9,30 +9,30 @@ const PARTS: u64 = 16;
 /// Slowest calls of each method that are kept where not all are.
 const SLOWEST: usize = 16;
 
-/// Methods that rules take, and their calls.
+/// Methods that match rules, and their calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traced {
     methods: BTreeMap<FunctionId, TracedMethod>,
     slots: BTreeMap<u32, FunctionId>,
-    /// When the first method was instrumented, and when calls were read or a body was put back for
-    /// the last time.
+    /// When the first method was instrumented, and when calls were read or a method was reverted
+    /// for the last time.
     times: Option<(Nanos, Nanos)>,
     /// Calls of methods that nobody has named: none, in a session that is whole.
     pub unnamed: u64,
-    /// All that happened to methods, in the order in which it was told. Only where single samples
-    /// are kept.
+    /// All that happened to methods, in the order in which it was reported. Only where single
+    /// samples are kept.
     pub events: Vec<TracedEvent>,
-    /// Single calls where [`crate::BuildOptions::keep_samples`] asked for them, in the order in
-    /// which they were told: all of which the session has, which is the slowest unless it was asked
-    /// for each.
+    /// Single calls, where [`crate::BuildOptions::keep_samples`] asked for them, in the order in
+    /// which they were reported. These are all that the session has: the slowest ones, unless it
+    /// was asked for each call.
     pub single: Vec<SingleCall>,
     keep_single: bool,
 }
 
-/// Something that happened to a method that a rule takes.
+/// Something that happened to a method that matches a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TracedEvent {
-    /// What has become of it.
+    /// Its new state.
     State(InstrumentedMethod),
     /// It has a new body.
     Rewritten(RewrittenMethod),
@@ -55,19 +55,19 @@ pub struct SingleCall {
     pub failed: bool,
     /// Whether it is the call of an asynchronous method, to the end of its task.
     pub asynchronous: bool,
-    /// Arguments that were told with it, each with the place of its parameter: for
+    /// Arguments that were recorded with it, each with the place of its parameter: for
     /// [`ShownArgument`](crate::ShownArgument).
     pub arguments: Option<Arc<[(u16, Argument)]>>,
 }
 
-/// A method that a rule takes.
+/// A method that matches a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracedMethod {
     /// Which.
     pub function: FunctionId,
     /// Name of the rule.
     pub rule: String,
-    /// How far it is, or was in the end.
+    /// Its state, or its last one.
     pub state: InstrumentState,
     /// Its calls.
     pub calls: CallStats,
@@ -75,7 +75,7 @@ pub struct TracedMethod {
     pub slowest: Vec<SingleCall>,
     /// Its parameters, if arguments were asked for.
     pub parameters: Vec<Parameter>,
-    /// Why none are told, though they were asked for.
+    /// Why no arguments are recorded, though they were asked for.
     pub no_arguments: Option<String>,
 }
 
@@ -158,7 +158,7 @@ impl Traced {
         }
     }
 
-    /// A method that a rule takes.
+    /// A method that matches a rule.
     pub fn method(&self, function: FunctionId) -> Option<&TracedMethod> {
         self.methods.get(&function)
     }
@@ -201,13 +201,13 @@ impl Traced {
         }
     }
 
-    /// From when the first method was instrumented to when the last was put back, as far as that is
-    /// known.
+    /// From when the first method was instrumented to when the last one was reverted, as far as
+    /// that is known.
     pub fn time(&self) -> Duration {
         self.times.map_or(Duration::ZERO, |(first, last)| Duration::from_nanos(last - first))
     }
 
-    /// Whether no rule took anything.
+    /// Whether no method matched a rule.
     pub fn is_empty(&self) -> bool {
         self.methods.is_empty()
     }

@@ -194,7 +194,7 @@ fn pauses_are_measured_from_the_first_stop_to_the_last_start() {
     let profile = sums_only();
     let gc = profile.gc_summary();
     assert_eq!((gc.collections, gc.background, gc.induced), ([24, 4, 2], 1, 1));
-    // The pause for a profiler is no pause of the program, and is told apart.
+    // The pause for a profiler is no pause of the program, and is reported separately.
     assert_eq!(
         (profile.pauses.len(), gc.pauses.count, gc.pauses_by_generation[2].count),
         (31, 30, 2)

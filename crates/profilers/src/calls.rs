@@ -94,7 +94,7 @@ fn plain(name: &str) -> String {
 /// Whether a text fits a pattern of letters, `?` for any one and `*` for any number of them.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut pos) = (0, 0);
-    // Where to go on when it does not fit: behind the last star, one letter later each time.
+    // Where to continue when it does not fit: behind the last star, one letter later each time.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         match (pattern.get(at), text.get(pos)) {

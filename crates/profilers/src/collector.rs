@@ -17,7 +17,7 @@ pub struct Function(pub usize);
 /// The part of a profiler that runs inside the target.
 ///
 /// Callbacks come on threads of the target, from many at once; ticks and flushes come on threads of
-/// the agent. A collector that panics is switched off and reported; the target goes on.
+/// the agent. A collector that panics is switched off and reported; the target continues.
 pub trait Collector: Send + Sync {
     /// Id of its profiler.
     fn id(&self) -> &'static str;
@@ -65,8 +65,8 @@ pub trait CallbackCx {
     fn class_of(&self, object: Object) -> Option<Class>;
     /// Message of an exception, cut at 4096 UTF-16 units.
     fn message_of(&self, object: Object) -> Option<String>;
-    /// Number of the time, ever the same or counting up, in which catches are told; `None` while
-    /// they are not. Only a throw and a catch of one number belong together.
+    /// Number of the current period in which catches are reported, constant or counting up; `None`
+    /// while they are not reported. Only a throw and a catch of the same number belong together.
     fn catches(&self) -> Option<u32> {
         Some(0)
     }

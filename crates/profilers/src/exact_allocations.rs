@@ -15,7 +15,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "allocations", unit: "bytes" }],
     params: &[],
     // OBJECT_ALLOCATED and ENABLE_OBJECT_ALLOCATED; THREADS, for their names. Modules that are
-    // unloaded are always told.
+    // unloaded are always reported.
     events: (0x80_0000 | 0x100 | 0x200, 0),
     event_pipe: &[],
     since: 3,

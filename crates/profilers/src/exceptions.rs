@@ -35,8 +35,8 @@ pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     Some(Box::new(Exceptions::new(settings.number("samples") as u32)))
 }
 
-/// Classes that are told apart. A program with more exception classes has the further ones counted
-/// as lost.
+/// Classes that are distinguished. A program with more exception classes has the further ones
+/// counted as lost.
 const CLASSES: usize = 1024;
 /// Samples of a class that are kept in each second whatever the others do.
 const FIRST: u32 = 4;
@@ -52,7 +52,7 @@ struct Slot {
     class: AtomicUsize,
     /// Thrown so far.
     total: AtomicU64,
-    /// Of these, told to the writer.
+    /// Of these, reported to the writer.
     reported: AtomicU64,
     /// `total` at the last sample.
     at_sample: AtomicU64,
@@ -80,16 +80,16 @@ struct Exceptions {
 /// A sampled exception on its way to its catcher.
 #[derive(Clone, Copy)]
 struct InFlight {
-    /// 0 for an exception that was not sampled but was thrown while a sampled one flew.
+    /// 0 for an exception that was not sampled but was thrown while a sampled one was in flight.
     sequence: u64,
     class: usize,
-    /// Which collector, and in which time of it that catches were told: a later one must not take
-    /// it for its own.
+    /// The collector, and its period in which catches are reported: a later one must not take it
+    /// for its own.
     session: usize,
 }
 
-/// Exceptions that can fly on one thread at once and be told apart: thrown by filters and finally
-/// blocks.
+/// Exceptions that can be in flight on one thread at once and still be distinguished: thrown by
+/// filters and finally blocks.
 const NESTING: usize = 4;
 
 thread_local! {
@@ -103,7 +103,7 @@ thread_local! {
 fn begin(in_flight: InFlight) {
     let _ = IN_FLIGHT.try_with(|(count, slots)| {
         if slots.get(count.get().wrapping_sub(1)).is_some_and(|newest| newest.get().session != in_flight.session) {
-            // Nobody will tell of the end of those.
+            // The end of those will not be reported.
             count.set(0);
         }
         let index = count.get();
@@ -119,8 +119,8 @@ fn anything_flies() -> bool {
     IN_FLIGHT.try_with(|(count, _)| count.get() != 0).unwrap_or(false)
 }
 
-/// The newest in_flight exception, of a class where that is known. Those above it will not be caught
-/// any more: they were replaced.
+/// The newest exception in flight, of a class where that is known. Those above it will not be
+/// caught any more: they were replaced.
 fn caught(class: Option<usize>) -> Option<InFlight> {
     IN_FLIGHT
         .try_with(|(count, slots)| {
@@ -147,7 +147,7 @@ impl Exceptions {
         }
     }
 
-    /// `None` while catches are not told.
+    /// `None` while catches are not reported.
     fn session(&self, cx: &dyn CallbackCx) -> Option<usize> {
         // An address has no more than 48 bits.
         Some(std::ptr::from_ref(self).addr() ^ (cx.catches()? as usize) << 48)
@@ -199,9 +199,9 @@ impl Exceptions {
         Some(total.saturating_sub(slot.at_sample.swap(total, Relaxed)).max(1))
     }
 
-    /// How many samples to aim at for a class that was just thrown for the first time in a second:
-    /// so many that all classes together stay within the budget for the whole second, and later
-    /// ones are not left out.
+    /// Number of samples to aim at for a class that was just thrown for the first time in a second.
+    /// With this number, all classes together stay within the budget for the whole second, and
+    /// later ones are not left out.
     fn aim(&self, second: u32) -> u32 {
         let before = self.classes.fetch_update(Relaxed, Relaxed, |classes| {
             let (at, count) = ((classes >> 32) as u32, classes as u32);
@@ -337,7 +337,7 @@ mod tests {
     #[derive(Default)]
     struct Calls {
         second: Cell<u32>,
-        /// Number of the time in which catches are told.
+        /// Number of the period in which catches are reported.
         time: Cell<u32>,
         catches_untold: Cell<bool>,
         sent: RefCell<Vec<CallbackSample>>,
@@ -546,8 +546,8 @@ mod tests {
     fn a_catch_belongs_only_to_a_throw_of_the_same_time() {
         let exceptions = Exceptions::new(200);
         let calls = Calls::default();
-        // Thrown while catches were told, and caught when they are told again: the catches between
-        // are not known.
+        // Thrown while catches were reported, and caught when they are reported again: the catches
+        // between are not known.
         for time in 0..10 {
             calls.time.set(time);
             exceptions.exception_caught(&calls, Function(1), Object(0));

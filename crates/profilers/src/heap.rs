@@ -1,4 +1,4 @@
-//! `heap`: what lives on the heap, and what holds it.
+//! `heap`: the objects on the heap, and what retains them.
 
 use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
 use wire::SessionConfig;
@@ -48,8 +48,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             kind: ParamKind::Number(1, 3600),
         },
     ],
-    // GC, for objects and roots; SUSPENDS, to tell how long the world stood still; MODULE_LOADS, to
-    // know when classes go.
+    // GC, for objects and roots; SUSPENDS, to know how long the runtime was suspended;
+    // MODULE_LOADS, to know when classes are unloaded.
     events: (0x80 | 0x1_0000 | 0x4, 0),
     event_pipe: &[],
     since: 3,
@@ -87,11 +87,11 @@ pub struct HeapSettings {
     pub every: u64,
     /// Whether strings are read.
     pub strings: bool,
-    /// What is told.
+    /// What they include.
     pub kind: SnapshotKind,
     /// Seconds that one may take.
     pub limit: u64,
-    /// Whether it is read of tasks where their methods stand.
+    /// Whether the states of the asynchronous methods of tasks are read.
     pub tasks: bool,
 }
 

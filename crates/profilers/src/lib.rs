@@ -78,7 +78,7 @@ pub fn events_of(config: &SessionConfig) -> (u32, u32) {
     on.fold((0, 0), |(low, high), spec| (low | spec.events.0, high | spec.events.1))
 }
 
-/// What a profiler is told when its inside part is made.
+/// What a profiler gets when its part inside the target is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
     spec: &'static ProfilerSpec,

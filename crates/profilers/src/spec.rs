@@ -26,15 +26,15 @@ impl ProfilerSpec {
     /// `COR_PRF_ALLOWABLE_NOTIFICATION_PROFILER` and its high half, corprof.idl.
     const NOTIFICATION_ONLY: (u32, u32) = (0xb1e3_2b7f, 0xfe);
 
-    /// What the runtime never takes back, so that it detaches no profiler that has asked for it:
-    /// `COR_PRF_MONITOR_IMMUTABLE` with its high half, `COR_PRF_MONITOR_ENTERLEAVE` and
+    /// Events that the runtime never reverts, so that it detaches no profiler that has asked for
+    /// them: `COR_PRF_MONITOR_IMMUTABLE` with its high half, `COR_PRF_MONITOR_ENTERLEAVE` and
     /// `COR_PRF_ENABLE_REJIT`, corprof.idl.
     const IRREVERSIBLE: (u32, u32) = (0xeefc_dc00, 0x8);
 
     /// The commands that run it.
     pub fn commands(&self) -> &'static [&'static str] {
         match self.id {
-            // It has to be told which methods.
+            // It needs to know which methods.
             id if id == crate::trace::SPEC.id => &["trace", "launch --trace"],
             _ if self.attach => &["record", "launch"],
             _ => &["launch"],

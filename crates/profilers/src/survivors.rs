@@ -42,8 +42,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             kind: ParamKind::Choice(&["on", "off"]),
         },
     ],
-    // GC, for objects and roots; SUSPENDS, to tell how long the world stood still; MODULE_LOADS, to
-    // know when classes go.
+    // GC, for objects and roots; SUSPENDS, to know how long the runtime was suspended;
+    // MODULE_LOADS, to know when classes are unloaded.
     events: (0x80 | 0x1_0000 | 0x4, 0),
     event_pipe: &[],
     since: 3,
@@ -76,7 +76,8 @@ impl SurvivorSettings {
         })
     }
 
-    /// How long to wait after a snapshot whose telling took so long, for it to stay within its share.
+    /// How long to wait after a snapshot that took `telling` to report, so that it stays within its
+    /// share.
     pub fn rest(&self, telling: Nanos) -> Nanos {
         (telling.saturating_mul(100) / self.share.max(1)).saturating_sub(telling)
     }

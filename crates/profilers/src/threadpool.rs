@@ -1,4 +1,4 @@
-//! `threadpool`: whether the thread pool keeps up, and what holds its workers.
+//! `threadpool`: whether the thread pool keeps up, and what blocks its workers.
 
 use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, wall};
 use wire::Record;
@@ -42,8 +42,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
 };
 
-/// The collector: ticks as those of `wall`. Which threads are workers is told outside, where their
-/// stacks have names.
+/// The collector: ticks as those of `wall`. Which threads are workers is determined outside of the
+/// target, where their stacks have names.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     let interval = 1_000_000_000 / settings.number("rate").max(1);
     Some(Box::new(wall::Wall::new(SPEC.id, interval, Record::PoolTick)))

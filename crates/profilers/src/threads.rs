@@ -1,4 +1,4 @@
-//! `threads`: what threads there are, which of them go on, and who starts them.
+//! `threads`: which threads there are, which of them make progress, and what starts them.
 
 use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, Stacks, ValueSpec, WorkerCx};
 use wire::{Nanos, Record, WallSample, WallTick};

@@ -62,7 +62,7 @@ pub enum Rewriting {
     Dry,
     /// Rewrite them.
     On {
-        /// Tell of every timed call singly.
+        /// Record every timed call individually.
         each_call: bool,
     },
 }

@@ -55,7 +55,7 @@ pub enum RecordError {
     /// The diagnostic port of the target refused.
     #[error(transparent)]
     Port(#[from] diagnostics::Error),
-    /// The CPU engine asked for cannot be had.
+    /// The CPU engine that was asked for is unavailable.
     #[error(
         "the engine {engine} cannot be used here: {reason}; leave out --engine to let clrscope \
             choose"

@@ -12,7 +12,7 @@ pub struct RecordOptions {
     pub rate_hz: u32,
     /// Who takes CPU samples.
     pub engine: EngineChoice,
-    /// When to stop by itself; `None` to go on until stopped or until the process ends.
+    /// When to stop by itself; `None` to record until stopped or until the process ends.
     pub duration: Option<Duration>,
     /// Where the session goes; `None` to write no file (a live view).
     pub output: Option<PathBuf>,

@@ -25,7 +25,8 @@ impl StopHandle {
     }
 }
 
-/// What a recording with the profiler `trace` instruments: may be replaced while it goes on.
+/// The rules for what a recording with the profiler `trace` instruments. They may be replaced while
+/// it runs.
 #[derive(Clone, Debug, Default)]
 pub struct RuleHandle(Arc<Mutex<(u64, RuleSet)>>);
 
@@ -35,8 +36,9 @@ impl RuleHandle {
         Self(Arc::new(Mutex::new(rules.map_or_else(Default::default, |rules| (1, rules)))))
     }
 
-    /// Replaces the rules: all original bodies are put back, and then what these take is
-    /// instrumented. That is done when [`Progress::rules_applied`] has grown.
+    /// Replaces the rules: all instrumented methods are reverted to their original bodies, and then
+    /// those that match the new rules are instrumented. That is done when
+    /// [`Progress::rules_applied`] has grown.
     pub fn replace(&self, rules: RuleSet) {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *current = (current.0 + 1, rules);

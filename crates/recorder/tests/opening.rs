@@ -1,5 +1,5 @@
-//! Metadata of many modules are opened for additions while threads resolve members of them without
-//! a pause: each is found as before.
+//! Metadata of many modules are made extensible while threads resolve members of them without a
+//! pause: each member is found as before.
 #![cfg(target_os = "linux")]
 mod support;
 

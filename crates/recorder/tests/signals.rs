@@ -103,8 +103,8 @@ fn time_is_where_the_program_spends_it() {
         assert!(samples > 200.0, "{runtime}: {samples}");
         for (method, truth) in [("Slow", 0.7), ("Medium", 0.2), ("Light", 0.1)] {
             let found = weights[method] as f64 / all as f64;
-            // Four standard deviations of so many samples, and a point for what the program itself
-            // is off by.
+            // Four standard deviations of that number of samples, and one percentage point for what
+            // the program itself is off by.
             let tolerance = 4.0 * (truth * (1.0 - truth) / samples).sqrt() + 0.01;
             assert!((found - truth).abs() < tolerance, "{runtime}: {method} {found}: {weights:?}");
         }

@@ -1,5 +1,5 @@
-//! Methods are rewritten and put back again and again, while eight threads call them and check what
-//! they get.
+//! Methods are rewritten and reverted again and again, while eight threads call them and check what
+//! they return.
 #![cfg(target_os = "linux")]
 mod support;
 

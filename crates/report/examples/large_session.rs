@@ -150,7 +150,7 @@ fn write(file: File, samples: u32, stacks: u32) -> Result<u64, SessionError> {
             trust: FrameTrust::Tables,
         }))?;
     }
-    // A new stack leaves an older one at a random depth and goes on for one to five frames.
+    // A new stack leaves an older one at a random depth and continues for one to five frames.
     let (mut nodes, mut leaves, mut parents, mut depths) =
         (0_u32, Vec::new(), Vec::new(), Vec::new());
     while leaves.len() < stacks as usize {

@@ -61,7 +61,7 @@ fn of_method(profile: &Profile, event: &str, function: FunctionId) -> Value {
 
 fn traced(profile: &Profile, events: &mut Events) {
     let all = &profile.traced.events;
-    // Where bodies are told, they tell what was requested as well.
+    // Where bodies are recorded, they report what was requested as well.
     let has_bodies = all.iter().any(|event| matches!(event, TracedEvent::Rewritten(_)));
     for event in all {
         let (time, event) = match event {

@@ -749,7 +749,7 @@ fn jit(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Val
 fn loads(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
     let nanos = |nanos: u64| nanos as f64 / 1e3;
     let summary = profile.load_summary();
-    // By the time they took; where that is not told, as they came.
+    // By the time they took; where that is not reported, in the order in which they came.
     let mut assemblies: Vec<&AssemblyLoad> = profile.loads.assemblies.iter().collect();
     assemblies.sort_by_key(|load| (load.outcome == LoadOutcome::Known, std::cmp::Reverse(load.own), load.time));
     let assemblies: Vec<Value> = assemblies

@@ -1055,7 +1055,7 @@ pub fn role_word(role: ThreadRole) -> &'static str {
     }
 }
 
-/// Word for whether a thread goes on.
+/// Word for whether a thread makes progress.
 pub fn standing_word(standing: Standing, confidence: Option<Confidence>) -> &'static str {
     match (standing, confidence) {
         (Standing::ZombieSuspect, Some(Confidence::High)) => "zombie, nearly sure",

@@ -175,8 +175,7 @@ fn render_table(table: &Table, options: &Options, out: &mut dyn Write) -> Result
     if table.columns.iter().any(|column| !column.title.is_empty()) {
         line(table.columns.iter().map(|column| column.title.to_owned()).collect(), Some("2"))?;
     }
-    // What stands last and has no heading is prose: it goes on in the next line instead of being
-    // cut.
+    // A last column without a heading is prose: it continues in the next line instead of being cut.
     let prose = table.columns.last().is_some_and(|column| column.title.is_empty());
     for row in &table.rows {
         let mut cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| fit(cell, *width)).collect();

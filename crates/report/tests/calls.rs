@@ -97,7 +97,7 @@ fn records() -> Vec<SessionRecord> {
     };
     let (methods, crossings) = (CallKind::Methods, CallKind::Transitions);
     records.push(batch(methods, 1, 0, &[(0, 1, 100), (1, 10, 50), (2, 1000, 400)]));
-    // Main goes on: no further call of it. More calls than a number of 32 bits holds.
+    // Main continues: no further call of it. More calls than a number of 32 bits holds.
     records.push(batch(methods, 2, 0, &[(0, 0, 100), (2, 5_000_000_000, 250), (3, 7, 100)]));
     records.push(batch(methods, 2, 1, &[(3, 3, 0)]));
     records.push(batch(crossings, 2, 1, &[(4, 20, 30), (6, 40, 10)]));

@@ -11,7 +11,7 @@ const MS: u64 = 1_000_000;
 const TYPES: [&str; 4] =
     ["Shop.Line[]", "Shop.Line", "System.Collections.Generic.List<Shop.Line>", "string"];
 
-/// A collection after so many milliseconds, in which 10 lines survived in generation 0 and 5 in
+/// A collection after `time` milliseconds, in which 10 lines survived in generation 0 and 5 in
 /// generation 1.
 fn snapshot(time: u64, generation: u8, complete: bool) -> SurvivorSnapshot {
     let count = |ty, before, after, objects| SurvivorCount {

@@ -142,7 +142,7 @@ impl RuleSet {
     ///
     /// # Errors
     /// It is no TOML, a key is unknown or missing, or a value is none that its key takes. Only the
-    /// first error is told.
+    /// first error is reported.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
         let error = |(at, problem): At| {
             // Spans end between characters, but that is the other crate's word.

@@ -107,7 +107,7 @@ impl Pattern {
         name.starts_with(&*self.prefix) && self.globs.iter().any(|glob| glob.matches(name))
     }
 
-    /// The same where upper and lower case are one. For few names: the pattern is made anew for
+    /// As [`Self::matches`], but case-insensitive. For few names: the pattern is made anew for
     /// each.
     #[must_use]
     pub fn matches_any_case(&self, name: &str) -> bool {

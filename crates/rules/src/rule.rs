@@ -97,12 +97,12 @@ impl Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Limits {
-    /// One of so many calls is taken, from 1, which takes all.
+    /// 1 in this number of calls is taken, from 1, which takes all.
     pub one_in: u32,
-    /// The rule ends after so many calls of all its methods together, from 1 to `i64::MAX`; `None`
-    /// if their number does not end it.
+    /// The rule ends after this number of calls of all its methods together, from 1 to `i64::MAX`;
+    /// `None` if their number does not end it.
     pub calls: Option<u64>,
-    /// The rule ends after so many seconds, from 1; `None` if time does not end it.
+    /// The rule ends after this number of seconds, from 1; `None` if time does not end it.
     pub seconds: Option<u32>,
 }
 

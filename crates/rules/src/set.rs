@@ -105,7 +105,7 @@ impl RuleSet {
         &self.rules
     }
 
-    /// Methods that no rule takes.
+    /// Patterns of methods that no rule matches.
     #[must_use]
     pub fn exclude(&self) -> &[MethodPattern] {
         &self.exclude
@@ -140,7 +140,7 @@ impl RuleSet {
         AssemblyRules { rules: rules.collect(), exclude }
     }
 
-    /// Whether a rule takes all methods of all assemblies but for those that are excluded.
+    /// Whether a rule matches all methods of all assemblies, except for those that are excluded.
     #[must_use]
     pub fn takes_everything(&self) -> bool {
         self.rules.iter().any(Rule::is_everything)

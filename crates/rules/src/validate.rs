@@ -143,8 +143,8 @@ impl fmt::Display for Finding {
 
 impl RuleSet {
     /// Checks all rules, alone and against each other. Rules with a finding that is an
-    /// [`Severity::Error`] must not be used. What is told of patterns that overlap goes by their
-    /// texts: it is true, but not complete.
+    /// [`Severity::Error`] must not be used. Findings about patterns that overlap come from their
+    /// texts alone: they are true, but not complete.
     #[must_use]
     pub fn validate(&self) -> Vec<Finding> {
         let mut findings = Vec::new();

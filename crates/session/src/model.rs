@@ -71,7 +71,7 @@ pub enum SessionRecord {
     },
     /// A garbage collection.
     Gc(GcEvent),
-    /// The world stood still.
+    /// A suspension of the runtime, such as a GC pause.
     Pause(PauseEvent),
     /// State of the observer: costs and drops.
     Observer(ObserverStatus),
@@ -84,7 +84,7 @@ pub enum SessionRecord {
     },
     /// Last of all; missing in a session that was cut short.
     End(SessionEnd),
-    /// A profiler goes on in another way than [`SessionInfo::profilers`] says.
+    /// A profiler continues with another engine than [`SessionInfo::profilers`] says.
     Engine {
         /// Its id.
         profiler: String,
@@ -178,7 +178,7 @@ pub enum SessionRecord {
     AllocatedObjects(AllocatedObjects),
     /// Sampled allocations were followed for a part of a time only.
     AllocationWindow(AllocationWindow),
-    /// What has become of a method that a rule takes.
+    /// The state of a method that matches a rule.
     Instrumented(InstrumentedMethod),
     /// Calls of instrumented methods.
     Traced(TracedCalls),
@@ -209,16 +209,17 @@ pub enum SessionRecord {
     SamplingRate(SamplingRate),
 }
 
-/// What survived one collection, and what held the young ones among it.
+/// Objects that survived one collection, and what retained the young ones among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurvivorSnapshot {
-    /// When the world was asked to stop for it.
+    /// When the runtime was asked to suspend for it.
     pub time: Nanos,
     /// The oldest generation that was collected: 0, 1 or 2.
     pub generation: u8,
-    /// Whether somebody asked for it.
+    /// Whether it was induced.
     pub induced: bool,
-    /// How long the world stood still for the collection with the snapshot; 0 if that is not known.
+    /// How long the runtime was suspended for the collection with the snapshot; 0 if that is not
+    /// known.
     pub paused: Nanos,
     /// How much of it the snapshot added.
     pub telling: Nanos,
@@ -227,7 +228,7 @@ pub struct SurvivorSnapshot {
     pub before: [u64; 5],
     /// Bytes that the collection moved.
     pub moved: u64,
-    /// Objects on the whole heap that the runtime told for it.
+    /// Objects on the whole heap that the runtime reported for it.
     pub objects: u64,
     /// Whether all survivors were seen.
     pub complete: bool,
@@ -235,7 +236,7 @@ pub struct SurvivorSnapshot {
     pub reason: Option<String>,
     /// Survivors by type and generations, most bytes first.
     pub counts: Vec<SurvivorCount>,
-    /// Young survivors (of generations 0 and 1) by what holds them, most bytes first.
+    /// Young survivors (of generations 0 and 1) by what retains them, most bytes first.
     pub held: Vec<HeldSurvivors>,
 }
 
@@ -313,7 +314,7 @@ pub struct HeapEnd {
     pub snapshot: u32,
     /// When.
     pub time: Nanos,
-    /// How long the world stood still for it; 0 if that is not known.
+    /// How long the runtime was suspended for it; 0 if that is not known.
     pub paused: Nanos,
     /// Objects seen.
     pub objects: u64,
@@ -626,7 +627,7 @@ pub struct AllocationBatch {
     pub ty: Vec<TypeId>,
     /// Heap that it is on.
     pub heap: Vec<AllocationHeap>,
-    /// Size of the object in bytes; 0 where the runtime does not tell (.NET Core 3.1).
+    /// Size of the object in bytes; 0 where the runtime does not report it (.NET Core 3.1).
     pub size: Vec<u64>,
     /// Allocated bytes that the sample stands for. Divided by `size` it is a number of objects.
     pub bytes: Vec<u64>,
@@ -709,11 +710,10 @@ pub struct CallBatch {
     pub own: Vec<u64>,
 }
 
-/// A method that a rule takes, and what has become of it. What comes later replaces what came
-/// before.
+/// A method that matches a rule, and its state. A later record replaces an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstrumentedMethod {
-    /// When it was told.
+    /// When it was reported.
     pub time: Nanos,
     /// The method.
     pub function: FunctionId,
@@ -721,11 +721,11 @@ pub struct InstrumentedMethod {
     pub rule: String,
     /// What [`TracedMethod`] calls it; `None` if it has no number because it was refused.
     pub slot: Option<u32>,
-    /// How far it is.
+    /// Its state.
     pub state: InstrumentState,
 }
 
-/// How far a method is that a rule takes.
+/// State of a method that matches a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InstrumentState {
     /// It could be instrumented: a dry run.
@@ -738,8 +738,8 @@ pub enum InstrumentState {
     Refused(String),
 }
 
-/// A new body for a method: one for each that a rule takes, and one more for the state machine of
-/// an asynchronous one. Only where IL was asked for.
+/// A new body for a method: one for each method that matches a rule, and one more for the state
+/// machine of an asynchronous one. Only where IL was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RewrittenMethod {
     /// When it was made.
@@ -748,7 +748,7 @@ pub struct RewrittenMethod {
     pub function: FunctionId,
     /// Name of the rule.
     pub rule: String,
-    /// As in [`InstrumentedMethod::slot`]: the number that the new body tells probes.
+    /// As in [`InstrumentedMethod::slot`]: the number that the new body passes to probes.
     pub slot: u32,
     /// The original body and the new one, or why they are left out.
     pub bodies: Result<(IlBody, IlBody), String>,
@@ -832,7 +832,7 @@ pub struct MethodParameters {
     pub function: FunctionId,
     /// All of them, without `this`.
     pub parameters: Vec<Parameter>,
-    /// Why no arguments of this method are told.
+    /// Why no arguments of this method are recorded.
     pub refused: Option<String>,
 }
 
@@ -843,14 +843,14 @@ pub struct Parameter {
     pub name: String,
     /// Its type as C# writes it.
     pub type_name: String,
-    /// What is told of its arguments.
+    /// What is recorded of its arguments.
     pub shown: ParameterShown,
 }
 
-/// What is told of the arguments of a parameter.
+/// What is recorded of the arguments of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ParameterShown {
-    /// What they are.
+    /// Their values.
     ByValue,
     /// Nothing: they were never read, because of the name of the parameter.
     Redacted,
@@ -1012,7 +1012,7 @@ pub enum PoolChange {
 /// How thoroughly a method was compiled, in the order in which tiers follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum JitTier {
-    /// Not told.
+    /// Not reported.
     Unknown,
     /// Without optimizations: for a debugger, or because the method is very large.
     MinOpt,
@@ -1061,7 +1061,7 @@ pub struct CompilationBatch {
     pub method: Vec<u64>,
     /// How thoroughly.
     pub tier: Vec<JitTier>,
-    /// Bytes of IL; 0 where the runtime does not tell: dynamic methods.
+    /// Bytes of IL; 0 where the runtime does not report it: dynamic methods.
     pub il_size: Vec<u32>,
     /// Bytes of code.
     pub native_size: Vec<u32>,
@@ -1082,7 +1082,7 @@ pub struct PrecompiledCount {
     pub found: u64,
     /// Methods without code that could be used.
     pub missing: u64,
-    /// How long the looking took; 0 where the runtime does not tell (before .NET 5).
+    /// How long the search took; 0 where the runtime does not report it (before .NET 5).
     pub duration: Nanos,
     /// Code of methods that was freed: dynamic ones, and those of unloaded assemblies.
     pub freed: u64,
@@ -1102,7 +1102,7 @@ pub enum LoadOutcome {
 /// An assembly that was loaded, or asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssemblyLoad {
-    /// When it was asked for; when it was loaded, where the runtime does not tell that.
+    /// When it was asked for; when it was loaded, where the runtime does not report that.
     pub time: Nanos,
     /// Thread.
     pub thread: ThreadId,
@@ -1213,7 +1213,7 @@ pub struct GcEvent {
     pub gc_handles: u32,
 }
 
-/// The world stood still.
+/// A suspension of the runtime, such as a GC pause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseEvent {
     /// Why, in the words of the runtime's events: `SuspendForGC`, `SuspendForGCPrep`,
@@ -1221,11 +1221,11 @@ pub struct PauseEvent {
     pub reason: String,
     /// The collection it was for, by number.
     pub gc: Option<u32>,
-    /// The runtime begins to stop the threads.
+    /// The runtime begins to suspend the threads.
     pub suspend_start: Nanos,
-    /// All threads stand.
+    /// All threads are suspended.
     pub suspend_end: Nanos,
-    /// The runtime begins to let them go.
+    /// The runtime begins to resume them.
     pub resume_start: Nanos,
     /// All may run.
     pub resume_end: Nanos,
@@ -1242,7 +1242,7 @@ pub struct ObserverStatus {
     /// threads: signal handlers, and what the kernel does at each sample and at each switch from
     /// thread to thread.
     pub target_cpu: Nanos,
-    /// How long the world stood still for us.
+    /// How long the runtime was suspended for us.
     pub target_stopped: Nanos,
     /// CPU time of clrscope itself.
     pub own_cpu: Nanos,
@@ -1323,8 +1323,8 @@ impl SamplingRate {
     const ENOUGH: f64 = 50.0;
     /// The smallest difference that is worth a word, as a share of what was asked for.
     const NOTICEABLE: f64 = 0.05;
-    /// Where ticks meet threads at random, the number of samples spreads by its root. Less than so
-    /// many standard deviations is no difference.
+    /// Standard deviations below which a difference does not count. Where ticks hit threads
+    /// randomly, the standard deviation of the number of samples is its square root.
     const SPREAD: f64 = 3.0;
 
     /// Samples per second of CPU time that were achieved; `None` where too little was measured.

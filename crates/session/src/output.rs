@@ -30,11 +30,12 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses what [`create_file`] would refuse because of what is there already: for files that are
-/// written at the end of something that should not be begun in vain.
+/// Refuses a path that [`create_file`] would refuse because of what already exists there. Call it
+/// before a long operation that writes the file at its end, so that the operation does not start in
+/// vain.
 ///
 /// # Errors
-/// As [`create_file`], as far as that can be told without creating it.
+/// As [`create_file`], as far as they can be found without creating the file.
 pub fn check_file(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(found) => check(&found),

@@ -50,8 +50,8 @@ impl<S: Sink> Sink for Option<S> {
     }
 }
 
-/// The same records to two sinks. The second gets its record also when the first fails; the first
-/// error is told.
+/// Writes the same records to two sinks. The second also gets its record when the first fails. The
+/// first error is returned.
 #[derive(Clone, Debug)]
 pub struct Tee<A, B>(pub A, pub B);
 
@@ -75,7 +75,7 @@ const DEFINITIONS: usize = 64;
 /// thread of this process.
 ///
 /// The sink never waits. When a slow consumer lets `capacity` records wait, samples and events are
-/// dropped; when it lets 64 times as many wait, definitions are dropped, too. Both ends tell how
+/// dropped; when it lets 64 times as many wait, definitions are dropped, too. Both ends report how
 /// many ([`LiveSink::left_out`], [`LiveStream::left_out`]). A stream that is dropped never hinders
 /// the recording.
 pub fn live(capacity: usize) -> (LiveSink, LiveStream) {

@@ -59,11 +59,11 @@ impl<W: Write> SessionWriter<W> {
         })
     }
 
-    /// Takes a record.
+    /// Writes a record.
     ///
     /// # Errors
     /// When it breaks the order of the model or is too large (then it is left out and the session
-    /// goes on), or when the file cannot be written.
+    /// continues), or when the file cannot be written.
     pub fn write(&mut self, record: &SessionRecord) -> Result<(), SessionError> {
         match record {
             SessionRecord::CpuSamples(batch) if batch.time_delta.len() > MAX_BATCH => {

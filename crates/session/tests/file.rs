@@ -1,4 +1,5 @@
-//! The session file: what goes in comes out, what is cut or damaged is told, nothing panics.
+//! The session file: what is written is read back, truncation and damage are reported, nothing
+//! panics.
 
 use std::{
     sync::{Arc, Mutex},
@@ -920,7 +921,7 @@ fn records_that_do_not_fit_are_refused_by_writer_and_reader() {
             panic!("{bad:?} was taken")
         };
         assert_eq!(cause, expected);
-        // The session goes on after it.
+        // The session continues after it.
         writer.write(&end()).unwrap();
         let bytes = writer.finish().unwrap();
         assert_eq!(read(&bytes).records.len(), base.len() + 1);

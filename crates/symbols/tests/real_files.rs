@@ -31,7 +31,7 @@ fn oracle(arguments: &[&Path]) -> Vec<String> {
 fn compare(pdb: &PortablePdb, truth: &[String]) -> (usize, usize) {
     let (mut points, mut state_machines) = (0, 0);
     let (mut first_lines, mut kickoffs) = (BTreeMap::new(), Vec::new());
-    // The line that a hidden point goes on with.
+    // The line with which a hidden point continues.
     let mut last: (u32, Option<(String, u32)>) = (0, None);
     for line in truth {
         let mut words = line.splitn(5, ' ');

@@ -134,7 +134,7 @@ impl Kiosk {
         get(self.port, route)
     }
 
-    /// So many clients that ask for these routes in turn, one request after the other.
+    /// Starts `clients` clients that ask for these routes in turn, one request after the other.
     pub fn load(&self, clients: usize, routes: &'static [&'static str]) -> Load {
         let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let ask = |first: usize| {

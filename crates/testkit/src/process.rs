@@ -379,7 +379,7 @@ impl TargetProcess {
     /// Waits for the end of the process.
     ///
     /// # Errors
-    /// When it does not end in time; it goes on then.
+    /// When it does not end in time; it continues then.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let until = Instant::now() + limit;
         loop {
@@ -422,7 +422,7 @@ impl TargetProcess {
         self.signal(Signal::STOP)
     }
 
-    /// Lets a stopped process go on (`SIGCONT`).
+    /// Resumes a stopped process (`SIGCONT`).
     ///
     /// # Errors
     /// When the process is gone.

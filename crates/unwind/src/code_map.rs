@@ -12,7 +12,7 @@ use crate::arch::ManagedRule;
 /// More "not code" addresses than a process can reasonably have; over that they are forgotten and
 /// asked again.
 const MOST_NOT_CODE: usize = 1 << 20;
-/// Entries of the look-up cache, a power of two.
+/// Entries of the lookup cache, a power of two.
 const CACHE: usize = 4096;
 
 /// What is known about an address.

@@ -184,8 +184,8 @@ pub struct Counters {
     /// Exact rules that failed on the stack they were applied to, so that the frame was left by
     /// what was plausible.
     pub failed_rules: u64,
-    /// Frames whose rule needs a register that is unknown, and that were left all the same, by what
-    /// holds for all of them: the size of the frame, what the runtime notes of a call of native
+    /// Frames whose rule needs a register that is unknown. They were left all the same, by what is
+    /// true for all of them: the size of the frame, what the runtime notes of a call of native
     /// code.
     pub frames_without_register: u64,
 }
@@ -244,8 +244,7 @@ impl Unwinder {
         &mut self.code
     }
 
-    /// Tells of a mapping that the target has just made, so that its map need not be read again for
-    /// it.
+    /// Adds a mapping that the target has just made, so that its map need not be read again for it.
     pub fn add_mapping(&mut self, mapping: Mapping) {
         self.modules.insert(mapping);
     }

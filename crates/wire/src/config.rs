@@ -26,9 +26,9 @@ pub struct SessionConfig {
     /// Which tools of the .NET SDK a launch records; the agent cancels its activation in all
     /// others.
     pub sdk_tools: SdkTools,
-    /// Whether there is no session at all: the agent does nothing, and is never let go. .NET 6 and
-    /// newer take a main profiler that detaches for a notification-only one; one that stays makes
-    /// their count right again.
+    /// Whether there is no session at all: the agent does nothing, and never detaches. .NET 6 and
+    /// newer count a main profiler that detaches as a notification-only one; a notification-only
+    /// profiler that stays makes this count right again.
     pub placeholder: bool,
     /// Whether the agent stays in the process when the session ends, and serves the next ones.
     pub stays: bool,

@@ -19,12 +19,13 @@ pub enum Control {
         /// Addresses in front of what looks like a return address.
         guessed: Vec<u64>,
     },
-    /// Instrument what these rules take: each method is answered by a
+    /// Instrument the methods that these rules match: each method is answered by a
     /// [`crate::Record::Instrumented`], all of them by [`crate::Record::Applied`]. Only for agents
     /// with the profiler `trace`; those with its parameter `dry` only say what would happen. Rules
-    /// that come later replace those before: all original bodies are put back first.
+    /// that come later replace those before: all methods are reverted to their original bodies
+    /// first.
     Instrument(rules::RuleSet),
-    /// Copy so many bytes of the stacks of blocked threads from now on, within the bounds of
+    /// Copy this many bytes of the stacks of blocked threads from now on, within the bounds of
     /// [`crate::BlockedStack`].
     CopyMore(u32),
     /// Take CPU samples from inside from now on, by timer signals or, where these do not work, by

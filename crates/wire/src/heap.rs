@@ -129,8 +129,8 @@ pub enum HeapItem<'a> {
 /// those of an `i32`. The object is the box around the state machine, or the state machine where
 /// that is an object of its own.
 pub const FIELD_STATE: u16 = 0;
-/// [`HeapItem::Field`]: what goes on when a task has completed (`Task.m_continuationObject`): the
-/// address of an object, 0 for nothing.
+/// [`HeapItem::Field`]: the continuation that runs when a task has completed
+/// (`Task.m_continuationObject`): the address of an object, 0 for nothing.
 pub const FIELD_CONTINUATION: u16 = 1;
 
 /// [`HeapItem::Origin`] of objects that the collection did not touch.
@@ -176,7 +176,7 @@ pub fn string_hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Multiplies and folds eight bytes at a time: the world stands still meanwhile.
+/// Multiplies and folds eight bytes at a time: the runtime is suspended meanwhile.
 struct Mix(u64);
 
 impl Mix {
@@ -464,7 +464,7 @@ impl Encoder {
     }
 }
 
-/// The items of a chunk. What cannot be read is told once, and ends it.
+/// The items of a chunk. An item that cannot be read is reported once, and ends the chunk.
 pub fn decode(chunk: &[u8]) -> Decoder<'_> {
     Decoder { chunk, at: 0, state: State::new() }
 }

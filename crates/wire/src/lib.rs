@@ -41,8 +41,8 @@ pub const CLSID_NOTIFY_ONLY: [u8; 16] = *b"clrscope-beside\x01";
 /// What the names of memfds begin with by which resident agents are found.
 const RESIDENT: &str = "clrscope-resident-";
 
-/// Name of the memfd by which an agent that stays in its process is found: which protocol it
-/// speaks, and which descriptor the pipe is into which the configuration of a session is written,
+/// Name of the memfd by which clrscope finds a resident agent. It says which protocol the agent
+/// speaks, and which descriptor is the pipe into which the configuration of a session is written,
 /// after its length in four bytes.
 pub fn resident_name(pipe: u32) -> String {
     format!("{RESIDENT}{PROTOCOL_VERSION}-{pipe}")
@@ -56,7 +56,7 @@ pub fn resident_of(link: &str) -> Option<(u16, u32)> {
     Some((protocol.parse().ok()?, pipe.parse().ok()?))
 }
 
-/// What an agent that stays does: the first byte of its memfd.
+/// What a resident agent does: the first byte of its memfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ResidentState {

@@ -110,8 +110,8 @@ pub enum Record {
         #[serde(with = "crate::bytes")]
         bytes: Vec<u8>,
     },
-    /// Classes that a snapshot met. They come after the chunks that name them: names are not asked for
-    /// while the world stands still.
+    /// Classes that a snapshot met. They come after the chunks that name them: names are not
+    /// queried while the runtime is suspended.
     HeapClasses {
         /// Number of the snapshot.
         snapshot: u32,
@@ -129,14 +129,14 @@ pub enum Record {
     HeapEnd(HeapEnd),
     /// What a thread has called since the last such record of its tree.
     Calls(Calls),
-    /// The next collection will be told: objects that survive it come as [`Record::HeapChunk`],
+    /// The next collection will be reported: objects that survive it come as [`Record::HeapChunk`],
     /// their names as [`Record::HeapClasses`] and [`Record::HeapMethods`], each name once in the
     /// session. There is one at a time, and never beside a heap snapshot.
     SurvivorsBegin {
         /// Number of the snapshot, from 0.
         snapshot: u32,
     },
-    /// A collection has been told, or none came.
+    /// A collection has been reported, or none came.
     SurvivorsEnd(SurvivorsEnd),
     /// Asynchronous methods whose boxes a snapshot met, each in the first snapshot that did. They come
     /// before its end.
@@ -148,7 +148,7 @@ pub enum Record {
     },
     /// What a thread has allocated since the last such record of it, every object counted.
     AllocatedObjects(AllocatedObjects),
-    /// What has become of a method that a rule takes.
+    /// What has become of a method that a rule matches.
     Instrumented(Instrumented),
     /// Rules have been applied to all modules that there were.
     Applied,
@@ -172,7 +172,7 @@ pub enum Record {
     SingleCalls(Vec<SingleCall>),
     /// The parameters of an instrumented method whose arguments are asked for.
     Parameters(Parameters),
-    /// As [`Record::SingleCalls`], of methods whose arguments are told with them.
+    /// As [`Record::SingleCalls`], of methods whose arguments are reported with them.
     CallsWithArguments(Vec<CallArguments>),
     /// Where a thread is blocked, and a copy of its stack, which is unwound outside. It comes
     /// before the records that name it.
@@ -185,8 +185,8 @@ pub enum Record {
     },
 }
 
-/// A new body for a method: for each that a rule takes one, and one more for the state machine of
-/// an asynchronous one.
+/// A new body for a method: one for each method that a rule matches, and one more for the state
+/// machine of an asynchronous method.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rewritten {
     /// When it was made.
@@ -213,13 +213,13 @@ pub struct Il {
 }
 
 impl Il {
-    /// Most bytes of a body that is told.
+    /// Most bytes of a body that is reported.
     pub const MOST_BYTES: usize = 64 << 10;
     /// Most bytes of its text. Two bodies fit into a frame.
     pub const MOST_TEXT: usize = 256 << 10;
 }
 
-/// What has become of a method that a rule takes.
+/// What has become of a method that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instrumented {
     /// The method.
@@ -300,7 +300,7 @@ pub struct Parameters {
     pub method: u32,
     /// All of them, without `this`.
     pub parameters: Vec<Parameter>,
-    /// Why no arguments of this method are told.
+    /// Why no arguments of this method are reported.
     pub refused: Option<String>,
 }
 
@@ -311,11 +311,11 @@ pub struct Parameter {
     pub name: String,
     /// Its type as C# writes it.
     pub type_name: String,
-    /// What is told of its arguments.
+    /// What is reported about its arguments.
     pub shown: ParameterShown,
 }
 
-/// What is told of the arguments of a parameter.
+/// What is reported about the arguments of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ParameterShown {
     /// What they are.
@@ -362,18 +362,18 @@ pub enum Argument {
     },
 }
 
-/// A collection whose survivors were told.
+/// A collection whose survivors were reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurvivorsEnd {
     /// Number of the snapshot.
     pub snapshot: u32,
-    /// When the world was asked to stop for the collection; 0 if none came.
+    /// When the runtime was asked to suspend for the collection; 0 if none came.
     pub time: Nanos,
     /// The oldest generation that was collected: 0, 1 or 2.
     pub generation: u8,
     /// Whether somebody asked for it.
     pub induced: bool,
-    /// How long the world stood still, from suspension to resume; 0 if that was not told.
+    /// How long the runtime was suspended, from suspension to resume; 0 if that was not reported.
     pub paused: Nanos,
     /// How much of it the telling took: from the first root to the last object.
     pub telling: Nanos,
@@ -413,7 +413,7 @@ pub struct HeapEnd {
     pub snapshot: u32,
     /// When.
     pub time: Nanos,
-    /// How long the world stood still, from suspension to resume; 0 if that was not told.
+    /// How long the runtime was suspended, from suspension to resume; 0 if that was not reported.
     pub paused: Nanos,
     /// Objects seen.
     pub objects: u64,
@@ -741,7 +741,7 @@ pub struct AllocatedObjects {
 pub enum RuntimeWorkKind {
     /// A garbage collection.
     Gc,
-    /// The world stood still, for whatever reason, from suspension to resume.
+    /// The runtime was suspended, for whatever reason, from suspension to resume.
     Suspended,
     /// A method was compiled.
     Jit,
@@ -797,11 +797,11 @@ pub struct Status {
 /// Why an agent left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ByeReason {
-    /// It was told to stop.
+    /// It was asked to stop.
     Stopped,
     /// The process ends.
     Shutdown,
-    /// It could not go on; the last log line says why.
+    /// It could not continue; the last log line says why.
     Failed,
     /// The process is not to be profiled: a `dotnet` command host, an MSBuild node.
     Skipped,
@@ -809,14 +809,14 @@ pub enum ByeReason {
     /// stays loaded, without a thread and without events. In the first frame this says that there
     /// is no session at all, and that an agent that is loaded now may have one.
     Stays,
-    /// It was told to stop, and cannot leave: it has set hooks, or asked for events, that the
-    /// runtime never takes back. They do nothing any more.
+    /// It was asked to stop, and cannot detach: it has set hooks, or requested events, that the
+    /// runtime never reverts. They do nothing any more.
     Hooked,
-    /// It was told to stop, and waits for the next session, as its configuration says.
+    /// It was asked to stop, and waits for the next session, as its configuration says.
     Resident,
     /// There is no session: the runtime does not allow what it needs. The last log line says why.
     Refused,
-    /// It was told to stop, and cannot leave: a signal handler of it may still be called, or has
+    /// It was asked to stop, and cannot detach: a signal handler of it may still be called, or has
     /// not returned. The last log line says why.
     Handler,
 }

@@ -1,5 +1,5 @@
-//! What observation costs besides time of the observed: the world stopped, memory, time for names
-//! and in handlers.
+//! Costs of observation besides time of the observed process: suspensions of the runtime, memory,
+//! time for names and in handlers.
 
 use super::observe::{Recorded, memory};
 use super::table::{Goal, Row};
@@ -57,7 +57,7 @@ pub fn wall(runtime: Runtime) -> Result<Vec<Row>> {
 }
 
 /// Time that the agent takes to name a method, over all methods of a varied load. The first method
-/// of a module, for which its metadata is opened, is told apart.
+/// of a module, for which its metadata is opened, is reported separately.
 ///
 /// # Errors
 /// When the target or the recording fails.

@@ -29,7 +29,7 @@ pub const NAME: &str = "attach, first sample, detach, cycles";
 /// Cycles before memory is looked at.
 const WARM_UP: usize = 10;
 
-/// Memory of the target is the median over so many cycles.
+/// Memory of the target is the median over this number of cycles.
 const LEVEL: usize = 10;
 
 /// How long each cycle records.

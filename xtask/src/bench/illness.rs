@@ -1,5 +1,5 @@
-//! What looking for illnesses costs: looks at the heap, at locks, a whole check-up, and exact
-//! counts of objects.
+//! Costs of finding problems: heap snapshots, checks of locks, a whole check-up, and exact counts
+//! of objects.
 
 use super::observe::{Recorded, Recording};
 use super::slowdown::{Comparison, Kind, Patience, Watcher, operations_per_cpu_second};
@@ -40,13 +40,13 @@ pub const RUNTIMES: [Runtime; 3] = [Runtime::V3_1, Runtime::V8, Runtime::V9];
 /// Objects that the sample holds beside others.
 const OBJECTS: &str = "1000000";
 
-/// Objects of the heap whose roots are looked at: some 250 MB.
+/// Objects of the heap of whose roots snapshots are taken: some 250 MB.
 const MANY: &str = "5000000";
 
-/// How often a whole heap is looked at: a look takes half as long as another, or twice.
+/// Number of snapshots of a whole heap: one may take half as long as another, or twice.
 const HEAP_LOOKS: usize = 9;
 
-/// How often roots are looked at.
+/// Number of snapshots of roots.
 const ROOT_LOOKS: usize = 5;
 
 /// Orders that wait in the sample, each of which is two methods.
@@ -61,11 +61,11 @@ const VERDICTS: usize = 10;
 /// Objects of one operation of the sample `throughput` that allocates.
 const OBJECTS_OF_OPERATION: f64 = 32.0;
 
-/// The profiler that is told of every object and does nothing: `empty_allocated`, an example of the
-/// crate `corprof`.
+/// The profiler that is notified of every object and does nothing: `empty_allocated`, an example of
+/// the crate `corprof`.
 const EMPTY: &str = "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F04}";
 
-/// What the processes pay while somebody looks.
+/// What the processes pay while they are checked.
 pub const COMPARISONS: &[Comparison] = &[
     Comparison {
         name: "slow-down, CPU-bound",
@@ -133,10 +133,10 @@ fn number(value: &Value, pointer: &str) -> Result<f64> {
         .with_context(|| format!("there is no number at {pointer}"))
 }
 
-/// Pause and memory of looks with all references.
+/// Pause and memory of heap snapshots with all references.
 ///
 /// # Errors
-/// When a look fails.
+/// When a snapshot fails.
 pub fn heap(runtime: Runtime) -> Result<Vec<Row>> {
     working(runtime, "heapster", &["--count", OBJECTS], |target| {
         let pid = target.pid.to_string();
@@ -182,10 +182,10 @@ pub fn heap(runtime: Runtime) -> Result<Vec<Row>> {
     })
 }
 
-/// Pauses of looks that tell only objects, or only roots, of a program that allocates.
+/// Pauses of partial snapshots, with only objects or only roots, of a program that allocates.
 ///
 /// # Errors
-/// When a look fails.
+/// When a snapshot fails.
 pub fn less(runtime: Runtime) -> Result<Vec<Row>> {
     working(runtime, "heapster", &["--count", MANY, "--churn", "1"], |target| {
         let pid = target.pid.to_string();
@@ -199,7 +199,7 @@ pub fn less(runtime: Runtime) -> Result<Vec<Row>> {
             objects / pause / 1e6,
             pause * 1e3
         );
-        // The collection of that look has made all of them old.
+        // The collection of that snapshot has made all of them old.
         let mut pauses = Vec::new();
         for _ in 0..ROOT_LOOKS {
             let (look, _) = json(&["heap", &pid, "--json", "--roots"])?;
@@ -292,8 +292,8 @@ pub fn locks(runtime: Runtime) -> Result<Vec<Row>> {
     )])
 }
 
-/// Logical stacks of many tasks: how long it takes until they are told, with two looks that are a
-/// second apart, and how long the process stands still.
+/// Logical stacks of many tasks: how long it takes until they are reported, with two snapshots that
+/// are a second apart, and how long the process is suspended.
 ///
 /// # Errors
 /// When they are not found.
@@ -402,9 +402,9 @@ pub fn checkup(runtime: Runtime) -> Result<Vec<Row>> {
     Ok(vec![Row::new(format!("{CHECKUP}: time"), runtime, took, measured, Goal::only(12.0, "s"))])
 }
 
-/// What it costs to count every object, against what it costs to be told of every object: a program
-/// that allocates is started without a profiler, with an empty one, and by `clrscope launch`, in
-/// turns.
+/// What it costs to count every object, against what it costs to be notified of every object: a
+/// program that allocates is started without a profiler, with an empty one, and by `clrscope
+/// launch`, in turns.
 ///
 /// # Errors
 /// When one of them fails.

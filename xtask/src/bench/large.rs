@@ -50,7 +50,7 @@ pub fn run() -> Result<Vec<Row>> {
             .context("cannot start clrscope")?;
         let mut peak = 0;
         let status = loop {
-            // The kernel's own high-water mark: only what happens after the last look is missed.
+            // The kernel's own high-water mark: only what happens after the last reading is missed.
             peak = memory(child.id(), "VmHWM").unwrap_or(0).max(peak);
             if let Some(status) = child.try_wait()? {
                 break status;

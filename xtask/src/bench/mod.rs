@@ -197,7 +197,7 @@ impl Job<'_> {
 }
 
 /// Makes an error of a panic: targets that do not start panic, as tests want it; here the other
-/// rows go on.
+/// rows continue.
 fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,

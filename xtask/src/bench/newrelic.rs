@@ -49,7 +49,7 @@ const COMPILED: (usize, usize) = (20, 1000);
 const COMPILE_ROUNDS: usize = 10;
 /// Methods with points that come and go.
 const TOGGLED: usize = 100;
-/// For so many seconds.
+/// Seconds in which they do.
 const TOGGLE_SECONDS: f64 = 6.0;
 /// Rounds of windows of a service under load, and their length in seconds.
 const SERVICE_ROUNDS: usize = 12;
@@ -120,7 +120,7 @@ impl Home {
     }
 }
 
-/// Compiles a program with methods that are written here, as there are so many.
+/// Compiles a program with methods that are generated here, because they are many.
 fn compile_with_methods(name: &str, source: &str, methods: &str) -> Result<PathBuf> {
     let written =
         fs::read_to_string(source_root().join("crates/newrelic/tests/programs").join(source))?;

@@ -282,7 +282,7 @@ impl Observer for EventPipe {
     }
 }
 
-/// A size that Linux tells of a process, such as `VmRSS` or `VmHWM`, in bytes. `None` when the
+/// A size that Linux reports for a process, such as `VmRSS` or `VmHWM`, in bytes. `None` when the
 /// process has ended.
 pub fn memory(pid: u32, what: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -66,7 +66,7 @@ pub struct Row {
     pub measured: String,
     /// What is held against the goal; `None` where measuring failed.
     pub value: Option<f64>,
-    /// What was asked for; `None` for a figure that is only told.
+    /// What was asked for; `None` for a figure that is only reported.
     pub goal: Option<Goal>,
 }
 

@@ -34,8 +34,8 @@ const LAUNCHED: Duration = Duration::from_millis(1500);
 /// What a target may take until it works.
 const READY: Duration = Duration::from_secs(30);
 
-/// What clrscope may take, before it counts as hanging: until its own end, and after it was told to
-/// end.
+/// What clrscope may take, before it counts as hanging: until its own end, and after it was asked
+/// to end.
 const LIMIT: Duration = Duration::from_secs(25);
 const LIMIT_AFTER_BLOW: Duration = Duration::from_secs(12);
 
@@ -153,7 +153,7 @@ impl Bench {
         (verdict, log)
     }
 
-    /// The same without clrscope, up to so many times until the target dies.
+    /// The same without clrscope, up to `times` times, until the target dies.
     fn control(
         &self,
         table: &Table,
@@ -743,7 +743,7 @@ impl Attempt<'_> {
             "clrscope: {status:?}\n{}\n{errors}",
             out.chars().take(2000).collect::<String>()
         );
-        // A hang has been told.
+        // A hang has been reported already.
         let Some(status) = status else { return Outcome::Good };
         let said =
             errors.lines().find(|line| line.starts_with("error: ")).unwrap_or_default().to_owned();

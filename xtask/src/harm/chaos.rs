@@ -94,7 +94,7 @@ pub fn run(bench: &Bench, table: &Table, minutes: f64, only: &str, seed: u64) ->
             scope.spawn(move || {
                 let ran =
                     one(bench, table, runtime, length, only, Random::new(seed.wrapping_add(index)));
-                // The others go on for as long as an hour.
+                // The others continue for as long as an hour.
                 ran.inspect_err(|error| {
                     println!("{} could not be run: {error:#}", runtime_name(runtime))
                 })

@@ -21,7 +21,7 @@ use testkit::{Cache, Compiler, Extras, Runtime, source_root};
 pub struct Condition {
     /// Its name in the table.
     pub name: &'static str,
-    /// Why it cannot be had on this machine.
+    /// Why it is unavailable on this machine.
     pub missing: fn() -> Option<String>,
     /// Sets it up, before the target starts.
     pub apply: fn(&mut Scene) -> Result<()>,
@@ -421,7 +421,7 @@ fn preload(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Another profiler's SIGPROF handler and timer, which must go on to work.
+/// Another profiler's SIGPROF handler and timer, which must continue to work.
 fn sigprof(scene: &mut Scene, when: When) -> Result<()> {
     preload(scene)?;
     let gate = scene.path("sigprof");

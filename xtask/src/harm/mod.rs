@@ -54,7 +54,8 @@ pub struct Options {
     /// How many cells to draw at most
     #[arg(long)]
     pub cells: Option<usize>,
-    /// Random actions and kills under load instead, on each runtime at once, for so many minutes
+    /// Random actions and kills under load instead, on each runtime at once, for this number of
+    /// minutes
     #[arg(long, value_name = "MINUTES")]
     pub chaos: Option<f64>,
     /// Only show which cells are drawn
@@ -107,6 +108,7 @@ pub fn run(options: &Options) -> Result<()> {
     let clrscope = tool::target_folder().join("debug/clrscope");
     let evidence = tool::target_folder().join("harm");
     fs::create_dir_all(&evidence).with_context(|| evidence.display().to_string())?;
+    scene::launcher()?;
     let bench = Bench::new(clrscope, native::folder()?, evidence);
     if let Some(minutes) = options.chaos {
         return chaos::run(&bench, &table, minutes, &options.only, options.seed.unwrap_or(SEED));

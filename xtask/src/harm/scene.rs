@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -273,12 +274,23 @@ pub fn hierarchy(controller: &str) -> Option<(PathBuf, bool)> {
     enabled.split_whitespace().any(|name| name == controller).then(|| (root.to_owned(), false))
 }
 
-/// This program.
+/// This program, by a name that stays when a build replaces the program during a run.
 ///
 /// # Errors
-/// When the system does not say.
+/// When the system does not say where it is, or the name cannot be made.
 pub fn launcher() -> Result<PathBuf> {
-    Ok(std::env::current_exe()?)
+    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = LAUNCHER.get() {
+        return Ok(path.clone());
+    }
+    let folder = tool::target_folder().join("harm");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let path = folder.join("launcher");
+    // It may not be there yet.
+    let _ = fs::remove_file(&path);
+    let own = std::env::current_exe()?;
+    fs::hard_link(&own, &path).or_else(|_| fs::copy(&own, &path).map(drop))?;
+    Ok(LAUNCHER.get_or_init(|| path).clone())
 }
 
 /// Runs a command that sets something up.

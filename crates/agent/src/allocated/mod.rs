@@ -1,11 +1,12 @@
 //! Every allocated object, counted by class.
 //!
-//! The runtime tells of each object on the thread that allocates it. Each thread counts in a
-//! [`table`] of its own, which is made at its first object and given back when the thread is gone;
-//! the agent's main thread reads them all ([`Reader`]) and sees to names ([`types`]). The callback
-//! takes no lock, waits for nothing and allocates nothing but, once in each thread, its table.
+//! The runtime reports each object on the thread that allocates it. Each thread counts in its own
+//! [`table`], which is created at the thread's first object and given back when the thread is gone.
+//! The agent's main thread reads all tables ([`Reader`]) and resolves names ([`types`]). The
+//! callback takes no lock, never waits, and allocates nothing but the table, once in each thread.
 //!
-//! The runtime never takes back that it tells, so this stands in statics, as calls do.
+//! Once enabled, these reports can never be disabled. So the state is in statics, as it is for
+//! calls.
 
 mod reader;
 mod table;

@@ -10,7 +10,7 @@ use wire::{AllocatedObjects, Record};
 /// Most types of one record: it has to fit into a frame.
 const MOST_TYPES: usize = 8192;
 
-/// What was told of the tables so far.
+/// Reads the tables, and remembers what it has reported of them so far.
 #[derive(Default)]
 pub struct Reader {
     /// Of each row of each table: objects and bytes.

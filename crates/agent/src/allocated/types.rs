@@ -49,7 +49,7 @@ impl Types {
         row.number().or_else(|| self.number(&mut self.lock(), row))
     }
 
-    /// The same for one who holds the lock already.
+    /// Like [`Self::number_of`], for a caller that already holds the lock.
     fn number(&self, known: &mut Known, row: &Row) -> Option<u32> {
         if let Some(number) = row.number() {
             return Some(number);
@@ -72,8 +72,9 @@ impl Types {
         Some(number)
     }
 
-    /// A module goes: every row gets its number while names can be had, and those of the module's
-    /// classes stand for nothing else any more. `rows` gives all rows that there are.
+    /// Handles the unloading of a module. Every row gets its number while names are still
+    /// available. Rows of the module's classes are then retired: they never stand for another
+    /// class. `rows` passes all rows that exist.
     pub fn module_unloading<'a>(
         &self,
         known: &mut Known,

@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Most methods with hooks.
 const MOST: usize = 200_000;
 
-/// Decides about methods, each once. The compiler asks, on many threads; the lock is held for a
-/// look only.
+/// Decides about each method once. The compiler asks on many threads; the lock is held only for a
+/// lookup.
 pub struct Methods {
     filter: Filter,
     names: NameResolver,

@@ -15,7 +15,7 @@ const MOST_NODES: usize = 8192;
 /// New nodes that are [much](Reader::has_much).
 const MUCH: usize = 4096;
 
-/// What was told of the trees so far.
+/// Reads the call trees, and remembers what it has reported of them so far.
 pub struct Reader {
     /// Of each node of each tree: calls, and time in ticks.
     told: HashMap<u32, Vec<(u64, u64)>>,
@@ -35,7 +35,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Nothing was told yet.
+    /// Creates a reader that has reported nothing yet.
     pub fn new() -> Self {
         let begun = (arch::ticks(), clock::monotonic());
         let trees = std::iter::successors(next_tree(0), |(place, ..)| next_tree(place + 1));
@@ -92,8 +92,8 @@ impl Reader {
         }
     }
 
-    /// Whether trees have grown so much that it is better told soon: as the process ends, somebody
-    /// waits for what has not been told.
+    /// Whether the trees have grown so much that they should be reported soon. When the process
+    /// ends, somebody waits for everything that has not been reported by then.
     pub fn has_much(&self) -> bool {
         let trees = std::iter::successors(next_tree(0), |(place, ..)| next_tree(place + 1));
         let told = |tree: &Tree| self.told.get(&tree.number()).map_or(0, Vec::len);

@@ -23,9 +23,9 @@ pub const MOST_NODES: usize = 131_072;
 const MOST_IN_ALL: u32 = 1 << 20;
 /// Slots of the table of children: never more than half of them are used.
 const SLOTS: usize = MOST_NODES * 2;
-/// Slots that are looked at first for the children of a few parents that were made one after the
-/// other: a cache line in most cases, and the same that was just used, as a program goes on where
-/// it is.
+/// Slots that are searched first for the children of a few parents that were created one after the
+/// other. In most cases they are one cache line, and the one that was just used, because a program
+/// continues where it is.
 const NEAR: usize = 8;
 /// Bits of a slot that have the index of a node; those above are of its key.
 const INDEX_BITS: u32 = MOST_NODES.ilog2();
@@ -223,8 +223,8 @@ impl Tree {
         top
     }
 
-    /// A method is called. Frames that are not above it were left by exceptions that nobody told
-    /// of.
+    /// Records the call of a method. Frames that are not above it were left by exceptions that
+    /// nobody reported.
     pub fn enter(&self, key: u64, sp: u64, now: u64) {
         self.enter_if(key, sp, now, |frame| frame.sp.load(Relaxed) <= sp);
     }
@@ -340,10 +340,10 @@ impl Tree {
         }
     }
 
-    /// The innermost call of a rewritten method ends, and all within it, which exceptions have left
-    /// without a word: `left` is told of those that are timed, with their slots, and when they
-    /// began and ended. Gives when it began and what `now` gives, if it is timed; nothing happens
-    /// where the method is not being called.
+    /// Ends the innermost call of a rewritten method, and all calls within it, which exceptions
+    /// have left without a report. `left` is called for each of those that is timed, with its slot
+    /// and the times at which it began and ended. If the call of the method is timed, this returns
+    /// when it began and what `now` returns. It does nothing if the method is not being called.
     #[inline(always)]
     pub fn end(
         &self,
@@ -400,7 +400,8 @@ impl Tree {
         frames + self.beyond.load(Relaxed)
     }
 
-    /// Exceptions have left all calls but the outermost ones, so many. `left` as in [`Self::end`].
+    /// Ends all calls except the outermost `depth` ones: exceptions have left them. For `left`, see
+    /// [`Self::end`].
     #[cold]
     pub fn leave_to(&self, depth: u32, now: u64, left: &impl Fn(u32, u64, u64)) {
         self.charge(now);
@@ -420,9 +421,9 @@ impl Tree {
         }
     }
 
-    /// Before a method is called with this stack pointer: exceptions that nobody told of have left
-    /// those that do not stand above it. Where stubs of the runtime have methods inlined, several
-    /// stand at the same place.
+    /// Ends stale calls before a method is called with this stack pointer: exceptions that nobody
+    /// reported have left the calls that are not above it. Where stubs of the runtime have methods
+    /// inlined, several calls have the same stack pointer.
     #[inline(always)]
     pub fn leave_stale(
         &self,

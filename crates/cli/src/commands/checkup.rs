@@ -176,7 +176,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     }
     let file = session_file(args, &target.name, Some(target.pid))?;
     let (summary, memory) = {
-        // What the first looks took is part of the time that the user gave.
+        // The time that the first snapshots took is part of the time that the user gave.
         let left = args.duration.saturating_sub(begun.elapsed()).max(args.duration / 2);
         let recording = recorder::attach(&target, options(args, left, file.path())?)?;
         stop.set(recording.stop_handle());
@@ -194,7 +194,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         None
     };
     drop(stop);
-    // What one look has and the other lacks would seem to grow.
+    // Only complete snapshots are compared: what one has and the other lacks would seem to grow.
     let both = first
         .as_ref()
         .zip(last.as_ref())

@@ -212,7 +212,7 @@ fn look(args: &Args, batch: &[Source], threads: usize, total: &mut Total) -> Str
             }
             continue;
         }
-        // Where methods were asked for by name, assemblies that have none of them are not told.
+        // Where methods were asked for by name, assemblies that have none of them are left out.
         has_head &= !is_first;
         if !args.verify && !has_head && (args.method.is_empty() || !part.text.is_empty()) {
             text.push_str(&head(source, assembly));

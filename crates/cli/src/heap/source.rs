@@ -86,8 +86,7 @@ impl Source {
             if gcdump::is_gcdump(&head[..length]) {
                 return Ok(Self::Gcdump(path.to_owned()));
             }
-            // A damaged session is for the reader to tell of. A program of that name is none of
-            // these.
+            // The reader reports a damaged session. A program of that name is none of these.
             let named = |extension: &str| path.extension().is_some_and(|own| own == extension);
             if named(session::EXTENSION)
                 || SessionReader::new(BufReader::new(File::open(path)?)).is_ok()

@@ -10,7 +10,7 @@ use std::{
 };
 use testkit::TargetProcess;
 
-/// A trace under way, which ends when it is told to.
+/// A trace under way, which ends on request.
 pub struct Tracing(Running);
 
 impl Tracing {

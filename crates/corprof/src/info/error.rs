@@ -26,7 +26,7 @@ pub enum Error {
         /// The first runtime that has it.
         since: &'static str,
     },
-    /// The runtime said that the call succeeded, and gave nothing.
+    /// The runtime reported that the call succeeded, but returned no object (null).
     #[error("{call}: the runtime returned no object (null)")]
     Nothing {
         /// Name of the method, as in the runtime's headers.

@@ -131,12 +131,12 @@ impl ProfilerInfo {
     }
 
     /// Calls `visit` with every object of the collected heap (`EnumerateGCHeapObjects`). The
-    /// runtime stands still meanwhile, so `visit` must not wait for managed code. `false` ends the
-    /// enumeration. A panic of `visit` ends it too and goes on from here.
+    /// runtime is suspended meanwhile, so `visit` must not wait for managed code. `false` ends the
+    /// enumeration. A panic of `visit` ends it too and continues from here.
     ///
     /// The runtime is meant to suspend itself for this. .NET 9 and 10 often answer instead that it
-    /// is suspended already; then it is suspended from here, as [`Self::suspend_runtime`] does, and
-    /// asked again.
+    /// is suspended already. Then this method suspends it, as [`Self::suspend_runtime`] does, and
+    /// asks again.
     ///
     /// # Errors
     /// `CORPROF_E_SUSPENSION_IN_PROGRESS` if somebody else is suspending: try again;
@@ -149,7 +149,7 @@ impl ProfilerInfo {
             // SAFETY: the runtime passes back what we gave it, and calls from the calling thread
             // only.
             let visitor = unsafe { &mut *visitor.cast::<Visitor<F>>() };
-            // SAFETY: the runtime stands still while it enumerates, and the closure cannot keep the
+            // SAFETY: the runtime is suspended while it enumerates, and the closure cannot keep the
             // object longer.
             let object = unsafe { ObjectId::from_raw(object) };
             BOOL::from(visitor.call(|visit| visit(object)).unwrap_or(false))

@@ -215,11 +215,11 @@ impl ProfilerInfo {
     }
 
     /// Calls `visit` with each object that this one refers to, and with the address of the
-    /// reference (`EnumerateObjectReferences`). To be called while the runtime stands still.
-    /// `false` ends the enumeration.
+    /// reference (`EnumerateObjectReferences`). Call this while the runtime is suspended. `false`
+    /// ends the enumeration.
     ///
     /// Returns whether the object can hold references at all. A panic of `visit` ends the
-    /// enumeration and goes on from here.
+    /// enumeration and continues from here.
     ///
     /// # Errors
     /// `E_INVALIDARG` for a null object; [`Error::NeedsRuntime`] before .NET Core 3.0.

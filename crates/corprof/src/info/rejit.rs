@@ -1,6 +1,6 @@
 //! ReJIT: new bodies for methods that already run.
 //!
-//! All of it needs `EventMask::ENABLE_REJIT`, which can never be taken back: a profiler that has
+//! All of it needs `EventMask::ENABLE_REJIT`, which can never be cleared again: a profiler that has
 //! set it cannot detach.
 
 use com::HResult;

@@ -25,10 +25,11 @@ pub struct RuntimeInfo {
     pub version_text: String,
 }
 
-/// The runtime stands still until this is dropped: managed threads do not run, objects do not move.
+/// A suspension of the runtime, which lasts until this is dropped: managed threads do not run,
+/// objects do not move.
 ///
-/// Whoever holds it must not wait for managed code. It stays on its thread, since some runtimes
-/// want the one that suspended to resume.
+/// The holder must not wait for managed code. It stays on its thread, since some runtimes require
+/// that the thread that suspended also resumes.
 pub struct SuspendedRuntime<'a> {
     info: &'a ProfilerInfo,
     not_send: PhantomData<*mut ()>,
@@ -41,25 +42,26 @@ impl fmt::Debug for SuspendedRuntime<'_> {
 }
 
 impl SuspendedRuntime<'_> {
-    /// The runtime that stands still.
+    /// The runtime that is suspended.
     #[must_use]
     pub const fn info(&self) -> &ProfilerInfo {
         self.info
     }
 
-    /// An object for as long as the runtime stands still.
+    /// An object, for as long as the runtime is suspended.
     ///
     /// # Safety
-    /// `object` is the address of an object at this time: it was got since the suspension began.
+    /// `object` is the address of an object at this time: it was obtained after the suspension
+    /// began.
     #[must_use]
     pub unsafe fn object(&self, object: RawObjectId) -> ObjectId<'_> {
-        // SAFETY: nothing moves or dies while the runtime stands still; the rest is this function's
+        // SAFETY: nothing moves or dies while the runtime is suspended; the rest is this function's
         // contract.
         unsafe { ObjectId::from_raw(object) }
     }
 
-    /// Lets the runtime go on, and tells whether that worked. Dropping does the same and tells
-    /// nobody.
+    /// Resumes the runtime, and returns whether that worked. Dropping does the same but reports no
+    /// failure.
     ///
     /// # Errors
     /// The runtime refuses.
@@ -104,13 +106,13 @@ impl ProfilerInfo {
         Ok(RuntimeInfo { instance, kind, version, version_text })
     }
 
-    /// Stops all managed threads (`SuspendRuntime`) until the guard is dropped. To be called on a
+    /// Suspends all managed threads (`SuspendRuntime`) until the guard is dropped. Call this on a
     /// thread of the profiler's own, not inside a callback.
     ///
     /// The runtime keeps one flag for all profilers of a process and sets it before it waits for
-    /// its turn: where two threads or two profilers ask at the same moment, **the second cannot
-    /// resume, and the process stands still for ever** (`SuspendRuntime` and `ResumeRuntime`,
-    /// src/coreclr/vm/proftoeeinterfaceimpl.cpp). See to it that they do not.
+    /// its turn. If two threads or two profilers ask at the same moment, **the second cannot
+    /// resume, and the process hangs forever** (`SuspendRuntime` and `ResumeRuntime`,
+    /// src/coreclr/vm/proftoeeinterfaceimpl.cpp). Make sure that they do not.
     ///
     /// # Errors
     /// `CORPROF_E_SUSPENSION_IN_PROGRESS` while a collection suspends: try again;
@@ -124,20 +126,20 @@ impl ProfilerInfo {
         check("ResumeRuntime", raw!(*self.info10()?, ResumeRuntime()))
     }
 
-    /// Asks to be detached (`RequestProfilerDetach`). The runtime waits about `expected_ms` for its
-    /// threads to leave the profiler's code, then looks again every now and then, and calls
-    /// `ProfilerDetachSucceeded` at the end. Own threads, timers and sessions must be gone by then.
-    /// 300 is a good number: 0 means seconds, and smaller ones sometimes do.
+    /// Requests a detach (`RequestProfilerDetach`). The runtime waits about `expected_ms` for its
+    /// threads to leave the profiler's code, then checks again every now and then, and calls
+    /// `ProfilerDetachSucceeded` at the end. The profiler's own threads, timers and sessions must
+    /// be gone by then. 300 is a good number: 0 means seconds, and smaller ones sometimes do.
     ///
-    /// From .NET 6 on the runtime counts notification-only profilers, and counts down for the main
-    /// one too when that detaches (src/coreclr/inc/profilepriv.inl, `DeRegisterProfilerInfo`). From
-    /// then on a notification-only profiler that is attached gets no callbacks, and **this call
-    /// ends the process**. One that hears nothing of a [`Self::suspend_runtime`] of its own,
-    /// although it asked for [`SUSPENDS`](crate::EventMask::SUSPENDS), must stay.
+    /// From .NET 6 on the runtime counts notification-only profilers. It also decrements this count
+    /// when the main profiler detaches (src/coreclr/inc/profilepriv.inl, `DeRegisterProfilerInfo`).
+    /// From then on a notification-only profiler that is attached gets no callbacks, and **this
+    /// call ends the process**. A profiler that gets no callback about a [`Self::suspend_runtime`]
+    /// of its own, although it requested [`SUSPENDS`](crate::EventMask::SUSPENDS), must not detach.
     ///
     /// # Errors
     /// `CORPROF_E_IMMUTABLE_FLAGS_SET` and `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT` after
-    /// what cannot be taken back: hooks, new bodies, or the mere flag for ReJIT.
+    /// what cannot be reverted: hooks, new bodies, or the mere flag for ReJIT.
     pub fn request_detach(&self, expected_ms: u32) -> Result<()> {
         check("RequestProfilerDetach", raw!(self.raw, RequestProfilerDetach(expected_ms)))
     }

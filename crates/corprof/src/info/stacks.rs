@@ -69,8 +69,8 @@ pub struct StackFrame<'cx> {
     pub context: &'cx [u8],
 }
 
-/// A closure on its way through the runtime and back: panics stay behind at the border and go on
-/// from this side.
+/// A closure on its way through the runtime and back: panics are caught at the border and continue
+/// on this side.
 pub(super) struct Visitor<F> {
     visit: F,
     panic: Option<Box<dyn Any + Send>>,
@@ -95,7 +95,7 @@ impl<F> Visitor<F> {
         }
     }
 
-    /// Goes on panicking if the closure did.
+    /// Continues the panic of the closure, if it panicked.
     pub(super) fn finish(self) {
         if let Some(panic) = self.panic {
             resume_unwind(panic);
@@ -107,10 +107,10 @@ impl ProfilerInfo {
     /// Walks a thread's managed frames, leaf first (`DoStackSnapshot`); `None` is the calling
     /// thread. A run of native frames comes as one frame without a function.
     ///
-    /// Walking another thread takes a suspended runtime ([`Self::suspend_runtime`]) or a suspended
-    /// thread. `seed` is a `CONTEXT` of the target to start from. `visit` must neither block nor
-    /// call managed code; it may break the walk off, which counts as success. If it panics, the
-    /// walk ends and the panic goes on from here.
+    /// Walking another thread requires a suspended runtime ([`Self::suspend_runtime`]) or a
+    /// suspended thread. `seed` is a `CONTEXT` of the target to start from. `visit` must neither
+    /// block nor call managed code; it may end the walk early, which counts as success. If it
+    /// panics, the walk ends and the panic continues from here.
     ///
     /// # Errors
     /// `CORPROF_E_INCONSISTENT_WITH_FLAGS` unless the event mask has `ENABLE_STACK_SNAPSHOT`;

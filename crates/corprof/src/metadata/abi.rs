@@ -45,14 +45,15 @@ pub struct VARIANT {
 }
 
 com_interface! {
-    /// Told of faults while metadata is emitted; implemented by whoever emits.
+    /// Notified of faults while metadata is emitted; implemented by whoever emits.
     interface IMetaDataError(IMetaDataErrorVtbl, IMetaDataErrorImpl): IUnknown(ComClass)
         = "B81FF171-20F3-11D2-8DCC-00A0C9B09C19", default E_NOTIMPL;
     fn OnError(hr_error: HResult, token: Token) -> HResult;
 }
 
 com_interface! {
-    /// Told of tokens that move while metadata is emitted or saved; implemented by whoever emits.
+    /// Notified of tokens that move while metadata is emitted or saved; implemented by whoever
+    /// emits.
     interface IMapToken(IMapTokenVtbl, IMapTokenImpl): IUnknown(ComClass)
         = "06A3EA8B-0225-11D1-BF72-00C04FC31E12", default E_NOTIMPL;
     fn Map(tk_imp: Token, tk_emit: Token) -> HResult;

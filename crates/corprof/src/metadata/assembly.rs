@@ -398,7 +398,7 @@ impl Manifest {
         scopes
             .into_iter()
             .take(count as usize)
-            // SAFETY: the runtime fills in so many referenced pointers.
+            // SAFETY: the runtime fills in `count` referenced pointers.
             .filter_map(|scope| unsafe { com::IUnknown::from_nullable(scope) })
             .map(|scope| Metadata::from_unknown(&scope))
             .collect()

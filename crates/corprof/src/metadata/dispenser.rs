@@ -29,7 +29,7 @@ pub enum DispenserOption {
     DuplicateChecks,
     /// Which references are turned into definitions ([`RefToDefChecks`](super::RefToDefChecks)).
     RefToDefChecks,
-    /// For which tokens moves are told
+    /// For which tokens moves are reported
     /// ([`TokenMovementNotifications`](super::TokenMovementNotifications)).
     TokenMovementNotifications,
     /// How updates are stored (`CorSetENC`).

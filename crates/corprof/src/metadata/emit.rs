@@ -153,7 +153,7 @@ impl MetadataEmit {
         Ok(bytes)
     }
 
-    /// Sets who is told of moved tokens and of faults (`SetHandler`): an object with
+    /// Sets the object that is notified of moved tokens and of faults (`SetHandler`): it has
     /// [`IMapToken`](super::abi::IMapToken) and [`IMetaDataError`](super::abi::IMetaDataError).
     ///
     /// # Errors

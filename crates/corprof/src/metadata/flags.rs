@@ -512,7 +512,7 @@ flags! {
         /// All there are.
         ALL = 0xffffffff;
     }
-    /// For which tables a move of tokens is told (`CorNotificationForTokenMovement`).
+    /// For which tables a move of tokens is reported (`CorNotificationForTokenMovement`).
     TokenMovementNotifications {
         /// None.
         NONE = 0;

@@ -205,7 +205,7 @@ impl MetadataTables {
         let tables: &[Token] = if tables.is_null() {
             &[]
         } else {
-            // SAFETY: the runtime answers with a constant list of so many numbers; a token is one
+            // SAFETY: the runtime answers with a constant list of `count` numbers; a token is one
             // number.
             unsafe { core::slice::from_raw_parts(tables.cast(), count as usize) }
         };
@@ -352,7 +352,7 @@ impl MetadataTables {
             "GetMetaDataStorage",
             raw!(self.tables2()?, GetMetaDataStorage(&mut start, &mut length)),
         )?;
-        // SAFETY: the runtime answers with so many bytes, which stay as long as the scope.
+        // SAFETY: the runtime answers with `length` bytes, which stay as long as the scope.
         Ok(unsafe { blob(start, length) })
     }
 
@@ -368,7 +368,7 @@ impl MetadataTables {
         )?;
         // SAFETY: the runtime answers with a text in the storage's header.
         let name = unsafe { self.text(name) }.unwrap_or_default();
-        // SAFETY: the runtime answers with so many bytes, which stay as long as the scope.
+        // SAFETY: the runtime answers with `length` bytes, which stay as long as the scope.
         Ok(there.then_some(MetadataStream { name, data: unsafe { blob(start, length) } }))
     }
 }

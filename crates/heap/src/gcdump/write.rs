@@ -265,7 +265,7 @@ fn root_nodes(snapshot: &Snapshot, types: i32) -> (Vec<String>, Vec<Extra>) {
             children.push(root.node);
         }
     }
-    // What holds nothing is not written.
+    // Root nodes without children are not written.
     let holds = |nodes: &[RootNode]| {
         held.iter().any(|(node, _, held)| nodes.contains(node) && !held.is_empty())
     };

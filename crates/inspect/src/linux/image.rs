@@ -23,8 +23,8 @@ impl Image {
         let name =
             |mapping: &Mapping| mapping.path.rsplit('/').next().unwrap_or_default().to_owned();
         let library = mappings.iter().filter(|mapping| name(mapping).starts_with("libcoreclr.so"));
-        // A single-file application. Its other images are mapped out of the same file; they are
-        // told apart by their offsets.
+        // A single-file application. Its other images are mapped out of the same file; their
+        // offsets distinguish them.
         let executable = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let executable = executable.to_string_lossy().into_owned();
         let own = mappings.iter().filter(|mapping| mapping.path == executable);

@@ -20,7 +20,7 @@ use tasks::Task;
 use types::TypeNames;
 use unwind::{LiveProcess, Mapping, Target};
 
-/// How long a look may take in all, waiting between its halves not counted.
+/// How long a snapshot may take in all, without the wait between its halves.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// How often a list that changes under our hands is read again.
@@ -40,9 +40,10 @@ const LONGEST_GAP: u32 = 2_000;
 /// Longest `Thread.Name` that is shown.
 const LONGEST_NAME: u32 = 200;
 
-/// Looks at the threads and locks of a process, twice and `apart` from each other.
+/// Takes a snapshot of the threads and locks of a process: reads them twice, `apart` from each
+/// other.
 ///
-/// The process is not stopped. Waits are those that both looks saw; a thread is
+/// The process is not stopped. Waits are those that both readings saw; a thread is
 /// [`asleep`](ManagedThread::asleep) if the kernel did not run it from before the first to after
 /// the second. What a sleeping thread waits for does not change, so a cycle of sleeping threads is
 /// a fact and no coincidence of two times.
@@ -97,8 +98,8 @@ pub fn look(pid: u32, apart: Duration) -> Result<Snapshot, Error> {
     })
 }
 
-/// Whether two looks differ in what a sleeping thread waits for, which cannot be: the garbage
-/// collector moved an object, or was just moving it in one of them.
+/// Whether two readings differ in what a sleeping thread waits for. As that does not change, the
+/// garbage collector then moved an object, or was just moving it in one of them.
 fn contradict(first: &Snapshot, second: &Snapshot, asleep: impl Fn(u32) -> bool) -> bool {
     let objects = |snapshot: &Snapshot| -> HashMap<u32, u64> {
         let object = |wait: &Wait| {
@@ -128,14 +129,14 @@ fn still_there(pid: u32, error: Error) -> Error {
     if is_alive(pid) { error } else { Error::Exited { pid } }
 }
 
-/// Leaves of one look what another one saw as well.
+/// Keeps of the first reading only what the second one saw as well.
 fn keep_common(first: &mut Snapshot, second: &Snapshot) {
     let said = |snapshot: &Snapshot, wait: &Wait| {
         let lock = snapshot.locks.get(wait.lock)?;
         let owner = match &lock.owner {
             Owner::Thread(index) => Some((true, u64::from(snapshot.threads.get(*index)?.os_tid))),
-            // One that started after its task would have been seen is not there in the first look,
-            // but in the second.
+            // One that started after its task would have been seen is not there in the first
+            // reading, but in the second.
             Owner::Gone { id, .. } => Some((false, *id)),
             Owner::None => None,
         };

@@ -53,8 +53,8 @@ fn parse(tid: u32, status: &str) -> Task {
     task
 }
 
-/// Whether a thread rested all the time between two looks: then what was read of it between them is
-/// of one moment.
+/// Whether a thread rested all the time between two readings: then what was read of it between them
+/// is of one moment.
 pub(super) fn rested(before: Option<&Task>, after: Option<&Task>) -> bool {
     matches!((before, after), (Some(before), Some(after)) if before.rests && before == after)
 }

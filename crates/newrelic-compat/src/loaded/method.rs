@@ -103,7 +103,7 @@ impl LoadedMethod {
         format!("{}.{}({parameters})", self.class_name, self.name)
     }
 
-    /// Whether a parameter is a pointer, which the agent is told nothing of.
+    /// Whether a parameter is a pointer, about which the agent receives nothing.
     #[must_use]
     pub fn has_pointers(&self) -> bool {
         let is_pointer =

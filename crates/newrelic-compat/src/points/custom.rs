@@ -46,7 +46,7 @@ mod tests {
         assert!(custom.apply());
         custom.merge_into(&mut files);
         assert_eq!((files["a"].as_str(), files["/x/b.xml"].as_str()), ("<2/>", "<3/>"));
-        // Nothing was collected since: what was applied is taken back.
+        // Nothing was collected since: what was applied is reverted.
         assert!(custom.apply());
         assert_eq!(custom, CustomInstrumentation::default());
         assert!(!custom.apply());

@@ -11,7 +11,8 @@ pub type MethodName = (String, String);
 pub struct Refresh {
     /// Methods with points that are gone: they get their original bodies back first.
     pub revert: BTreeSet<MethodName>,
-    /// Methods with points: all of them get new bodies, as what the agent is told may have changed.
+    /// Methods with points. All of them get new bodies, because what the agent receives may have
+    /// changed.
     pub instrument: BTreeSet<MethodName>,
 }
 

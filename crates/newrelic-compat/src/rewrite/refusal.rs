@@ -52,7 +52,7 @@ pub enum Refusal {
     /// Implemented by the runtime as an asynchronous method, which the managed agent cannot trace.
     #[error("Skipping a runtime-async method: the managed agent is older than 10.55")]
     RuntimeAsync,
-    /// Such a method whose result cannot be told from its return type.
+    /// Such a method whose result cannot be determined from its return type.
     #[error("Skipping runtime-async method with an unrecognized return type")]
     RuntimeAsyncReturn,
     /// A helper longer than its header can say.

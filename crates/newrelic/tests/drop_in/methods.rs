@@ -115,7 +115,7 @@ struct Shape {
     printed: Vec<String>,
     /// Whether it depends on the agent what is printed.
     by_agent: bool,
-    /// Calls that have a tracer and go on.
+    /// Calls that have a tracer and have not ended.
     open: Vec<String>,
 }
 

@@ -1,13 +1,13 @@
 //! The EventPipe sessions of `allocations`: one that lasts as long as a program allocates little,
-//! and short ones now and then when it allocates much.
+//! and short ones now and then while it allocates much.
 //!
 //! The runtime walks a stack for each 100 KB that are allocated, whatever that costs the program,
-//! and knows no bound. So that there is one, not all of the time is followed where there are too
-//! many samples: time is cut into slots, each slot into parts of equal length, and of each slot one
-//! part, picked by chance, is followed. How many parts there are is settled before anything is
-//! known of the slot, so each moment has the same chance, and what came in the part times their
-//! number is an unbiased estimate of what came in the slot, whatever the program did; but for that
-//! a program allocates less while it is slowed down by being followed.
+//! and has no limit. To set one, clrscope records only some of the time where there are too many
+//! samples: it cuts time into slots, cuts each slot into parts of equal length, and records one
+//! randomly picked part of each slot. The number of parts is settled before anything is known of
+//! the slot, so each moment has the same probability. The samples of the part times the number of
+//! parts are therefore an unbiased estimate of the samples of the slot, whatever the program did.
+//! The one exception: a program allocates less while recording slows it down.
 
 use super::{
     events::{FromEvents, first_session},
@@ -173,7 +173,7 @@ struct Kept {
     failed: Option<String>,
 }
 
-/// A session that has been told to stop.
+/// A session that has been asked to stop.
 struct Closing {
     reader: JoinHandle<Kept>,
     stopping: Option<JoinHandle<()>>,
@@ -253,7 +253,7 @@ impl Follower {
         loop {
             let (part, over) = match self.follow_part(start, parts) {
                 Ok(taken) => taken,
-                // The slot goes on until a session could be started.
+                // The slot continues until a session can be started.
                 Err(error) if failures >= MAX_FAILURES => {
                     self.fail(&error);
                     self.close(None, start, now(), 1.0);
@@ -317,7 +317,7 @@ impl Follower {
         Ok((Some(Part { from, until, count, reader, stopping }), over))
     }
 
-    /// One of so many, each with the same chance (Marsaglia's xorshift).
+    /// Picks one of `parts` parts, each with the same probability (Marsaglia's xorshift).
     fn pick(&mut self, parts: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -367,9 +367,10 @@ impl Follower {
             std::thread::Builder::new().name("clrscope-events".into()).spawn(move || {
                 // A process that has ended has no session to stop.
                 let _ = stopper.stop(STOP_LIMIT);
-                // As a session stops the runtime reckons the level of its provider with that
-                // session still in it, and goes on to prepare events that nobody gets. It reckons
-                // anew with the next one, even one that wants next to nothing.
+                // When a session stops, the runtime computes the level of its provider with that
+                // session still included, and continues to prepare events that nobody receives. It
+                // computes the level anew with the next session, even one that asks for next to
+                // nothing.
                 quiet.stacks = false;
                 quiet
                     .providers
@@ -456,7 +457,7 @@ impl Follower {
             .send(FromEvents::Failed(format!("allocations are no longer recorded: {error}")));
     }
 
-    /// Waits for so many nanoseconds, or until the recording is over.
+    /// Waits for `nanos` nanoseconds, or until the recording is over.
     fn wait(&self, nanos: u64) -> Result<(), Over> {
         match self.stopped.recv_timeout(Duration::from_nanos(nanos)) {
             Err(RecvTimeoutError::Timeout) => Ok(()),
@@ -515,7 +516,7 @@ impl Reading {
                 }
             }
         }
-        // What was told already is not told again.
+        // What was reported already is not reported again.
         let told = if self.pass_on.is_some() { kept.lost } else { 0 };
         kept.lost = reader.statistics().lost.saturating_sub(told);
         kept
@@ -543,8 +544,8 @@ impl Pace {
         Self { most, left: most * BURST, looked: (now, 0), snapshots: VecDeque::new(), parts: 1 }
     }
 
-    /// All was followed up to now, and so many samples came since the beginning. Into how many
-    /// parts to divide from now on.
+    /// Call this while all of the time is recorded: `arrived` samples have come from the beginning
+    /// until now. Returns into how many parts to divide a slot from now on.
     fn all_followed(&mut self, now: u64, arrived: u64) -> u64 {
         let (at, before) = std::mem::replace(&mut self.looked, (now, arrived));
         let may = self.most * now.saturating_sub(at) as f64 / 1e9;
@@ -566,7 +567,7 @@ impl Pace {
         self.parts
     }
 
-    /// A part of a slot has given so many samples in so many nanoseconds.
+    /// Call this after a part of a slot, which has given `count` samples in `nanos` nanoseconds.
     fn part_followed(&mut self, count: u64, nanos: u64) {
         self.rate(count, nanos);
     }
@@ -581,8 +582,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Samples per second that are taken of so many, over a minute, and how much of the time is
-    /// followed.
+    /// Samples per second that are taken of `rate` samples per second, over a minute, and the share
+    /// of the time that is recorded.
     fn taken(rate: f64) -> (f64, f64) {
         let (mut pace, mut now, mut followed) = (Pace::new(5_000, 0), 0, 0);
         let samples = |nanos: u64| (rate * nanos as f64 / 1e9) as u64;

@@ -66,8 +66,8 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         .map(|selection| selection.spec.id);
     let knows_others = matches!(process.runtime_major_minor(), Some((6.., _)));
     let as_main = needs_main.is_some() || !knows_others;
-    // One that stays has the main slot. It is waited for where nobody else can do it, and that may
-    // take long.
+    // A resident agent has the main profiler slot. It is waited for where nobody else can do it,
+    // and that may take long.
     if let (true, Some(resident)) = (as_main, Resident::find(&target, viewer.owner)?) {
         resident.wait_until_ready(&target)?;
     }

@@ -44,9 +44,10 @@ const SPARED: &str = "ticks left out to spare the target";
 const WITHOUT_TIMER: [&str; 2] =
     ["threads without a timer (RLIMIT_SIGPENDING)", "threads not sampled"];
 
-/// A ring bound to threads may cost so much of one processor at switches where it is taken without
-/// being asked for; and so much in so many seconds in a row until it is given up again, since what
-/// takes its place may be to suspend the process.
+/// Limits of what a ring bound to threads may cost at switches of threads, as a share of one
+/// processor. Up to the first, the ring is taken where nobody asked for it. Above the second, for
+/// the third number of seconds in a row, it is given up again; that limit is higher because the
+/// replacement may have to suspend the process.
 const MOST_AT_SWITCHES: f64 = 0.005;
 const TOO_MUCH_AT_SWITCHES: f64 = 0.02;
 const SECONDS_OF_TOO_MUCH: u32 = 3;
@@ -505,7 +506,7 @@ impl CpuSource {
             return None;
         }
         let stack = self.stack * 2;
-        // Where the bigger ring cannot be had, the smaller goes on.
+        // Where a bigger ring is unavailable, the smaller one continues.
         let bigger = KernelRing::open(self.pid, &options(self.binding, self.rate_hz, stack));
         self.stack = stack;
         let bigger = bigger.ok()?;

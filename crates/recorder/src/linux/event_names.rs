@@ -174,7 +174,7 @@ fn distribute(segments: &[(String, usize)], arguments: &[String]) -> String {
     if segments.len() == 1 && arguments.is_empty() { wire::as_csharp(&out) } else { out }
 }
 
-/// A name of at most so many characters.
+/// Cuts a name to at most `MAX_NAME` characters.
 pub(super) fn cut(name: String) -> String {
     match name.char_indices().nth(MAX_NAME) {
         Some((at, _)) => format!("{}…", &name[..at]),

@@ -237,9 +237,9 @@ struct Supervisor {
 
 impl Supervisor {
     fn run(mut self) -> Result<Summary, RecordError> {
-        // While the runtime starts, so that nothing waits for it. What fails here fails again where
-        // it can be told. Together with the ring of samples, as the command mostly becomes a .NET
-        // process itself.
+        // The ring of samples is opened and the keeper started while the runtime starts, so that
+        // nothing waits for them. What fails here fails again where it can be reported. Both are
+        // for the first process, as the command mostly becomes a .NET process itself.
         self.cpu = Target::new(self.child.id())
             .ok()
             .and_then(|target| start::open_chosen(&target, &self.options, self.config.cpu).ok())
@@ -369,7 +369,7 @@ impl Supervisor {
             || self.admits_all && other_users::belongs(peer.pid, self.child.id(), &self.config)
     }
 
-    /// A process has loaded the agent and waits for our word to go on.
+    /// Handles a process that has loaded the agent and waits until we resume it.
     fn connected(&mut self, stream: UnixStream, peer: Peer) -> Result<(), RecordError> {
         let pid = peer.pid;
         let Ok(mut link) = AgentLink::new(stream, Instant::now() + HELLO_LIMIT) else {
@@ -399,8 +399,8 @@ impl Supervisor {
             }
             return Ok(());
         }
-        // After stop() the command runs on unrecorded: whoever connects now is let go and left
-        // alone.
+        // After stop() the command runs on unrecorded: a process that connects now is resumed and
+        // left alone.
         if self.stop.is_stopped() {
             let _ = link.send(&Control::Go);
             let _ = link.send(&Control::Stop);

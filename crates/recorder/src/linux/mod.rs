@@ -44,7 +44,7 @@ use std::{
     time::Duration,
 };
 
-/// A recording that goes on in the background.
+/// A recording that runs in the background.
 #[derive(Debug)]
 pub struct Recording {
     stop: StopHandle,
@@ -86,7 +86,7 @@ impl Worker {
 
 impl Recording {
     /// A handle that ends the recording. What was recorded is still written. A launched command
-    /// goes on.
+    /// keeps running.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }

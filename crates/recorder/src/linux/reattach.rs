@@ -1,5 +1,4 @@
-//! The agent that stays in a process: it is found below `/proc/<pid>/fd`, and takes the next
-//! session.
+//! The resident agent of a process: it is found below `/proc/<pid>/fd`, and takes the next session.
 
 use super::{
     identity::Identity,
@@ -31,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// How long an agent may take to notice that its clrscope is gone.
 const NOTICE_LIMIT: Duration = Duration::from_millis(500);
-/// How long an agent that stays may take to revert what a session has changed: there may be tens of
+/// How long a resident agent may take to revert what a session has changed: there may be tens of
 /// thousands of methods.
 const REVERT_LIMIT: Duration = Duration::from_secs(60);
 /// How long another clrscope may take to load a main profiler.
@@ -47,7 +46,7 @@ const MOST_MAPPED: usize = 2;
 const MAIN_THREAD: &str = "clrscope-main";
 const BESIDE_THREAD: &str = "clrscope-agent";
 
-/// An agent that stays.
+/// A resident agent.
 #[derive(Debug)]
 pub(super) struct Resident {
     state: File,

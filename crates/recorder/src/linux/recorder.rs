@@ -60,9 +60,9 @@ const TAKE_LIMIT: Duration = Duration::from_millis(100);
 const FIRST_ROUND: Duration = Duration::from_millis(1);
 const FIRST: u64 = 1_000_000_000;
 
-/// How long samples are held before they are written, so that those of all sources can be put in
-/// order and the runtime's work (collections, compilation), which is told when it ends, can be seen
-/// in them.
+/// How long samples are held before they are written. Meanwhile those of all sources can be put in
+/// order, and the runtime's work (collections, compilation), which is reported when it ends, can be
+/// seen in them.
 const HOLD: Duration = Duration::from_millis(400);
 
 /// How long a sample waits for the agent to say what code stands at its addresses.
@@ -93,12 +93,12 @@ const SUMS_MISSING: &str = "the process did not answer at the end of the recordi
 /// How long the agent may take to say goodbye, and then to detach.
 const BYE_LIMIT: Duration = Duration::from_secs(6);
 
-/// How long it may take in a process that runs where the code of methods is put back before: there
-/// may be tens of thousands.
+/// How long it may take in a process that runs, where the agent reverts instrumented methods
+/// before: there may be tens of thousands.
 const PUT_BACK_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a process may be stopped by a signal while a look at its heap is waited for, which has
-/// no limit else.
+/// How long a process may be stopped by a signal while a snapshot of its heap is waited for. That
+/// wait has no other limit.
 const STOPPED_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why such a snapshot is given up.
@@ -108,16 +108,16 @@ const STAYS_STOPPED: &str = "the process was stopped and does not continue: resu
 /// How the note on deep stacks begins.
 const DEEP_STACKS: &str = "many stacks were deeper than what was copied of them";
 
-/// What is told of an agent that cannot leave.
+/// The message about an agent that cannot detach.
 const STAYS: &str = "the agent remains loaded, idle, because another profiler has detached from \
     this process in a way after which notification-only profilers can no longer detach";
 
-/// What is told of an agent that has set hooks.
+/// The message about an agent that has set hooks.
 const HOOKED: &str = "the agent remains loaded until the process ends, because the runtime never \
     removes its hooks, nor what transitions and exact-allocations request; they do nothing any \
     more";
 
-/// The message about an agent that stays to serve the next snapshots.
+/// The message about a resident agent, which takes the next snapshots.
 const RESIDENT: &str = "the agent remains loaded until the process ends, idle, and takes the next \
     heap snapshots: many were taken in this process, and no further profiler slot of the runtime \
     is used up for one. Until the process is restarted, its full collections are blocking, because \
@@ -132,7 +132,7 @@ const POOL_THREADS: [&str; 2] = [".NET TP Worker", ".NET ThreadPool"];
 /// What counters the thread pool has, and whose they are.
 const POOL_COUNTERS: (&str, &str) = ("System.Runtime", "threadpool-");
 
-/// How long the exit code of a process that has ended may take to be told.
+/// How long the exit code of a process that has ended may take to arrive.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
 
 /// Most intervals of runtime work remembered for each thread.
@@ -208,7 +208,7 @@ struct Waiting {
     since: Instant,
 }
 
-/// Looks at the heap, as far as they have come.
+/// State of the heap snapshots.
 #[derive(Default)]
 struct HeapSnapshots {
     /// How many have begun, and how many have ended.
@@ -359,7 +359,7 @@ impl Recorder {
         }
     }
 
-    /// Lets a launched process go on: everything is ready to record it.
+    /// Resumes a launched process: everything is ready to record it.
     pub fn go(&mut self) {
         self.held = true;
         self.begin_window(now());
@@ -501,8 +501,8 @@ impl Recorder {
                 && now().saturating_sub(self.window.start) < FIRST;
             self.take_cpu(if first { FIRST_ROUND } else { ROUND });
         } else {
-            // The answer to what was asked lets them go on, and often to ask for more: it comes in
-            // a millisecond.
+            // The agent's answer lets waiting samples continue, and often leads to the next
+            // question. It comes in a millisecond.
             self.sources.link.wait(ROUND);
             self.take_cpu(Duration::ZERO);
         }
@@ -580,7 +580,7 @@ impl Recorder {
 
     fn take_cpu(&mut self, limit: Duration) {
         let lost = self.drain_cpu(limit);
-        // The kernel tells of what was lost with the next sample, and a ring that was just emptied
+        // The kernel reports what was lost with the next sample, and a ring that was just emptied
         // is not full so soon.
         if now().saturating_sub(self.window.start) > LOST_BEFORE {
             lost.into_iter().for_each(|(reason, count)| self.drop_sample(reason, count));
@@ -988,7 +988,7 @@ impl Recorder {
         self.write(&SessionRecord::Survivors(snapshot));
     }
 
-    // Looks at the heap
+    // Heap snapshots
 
     fn snapshot_begins(&mut self, time: u64) {
         self.close_snapshot("another snapshot began");
@@ -1937,7 +1937,8 @@ impl Recorder {
 
     // The end
 
-    /// The exit code of a launched command that has ended; whoever waits for the command tells it.
+    /// The exit code of a launched command that has ended. The thread that waits for the command
+    /// sets it.
     fn exit_code(&self, reason: EndReason) -> Option<i32> {
         let told =
             self.sources.exit_code.as_ref().filter(|_| reason == EndReason::ProcessExited)?;
@@ -1996,7 +1997,7 @@ impl Recorder {
             if asked.is_some() {
                 let _ = self.sources.link.send(&Control::Stop);
             }
-            // The agent says goodbye, closes, and asks the runtime to let go of it.
+            // The agent says goodbye, closes, and asks the runtime to detach it.
             let begun = Instant::now();
             let goes_on = |recorder: &Self| match begun.elapsed() {
                 waited if waited < BYE_LIMIT => true,
@@ -2031,10 +2032,11 @@ impl Recorder {
         }
         match self.bye {
             Some(ByeReason::Shutdown) => reason = EndReason::ProcessExited,
-            // The agent's own words have told why it stays.
+            // The agent itself has reported why it stays.
             Some(ByeReason::Stopped | ByeReason::Handler) => {}
             Some(ByeReason::Stays) => self.note(STAYS.into()),
-            // Who traces was told before, and so was who has.
+            // This was reported before where methods are traced, and where the agent was resident
+            // already.
             Some(ByeReason::Hooked) if self.runs("trace") || self.sources.stays => {}
             Some(ByeReason::Hooked) => self.note(HOOKED.into()),
             Some(ByeReason::Resident) => self.note(RESIDENT.into()),
@@ -2128,8 +2130,8 @@ mod tests {
     use std::{io::Read, os::unix::net::UnixStream};
     use wire::{Hello, frame};
 
-    /// An agent that says something new all the time, which takes longer to be heard than to be
-    /// said, for so long at most.
+    /// An agent that sends new records all the time, for at most `limit`. They take longer to read
+    /// than to send.
     fn talkative(mut stream: UnixStream, limit: Duration) {
         let hello = Hello {
             protocol: wire::PROTOCOL_VERSION,
@@ -2143,7 +2145,7 @@ mod tests {
             command_line: Vec::new(),
         };
         frame::write(&mut stream, &Record::Hello(hello)).unwrap();
-        // Whatever it is told ends it.
+        // Whatever is sent to it ends it.
         let mut told = stream.try_clone().unwrap();
         std::thread::spawn(move || {
             let _ = told.read(&mut [0]);

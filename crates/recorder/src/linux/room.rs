@@ -165,7 +165,7 @@ impl ThreadWatch {
     pub(super) fn lacks(&self, pid: u32) -> Option<String> {
         let before = self.before?;
         let threads = free_threads(pid, Duration::ZERO)?;
-        // The kernel's count of most tells of the recording only what has risen since.
+        // The kernel's highest count says something about the recording only if it has risen since.
         let least = if threads.least < before { threads.least } else { threads.free };
         (least < LEAST_THREADS).then(|| {
             format!(

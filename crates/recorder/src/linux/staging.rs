@@ -73,9 +73,9 @@ impl Viewer {
         self.tmp.iter().map(PathBuf::as_path).chain(CANDIDATES.iter().map(Path::new))
     }
 
-    /// The names by which it may have loaded a library of ours: as its memory map says, and as it
-    /// was told, which is another one where the folder for temporary files is a link, or its root
-    /// was changed.
+    /// The names by which the process may have loaded a library of ours: the one in its memory map,
+    /// and the one that was passed to it. They differ where the folder for temporary files is a
+    /// link, or where the root of the process was changed.
     pub fn names_of(&self, mapped: &Path) -> Vec<PathBuf> {
         let mut names = vec![mapped.to_owned()];
         let folder = mapped.parent().and_then(Path::file_name);

@@ -181,10 +181,11 @@ pub(super) fn no_viewer(pid: u32, source: io::Error) -> RecordError {
     RecordError::Io { what: format!("reading the facts of process {pid}"), source }
 }
 
-/// Makes up for a main profiler of ours that leaves a process that continues: an instance that does
-/// nothing is loaded as a notification-only profiler (see [`SessionConfig::placeholder`]). All of a
-/// process are in one library. False if there are so many that no slot of the runtime should be
-/// spent on another one, or if that library is not found again.
+/// Compensates for a main profiler of ours that detaches from a process that keeps running: loads
+/// an instance that does nothing as a notification-only profiler (see
+/// [`SessionConfig::placeholder`]). All such instances of a process are in one library. Returns
+/// false if there are too many to spend another profiler slot of the runtime on one, or if that
+/// library is not found again.
 pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {
     let process = diagnostics::find_pid(pid)?;
     if !matches!(process.runtime_major_minor(), Some((6.., _))) {
@@ -357,7 +358,7 @@ pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError>
         return Err(RecordError::NoRules);
     }
     let survivors = profilers::survivors::SPEC.id;
-    // Both would have the runtime tell of the same collections.
+    // Both would have the runtime report the same collections.
     let snapshots = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id]
         .into_iter()
         .find(|snapshots| runs(snapshots));
@@ -367,8 +368,8 @@ pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError>
     }
 }
 
-/// How many heap snapshots end a recording that is for them; `None` for one that goes on. The
-/// samples beside looks for `async` are of the time between them.
+/// The number of heap snapshots after which a recording that is for them ends; `None` for one that
+/// continues. The samples taken along with snapshots for `async` are of the time between them.
 fn last_snapshot(options: &RecordOptions) -> Option<u32> {
     let snapshots = |id: &str| {
         options
@@ -431,8 +432,8 @@ pub(super) fn live_pair(options: &RecordOptions) -> (Option<LiveSink>, Option<Li
     options.live.then(|| live(LIVE_QUEUE)).unzip()
 }
 
-/// A session file that is removed again unless something was recorded into it. It is made first of
-/// all, so that a place that cannot be written is told before the target is touched.
+/// A session file that is removed again unless something was recorded into it. It is created first
+/// of all, so that a path that cannot be written is reported before the target is touched.
 #[derive(Debug)]
 pub(super) struct OutputFile {
     path: PathBuf,
@@ -679,7 +680,7 @@ impl Start {
             library: self.library,
         };
         let mut recorder = Recorder::new(sources);
-        // Before a launched process may go on.
+        // This comes before a launched process is resumed.
         recorder.instrument()?;
         Ok(recorder)
     }

@@ -1,5 +1,5 @@
-//! Makes sums of what the agent tells of a collection, as it comes: what a session keeps of one is
-//! small.
+//! Sums up what the agent reports of a collection as it arrives, so that a session keeps little of
+//! each collection.
 
 use std::collections::HashMap;
 

@@ -116,7 +116,7 @@ impl Target {
         times.collect()
     }
 
-    /// Whether it is stopped by a signal or a debugger, until somebody lets it go on.
+    /// Whether it is stopped by a signal or a debugger, until somebody resumes it.
     pub fn is_stopped(&self) -> bool {
         proc::stat(self.pid).is_ok_and(|stat| stat.state.is_stopped())
     }
@@ -163,10 +163,10 @@ impl Target {
 
 /// Thread ids of another pid namespace in ours.
 ///
-/// The kernel tells of a thread of ours which number it has there, not the other way round. So an
-/// unknown number means to list all threads, and to ask about those that are new. Where threads
-/// come and go faster than that, it would take all of our time; then some keep the number that they
-/// have there.
+/// For a thread of our namespace, the kernel reports which number it has in the other one, not the
+/// other way round. So an unknown number means to list all threads, and to ask about those that are
+/// new. Where threads come and go faster than that, it would take all of our time; then some keep
+/// the number that they have there.
 #[derive(Debug)]
 struct ForeignTids {
     /// Our number of each number there; of threads that have ended, too, because samples of them
@@ -192,7 +192,7 @@ impl Default for ForeignTids {
 impl ForeignTids {
     /// What may be spent at once.
     const ADVANCE: Duration = Duration::from_millis(500);
-    /// One part in so many of the time may be spent in the long run.
+    /// In the long run, at most 1/`SHARE` of the time may be spent.
     const SHARE: u32 = 10;
     /// How many are remembered. Some 40 bytes each.
     const MOST: usize = 1 << 18;

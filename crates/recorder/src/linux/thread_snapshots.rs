@@ -44,8 +44,8 @@ impl Default for ThreadSnapshots {
 }
 
 impl ThreadSnapshots {
-    /// All threads now, by ascending number, and the numbers of those that the last snapshot saw and
-    /// that are gone.
+    /// All threads now, by ascending number, and the numbers of those that the last snapshot saw
+    /// and that are gone.
     pub fn snapshot(&mut self, target: &Target) -> (Vec<OsThread>, Vec<u32>) {
         let all: Vec<OsThread> = target
             .thread_times()

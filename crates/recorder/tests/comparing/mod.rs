@@ -1,10 +1,10 @@
-//! Holds the unwinder against the runtime's own stack walk: the other side of
+//! Compares the unwinder with the runtime's own stack walk: the other side of
 //! [`wire::CpuEngine::Compare`], and of [`wire::CpuEngine::CompareBlocked`] for stacks of blocked
 //! threads.
 //!
-//! The agent stops the world, makes every managed thread copy itself into the shared ring, and has
-//! the runtime walk the same thread. Here the copy is unwound with the very crate that recordings
-//! use, and both lists of managed frames have to be the same.
+//! The agent suspends the runtime, makes every managed thread copy itself into the shared ring, and
+//! has the runtime walk the same thread. Here the copy is unwound with the very crate that
+//! recordings use, and both lists of managed frames have to be the same.
 
 use diagnostics::Port;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -179,7 +179,7 @@ pub struct Comparing {
 }
 
 impl Comparing {
-    /// Attaches the agent to a process, to compare so many times a second.
+    /// Attaches the agent to a process, to compare `rate_hz` times a second.
     pub fn attach(
         process: &TargetProcess,
         agent: &Path,
@@ -249,7 +249,7 @@ impl Comparing {
         }
     }
 
-    /// Compares until there are so many comparisons, or until time is up.
+    /// Compares until there are `enough` comparisons, or until time is up.
     pub fn run(&mut self, enough: u64, limit: Duration) {
         let deadline = Instant::now() + limit;
         while self.tally.counted() < enough && Instant::now() < deadline && !self.ended {

@@ -22,8 +22,8 @@ pub struct RuntimeTables {
     /// Start, length and name of JIT'd code and stubs.
     jitted: BTreeMap<u64, (u64, String)>,
     images: Vec<Image>,
-    /// Whether the runtime's own stubs are told, as IL stubs are by .NET 8 and newer; 3.1 does not
-    /// know them.
+    /// Whether the runtime's own stubs are reported, as IL stubs are by .NET 8 and newer; 3.1 does
+    /// not know them.
     pub il_stubs: bool,
     /// Names by method id.
     pub names: Vec<String>,

@@ -29,6 +29,6 @@ pub trait Target {
     /// Any error of the system; frames in this file are then left by what is plausible.
     fn open(&self, mapping: &Mapping) -> io::Result<File>;
 
-    /// The image of the `[vdso]`, which is no file; `None` where it cannot be had.
+    /// The image of the `[vdso]`, which is no file; `None` where it is unavailable.
     fn vdso(&self) -> Option<Vec<u8>>;
 }

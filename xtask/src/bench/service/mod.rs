@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use target::{Target, WARM_UP, Window, Work, cpu_seconds};
 use testkit::{Runtime, sample_runtimes};
 
-/// Routes of the service, with so many requests under way: one that does nothing, so that any cost
-/// shows; one that allocates and converts; one in which each request waits for 10 ms.
+/// Routes of the service, each with its number of requests under way: one that does nothing, so
+/// that any cost shows; one that allocates and converts; one in which each request waits for 10 ms.
 const ROUTES: [Work; 3] = [
     Work::Service { route: "/ok", connections: 8 },
     Work::Service { route: "/json", connections: 8 },

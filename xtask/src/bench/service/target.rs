@@ -128,7 +128,7 @@ impl Target {
         }
     }
 
-    /// Measures a window of so many seconds.
+    /// Measures a window of `seconds` seconds.
     ///
     /// # Errors
     /// When the program or its load fails, and when the benchmark is interrupted.

@@ -138,12 +138,12 @@ impl Stack {
         ledger::leave(Resource::AlternateStacks, 1);
     }
 
-    /// Unmaps it after the end of the thread that it was set for, and the one that the thread had
-    /// before.
+    /// Unmaps it after the end of the thread that it was set for, and also unmaps the stack that
+    /// the thread had before.
     ///
-    /// A thread gives back its own stack as the runtime tells of its end. Of threads of native code
-    /// it tells only when they are gone, and has by then looked for its stack in vain, as ours was
-    /// set: no other code will ever unmap it.
+    /// A thread sets its own stack again when the runtime reports the thread's end. The runtime
+    /// reports the end of a thread of native code only when the thread is gone. By then the runtime
+    /// has looked for its stack in vain, because ours was set: no other code will ever unmap it.
     ///
     /// # Safety
     /// The thread is gone, `old` is what it had before, and this is called once.

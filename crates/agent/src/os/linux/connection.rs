@@ -126,7 +126,7 @@ impl Connection {
         self.outgoing.turn(self.write_limit)
     }
 
-    /// Only our own user, or root, may be told what runs here.
+    /// Checks the peer: only our own user, or root, may learn what runs here.
     fn check_peer(&self) -> Result<(), ConnectError> {
         foreign_user(self.outgoing.shared.socket.borrow()?)?
             .map_or(Ok(()), |uid| Err(ConnectError::Foreign(uid)))

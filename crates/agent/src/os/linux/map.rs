@@ -8,8 +8,8 @@ use wire::Resource;
 /// Bytes of a page. Larger ones are a multiple of it.
 pub const PAGE: usize = 4096;
 
-/// Zeroed pages for so many bytes, until [`give_back`]. All of them are there at once, which costs
-/// a fraction of what it does one by one as they are used.
+/// Maps this many bytes of zeroed pages, until [`give_back`]. All pages are populated at once,
+/// which costs a fraction of populating them one by one as they are used.
 pub fn pages(bytes: usize) -> Option<NonNull<u8>> {
     map(bytes, libc::MAP_POPULATE)
 }
@@ -17,15 +17,15 @@ pub fn pages(bytes: usize) -> Option<NonNull<u8>> {
 /// Gives pages back.
 ///
 /// # Safety
-/// They came from [`pages`] with so many bytes, and nobody uses them any more.
+/// They came from [`pages`] with this number of bytes, and nobody uses them any more.
 pub unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
     // SAFETY: they were mapped so, and are nobody else's.
     unsafe { libc::munmap(place.as_ptr().cast(), bytes) };
     returned(bytes);
 }
 
-/// Lets so many bytes of memory that is reserved be there, for the same reason. They come as they
-/// are used, too, where the kernel does not know how (before 5.14).
+/// Populates this many bytes of reserved memory at once, for the same reason. Where the kernel does
+/// not support that (before 5.14), pages are populated as they are used.
 pub fn populate(place: NonNull<u8>, bytes: usize) {
     let from = place.as_ptr().map_addr(|place| place & !4095);
     // SAFETY: this changes nothing that is there, and memory that is not reserved is refused.
@@ -41,8 +41,8 @@ fn map(bytes: usize, how: i32) -> Option<NonNull<u8>> {
     place
 }
 
-/// Counts a mapping of so many bytes that is about to be made; `None` if the budget does not allow
-/// it.
+/// Counts a mapping of this many bytes that is about to be made; `None` if the budget does not
+/// allow it.
 pub fn count(bytes: usize) -> Option<()> {
     if !ledger::enter(Resource::Mappings, 1) {
         return None;
@@ -54,7 +54,7 @@ pub fn count(bytes: usize) -> Option<()> {
     Some(())
 }
 
-/// A mapping of so many bytes that was counted is gone.
+/// Records that a mapping of this many bytes, which was counted, is gone.
 pub fn returned(bytes: usize) {
     ledger::leave(Resource::Mappings, 1);
     ledger::leave(Resource::MappedBytes, bytes as u64);
@@ -69,7 +69,7 @@ fn map_uncounted(bytes: usize, how: i32) -> Option<NonNull<u8>> {
     if place == libc::MAP_FAILED { None } else { NonNull::new(place.cast()) }
 }
 
-/// Memory of the heap for so many bytes, zeroed; null if there is none. The heap counts it.
+/// Maps this many zeroed bytes for the heap; null if there is no memory. The heap counts them.
 pub fn block(bytes: usize) -> *mut u8 {
     map_uncounted(bytes, 0).map_or(std::ptr::null_mut(), NonNull::as_ptr)
 }
@@ -89,7 +89,7 @@ pub unsafe fn resize_block(place: *mut u8, bytes: usize, new: usize) -> *mut u8 
 /// Gives such memory back.
 ///
 /// # Safety
-/// It came from here with so many bytes, and is not used any more.
+/// It came from here with this number of bytes, and is not used any more.
 pub unsafe fn free_block(place: *mut u8, bytes: usize) {
     // SAFETY: the caller's contract.
     unsafe { libc::munmap(place.cast(), bytes) };

@@ -1,11 +1,11 @@
-//! How an agent that stays in its process is reached for the next session.
+//! How clrscope reaches a resident agent for the next session.
 //!
-//! It holds a pipe and a memfd. The name of the memfd says which descriptor the pipe is, and which
-//! protocol the agent speaks; its first byte says what the agent does. clrscope finds both below
-//! `/proc/<pid>/fd` and writes the configuration of a session into the pipe. The kernel shows and
-//! opens those entries only for those who may debug the process (proc_pid_fd(5)): its user, and
-//! root. Nothing has a name that another user could take or connect to, and the way leads into
-//! other network namespaces as well.
+//! The agent holds a pipe and a memfd. The name of the memfd says which descriptor the pipe is, and
+//! which protocol the agent speaks; its first byte says what the agent does. clrscope finds both
+//! below `/proc/<pid>/fd` and writes the configuration of a session into the pipe. The kernel shows
+//! and opens those entries only for users who may debug the process (proc_pid_fd(5)): its own user,
+//! and root. Nothing has a name that another user could take or connect to, and this way also leads
+//! into other network namespaces.
 
 use super::descriptors::Kept;
 use crate::os::clock;

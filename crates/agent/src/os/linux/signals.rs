@@ -63,7 +63,7 @@ const END_LIMIT: u64 = 2_000_000_000;
 const MOVED_ON: u64 = 200_000;
 /// No timer of the kernel's has this number.
 const NO_TIMER: libc::c_int = -1;
-/// The table of the handler's running times has one entry for so many nanoseconds.
+/// Nanoseconds per entry in the table of the handler's running times.
 const TIME_STEP: u64 = 100;
 
 /// Why the engine does not run.
@@ -151,8 +151,8 @@ struct Shared {
     ring: NonNull<u8>,
     layout: Layout,
     threads: Box<[ThreadSlot]>,
-    /// How often the handler took so many [`TIME_STEP`]s; the last entry is for all that took
-    /// longer.
+    /// How often the handler took each number of [`TIME_STEP`]s, by that number; the last entry
+    /// counts all runs that took longer.
     times: Box<[AtomicU32]>,
 }
 
@@ -175,7 +175,7 @@ struct ThreadSlot {
     /// What the visit found: stack pointer and thread control block.
     seen_sp: AtomicU64,
     seen_tcb: AtomicU64,
-    /// Time of the sample that was asked for; 0 if there was none to be had.
+    /// Time of the sample that was asked for; 0 if no sample was available.
     sampled: AtomicU64,
     /// The large alternate stack that was mapped for it; 0 if there is none. Who takes it out
     /// unmaps it.
@@ -582,7 +582,7 @@ impl SignalEngine {
         lock(&self.ending).push((index, tid, false));
     }
 
-    /// Takes back what threads had that are gone by now. Called by one thread only.
+    /// Reclaims what threads had that are gone by now. Called by one thread only.
     pub fn reclaim(&self) {
         let slot = |index: u32| self.shared.threads.get(index as usize);
         let tid_of = |slot: &ThreadSlot| slot.tid.load(Ordering::SeqCst);
@@ -709,7 +709,7 @@ impl SignalEngine {
         for slot in &self.shared.threads {
             let Some(stack) = slot.new_one() else { continue };
             match slot.set.load(Ordering::SeqCst) {
-                // It was told, and has not come: with no handler under way it never will.
+                // The thread was asked, but has not come: with no handler under way it never will.
                 false if ended => free.push(stack),
                 // One that is gone is in no handler.
                 true if is_gone(slot.tid.load(Ordering::SeqCst)) => gone.push((stack, slot.old())),
@@ -1907,7 +1907,7 @@ mod tests {
         let mut action = empty_action();
         action.sa_sigaction = theirs as *const () as usize;
         let mut before = empty_action();
-        // SAFETY: valid actions; put back below.
+        // SAFETY: these are valid actions; the previous one is restored below.
         unsafe { libc::sigaction(libc::SIGPROF, &action, &mut before) };
         assert!(matches!(SignalEngine::start(100), Err(SignalError::HandlerTaken)));
         let mut now = empty_action();

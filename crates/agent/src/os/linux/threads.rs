@@ -113,7 +113,7 @@ fn create(start: *mut c_void) -> io::Result<libc::pthread_t> {
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut handle = std::mem::MaybeUninit::<libc::pthread_t>::zeroed();
     // SAFETY: all pointers are to locals that live through the calls; `start` is handed to the new
-    // thread, which frees it; the signal mask of the calling thread is put back on every way out.
+    // thread, which frees it; the signal mask of the calling thread is restored on every way out.
     unsafe {
         check(libc::pthread_attr_init(attributes))?;
         libc::pthread_attr_setstacksize(attributes, STACK_SIZE);

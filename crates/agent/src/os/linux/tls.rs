@@ -273,8 +273,8 @@ impl Block {
     fn begin(&self) {
         let (template, size) = (TEMPLATE.load(Relaxed), TEMPLATE_SIZE.load(Relaxed).min(DATA));
         let data = self.data.get().cast::<u8>();
-        // SAFETY: only the owner uses the data, which is as long as that; the template has so many
-        // bytes and is never written.
+        // SAFETY: only the owner uses the data, which is `DATA` bytes long; the template has at
+        // least `size` bytes and is never written.
         unsafe {
             write_bytes(data, 0, DATA);
             copy_nonoverlapping(template.cast_const(), data, size);

@@ -70,7 +70,7 @@ impl Drop for SignalWatch {
         }
         self.ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // A panic of it has been told by the hook.
+            // The panic hook has already reported a panic of this thread.
             let _ = thread.join();
         }
     }

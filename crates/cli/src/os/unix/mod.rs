@@ -62,7 +62,7 @@ impl Drop for SignalWatch {
     fn drop(&mut self) {
         self.handle.close();
         if let Some(thread) = self.thread.take() {
-            // A panic of it has been told by the hook.
+            // The panic hook has already reported a panic of this thread.
             let _ = thread.join();
         }
     }
@@ -85,7 +85,7 @@ pub fn hung_up(stream: &impl AsFd) -> bool {
 /// Writing more than `ulimit -f` allows becomes an error, instead of the end of this program amid a
 /// recording.
 pub fn survive_file_limit() {
-    // Where that cannot be had, the limit does what it always does.
+    // Where this is unavailable, the limit does what it always does.
     let _ = flag::register(SIGXFSZ, Arc::default());
 }
 

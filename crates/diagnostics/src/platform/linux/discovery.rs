@@ -131,7 +131,7 @@ pub fn named_port(pid: u32) -> Option<Port> {
     Some(Port::new(&proc::root_path(pid, &temp_dir).join(name), Some(pid)))
 }
 
-/// What a look at a process gave.
+/// The result of inspecting a process.
 enum Inspection {
     /// A .NET process, not yet asked.
     Dotnet(Box<Found>),

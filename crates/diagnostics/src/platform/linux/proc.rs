@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// Whether the task does not run until somebody lets it go on.
+    /// Whether the task does not run until somebody resumes it.
     pub fn is_stopped(self) -> bool {
         matches!(self, State::Stopped | State::Traced)
     }

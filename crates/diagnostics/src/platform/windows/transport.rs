@@ -108,7 +108,7 @@ impl Read for Stream {
             }
             match self.reply() {
                 Ok(chunk) => self.pending = chunk,
-                // The read goes on, and the next call waits for the same.
+                // The read continues, and the next call waits for the same one.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
                 // The other side closed the pipe.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),

@@ -22,7 +22,7 @@ pub(super) struct Facts<'a> {
     pub signature: &'a MethodSig,
     /// Text of the parameters.
     pub parameters: &'a str,
-    /// Whether the agent is told what the runtime makes a task of.
+    /// Whether the agent receives the value of which the runtime makes a task.
     pub effective: bool,
     /// The shortest way to the agent, if the module has it.
     pub direct: Option<Direct>,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A user who owns nothing but the folder for temporary files.
 const ATTACKER: u32 = 65534;
 
-/// What is told of a step, and what says that the attacker is done with it.
+/// Announces a step to the attacker, and receives that the attacker is done with it.
 type Listener = (SyncSender<&'static str>, Receiver<()>);
 
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);

@@ -50,7 +50,7 @@ pub(super) fn open(setup: &Setup, variant: Variant, whom: Whom) -> io::Result<Ow
         type_: bindings::PERF_TYPE_SOFTWARE,
         size: size_of::<perf_event_attr>() as u32,
         // Of a thread it runs only while the thread is on the processor. `task-clock` does the
-        // same, but its count goes through the clock of the whole context, which stands still while
+        // same, but its count goes through the clock of the whole context, which does not run while
         // sampling is paused.
         config: u64::from(bindings::PERF_COUNT_SW_CPU_CLOCK),
         sample_regs_user: USER_REGISTERS,
