@@ -26,5 +26,5 @@ pub use event::{
     Binding, KernelTime, Nanos, Readiness, RingCosts, RingCounters, RingEvent, RingOptions,
     SharedRingCounters, ThreadSample,
 };
-pub use platform::{KernelRing, SharedRing, signal_cost};
+pub use platform::{KernelRing, SharedRing, give_way, signal_cost};
 pub use unwind::Registers;

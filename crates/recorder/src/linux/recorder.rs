@@ -375,6 +375,13 @@ impl Recorder {
     /// Records until told to stop, until time is up, or until the target ends; then writes what is
     /// left.
     pub fn run(mut self) -> Result<SessionSummary, RecordError> {
+        let takes_snapshots =
+            |id: &str| profilers::by_id(id).is_some_and(profilers::ProfilerSpec::needs_main_slot);
+        // The agent gives a snapshot up that nobody reads for 100 ms.
+        if !self.sources.info.profilers.iter().any(|run| takes_snapshots(&run.id)) {
+            // Where the kernel refuses, it is read as before.
+            let _ = sampler::give_way();
+        }
         if !self.held {
             self.open_window();
         }

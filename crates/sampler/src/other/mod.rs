@@ -102,3 +102,11 @@ impl SharedRing {
 pub fn signal_cost() -> Option<u64> {
     None
 }
+
+/// Leaves the calling thread as it is: there is no such policy on this system.
+///
+/// # Errors
+/// None here.
+pub fn give_way() -> std::io::Result<()> {
+    Ok(())
+}
