@@ -114,7 +114,7 @@ namespace Clinic
     /// The program asks for collections.
     sealed class Collector : Illness
     {
-        public override string Culprit => "GC.Collect";
+        public override string Culprit => "Collector.CollectAgain";
 
         public override void Begin() => Often("collector", 4, CollectAgain);
 

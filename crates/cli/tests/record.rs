@@ -224,6 +224,17 @@ fn collections_are_counted_by_generation() {
             .collect();
         assert_eq!(report.collections().to_vec(), expected, "{runtime}: {truth}");
         let gc = &report.0["gc"];
+        let induced_by = gc["induced_by"].as_array().unwrap();
+        let calls: u64 = induced_by.iter().map(|row| row["calls"].as_u64().unwrap()).sum();
+        assert_eq!(calls, 30, "{runtime}: {induced_by:?}");
+        let function = &induced_by[0]["called_at"]["function"];
+        let function =
+            report.0["functions"].as_array().unwrap().iter().find(|known| known["id"] == *function);
+        assert_eq!(
+            function.unwrap()["type_name"],
+            "Clrscope.Samples.GcForce",
+            "{runtime}: {function:?}"
+        );
         assert_eq!(gc["induced"], 30, "{runtime}: three rounds of ten: {truth}");
         let pauses = gc["pauses_ns"]["count"].as_u64().unwrap();
         assert!(

@@ -10,6 +10,9 @@ pub const RULE: Rule = Rule {
     look,
 };
 
+/// Most callers that are named.
+const CALLERS: usize = 3;
+
 fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let profile = seen.profile;
     let summary = profile.gc_summary();
@@ -19,16 +22,27 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         return Vec::new();
     }
     let all: u64 = summary.collections.iter().sum();
+    let inducers = profile.inducers();
+    let called: u64 = inducers.iter().map(|inducer| inducer.calls).sum();
+    let mut evidence = vec![
+        format!("{} of {all} collections were induced", summary.induced),
+        format!("GC pauses take {} of the time in total", words::percent(summary.share)),
+    ];
+    evidence.extend(inducers.iter().take(CALLERS).map(|inducer| {
+        let at = words::place(profile, &inducer.at);
+        format!("{} of {called} calls come from {at}", inducer.calls)
+    }));
+    if let Some(first) = inducers.first() {
+        evidence.push(format!("the most frequent call: {}", words::call_path(profile, first.stack)));
+    }
+    let culprit = inducers.first().map(|inducer| words::method(profile, inducer.at.function));
     vec![Finding {
         id: RULE.id,
         severity: severity(rate, limits.get("rate"), 20.0),
         confidence: 0.99,
         title: format!("the program induces {rate:.1} collections per second"),
-        culprit: Some("GC.Collect".to_owned()),
-        evidence: vec![
-            format!("{} of {all} collections were induced", summary.induced),
-            format!("GC pauses take {} of the time in total", words::percent(summary.share)),
-        ],
-        next: "look for callers of GC.Collect: clrscope report <file> --function GC.Collect".to_owned(),
+        culprit: Some(culprit.unwrap_or_else(|| "GC.Collect".to_owned())),
+        evidence,
+        next: "remove the call of GC.Collect, or call it less often".to_owned(),
     }]
 }

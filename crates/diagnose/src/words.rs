@@ -2,7 +2,10 @@
 
 pub use profile::format::{duration, percent};
 
-use profile::{CallSite, NameStyle, Profile, SeriesKind, format, session::FunctionId};
+use profile::{
+    CallSite, NameStyle, Profile, SeriesKind, format,
+    session::{FunctionId, StackId},
+};
 
 /// A number of bytes that was computed; one below zero is none.
 pub fn bytes(bytes: f64) -> String {
@@ -34,6 +37,22 @@ pub fn place(profile: &Profile, place: &CallSite) -> String {
         Some(line) => format!("{name} ({}:{})", profile.tables.file(line.file), line.line),
         None => name,
     }
+}
+
+/// Most methods of a call path.
+const STEPS: usize = 6;
+
+/// The methods on a stack, the called one first: `GC.Collect ← Shop.Cache.Trim ← …`.
+pub fn call_path(profile: &Profile, stack: StackId) -> String {
+    let tables = &profile.tables;
+    let functions = tables.walk(stack).map(|frame| tables.frame(frame).function);
+    let managed: Vec<_> = functions.filter(|function| tables.is_managed(*function)).collect();
+    let names = managed.iter().take(STEPS).map(|function| method(profile, *function));
+    let mut path = names.collect::<Vec<_>>().join(" ← ");
+    if managed.len() > STEPS {
+        path.push_str(" ← …");
+    }
+    path
 }
 
 /// How many processors or threads a weight in nanoseconds is on average.

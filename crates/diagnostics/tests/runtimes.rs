@@ -330,6 +330,7 @@ fn collect_gc(
                 match output {
                     Output::Gc(gc) => gcs.push(gc),
                     Output::Pause(pause) => pauses.push(pause),
+                    Output::Induced(_) => {}
                 }
             }
         }

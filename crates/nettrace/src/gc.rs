@@ -3,6 +3,7 @@
 use crate::Event;
 use crate::runtime::{self, GcKind, GcReason, HeapStats, RuntimeEvent, SuspendReason};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A garbage collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +49,24 @@ pub struct PauseEvent {
     pub resume_end: u64,
 }
 
+/// A call that induces a collection, such as `GC.Collect`. Times are nanoseconds of the stream's
+/// clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Induction {
+    /// When the runtime was asked.
+    pub time: u64,
+    /// The calling thread, by the number that the operating system gives it.
+    pub thread: u64,
+    /// Return addresses of the calling methods, innermost first. Empty in a session without stacks,
+    /// and where no managed code calls.
+    pub stack: Arc<[u64]>,
+}
+
 /// What a [`Collector`] gives, each when it is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
+    /// A call that induces a collection. The collection itself follows as [`Output::Gc`].
+    Induced(Induction),
     /// A collection.
     Gc(GcEvent),
     /// A pause.
@@ -128,6 +144,15 @@ impl Collector {
     /// Takes the next event.
     pub fn push(&mut self, event: &Event) {
         if let Some(parsed) = runtime::parse(event) {
+            if let RuntimeEvent::GcTriggered { reason } = parsed
+                && reason.is_induced()
+            {
+                self.output.push_back(Output::Induced(Induction {
+                    time: event.timestamp,
+                    thread: event.thread_id,
+                    stack: Arc::clone(&event.stack),
+                }));
+            }
             self.push_parsed(event.timestamp, event.capture_thread_id, &parsed);
         }
     }
@@ -286,7 +311,7 @@ mod tests {
                 pause.gc,
                 [pause.suspend_start, pause.suspend_end, pause.resume_start, pause.resume_end],
             )),
-            Output::Gc(_) => None,
+            Output::Gc(_) | Output::Induced(_) => None,
         });
         pauses.collect()
     }
@@ -294,7 +319,7 @@ mod tests {
     fn gcs(output: &[Output]) -> Vec<(u32, u64, u64, u64)> {
         let gcs = output.iter().filter_map(|output| match output {
             Output::Gc(gc) => Some((gc.number, gc.start, gc.end, gc.size_after[0])),
-            Output::Pause(_) => None,
+            Output::Pause(_) | Output::Induced(_) => None,
         });
         gcs.collect()
     }
@@ -394,6 +419,7 @@ mod tests {
             })).collect();
             for output in collect(&events) {
                 match output {
+                    Output::Induced(_) => {}
                     Output::Gc(gc) => prop_assert!(gc.start < gc.end),
                     Output::Pause(pause) => {
                         prop_assert!(pause.suspend_start < pause.suspend_end);

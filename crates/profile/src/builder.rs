@@ -250,6 +250,12 @@ impl ProfileBuilder {
                     profile.gcs.push(gc.clone());
                 }
             }
+            SessionRecord::InducedGc(call) => {
+                see(call.time);
+                if inside(call.time) {
+                    profile.inductions.push(*call);
+                }
+            }
             SessionRecord::Pause(pause) => {
                 see(pause.resume_end);
                 if inside(pause.suspend_start) {
@@ -324,6 +330,7 @@ impl ProfileBuilder {
             threads: Threads::new(start),
             pool: Pool::new(start, self.options.keep_samples),
             gcs: Vec::new(),
+            inductions: Vec::new(),
             pauses: Vec::new(),
             survivors: Vec::new(),
             observer: Vec::new(),

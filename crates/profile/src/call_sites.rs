@@ -46,6 +46,15 @@ impl Tables {
             .unwrap_or_else(|| self.leaf(stack))
     }
 
+    /// The innermost method of the program on a stack, else the innermost one that is not
+    /// `System.GC`'s own, else the leaf.
+    pub fn inducing_place(&self, stack: StackId) -> CallSite {
+        let of_gc = |function| self.function(function).type_name == "System.GC";
+        self.first(stack, |function| self.is_managed(function) && !self.is_framework(function))
+            .or_else(|| self.first(stack, |function| self.is_managed(function) && !of_gc(function)))
+            .unwrap_or_else(|| self.leaf(stack))
+    }
+
     fn first(&self, stack: StackId, wanted: impl Fn(FunctionId) -> bool) -> Option<CallSite> {
         let mut frames = self.walk(stack).map(|frame| self.frame(frame));
         let frame = frames.find(|frame| wanted(frame.function))?;

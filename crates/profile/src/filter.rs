@@ -275,6 +275,10 @@ impl Profile {
             counter.values.retain(|(time, _)| sieve.takes_time(*time));
         }
         profile.gcs.retain(|gc| sieve.takes_time(gc.start));
+        profile.inductions.retain(|call| {
+            sieve.takes_time(call.time)
+                && sieve.takes(call.thread, call.stack, ThreadState::Running)
+        });
         profile.pauses.retain(|pause| sieve.takes_time(pause.suspend_start));
         profile.survivors.retain(|look| sieve.takes_time(look.time));
         profile.filtered = match (&self.filtered, filter.describe()) {

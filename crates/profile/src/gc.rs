@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 
-use session::{Nanos, PauseEvent};
+use session::{Nanos, PauseEvent, StackId};
 
-use crate::{Distribution, Profile};
+use crate::{CallSite, Distribution, Profile};
 
 /// Names of the parts of the heap, in the order of the columns of a GC event.
 pub const HEAPS: [&str; 5] = ["gen 0", "gen 1", "gen 2", "large objects", "pinned objects"];
@@ -54,7 +54,39 @@ fn ranked<T>(map: HashMap<String, T>, weight: impl Fn(&T) -> u64) -> Vec<(String
     ranked
 }
 
+/// A method that induces collections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inducer {
+    /// The method, and the line of the call.
+    pub at: CallSite,
+    /// Its calls.
+    pub calls: u64,
+    /// The most frequent call stack.
+    pub stack: StackId,
+}
+
 impl Profile {
+    /// The methods of the program that induce collections (`GC.Collect` and its like), most calls
+    /// first. Empty where the runtime reports no stacks.
+    pub fn inducers(&self) -> Vec<Inducer> {
+        let mut stacks: HashMap<StackId, u64> = HashMap::new();
+        for call in &self.inductions {
+            *stacks.entry(call.stack).or_default() += 1;
+        }
+        let mut stacks: Vec<_> = stacks.into_iter().collect();
+        stacks.sort_by_key(|(stack, calls)| (std::cmp::Reverse(*calls), *stack));
+        let mut inducers: Vec<Inducer> = Vec::new();
+        for (stack, calls) in stacks {
+            let at = self.tables.inducing_place(stack);
+            match inducers.iter_mut().find(|known| known.at == at) {
+                Some(known) => known.calls += calls,
+                None => inducers.push(Inducer { at, calls, stack }),
+            }
+        }
+        inducers.sort_by_key(|inducer| (std::cmp::Reverse(inducer.calls), inducer.at));
+        inducers
+    }
+
     /// Collections and pauses in numbers.
     pub fn gc_summary(&self) -> GcSummary {
         let mut summary = GcSummary::default();

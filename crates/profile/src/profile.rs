@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use session::{
-    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun, ResourceUse,
-    SamplingRate, SessionEnd, SessionInfo, SurvivorSnapshot,
+    FunctionId, GcEvent, InducedGc, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun,
+    ResourceUse, SamplingRate, SessionEnd, SessionInfo, SurvivorSnapshot,
 };
 
 use crate::{
@@ -43,12 +43,14 @@ pub struct Profile {
     pub loads: Loads,
     /// What the process counted about itself, in the order of their ids.
     pub counters: Vec<Counter>,
-    /// Looks at all threads.
+    /// Thread snapshots.
     pub threads: Threads,
     /// The thread pool.
     pub pool: Pool,
     /// Garbage collections, in the order of their end.
     pub gcs: Vec<GcEvent>,
+    /// Calls that induced collections, where the runtime reported their stacks.
+    pub inductions: Vec<InducedGc>,
     /// Times when the runtime was suspended.
     pub pauses: Vec<PauseEvent>,
     /// Collections whose survivors were looked at.

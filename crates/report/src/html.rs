@@ -590,6 +590,9 @@ fn gc(profile: &Profile) -> Value {
         "collections": summary.collections,
         "background": summary.background,
         "induced": summary.induced,
+        "inducedBy": profile.inducers().iter().take(MOST_ROWS).map(|inducer| json!([
+            profile.tables.function_name(inducer.at.function, NameStyle::PLAIN), inducer.calls,
+        ])).collect::<Vec<_>>(),
         "reasons": summary.reasons,
         "share": summary.share,
         "all": distribution(&summary.pauses),

@@ -343,6 +343,9 @@ fn gc(profile: &Profile) -> Value {
         "collections": summary.collections,
         "background": summary.background,
         "induced": summary.induced,
+        "induced_by": profile.inducers().iter().map(|inducer| json!({
+            "called_at": place(&inducer.at), "calls": inducer.calls, "stack": inducer.stack.0,
+        })).collect::<Vec<_>>(),
         "reasons": summary.reasons.iter().map(|(reason, count)| (reason.clone(), json!(count))).collect::<serde_json::Map<_, _>>(),
         "pause_share": summary.share,
         "pauses_ns": distribution(&summary.pauses),

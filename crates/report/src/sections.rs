@@ -113,7 +113,7 @@ fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     if options.series.is_none()
         && (!profile.gcs.is_empty() || !profile.pauses.is_empty() || profile.run("gc").is_some())
     {
-        sections.push(gc(profile));
+        sections.push(gc(profile, options));
     }
     if options.series.is_none()
         && (!profile.survivors.is_empty() || profile.run("survivors").is_some())
@@ -631,7 +631,7 @@ fn type_name(profile: &Profile, ty: TypeId) -> Cell {
     Cell::Name { forms: vec![name.clone(), profile::without_namespaces(name)], place: None }
 }
 
-fn gc(profile: &Profile) -> Section {
+fn gc(profile: &Profile, options: &Options) -> Section {
     let summary = profile.gc_summary();
     let collections: u64 = summary.collections.iter().sum();
     let mut section = Section {
@@ -707,6 +707,15 @@ fn gc(profile: &Profile) -> Section {
         right("total"),
     ];
     section.tables.push(Table { columns, rows });
+    let inducers = profile.inducers();
+    if !inducers.is_empty() {
+        let rows = inducers.iter().take(options.rows).map(|inducer| {
+            let calls = Cell::text(format::count(inducer.calls));
+            vec![calls, place_cell(profile, options, &inducer.at, "")]
+        });
+        let columns = vec![right("collections"), left("induced by")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
     section
 }
 

@@ -207,6 +207,21 @@ pub enum SessionRecord {
     /// How often threads were sampled, measured. A later one of the same profiler replaces an
     /// earlier one.
     SamplingRate(SamplingRate),
+    /// A call that induces a collection.
+    InducedGc(InducedGc),
+}
+
+/// A call that induces a collection, such as `GC.Collect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InducedGc {
+    /// When the runtime was asked.
+    pub time: Nanos,
+    /// The calling thread.
+    pub thread: ThreadId,
+    /// Where it calls.
+    pub stack: StackId,
+    /// Whether outer frames of the stack are missing.
+    pub truncated: bool,
 }
 
 /// Objects that survived one collection, and what retained the young ones among them.

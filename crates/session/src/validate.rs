@@ -192,6 +192,10 @@ impl Validator {
                     self.stack(seen.stack)
                 })
             }
+            SessionRecord::InducedGc(call) => {
+                self.thread(call.thread)?;
+                self.stack(call.stack)
+            }
             SessionRecord::ThreadCreation(creation) => {
                 self.thread(creation.thread)?;
                 creation.creator.map_or(Ok(()), |(creator, stack)| {

@@ -49,6 +49,7 @@ enum Seed {
     Type(String),
     Samples(bool, u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Allocations(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
+    Induced(u64, u32, bool),
     Contentions(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Snapshot(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Pool(u64, u32, Option<String>),
@@ -123,6 +124,7 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<u64>(), prop::collection::vec(any::<(u64, u64)>(), 0..4))
             .prop_map(|(t, c)| Seed::Objects(t, c)),
         (any::<u32>(), 0..3u8, any::<[u64; 5]>()).prop_map(|(n, g, s)| Seed::Gc(n, g, s)),
+        (any::<u64>(), any::<u32>(), any::<bool>()).prop_map(|(t, i, c)| Seed::Induced(t, i, c)),
         (any::<u64>(), any::<u64>()).prop_map(|(a, b)| Seed::Pause(a, b)),
         (any::<u64>(), prop::collection::vec(("[a-z]{1,5}", any::<u64>()), 0..3))
             .prop_map(|(t, d)| Seed::Observer(t, d)),
@@ -445,6 +447,14 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                         .collect(),
                 })
             }
+            Seed::Induced(time, id, truncated) if threads > 0 && stacks > 0 => {
+                SessionRecord::InducedGc(InducedGc {
+                    time,
+                    thread: ThreadId(id % threads),
+                    stack: StackId(id % stacks),
+                    truncated,
+                })
+            }
             Seed::Exception(time, id, message) if threads > 0 && stacks > 0 && types > 0 => {
                 SessionRecord::Exception(ExceptionSample {
                     time,
@@ -639,6 +649,7 @@ fn mixed() -> Vec<SessionRecord> {
         Seed::Exception(17, 0, Some("no".into())),
         Seed::Counts(vec![3, 4]),
         Seed::Gc(1, 2, [1, 2, 3, 4, 5]),
+        Seed::Induced(99, 3, true),
         Seed::Pause(100, 200),
         Seed::Observer(5, vec![("ring full".into(), 3)]),
         Seed::Note("attached".into()),

@@ -389,6 +389,14 @@ pub fn records() -> Vec<SessionRecord> {
             [400_000, 1_500_000, 12_000_000][usize::from(generation)] + u64::from(i) * 10_000;
         let background = i == 29;
         let grown = u64::from(i % 15) * 700_000;
+        if i == 14 {
+            b.records.push(SessionRecord::InducedGc(InducedGc {
+                time: start - 100_000,
+                thread: ThreadId(1),
+                stack: s_price,
+                truncated: false,
+            }));
+        }
         b.records.push(SessionRecord::Gc(GcEvent {
             number: 100 + i,
             generation,

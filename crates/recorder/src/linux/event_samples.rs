@@ -9,6 +9,7 @@ use super::{
 };
 use nettrace::{
     allocations::{Allocation, Heap, Sampling},
+    gc::Induction,
     jit::{Compilation, Precompiled, Tier},
     loads::{self, Load, Outcome, StepKind, TypeLoad},
     locks::Contention,
@@ -16,8 +17,8 @@ use nettrace::{
 };
 use session::{
     AllocationBatch, AllocationHeap, AllocationSampling, AssemblyLoad, CompilationBatch,
-    ContentionBatch, FunctionId, FunctionKind, JitTier, LoadOutcome, LoadStep, PrecompiledCode,
-    SessionRecord, StackId, ThreadCreation, ThreadId, TypeLoadBatch,
+    ContentionBatch, FunctionId, FunctionKind, InducedGc, JitTier, LoadOutcome, LoadStep,
+    PrecompiledCode, SessionRecord, StackId, ThreadCreation, ThreadId, TypeLoadBatch,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -36,6 +37,7 @@ const MAX_ROWS: usize = 1 << 14;
 pub(super) enum EventSample {
     Allocation(Allocation),
     Contention(Contention),
+    Induced(Induction),
     Creation(Creation),
     Compiled(Box<Compilation>),
     Loaded(Box<Load>),
@@ -47,6 +49,7 @@ impl EventSample {
         match self {
             Self::Allocation(allocation) => &allocation.stack,
             Self::Contention(wait) => &wait.stack,
+            Self::Induced(call) => &call.stack,
             Self::Creation(creation) => &creation.stack,
             Self::Compiled(compiled) => &compiled.stack,
             Self::Loaded(load) => &load.stack,
@@ -58,6 +61,7 @@ impl EventSample {
         match self {
             Self::Allocation(allocation) => allocation.time,
             Self::Contention(wait) => wait.start,
+            Self::Induced(call) => call.time,
             Self::Creation(creation) => creation.time,
             Self::Compiled(compiled) => compiled.start,
             Self::Loaded(load) => load.start,
@@ -198,6 +202,12 @@ impl EventSamples {
                     batch.lock.push(wait.lock.unwrap_or(0));
                     batch.owner.push(owner);
                     batch.truncated.push(truncated);
+                }
+                EventSample::Induced(call) => {
+                    let thread = thread(call.thread);
+                    let (stack, truncated) = frames.event_stack(definitions, &call.stack);
+                    let call = InducedGc { time: call.time, thread, stack, truncated };
+                    records.push(SessionRecord::InducedGc(call));
                 }
                 EventSample::Creation(creation) => {
                     let creator = creation.creator.map(&mut thread);

@@ -43,6 +43,7 @@ const MUCH: usize = 16 << 10;
 pub(super) enum FromEvents {
     Gc(GcEvent),
     Pause(PauseEvent),
+    Induced(gc::Induction),
     Allocation(Allocation),
     /// Allocations were followed for a part of a time only; those of it come next.
     AllocationWindow(AllocationWindow),
@@ -257,6 +258,7 @@ fn read(
         while let Some(output) = collector.next_output() {
             let event = match output {
                 gc::Output::Gc(gc) => FromEvents::Gc(convert_gc(gc)),
+                gc::Output::Induced(call) => FromEvents::Induced(call),
                 gc::Output::Pause(pause) => FromEvents::Pause(convert_pause(pause)),
             };
             if sender.send(event).is_err() {

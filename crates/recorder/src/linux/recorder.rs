@@ -1621,7 +1621,14 @@ impl Recorder {
     fn event(&mut self, event: FromEvents) {
         match event {
             // Another profiler may listen to more than its own events.
-            FromEvents::Gc(_) | FromEvents::Pause(_) if !self.runs("gc") => {}
+            FromEvents::Gc(_) | FromEvents::Pause(_) | FromEvents::Induced(_)
+                if !self.runs("gc") => {}
+            // Without a stack it says no more than the collection does.
+            FromEvents::Induced(call) => {
+                if self.window.holds(call.time) && !call.stack.is_empty() {
+                    self.push_event_sample(EventSample::Induced(call));
+                }
+            }
             FromEvents::Gc(gc) => {
                 let Some((start, end)) = self.window.part(gc.start, gc.end) else { return };
                 self.count("gc", 1);

@@ -264,9 +264,8 @@ fn event_pipes(options: &RecordOptions, major: u16, session: &str) -> Vec<EventP
             for source in selection.event_sources(major, session) {
                 if (source.level >= VERBOSE) == verbose {
                     add_source(&mut config.providers, source);
-                    // Collections need no stacks, and runtimes that can leave them out should.
                     config.stacks |=
-                        matches!(selection.spec.id, "locks" | "threads" | "jit" | "loads");
+                        matches!(selection.spec.id, "gc" | "locks" | "threads" | "jit" | "loads");
                 }
             }
         }
@@ -756,9 +755,9 @@ mod tests {
         };
         assert_eq!(of("cpu,wall", 9), []);
         assert_eq!(of("gc,locks", 9), [Some((0x4001, 4, true))]);
-        assert_eq!(of("gc,jit", 9), [Some((1, 4, false)), Some((0x30_0000_0010, 5, true))]);
+        assert_eq!(of("gc,jit", 9), [Some((1, 4, true)), Some((0x30_0000_0010, 5, true))]);
         // It comes and goes.
-        assert_eq!(of("gc,allocations", 9), [Some((1, 4, false))]);
+        assert_eq!(of("gc,allocations", 9), [Some((1, 4, true))]);
         assert_eq!(of("allocations", 10), []);
         let wants = ["cpu,wall", "gc", "allocations", "exceptions"]
             .map(|list| wants_events(&options(list, None)));

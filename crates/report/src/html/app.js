@@ -847,7 +847,7 @@ function gcView() {
     el('section', { class: 'card pad' }, el('h2', {}, 'Collections'), el('dl', { class: 'facts' },
       el('dt', {}, 'Time paused'), el('dd', {}, `${percent(gc.share)} of ${duration(D.meta.duration)}`),
       el('dt', {}, 'Reasons'), el('dd', {}, gc.reasons.map(([reason, n]) => `${reason} ${count(n)}`).join(', ') || 'none'),
-      el('dt', {}, 'Induced'), el('dd', {}, count(gc.induced)),
+      el('dt', {}, 'Induced'), el('dd', {}, count(gc.induced), gc.inducedBy.map(([name, calls]) => el('div', {}, `by ${name}: ${plural(calls, 'call')}`))),
       el('dt', {}, 'In the background'), el('dd', {}, count(gc.background)),
       el('dt', {}, 'Heap at the end'), el('dd', {}, `${bytes(total(gc.heapLast))} (${HEAPS.map((name, i) => `${name} ${bytes(gc.heapLast[i])}`).join(', ')})`),
       el('dt', {}, 'Heap at its peak'), el('dd', {}, bytes(gc.heapPeak)),
