@@ -99,10 +99,16 @@ impl FreeThreads {
 /// were.
 pub fn free_threads(pid: u32, counting: Duration) -> Option<FreeThreads> {
     let groups = groups(&file(pid, "cgroup"), "pids");
-    let of_groups = groups.iter().filter_map(|group| {
+    let limited = groups.iter().filter_map(|group| {
         let number =
-            |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-        free_of(number("pids.max")?, number("pids.peak"), counting, || number("pids.current"))
+            move |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+        Some((number("pids.max")?, number))
+    });
+    let of_groups = limited.enumerate().filter_map(|(above, (limit, number))| {
+        // The highest count since a group exists. In those above, other programs may have caused it
+        // long ago.
+        let peak = if above == 0 { number("pids.peak") } else { None };
+        free_of(limit, peak, counting, || number("pids.current"))
     });
     let of_user = || {
         let uid = real_user(&file(pid, "status")).filter(|uid| *uid != 0)?;
