@@ -65,7 +65,7 @@ impl Snapshot {
                 assert_eq!(
                     self.objects.insert(address, (class, size)),
                     None,
-                    "an object is told once"
+                    "an object is reported once"
                 );
             }
             HeapItem::Reference { target } => self.edges.push((*last, target)),
