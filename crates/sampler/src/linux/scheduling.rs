@@ -13,10 +13,19 @@ use std::io;
 /// # Errors
 /// When the kernel refuses, for example by a seccomp filter.
 pub fn give_way() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the call reads the parameters, which live until it returns, and changes nothing in
+    // The kernel's `sched_param` is this one number (sched.h); 0 is the only value for this policy.
+    let priority: libc::c_int = 0;
+    // By number, because musl's own function only answers ENOSYS.
+    // SAFETY: the call reads the priority, which lives until it returns, and changes nothing in
     // this process but how the calling thread (0) is scheduled.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) } {
+    match unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0 as libc::pid_t,
+            libc::SCHED_BATCH,
+            &raw const priority,
+        )
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

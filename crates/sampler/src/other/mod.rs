@@ -107,6 +107,6 @@ pub fn signal_cost() -> Option<u64> {
 ///
 /// # Errors
 /// None here.
-pub fn give_way() -> std::io::Result<()> {
+pub fn give_way() -> io::Result<()> {
     Ok(())
 }
