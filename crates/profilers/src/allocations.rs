@@ -43,6 +43,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     // Older runtimes can hang for good when a session ends while threads write events to it,
     // however it ends.
     since: 6,
+    too_old: "a runtime that old can hang permanently when tracing of events that its threads \
+        write all the time ends; leave out allocations, or start the program with clrscope launch \
+        -p allocations:exact",
     attach: true,
 };
 

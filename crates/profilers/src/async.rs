@@ -37,6 +37,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     events: crate::heap::SPEC.events,
     event_pipe: &[],
     since: 3,
+    too_old: "",
     attach: true,
 };
 

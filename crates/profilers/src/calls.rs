@@ -26,6 +26,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     events: (0x1000 | 0x20 | 0x40 | 0x200, 0x4),
     event_pipe: &[],
     since: 3,
+    too_old: "",
     attach: false,
 };
 

@@ -37,7 +37,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             keywords: 0,
             level: 1,
             arguments: "EventCounterIntervalSec={interval}",
-            runtimes: EventPipeSpec::ALL,
+            runtimes: EventPipeSpec::EVENT_COUNTERS,
         },
         EventPipeSpec {
             provider: "System.Diagnostics.Metrics",
@@ -48,7 +48,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             runtimes: EventPipeSpec::ALL,
         },
     ],
-    since: 3,
+    since: EventPipeSpec::EVENT_COUNTERS.0,
+    too_old: "a runtime that old crashes if the program ends while its first EventCounters are \
+        written; leave out counters, and use gc, threadpool, exceptions, locks and cpu, which \
+        measure most of it by other means",
     attach: true,
 };
 

@@ -19,6 +19,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     events: (0x80_0000 | 0x100 | 0x200, 0),
     event_pipe: &[],
     since: 3,
+    too_old: "",
     attach: false,
 };
 

@@ -22,6 +22,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         runtimes: EventPipeSpec::ALL,
     }],
     since: 3,
+    too_old: "",
     attach: true,
 };
 

@@ -53,6 +53,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     events: (0x80 | 0x1_0000 | 0x4, 0),
     event_pipe: &[],
     since: 3,
+    too_old: "",
     attach: true,
 };
 

@@ -35,6 +35,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         },
     ],
     since: 3,
+    too_old: "",
     attach: true,
 };
 

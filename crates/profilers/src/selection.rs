@@ -7,6 +7,8 @@ pub struct Selection {
     pub spec: &'static ProfilerSpec,
     /// Parameters given, each valid for the spec.
     pub params: Vec<(String, String)>,
+    /// Whether it is left out where the runtime is too old for it, rather than refused.
+    pub optional: bool,
 }
 
 /// Why a text selects no profiler.
@@ -82,7 +84,7 @@ impl Selection {
             }
             params.push((name.to_owned(), value.to_owned()));
         }
-        Ok(Self { spec, params })
+        Ok(Self { spec, params, optional: false })
     }
 
     /// Reads selections separated by commas.

@@ -18,6 +18,9 @@ pub struct ProfilerSpec {
     pub event_pipe: &'static [EventPipeSpec],
     /// Lowest major version of .NET (3 means .NET Core 3.1).
     pub since: u16,
+    /// Why it is not safe on older ones, and what to do there instead; follows "process 1 runs .NET
+    /// Core 3.1:". Empty where `since` is 3.
+    pub too_old: &'static str,
     /// Whether it can be attached to a running process, or needs a launch.
     pub attach: bool,
 }
@@ -118,6 +121,10 @@ pub struct EventSource {
 }
 
 impl EventPipeSpec {
+    /// Versions of .NET on which EventCounters are listened to. .NET Core 3.1 crashes if a program
+    /// ends while its first ones are written, whoever listens. .NET 5 was not tried.
+    pub const EVENT_COUNTERS: (u16, u16) = (6, u16::MAX);
+
     /// Every version of .NET.
     pub const ALL: (u16, u16) = (0, u16::MAX);
 }

@@ -35,10 +35,11 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             keywords: 0,
             level: 1,
             arguments: "EventCounterIntervalSec=1",
-            runtimes: EventPipeSpec::ALL,
+            runtimes: EventPipeSpec::EVENT_COUNTERS,
         },
     ],
     since: 3,
+    too_old: "",
     attach: true,
 };
 

@@ -31,6 +31,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         runtimes: EventPipeSpec::ALL,
     }],
     since: 3,
+    too_old: "",
     attach: true,
 };
 

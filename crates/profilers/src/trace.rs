@@ -50,6 +50,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     events: (0x4_0000 | 0x20 | 0x4 | 0x200, 0),
     event_pipe: &[],
     since: 3,
+    too_old: "",
     attach: true,
 };
 

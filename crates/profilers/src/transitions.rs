@@ -19,6 +19,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     events: (0x800 | 0x200, 0x4),
     event_pipe: &[],
     since: 3,
+    too_old: "",
     attach: false,
 };
 

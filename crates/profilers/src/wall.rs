@@ -22,6 +22,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     events: (0x200 | 0x1_0000 | 0x1000_0000, 0x4),
     event_pipe: &[],
     since: 3,
+    too_old: "",
     attach: true,
 };
 

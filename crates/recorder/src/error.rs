@@ -221,9 +221,8 @@ pub enum RecordError {
     },
     /// A profiler was asked for that would endanger a process on this runtime.
     #[error(
-        "the profiler {profiler} needs .NET {since} or newer, and process {pid} runs {}: a runtime \
-        that old can hang permanently when tracing of events that its threads write all the time \
-        ends; leave out {profiler}, or start the program with clrscope launch -p allocations:exact", runtime_name(*runtime)
+        "the profiler {profiler} needs .NET {since} or newer, and process {pid} runs {}: {why}",
+        runtime_name(*runtime)
     )]
     RuntimeTooOld {
         /// Which.
@@ -232,6 +231,8 @@ pub enum RecordError {
         pid: u32,
         /// Lowest major version of .NET for it.
         since: u16,
+        /// Why it is not safe on older ones, and what to do instead.
+        why: &'static str,
         /// Version of the process's runtime: major, minor.
         runtime: (u16, u16),
     },

@@ -1,7 +1,7 @@
 //! What clrscope does. To add something, add an entry to [`all`]; profilers come from the registry
 //! by themselves.
 
-use profilers::{EventPipeSpec, PROFILERS, ProfilerSpec, by_id};
+use profilers::{PROFILERS, ProfilerSpec, by_id};
 
 /// Makes the arguments of clrscope.
 type Arguments = dyn Fn(&Given<'_>) -> Vec<String> + Send + Sync;
@@ -18,8 +18,6 @@ pub struct Action {
     pub stays: bool,
     /// Whether it needs the runtime's slot for a main profiler.
     pub needs_main_slot: bool,
-    /// Whether it has the process write EventCounters.
-    pub reads_counters: bool,
     /// Exit codes that are good ones, beside 0.
     pub good: &'static [i32],
     /// The same where it is ended before its own end: the report is not complete.
@@ -63,7 +61,6 @@ impl Action {
             since: 3,
             stays: false,
             needs_main_slot: false,
-            reads_counters: false,
             good: &[],
             interrupted: &[],
             patience: 1,
@@ -85,11 +82,6 @@ impl Action {
         self
     }
 
-    fn counters(mut self) -> Action {
-        self.reads_counters = true;
-        self
-    }
-
     fn good(mut self, codes: &'static [i32]) -> Action {
         self.good = codes;
         self
@@ -103,9 +95,7 @@ impl Action {
     fn profiler(spec: &ProfilerSpec, name: String, text: String) -> Action {
         let action = Action::of(name, text);
         let stays = spec.needs_main_slot() || action.launches;
-        let counts = |source: &EventPipeSpec| source.arguments.contains("EventCounterIntervalSec");
         Action {
-            reads_counters: spec.event_pipe.iter().any(counts),
             since: spec.since,
             stays,
             needs_main_slot: spec.needs_main_slot() || action.launches,
@@ -153,11 +143,10 @@ pub fn all() -> Vec<Action> {
     let since = PROFILERS.iter().filter(beside).map(|spec| spec.since).max().unwrap_or_default();
     all.push(Action {
         since,
-        reads_counters: true,
         ..Action::of("record-many", format!("record PID -q -p {many} -d LENGTH -o OUT"))
     });
-    all.push(Action::of("checkup", "checkup PID -d 1s --json").main_slot().counters());
-    all.push(Action::of("checkup-no-heap", "checkup PID -d 1s --no-heap --json").counters());
+    all.push(Action::of("checkup", "checkup PID -d 1s --json").main_slot());
+    all.push(Action::of("checkup-no-heap", "checkup PID -d 1s --no-heap --json"));
     all.push(Action::of("heap", "heap PID --json").main_slot().interrupted(&[8]));
     all.push(
         Action::of("heap-histogram", "heap PID --histogram --json").main_slot().interrupted(&[8]),

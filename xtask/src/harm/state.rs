@@ -47,8 +47,7 @@ const WRITABLE: &str = "rw-p";
 
 /// Descriptors of the program's own executable, and of assemblies. A program in a single file opens
 /// it once more for each assembly that it loads, also seconds after its start, and .NET Core 3.1
-/// keeps the files of assemblies open: of five where events with counters are asked for. The agent
-/// opens neither.
+/// keeps the files of assemblies open. The agent opens neither.
 const PROGRAM: &str = "program";
 
 /// How names of clrscope's begin, or begin after `lib`.

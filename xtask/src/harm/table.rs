@@ -182,15 +182,6 @@ impl Table {
         {
             return Some("the profiler needs a newer runtime");
         }
-        if runtime.is_some_and(|runtime| runtime.major() < 5)
-            && action.is_some_and(|action| action.reads_counters)
-            && ending.is_some_and(|ending| ending.name == "target-stops")
-        {
-            return Some(
-                "this runtime itself crashes in some cases when a program ends while its first \
-                    EventCounters are written, whoever reads them",
-            );
-        }
         if let [one, other] = conditions[..]
             && one.name == other.name
             && one.name != conditions::NONE

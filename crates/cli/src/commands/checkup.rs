@@ -288,7 +288,10 @@ fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
 
 fn options(args: &Args, duration: Duration, path: &Path) -> anyhow::Result<RecordOptions> {
     Ok(RecordOptions {
-        profilers: Selection::parse_list(PROFILERS)?,
+        profilers: Selection::parse_list(PROFILERS)?
+            .into_iter()
+            .map(|selection| Selection { optional: true, ..selection })
+            .collect(),
         rate_hz: RATE,
         engine: EngineChoice::Auto,
         duration: Some(duration),

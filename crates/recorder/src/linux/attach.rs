@@ -42,7 +42,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let pid = process.pid;
     if let Some((major, minor)) = process.runtime_major_minor() {
         let number = |part: u32| u16::try_from(part).unwrap_or(u16::MAX);
-        start::check_runtime(&options, pid, (number(major), number(minor)))?;
+        start::fit_to_runtime(&options, pid, (number(major), number(minor)))?;
     }
     let port = process.port()?;
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;

@@ -287,7 +287,8 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(sources: Sources) -> Self {
+    /// `notes` are sentences for the end, and for the session.
+    pub fn new(sources: Sources, notes: Vec<String>) -> Self {
         let frames = Frames::new(&sources.target);
         let start = sources.info.start;
         let entered = sources.link.hello.entered;
@@ -329,7 +330,7 @@ impl Recorder {
             dropped: HashMap::new(),
             agent_status: wire::Status::default(),
             counts: HashMap::new(),
-            notes: Vec::new(),
+            notes,
             failure: None,
             refused: None,
             window: Window::new(start),
@@ -387,6 +388,7 @@ impl Recorder {
         }
         let info = SessionRecord::Info(self.sources.info.clone());
         self.write(&info);
+        std::mem::take(&mut self.notes).into_iter().for_each(|note| self.note(note));
         self.define_threads();
         self.begin_census();
         // What was lost before is no loss.
@@ -2199,27 +2201,30 @@ mod tests {
             cpus: 1,
             profilers: Vec::new(),
         };
-        let recorder = Recorder::new(Sources {
-            target: Target::new(std::process::id()).unwrap(),
-            link,
-            cpu: CpuSource::off(),
-            engine: EngineChoice::Auto,
-            events: Vec::new(),
-            allocations: None,
-            info,
-            path: None,
-            out: Tee(None, None),
-            duration: Some(Duration::from_millis(500)),
-            last_snapshot: None,
-            rules: RuleHandle::new(None),
-            dry: false,
-            stop: StopHandle::default(),
-            progress: Arc::default(),
-            exit_code: None,
-            requested: None,
-            stays: false,
-            library: String::new(),
-        });
+        let recorder = Recorder::new(
+            Sources {
+                target: Target::new(std::process::id()).unwrap(),
+                link,
+                cpu: CpuSource::off(),
+                engine: EngineChoice::Auto,
+                events: Vec::new(),
+                allocations: None,
+                info,
+                path: None,
+                out: Tee(None, None),
+                duration: Some(Duration::from_millis(500)),
+                last_snapshot: None,
+                rules: RuleHandle::new(None),
+                dry: false,
+                stop: StopHandle::default(),
+                progress: Arc::default(),
+                exit_code: None,
+                requested: None,
+                stays: false,
+                library: String::new(),
+            },
+            Vec::new(),
+        );
         let began = Instant::now();
         recorder.run().unwrap();
         let taken = began.elapsed();

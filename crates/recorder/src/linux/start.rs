@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{EngineChoice, Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
 use diagnostics::{EventPipeConfig, HResult, Keeper, Port, Provider, processors::CpuGroup};
-use profilers::{EventSource, Selection};
+use profilers::{EventSource, ProfilerSpec, Selection};
 use rustix::{
     fs::{self, FileType, Mode, OFlags},
     io::Errno,
@@ -336,18 +336,25 @@ fn both_arguments(first: &str, second: &str) -> String {
     all.collect::<Vec<_>>().join(";")
 }
 
-/// Refuses profilers that would endanger a process on this runtime.
-pub(super) fn check_runtime(
+/// Refuses profilers that would endanger a process on this runtime. Returns the others, and a note
+/// on each optional one that is left out.
+pub(super) fn fit_to_runtime(
     options: &RecordOptions,
     pid: u32,
     runtime: (u16, u16),
-) -> Result<(), RecordError> {
-    match options.profilers.iter().find(|selection| runtime.0 < selection.spec.since) {
-        Some(Selection { spec, .. }) => {
-            Err(RecordError::RuntimeTooOld { profiler: spec.id, pid, since: spec.since, runtime })
-        }
-        None => Ok(()),
+) -> Result<(RecordOptions, Vec<String>), RecordError> {
+    let (fit, too_old): (Vec<_>, Vec<_>) =
+        options.profilers.iter().cloned().partition(|selection| runtime.0 >= selection.spec.since);
+    if let Some(Selection { spec, .. }) = too_old.iter().find(|selection| !selection.optional) {
+        let ProfilerSpec { id: profiler, since, too_old: why, .. } = spec;
+        return Err(RecordError::RuntimeTooOld { profiler, pid, since: *since, why, runtime });
     }
+    let note = |selection: &Selection| {
+        let ProfilerSpec { id, since, .. } = selection.spec;
+        format!("{id} was left out: it is not safe on runtimes older than .NET {since}")
+    };
+    let notes = too_old.iter().map(note).collect();
+    Ok((RecordOptions { profilers: fit, ..options.clone() }, notes))
 }
 
 /// Refuses profilers that cannot be in one recording.
@@ -559,7 +566,8 @@ impl Start {
     /// Opens the session file and the EventPipe session.
     pub fn recorder(self, options: &RecordOptions) -> Result<Recorder, RecordError> {
         let [major, minor, ..] = self.link.hello.runtime;
-        check_runtime(options, self.target.pid, (major, minor))?;
+        let (options, notes) = fit_to_runtime(options, self.target.pid, (major, minor))?;
+        let options = &options;
         let path = self.output.as_ref().map(|output| output.path.clone());
         let writer = self.output.map(OutputFile::writer).transpose()?;
         let out: Out = Tee(writer, self.live);
@@ -678,7 +686,7 @@ impl Start {
             stays: self.stays,
             library: self.library,
         };
-        let mut recorder = Recorder::new(sources);
+        let mut recorder = Recorder::new(sources, notes);
         // This comes before a launched process is resumed.
         recorder.instrument()?;
         Ok(recorder)
@@ -702,6 +710,23 @@ mod tests {
             sdk_tools: false,
             agent: AgentFile::Embedded(&[]),
         }
+    }
+
+    #[test]
+    fn a_profiler_that_is_too_new_is_refused_or_left_out() {
+        let ids = |options: RecordOptions| -> Vec<&str> {
+            options.profilers.iter().map(|selection| selection.spec.id).collect()
+        };
+        let (fit, notes) = fit_to_runtime(&options("cpu,counters", None), 1, (6, 0)).unwrap();
+        assert_eq!((ids(fit), notes), (vec!["cpu", "counters"], Vec::<String>::new()));
+        let refused = fit_to_runtime(&options("cpu,counters", None), 1, (5, 0)).unwrap_err();
+        let expected = "the profiler counters needs .NET 6 or newer, and process 1 runs .NET 5.0: ";
+        assert!(refused.to_string().starts_with(expected), "{refused}");
+        let mut optional = options("cpu,counters", None);
+        optional.profilers[1].optional = true;
+        let (fit, notes) = fit_to_runtime(&optional, 1, (3, 1)).unwrap();
+        let expected = "counters was left out: it is not safe on runtimes older than .NET 6";
+        assert_eq!((ids(fit), notes), (vec!["cpu"], vec![expected.to_owned()]));
     }
 
     #[test]
