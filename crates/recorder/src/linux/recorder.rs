@@ -376,13 +376,6 @@ impl Recorder {
     /// Records until told to stop, until time is up, or until the target ends; then writes what is
     /// left.
     pub fn run(mut self) -> Result<SessionSummary, RecordError> {
-        let takes_snapshots =
-            |id: &str| profilers::by_id(id).is_some_and(profilers::ProfilerSpec::needs_main_slot);
-        // The agent gives a snapshot up that nobody reads for 100 ms.
-        if !self.sources.info.profilers.iter().any(|run| takes_snapshots(&run.id)) {
-            // Where the kernel refuses, it is read as before.
-            let _ = sampler::give_way();
-        }
         if !self.held {
             self.open_window();
         }
@@ -397,6 +390,10 @@ impl Recorder {
         self.stage("recording");
         let started = Instant::now();
         let mut next_second = started + Duration::from_secs(1);
+        let takes_snapshots =
+            |id: &str| profilers::by_id(id).is_some_and(profilers::ProfilerSpec::needs_main_slot);
+        // The agent gives a snapshot up that nobody reads for 100 ms.
+        let mut gives_way = !self.sources.info.profilers.iter().any(|run| takes_snapshots(&run.id));
         while !self.closed && self.bye.is_none() && self.failure.is_none() && self.refused.is_none()
         {
             if self.snapshots_are_over() {
@@ -412,6 +409,12 @@ impl Recorder {
                 break;
             }
             self.step();
+            // The first sample is waited for.
+            if gives_way && started.elapsed() >= Duration::from_nanos(FIRST) {
+                gives_way = false;
+                // Where the kernel refuses, samples are read as before.
+                let _ = sampler::give_way();
+            }
             if let Err(error) = self.instrument() {
                 self.note(error.to_string());
             }
