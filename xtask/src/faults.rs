@@ -187,11 +187,11 @@ pub fn run(options: &Options) -> Result<()> {
         .filter(wanted)
         .flat_map(|work| runtimes.iter().map(move |runtime| (*runtime, work)))
         .collect();
-    // It is refused on older runtimes.
-    let cells: Vec<_> = cells
-        .into_iter()
-        .filter(|(runtime, work)| runtime.major() >= 6 || work.name != "allocations")
-        .collect();
+    // Some are refused on older runtimes.
+    let runs = |(runtime, work): &(Runtime, &Work)| {
+        profilers::by_id(work.name).is_none_or(|spec| spec.since <= runtime.major())
+    };
+    let cells: Vec<_> = cells.into_iter().filter(runs).collect();
     ensure!(!cells.is_empty(), "there is no such profiler or runtime");
     let next = Mutex::new(0_usize);
     let (done, met): (Mutex<Sites>, Mutex<Sites>) = Default::default();

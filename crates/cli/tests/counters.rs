@@ -32,7 +32,7 @@ fn median(counter: &Value) -> f64 {
 
 #[test]
 fn event_counters_and_meters_say_what_the_program_does() {
-    for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()) {
+    for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.major() >= 6) {
         let folder = scratch();
         let output = file(&folder, "counters.clrscope");
         let arguments = ["--seconds", "16", "--rate", "500", "--only", "plain"];
@@ -148,4 +148,37 @@ fn a_recording_without_values_says_so() {
     assert!(text.contains("No values: recordings"), "{text}");
     run(["record", &pid, "-p", "counters:interval=0"])
         .expect_error(2, &["interval", "whole number from 1"]);
+}
+
+#[test]
+fn old_runtimes_are_refused_before_anything_is_loaded() {
+    let folder = scratch();
+    let output = file(&folder, "refused.clrscope");
+    let launch = Sample::named("allocator").launch(Runtime::V3_1.require(), &["--gate"]);
+    let mut process = launch.private_tmp().start();
+    process.wait_for_ready();
+    let pid = process.pid().to_string();
+    let parts = ["counters", ".NET 6", ".NET Core 3.1", "crashes", "leave out counters"];
+    run(["record", &pid, "-d", "1s", "-p", "gc,counters", "-o", output.to_str().unwrap()])
+        .expect_error(4, &parts);
+    assert!(!output.exists());
+    assert!(!common::agent_is_mapped(process.pid()));
+    assert_eq!(common::left_behind(process.tmp().unwrap()), Vec::<String>::new());
+
+    // A checkup does without, and says so. For EventCounters, the runtime would load assemblies.
+    let assemblies = || {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+        let mut names: Vec<String> =
+            paths.filter(|path| path.ends_with(".dll")).map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let before = assemblies();
+    let found = run(["checkup", &pid, "-d", "4s", "--no-heap", "--json"]).expect(0).json();
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("counters was left out"), "{notes}");
+    assert_eq!(assemblies(), before);
+    process.close_stdin();
 }

@@ -9,7 +9,7 @@ use testkit::{ControlGroup, Runtime, Sample, TargetProcess, on_sample_runtimes_a
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What one attached recording can record beside another profiler.
-const MANY: &str = "cpu,wall,exceptions,gc,locks,counters,threads,threadpool,jit,loads";
+const MANY: &str = "cpu,wall,exceptions,gc,locks,threads,threadpool,jit,loads";
 
 /// The program in a group of its own; `None` where this machine has no controller of threads that
 /// we may use.
@@ -65,8 +65,11 @@ fn a_recording_adds_ten_threads_at_most() {
         sleep(Duration::from_secs(3));
         let before = threads();
         let output = file(&folder, "all.clrscope");
-        let many =
-            if runtime == Runtime::V3_1 { MANY.to_owned() } else { format!("{MANY},allocations") };
+        let many = if runtime == Runtime::V3_1 {
+            MANY.to_owned()
+        } else {
+            format!("{MANY},counters,allocations")
+        };
         let arguments =
             ["record", &pid, "-q", "-p", &many, "-d", "4s", "-o", output.to_str().unwrap()];
         let mut recording = Running::start(clrscope(arguments));

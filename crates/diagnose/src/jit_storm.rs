@@ -6,7 +6,7 @@ use profile::{Profile, session};
 pub const RULE: Rule = Rule {
     id: "jit-storm",
     summary: "Methods are compiled all the time, not only while the program starts",
-    needs: &["counters"],
+    needs: &["cpu"],
     thresholds: &[Threshold {
         name: "rate",
         help: "Methods compiled per second, in each third of the recording",

@@ -1,19 +1,34 @@
 //! `pool-starvation`: work waits for a thread of the pool.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
-use profile::PoolHealth;
+use crate::{Evidence, Finding, Limits, Rule, Severity, Threshold, finding::severity, words};
+use profile::{PoolHealth, PoolSummary, Profile, QueueEvidence};
 
 pub const RULE: Rule = Rule {
     id: "pool-starvation",
     summary: "Work waits in the queue of the thread pool because its threads are blocked",
     needs: &["threadpool"],
-    thresholds: &[Threshold {
-        name: "queue",
-        help: "Items in the queue, at least, in all readings but one",
-        default: 5.0,
-    }],
+    thresholds: &[
+        Threshold {
+            name: "queue",
+            help: "Items in the queue, at least, in all readings but one",
+            default: 5.0,
+        },
+        Threshold {
+            name: "none-free",
+            help: "Where the queue is not read (.NET Core 3.1): percent of the seconds in which no \
+                thread of the pool was free, at least",
+            default: 75.0,
+        },
+    ],
     look,
 };
+
+/// How badly work waits.
+struct Starved {
+    title: String,
+    evidence: Vec<String>,
+    severity: Severity,
+}
 
 fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let profile = seen.profile;
@@ -21,34 +36,60 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     if pool.health != PoolHealth::Starved {
         return Vec::new();
     }
-    let Some(queue) = profile.pool_counter("queue-length") else { return Vec::new() };
-    let mut lengths: Vec<f64> = queue.values.iter().map(|(_, length)| *length).collect();
-    lengths.sort_by(f64::total_cmp);
-    // A queue that empties is a burst, not a starvation; a single value may be random.
-    let (Some(&least), Some(most)) = (lengths.get(1), lengths.last()) else { return Vec::new() };
-    if least < limits.get("queue") {
-        return Vec::new();
-    }
-    let mut evidence = vec![
-        format!("never fewer than {least:.0} items in the queue, at most {most:.0}"),
+    let starved = match pool.evidence {
+        QueueEvidence::Length => by_length(profile, limits),
+        QueueEvidence::Workers => by_workers(&pool, limits),
+    };
+    let Some(Starved { title, mut evidence, severity }) = starved else { return Vec::new() };
+    evidence.insert(
+        1,
         format!("its threads were blocked for {} of the time in which items waited", words::percent(pool.blocked.1)),
-    ];
-    if let Some((first, last)) =
-        profile.pool_counter("thread-count").and_then(|counter| Some((counter.values.first()?.1, counter.values.last()?.1)))
-    {
-        evidence.push(format!("the pool went from {first:.0} to {last:.0} threads meanwhile"));
-    }
+    );
     let worst = pool.blocking.iter().max_by_key(|row| row.time_queued);
     if let Some(row) = worst {
         evidence.push(format!("{} of the time of its threads in {}", words::percent(row.share), words::place(profile, &row.place)));
     }
     vec![Finding {
         id: RULE.id,
-        severity: severity(least, limits.get("queue"), 10.0),
+        severity,
         confidence: 0.95,
-        title: format!("work waits for a thread of the pool: at least {least:.0} items at any time"),
+        title: format!("work waits for a thread of the pool: {title}"),
         culprit: worst.map(|row| words::method(profile, row.place.function)),
         evidence,
         next: "do not block threads of the pool: await, or give long work a thread of its own".to_owned(),
     }]
+}
+
+/// By the length of the queue.
+fn by_length(profile: &Profile, limits: &Limits) -> Option<Starved> {
+    let queue = profile.pool_counter("queue-length")?;
+    let mut lengths: Vec<f64> = queue.values.iter().map(|(_, length)| *length).collect();
+    lengths.sort_by(f64::total_cmp);
+    // A queue that empties is a burst, not a starvation; a single value may be random.
+    let (&least, most) = (lengths.get(1)?, lengths.last()?);
+    if least < limits.get("queue") {
+        return None;
+    }
+    let mut evidence = vec![format!("never fewer than {least:.0} items in the queue, at most {most:.0}")];
+    let threads = profile.pool_counter("thread-count").map_or([].as_slice(), |counter| &counter.values);
+    if let (Some((_, first)), Some((_, last))) = (threads.first(), threads.last()) {
+        evidence.push(format!("the pool went from {first:.0} to {last:.0} threads meanwhile"));
+    }
+    let title = format!("at least {least:.0} items at any time");
+    Some(Starved { title, evidence, severity: severity(least, limits.get("queue"), 10.0) })
+}
+
+/// By what the threads of the pool do, second by second.
+fn by_workers(pool: &PoolSummary, limits: &Limits) -> Option<Starved> {
+    let seconds = pool.queued?;
+    if seconds * 100.0 < limits.get("none-free") {
+        return None;
+    }
+    let mut evidence = vec![format!("in {} of the seconds, no thread was free", words::percent(seconds))];
+    if let Some(row) = pool.adjustments.iter().find(|row| row.reason == profile::STARVATION) {
+        evidence.push(format!("{} times, no item was taken for half a second", row.count));
+    }
+    let title = format!("none was free in {} of the seconds", words::percent(seconds));
+    // How long the queue is, nobody knows.
+    Some(Starved { title, evidence, severity: Severity::Medium })
 }

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use session::{Nanos, PoolChange, PoolEvent, SampleBatch, StackId, ThreadId, ThreadState};
 
@@ -93,6 +93,27 @@ impl PoolHealth {
     }
 }
 
+/// What says whether items waited in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueEvidence {
+    /// The length of the queue, about once per second.
+    Length,
+    /// Where the length is not read (.NET Core 3.1 and .NET 5), second by second: the pool added a
+    /// worker because items waited and none was taken for half a second; or items are finished, and
+    /// as many workers as the pool wants were at work, and no sample found one idle.
+    Workers,
+}
+
+impl QueueEvidence {
+    /// In data formats.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Length => "length",
+            Self::Workers => "workers",
+        }
+    }
+}
+
 /// Why the pool changed the number of its workers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdjustmentRow {
@@ -130,8 +151,10 @@ pub struct BlockingRow {
 pub struct PoolSummary {
     /// How it is.
     pub health: PoolHealth,
-    /// Share of the snapshots of the queue that found items in it, 0 to 1; `None` without
-    /// snapshots.
+    /// What says whether items waited.
+    pub evidence: QueueEvidence,
+    /// Share of the snapshots of the queue that found items in it, or of the seconds in which items
+    /// waited, as far as can be said without the length: 0 to 1; `None` without either.
     pub queued: Option<f64>,
     /// Share of the time of workers with work in which they were blocked: all the time, and while
     /// items waited.
@@ -152,8 +175,18 @@ pub struct PoolSummary {
     pub blocking: Vec<BlockingRow>,
 }
 
+/// For how long no item was taken when the pool adds a worker because of starvation, at least:
+/// `GATE_THREAD_DELAY` in win32threadpool.cpp of .NET Core 3.1.
+const NONE_TAKEN: Nanos = 500_000_000;
+
 /// Share of the snapshots of the queue from which items are said to wait.
 const WAITS: f64 = 0.2;
+
+/// Why the pool adds a worker while items wait and none is taken, in the words of the runtime's
+/// events.
+pub const STARVATION: &str = "Starvation";
+
+const SECOND: Nanos = 1_000_000_000;
 
 /// Share of the time at work from which workers are said to be blocked.
 const BLOCKED: f64 = 0.5;
@@ -181,15 +214,62 @@ impl Profile {
         self.counters.iter().find(is_it)
     }
 
+    /// Whether items waited in the queue until each of these times.
+    fn pool_queue(&self) -> (QueueEvidence, Vec<(Nanos, bool)>) {
+        if let Some(counter) = self.pool_counter("queue-length") {
+            let waited = counter.values.iter().map(|(time, length)| (*time, *length > 0.0));
+            return (QueueEvidence::Length, waited.collect());
+        }
+        let major = self.info.runtime.split('.').next().and_then(|major| major.parse::<u16>().ok());
+        if major.is_none_or(|major| major >= 6) {
+            return (QueueEvidence::Length, Vec::new());
+        }
+        let changes = || {
+            self.pool.events.iter().filter_map(|event| match &event.change {
+                PoolChange::Adjusted { workers, throughput, reason } => {
+                    Some((event.time, *workers as usize, *throughput, reason == STARVATION))
+                }
+                _ => None,
+            })
+        };
+        let are_done = changes().any(|(_, _, throughput, _)| throughput > 0.0);
+        // Workers at work by the second, and seconds with idle ones.
+        let mut busy: BTreeMap<u64, BTreeSet<ThreadId>> = BTreeMap::new();
+        let mut idle = BTreeSet::new();
+        for sample in &self.pool.samples {
+            let second = sample.time.saturating_sub(self.start) / SECOND;
+            if sample.state == ThreadState::Idle {
+                idle.insert(second);
+            } else {
+                busy.entry(second).or_default().insert(sample.thread);
+            }
+        }
+        // How many the pool wanted. One fewer before the first change: it is for more.
+        let wanted = |until: Nanos| match changes().take_while(|(time, ..)| *time < until).last() {
+            Some((_, workers, ..)) => workers,
+            None => changes()
+                .next()
+                .map_or(self.info.cpus as usize, |(_, workers, ..)| workers.saturating_sub(1)),
+        };
+        let seconds = self.stop.saturating_sub(self.start) / SECOND;
+        let waited = (0..seconds).map(|second| {
+            let from = self.start + second * SECOND;
+            let within = from..from + SECOND + NONE_TAKEN;
+            let stalled = changes().any(|(time, _, _, starved)| starved && within.contains(&time));
+            let at_work = busy.get(&second).map_or(0, BTreeSet::len);
+            let none_free = are_done && at_work >= wanted(from).max(1) && !idle.contains(&second);
+            (from + SECOND, stalled || none_free)
+        });
+        (QueueEvidence::Workers, waited.collect())
+    }
+
     /// What is known of the thread pool.
     pub fn pool_summary(&self) -> PoolSummary {
-        let queue = self
-            .pool_counter("queue-length")
-            .map_or([].as_slice(), |counter| counter.values.as_slice());
+        let (evidence, queue) = self.pool_queue();
         // A snapshot says how it was until then.
         let queued_at = |time: Nanos| {
             let next = queue.partition_point(|(at, _)| *at < time);
-            queue.get(next).or(queue.last()).is_some_and(|(_, length)| *length > 0.0)
+            queue.get(next).or(queue.last()).is_some_and(|(_, waited)| *waited)
         };
         let (mut by_state, mut at_work, mut at_work_queued, mut blocked, mut blocked_queued) =
             ([0_u64; STATES.len()], 0_u64, 0_u64, 0_u64, 0_u64);
@@ -263,12 +343,12 @@ impl Profile {
         }
         adjustments.sort_by(|a, b| b.count.cmp(&a.count).then(a.reason.cmp(&b.reason)));
 
-        let waits = queue.iter().filter(|(_, length)| *length > 0.0).count();
+        let waits = queue.iter().filter(|(_, waited)| *waited).count();
         let queued = (!queue.is_empty()).then(|| waits as f64 / queue.len() as f64);
         let blocked = (share(blocked, at_work), share(blocked_queued, at_work_queued));
         let added: u64 = adjustments
             .iter()
-            .filter(|row| matches!(row.reason.as_str(), "Starvation" | "CooperativeBlocking"))
+            .filter(|row| matches!(row.reason.as_str(), STARVATION | "CooperativeBlocking"))
             .map(|row| row.count)
             .sum();
         let health = match queued {
@@ -290,6 +370,7 @@ impl Profile {
         };
         PoolSummary {
             health,
+            evidence,
             queued,
             blocked,
             by_state,

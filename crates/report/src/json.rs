@@ -560,6 +560,7 @@ fn threadpool(profile: &Profile) -> Value {
     json!({
         "health": summary.health.id(),
         "verdict": pool_verdict(profile, &summary),
+        "queue_evidence": summary.evidence.id(),
         "queued_share": summary.queued,
         "blocked_share": summary.blocked.0,
         "blocked_share_while_queued": summary.blocked.1,

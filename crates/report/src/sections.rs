@@ -2,9 +2,9 @@
 
 use profile::{
     CallSite, CallTree, Confidence, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS,
-    PROFILER_PAUSE, PoolHealth, PoolSummary, ProcessorSummary, Profile, STATES, SeriesKind,
-    ShownArgument, SingleCall, Standing, Starter, ThreadRole, ThreadRow, Totals, TreeOptions,
-    generation_word,
+    PROFILER_PAUSE, PoolHealth, PoolSummary, ProcessorSummary, Profile, QueueEvidence, STATES,
+    SeriesKind, ShownArgument, SingleCall, Standing, Starter, ThreadRole, ThreadRow, Totals,
+    TreeOptions, generation_word,
     session::{
         AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId,
         FunctionKind, JitTier, LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
@@ -1275,7 +1275,15 @@ fn merged_stacks(profile: &Profile, options: &Options) -> Table {
 
 /// What the health of a thread pool rests on, in sentences.
 pub fn pool_verdict(profile: &Profile, summary: &PoolSummary) -> String {
-    let queued = format::percent(summary.queued.unwrap_or_default());
+    let share = format::percent(summary.queued.unwrap_or_default());
+    let (waited, samples) = match summary.evidence {
+        QueueEvidence::Length => {
+            (format!("items waited in {share} of the queue samples"), "queue samples")
+        }
+        QueueEvidence::Workers => {
+            (format!("items waited, and no worker was free, in {share} of the seconds"), "seconds")
+        }
+    };
     let (all, meanwhile) = (format::percent(summary.blocked.0), format::percent(summary.blocked.1));
     let mostly = summary.blocking.first().map_or(String::new(), |row| {
         let name = profile.tables.function_name(row.place.function, NameStyle::SHORT);
@@ -1283,24 +1291,23 @@ pub fn pool_verdict(profile: &Profile, summary: &PoolSummary) -> String {
     });
     match summary.health {
         PoolHealth::Starved => format!(
-            "Starved: items waited in {queued} of the queue samples, and the workers were blocked \
+            "Starved: {waited}, and the workers were blocked \
              {meanwhile} of their time meanwhile.{mostly}"
         ),
         PoolHealth::Blocking => format!(
             "Workers block: {all} of the time of those that had work. The pool compensates with \
-             more threads; items waited in {queued} of the queue samples.{mostly}"
+             more threads; {waited}.{mostly}"
         ),
         PoolHealth::Busy => format!(
-            "Busy, not starved: items waited in {queued} of the queue samples, while the workers \
+            "Busy, not starved: {waited}, while the workers \
              ran; they were blocked {meanwhile} of their time."
         ),
         PoolHealth::Healthy => format!(
-            "Healthy: items waited in {queued} of the queue samples; workers with work were \
+            "Healthy: {waited}; workers with work were \
                 blocked {all} of the time."
         ),
         PoolHealth::Unknown => {
-            "Too little data to judge: fewer than three queue samples, or no worker at work."
-                .to_owned()
+            format!("Too little data to judge: fewer than three {samples}, or no worker at work.")
         }
     }
 }

@@ -246,6 +246,43 @@ fn json_has_threads_and_the_pool() {
     assert_eq!(busy["threadpool"]["blocking"], serde_json::json!([]));
 }
 
+/// Older runtimes report no length of the queue: what the workers do says whether items wait.
+#[test]
+fn without_the_length_of_the_queue_its_workers_tell() {
+    let pool = |workers: u32, throughput: f64, reason: &str| {
+        let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, time: None });
+        for mut record in records(false) {
+            match &mut record {
+                SessionRecord::Info(info) => info.runtime = "3.1.23".into(),
+                SessionRecord::Counter(_) | SessionRecord::CounterValues { .. } => continue,
+                SessionRecord::PoolEvent(PoolEvent { change, .. })
+                    if matches!(change, PoolChange::Adjusted { .. }) =>
+                {
+                    *change = PoolChange::Adjusted { workers, throughput, reason: reason.into() };
+                }
+                _ => {}
+            }
+            builder.add(&record).unwrap();
+        }
+        let profile = builder.finish(false).unwrap();
+        let json: Value =
+            serde_json::from_str(&text(&profile, "json", &Options::default())).unwrap();
+        let pool = &json["threadpool"];
+        assert_eq!(pool["queue_evidence"], "workers");
+        let page = text(&profile, "text", &Options::default());
+        assert!(!page.contains("queue samples"), "{page}");
+        (pool["health"].as_str().unwrap().to_owned(), pool["queued_share"].as_f64().unwrap())
+    };
+    // Nothing was taken for half a second, at the first and at the second second.
+    assert_eq!(pool(4, 0.0, "Starvation"), ("starved".to_owned(), 0.5));
+    // As many as the pool wants block all the time, and items are finished.
+    assert_eq!(pool(1, 1.5, "Warmup"), ("starved".to_owned(), 1.0));
+    // The pool wants more than are at work: others are free.
+    assert_eq!(pool(4, 1.5, "Warmup"), ("healthy".to_owned(), 0.0));
+    // Nothing is finished: the worker may block for good, with nothing behind it.
+    assert_eq!(pool(1, 0.0, "Warmup"), ("healthy".to_owned(), 0.0));
+}
+
 #[test]
 fn filters_pick_from_both() {
     let all = profile(false);

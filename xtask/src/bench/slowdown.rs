@@ -179,7 +179,7 @@ impl Comparison {
             let mut on = vec![Speed::default(); self.observers.len()];
             for turn in 0..self.observers.len() {
                 let index = (round + turn) % self.observers.len();
-                let observer = self.observers[index].start(pid)?;
+                let observer = self.observers[index].start(pid, runtime)?;
                 let settle = self.patience.map_or(0, |patience| patience.settle);
                 std::thread::sleep(Duration::from_millis(settle));
                 on[index] = window(length)?;
@@ -239,13 +239,27 @@ impl Comparison {
 }
 
 impl Watcher {
-    fn start(&self, pid: u32) -> Result<Box<dyn Observer>> {
+    fn start(&self, pid: u32, runtime: Runtime) -> Result<Box<dyn Observer>> {
         Ok(match self.kind {
-            Kind::Clrscope(arguments) => Box::new(Recording::start(pid, arguments)?.settle()?),
+            Kind::Clrscope(arguments) => {
+                let fit: Vec<String> =
+                    arguments.iter().map(|argument| fitting(argument, runtime)).collect();
+                let fit: Vec<&str> = fit.iter().map(String::as_str).collect();
+                Box::new(Recording::start(pid, &fit)?.settle()?)
+            }
             Kind::EventPipe => Box::new(EventPipe::start(pid)?),
             Kind::Nobody => Box::new(Nothing),
         })
     }
+}
+
+/// A list of profilers without those that the runtime is too old for; other arguments as they are.
+fn fitting(argument: &str, runtime: Runtime) -> String {
+    let fits = |part: &&str| {
+        let id = part.split(':').next().unwrap_or_default();
+        profilers::by_id(id).is_none_or(|spec| spec.since <= runtime.major())
+    };
+    argument.split(',').filter(fits).collect::<Vec<_>>().join(",")
 }
 
 /// Operations per second of CPU time of the `throughput` sample, in one window.

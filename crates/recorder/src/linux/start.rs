@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{EngineChoice, Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
 use diagnostics::{EventPipeConfig, HResult, Keeper, Port, Provider, processors::CpuGroup};
-use profilers::{EventSource, ProfilerSpec, Selection};
+use profilers::{EventPipeSpec, EventSource, ProfilerSpec, Selection};
 use rustix::{
     fs::{self, FileType, Mode, OFlags},
     io::Errno,
@@ -631,6 +631,9 @@ impl Start {
                                 "{}; the kernel's own figures; EventPipe for starts",
                                 stacks_by(&self.cpu)
                             )
+                        }
+                        "threadpool" if major < EventPipeSpec::EVENT_COUNTERS.0 => {
+                            format!("{}; EventPipe", stacks_by(&self.cpu))
                         }
                         "threadpool" => {
                             format!("{}; EventPipe, EventCounters", stacks_by(&self.cpu))

@@ -12,6 +12,11 @@ const MOST_GUARD: u64 = 4 * 4096;
 /// use (`HEAP_MAX_SIZE`, malloc/arena.c).
 const ARENA: u64 = 64 << 20;
 
+/// Smallest segment of the managed heap: memory of which the first part is in use, and the rest is
+/// reserved. 256 MB by default, 4 GB with Server GC, less under a memory limit (gc.cpp,
+/// `get_valid_segment_size`).
+const LEAST_SEGMENT: u64 = 16 << 20;
+
 /// Reads `/proc/<pid>/smaps`.
 ///
 /// # Errors
@@ -77,6 +82,15 @@ fn split(smaps: &[u8]) -> MemorySplit {
             })
         {
             &mut split.native_heap
+        } else if path.is_empty()
+            && map.write
+            && above.is_some_and(|rest| {
+                locked(rest)
+                    && rest.range.start == map.range.end
+                    && size(map).saturating_add(size(rest)) >= LEAST_SEGMENT
+            })
+        {
+            &mut split.segments
         } else {
             &mut split.other
         };
@@ -99,6 +113,7 @@ mod tests {
             split.code,
             split.stacks,
             split.native_heap,
+            split.segments,
             split.other,
         ];
         assert_eq!(parts.iter().sum::<u64>(), split.resident);
@@ -117,7 +132,11 @@ Rss:                   4 kB\n\
 7ef9f1000000-7ef9f1001000 r--p 00000000 08:01 7  /app/System.Private.CoreLib.dll\n\
 Rss:                   8 kB\n\
 7ef9f2000000-7ef9f2001000 r-xp 00000000 08:01 8  /app/libcoreclr.so\nRss:                  12 kB\n\
-7ef9f8000000-7ef9f8901000 rw-p 00000000 00:00 0 \nRss:                 900 kB\n";
+7ef9f8000000-7ef9f8901000 rw-p 00000000 00:00 0 \nRss:                 900 kB\n\
+7ef9fbffe000-7ef9fc0d0000 rw-p 00000000 00:00 0 \nRss:                 832 kB\n\
+7ef9fc0d0000-7efa0bffe000 ---p 00000000 00:00 0 \nRss:                   0 kB\n\
+7efa0c000000-7efa0c001000 rw-p 00000000 00:00 0 \nRss:                   3 kB\n\
+7efa0c001000-7efa0c100000 ---p 00000000 00:00 0 \nRss:                   0 kB\n";
         let split = split(smaps);
         assert_eq!(
             [
@@ -126,10 +145,11 @@ Rss:                   8 kB\n\
                 split.code,
                 split.assemblies,
                 split.native_modules,
+                split.segments,
                 split.other
             ]
             .map(|bytes| bytes / 1024),
-            [132, 16, 4, 8, 12, 900]
+            [132, 16, 4, 8, 12, 832, 903]
         );
     }
 }
