@@ -11,6 +11,7 @@ mod fuzz;
 #[cfg(target_os = "linux")]
 mod harm;
 mod layering;
+mod nextest;
 mod plan;
 mod platforms;
 mod setup;
@@ -37,7 +38,7 @@ enum Task {
     /// Record ten seconds of a sick web service and show what is found
     Demo,
     /// Check everything that must hold: format, lints, platforms, tests
-    Test,
+    Test(plan::Options),
     /// Measure what recording costs the recorded
     Bench(bench::Options),
     /// See whether clrscope harms what it looks at: targets × conditions × actions × runtimes
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Setup => setup::run(),
         Task::Demo => demo::run(),
-        Task::Test => plan::run(),
+        Task::Test(options) => plan::run(&options),
         Task::Bench(options) => bench::run(&options),
         #[cfg(target_os = "linux")]
         Task::Harm(options) => harm::run(&options),

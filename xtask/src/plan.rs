@@ -1,8 +1,8 @@
 //! `cargo xtask test`: everything that must hold, in one table.
 
 use crate::tool::{self, cargo};
-use crate::{dependencies, layering, platforms, setup, words};
-use anyhow::{Context, Result};
+use crate::{dependencies, layering, nextest, platforms, setup, words};
+use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -44,8 +44,47 @@ const PLAN: &[Step] = &[
 /// What one step may take at most; the whole is meant to stay under an hour on two cores.
 const STEP_LIMIT: Duration = Duration::from_secs(50 * 60);
 
+/// What to check.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only what changes since this commit can affect, those that are not committed included: for
+    /// daily work. Leaves out harm, platforms, dependencies and documentation
+    #[arg(long, value_name = "COMMIT", num_args = 0..=1, default_missing_value = "HEAD")]
+    changed: Option<String>,
+}
+
+/// Steps that a check of changes has.
+const FOR_CHANGES: [&str; 5] = ["set-up", "format", "layering", "words", "lints"];
+
 /// Runs the plan and stops at the first step that fails.
-pub fn run() -> Result<()> {
+///
+/// # Errors
+/// When a step fails.
+pub fn run(options: &Options) -> Result<()> {
+    match &options.changed {
+        Some(since) => run_changed(since),
+        None => run_all(),
+    }
+}
+
+fn run_changed(since: &str) -> Result<()> {
+    ensure!(tool::find("cargo-nextest").is_some(), "--changed needs cargo-nextest");
+    let filter = nextest::affected(since)?;
+    for planned in PLAN.iter().filter(|planned| FOR_CHANGES.contains(&planned.name)) {
+        println!("\n== {}", planned.name);
+        (planned.run)().with_context(|| format!("step \"{}\" failed", planned.name))?;
+    }
+    match filter.as_deref() {
+        Some("") => println!("\nnothing has changed since {since}: no tests"),
+        filter => {
+            println!("\n== tests: {}", filter.unwrap_or("all"));
+            nextest::run(filter, STEP_LIMIT)?;
+        }
+    }
+    Ok(())
+}
+
+fn run_all() -> Result<()> {
     let started = Instant::now();
     let mut summary = Vec::new();
     for (index, planned) in PLAN.iter().enumerate() {
@@ -111,26 +150,20 @@ fn documentation() -> Result<Outcome> {
     done(step(command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")))
 }
 
-/// All tests, by cargo-nextest where there is one: it runs each test in a process of its own and
-/// limits its time.
+/// All tests, by cargo-nextest where there is one.
 fn tests() -> Result<Outcome> {
-    let mut command = cargo();
     if tool::find("cargo-nextest").is_some() {
-        command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--status-level", "slow"]);
-        command.args(["--final-status-level", "fail"]);
-        // Many of them wait most of the time; those that measure take all slots.
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        command.args([
-            "--profile",
-            "ci",
-            "--test-threads",
-            &(processors + processors / 2).to_string(),
-        ]);
-    } else {
-        println!("cargo-nextest is not installed: `cargo test` does it, without a limit per test");
-        command.args(["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
+        return done(nextest::run(None, STEP_LIMIT));
     }
-    done(step(&mut command))
+    println!("cargo-nextest is not installed: `cargo test` does it, without a limit per test");
+    done(step(cargo().args([
+        "test",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--tests",
+        "--no-fail-fast",
+    ])))
 }
 
 #[cfg(test)]

@@ -109,7 +109,8 @@ pub fn succeeds(command: &mut Command, limit: Duration) -> bool {
     output(command, limit).is_ok()
 }
 
-fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+/// Waits for a child, and kills it when it takes longer than the limit.
+pub fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
     let started = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {

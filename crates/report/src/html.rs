@@ -937,6 +937,9 @@ fn observer(profile: &Profile) -> Value {
         "since": profile.stop.saturating_sub(profile.info.start) as f64 / 1e3,
         "dropped": status.dropped.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
         "counters": status.counters.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
+        "held": profile.resources.iter().map(|used| json!([
+            used.name, used.unit == "bytes", used.highest, used.budget, used.refused, used.left,
+        ])).collect::<Vec<_>>(),
     })
 }
 

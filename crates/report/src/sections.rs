@@ -7,7 +7,8 @@ use profile::{
     TreeOptions, generation_word,
     session::{
         AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId,
-        FunctionKind, JitTier, LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
+        FunctionKind, JitTier, LoadOutcome, PrecompiledCode, ResourceUse, ThreadId, ThreadState,
+        TypeId,
     },
     state_index,
 };
@@ -2151,39 +2152,34 @@ fn observer(profile: &Profile) -> Option<Section> {
     if !dropped.is_empty() {
         lead.push(format!("Dropped: {dropped}."));
     }
-    let counters = named(&status.counters);
-    if !counters.is_empty() {
-        lead.push(format!("Counted: {counters}."));
-    }
-    let tables = resources(profile).into_iter().collect();
-    Some(Section { title: "Cost of the observation".to_owned(), lead, tables })
+    lead.extend(held(profile));
+    Some(Section { title: "Cost of the observation".to_owned(), lead, tables: Vec::new() })
 }
 
-/// What the agent held in the process, against its budgets.
-fn resources(profile: &Profile) -> Option<Table> {
-    if profile.resources.is_empty() {
-        return None;
+/// What a user has to know of what the agent held in the process: whether something is left, and
+/// what it would have needed more of. The rest is in the JSON report and on the HTML page.
+fn held(profile: &Profile) -> Vec<String> {
+    let amount = |used: &ResourceUse, amount: u64| {
+        let bytes = used.unit == "bytes";
+        let amount = if bytes { format::bytes(amount) } else { format::count(amount) };
+        format!("{} {amount}", used.name)
+    };
+    let list = |parts: Vec<String>| parts.join(", ");
+    let left = |used: &&ResourceUse| used.left.is_some_and(|left| left > 0);
+    let left = profile.resources.iter().filter(left);
+    let left = list(left.map(|used| amount(used, used.left.unwrap_or_default())).collect());
+    let refused = profile.resources.iter().filter(|used| used.refused > 0);
+    let refused = list(refused.map(|used| amount(used, used.budget)).collect());
+    let mut said = Vec::new();
+    if !left.is_empty() {
+        said.push(format!("Left in the process: {left}."));
+    } else if profile.resources.iter().any(|used| used.left.is_some()) {
+        said.push("Nothing is left in the process.".to_owned());
     }
-    let rows = profile.resources.iter().map(|used| {
-        let amount = |amount: u64| {
-            if used.unit == "bytes" { format::bytes(amount) } else { format::count(amount) }
-        };
-        vec![
-            Cell::text(amount(used.highest)),
-            Cell::text(amount(used.budget)),
-            Cell::text(if used.refused == 0 { String::new() } else { format::count(used.refused) }),
-            Cell::text(used.left.map_or_else(String::new, amount)),
-            Cell::text(&used.name),
-        ]
-    });
-    let columns = vec![
-        right("highest"),
-        right("budget"),
-        right("refused"),
-        right("left after"),
-        left("held in the process"),
-    ];
-    Some(Table { rows: rows.collect(), columns })
+    if !refused.is_empty() {
+        said.push(format!("More was needed than the agent allows itself: {refused}."));
+    }
+    said
 }
 
 fn notes(profile: &Profile) -> Option<Section> {

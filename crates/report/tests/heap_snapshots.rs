@@ -47,6 +47,11 @@ fn the_page_has_a_tab_for_them() {
         shown.contains("&lt;b&gt;Shop.Line&lt;/b&gt;") && shown.contains("Types by bytes"),
         "{shown}"
     );
+    // What only developers of clrscope want to know is on the page, too.
+    let shown = browser::shown(&page, folder.path(), "recording");
+    for part in ["Held in the process", "file descriptors", "3.24 MB", "frames by table"] {
+        assert!(shown.contains(part), "`{part}` is missing in {shown}");
+    }
 }
 
 #[test]

@@ -442,6 +442,19 @@ pub fn records() -> Vec<SessionRecord> {
         dropped: vec![("ring full".into(), 12), ("agent lost".into(), 0)],
         counters: vec![("frames by table".into(), 20_412), ("frames by scan".into(), 3)],
     }));
+    let held = |name: &str, unit: &str, highest, budget, refused, left| ResourceUse {
+        name: name.into(),
+        unit: unit.into(),
+        highest,
+        budget,
+        refused,
+        left: Some(left),
+    };
+    b.records.push(SessionRecord::Resources(vec![
+        held("file descriptors", "", 5, 16, 0, 0),
+        held("heap", "bytes", 3_400_000, 4_000_000, 7, 0),
+        held("threads", "", 2, 8, 0, 1),
+    ]));
     let note = "source lines of Microsoft.AspNetCore.Server.Kestrel.Core.dll are not known: its \
         portable PDB was not found";
     b.records.push(SessionRecord::Note { time: START + 40 * MS, message: note.into() });

@@ -1122,6 +1122,10 @@ function recordingView() {
   const list = rows => el('dl', { class: 'facts' }, rows.map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
   return [el('section', { class: 'card pad' }, el('h2', {}, 'Recording'), list(facts)),
     cost ? el('section', { class: 'card pad' }, el('h2', {}, 'Cost of the observation'), list(cost)) : null,
+    o && o.held.length ? dataTable('Held in the process', [['What'], ['Highest', 'n'], ['Budget', 'n'], ['Refused', 'n'], ['Left after', 'n']], o.held.map(([name, inBytes, highest, budget, refused, left]) => {
+      const amount = n => n === null ? '' : inBytes ? bytes(n) : count(n);
+      return el('tr', {}, el('td', {}, name), ...[amount(highest), amount(budget), count(refused), amount(left)].map(text => el('td', { class: 'n' }, text)));
+    })) : null,
     D.notes.length ? el('section', { class: 'card pad' }, el('h2', {}, 'Notes'), list(D.notes.map(([at, note]) => [`${(at / 1e6).toFixed(1)} s`, note]))) : null];
 }
 
