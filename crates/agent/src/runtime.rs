@@ -20,10 +20,32 @@ use wire::Nanos;
 /// The expected time that `RequestProfilerDetach` gets, in milliseconds: after this time the
 /// runtime checks whether callbacks still run. With less it sometimes sleeps for seconds instead.
 const DETACH_EXPECTATION: u32 = 300;
+/// The same on a runtime whose thread for this may begin late. If it begins after twice that time,
+/// .NET Core 3.1 checks only after ten minutes, and newer ones after five seconds
+/// (`ProfilingAPIDetach::SleepWhileProfilerEvacuates`, profdetach.cpp).
+const LATE_DETACH_EXPECTATION: u32 = 5000;
+/// Runnable threads for each processor up to which a thread of the runtime begins soon.
+const RUNNABLE_SOON: f64 = 2.0;
 /// How often a suspension is requested while a collection holds the runtime, and the pause between,
 /// nanoseconds.
 const SUSPEND_TRIES: u32 = 40;
 const SUSPEND_PAUSE: u64 = 500_000;
+
+/// What to tell the runtime of the time until no callback runs any more, in milliseconds.
+fn detach_expectation(major: u16, runnable: Option<f64>, quota: Option<u32>) -> u32 {
+    // Newer ones were never seen to wait for longer than the five seconds.
+    if major >= 6 {
+        return DETACH_EXPECTATION;
+    }
+    let Some(runnable) = runnable.filter(|_| quota.is_none_or(|quota| quota >= 1000)) else {
+        return LATE_DETACH_EXPECTATION;
+    };
+    if runnable <= RUNNABLE_SOON {
+        return DETACH_EXPECTATION;
+    }
+    let longer = f64::from(DETACH_EXPECTATION) * runnable;
+    (longer as u32).min(LATE_DETACH_EXPECTATION)
+}
 
 /// The runtime of this process, .NET Core 3.1 or newer.
 #[derive(Debug)]
@@ -311,12 +333,14 @@ impl Runtime {
     }
 
     /// Asks the runtime to detach the agent. `ProfilerDetachSucceeded` comes when no callback runs
-    /// any more.
+    /// any more. `quota` is the CPU time that the process's control groups allow, in thousandths of
+    /// a processor.
     ///
     /// # Errors
     /// As of [`ProfilerInfo::request_detach`].
-    pub fn request_detach(&self) -> Result<()> {
-        self.info.request_detach(DETACH_EXPECTATION)
+    pub fn request_detach(&self, quota: Option<u32>) -> Result<()> {
+        let runnable = crate::os::load::runnable_per_processor();
+        self.info.request_detach(detach_expectation(self.version[0], runnable, quota))
     }
 
     /// Every managed thread that the runtime knows at this moment.
@@ -605,6 +629,17 @@ mod tests {
             (asked.into_inner(), unloads.asking.into_inner(), unloads.going.into_inner()),
             (1, 0, 0)
         );
+    }
+
+    #[test]
+    fn where_a_thread_begins_late_the_runtime_is_given_longer() {
+        assert_eq!(detach_expectation(9, None, Some(50)), 300);
+        assert_eq!(detach_expectation(3, Some(1.5), None), 300);
+        assert_eq!(detach_expectation(3, Some(1.5), Some(2000)), 300);
+        assert_eq!(detach_expectation(3, Some(1.5), Some(50)), 5000);
+        assert_eq!(detach_expectation(3, Some(5.0), None), 1500);
+        assert_eq!(detach_expectation(3, Some(90.0), None), 5000);
+        assert_eq!(detach_expectation(3, None, None), 5000);
     }
 
     #[test]

@@ -1019,7 +1019,7 @@ impl Agent {
         let soon = clock::monotonic() + DETACH_SOON;
         let mut is_idle = false;
         while !self.is_shutdown() {
-            match self.runtime.request_detach() {
+            match self.runtime.request_detach(self.config.quota) {
                 Ok(()) => return,
                 Err(Error::Hr { hresult: CORPROF_E_PROFILER_DETACHING, .. }) => return,
                 // It never will: we stay, and do nothing.

@@ -66,6 +66,16 @@ pub enum RecordError {
         /// Why.
         reason: String,
     },
+    /// The runtime has room for one profiler (.NET Core 3.1), and the last agent is not unloaded.
+    #[error(
+        "the agent of the last recording has stopped, but the runtime in process {pid} has not \
+            unloaded it yet, and has no room for another one. If the machine was very busy when \
+            that recording ended, .NET Core 3.1 looks again only after ten minutes: try again then"
+    )]
+    Leaves {
+        /// The process.
+        pid: u32,
+    },
     /// A profiler was asked for that needs the main slot, and another one has it.
     #[error(
         "the profiler {profiler} needs the main profiler slot, and in process {pid} {}",
@@ -275,6 +285,7 @@ impl RecordError {
             | Self::RulesTooLarge => 2,
             Self::Port(_)
             | Self::MainSlotTaken { .. }
+            | Self::Leaves { .. }
             | Self::TracedBefore { .. }
             | Self::ResidentBusy { .. }
             | Self::TooManyAgents { .. }

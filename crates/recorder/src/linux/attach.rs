@@ -1,7 +1,7 @@
 use super::{
     Recording, Worker,
     link::{self, AgentLink},
-    reattach::{LEAVE_LIMIT, LoadTurn, Loaded, Resident},
+    reattach::{LoadTurn, Loaded, Resident, UNLOAD_LIMIT},
     recorder::now,
     room,
     staging::{Staging, Viewer},
@@ -122,6 +122,9 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
                     was_missing = true;
                     continue;
                 }
+                Err(error) if needs_main.is_none() && is_leaving(&error, pid) => {
+                    return Err(RecordError::Leaves { pid });
+                }
                 Err(error) => match needs_main {
                     Some(profiler) if error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE) => {
                         return Err(RecordError::MainSlotTaken {
@@ -202,7 +205,7 @@ fn load(
     target: &Target,
     waits: bool,
 ) -> Result<(), diagnostics::Error> {
-    let until = Instant::now() + LEAVE_LIMIT;
+    let until = Instant::now() + UNLOAD_LIMIT;
     let mut leaves = false;
     loop {
         let asked = port.attach_profiler(clsid, library, &config.to_bytes(), ATTACH_LIMIT);
@@ -217,6 +220,11 @@ fn load(
             std::thread::sleep(LEAVE_POLL);
         }
     }
+}
+
+/// Whether there is no room for an agent because the last one has stopped, but is not unloaded yet.
+fn is_leaving(error: &diagnostics::Error, pid: u32) -> bool {
+    error.is_profiler_already_active() && Loaded::of(pid).is_any()
 }
 
 /// Whether methods will be rewritten: such an agent stays in any case.

@@ -12,6 +12,7 @@ use super::{
     link::{AgentLink, FromAgent},
     processors::{self, Census, Sharing, Split, Ticked},
     rate::{self, RateMeter},
+    reattach::UNLOAD_LIMIT,
     room::{self, ThreadWatch},
     start::BY_WALKING,
     survivors::Survivors,
@@ -2038,7 +2039,7 @@ impl Recorder {
                 );
             } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
                 // The runtime checks only now and then whether the profiler can detach.
-                let left = self.sources.target.wait_unloaded(&self.sources.library, BYE_LIMIT);
+                let left = self.sources.target.wait_unloaded(&self.sources.library, UNLOAD_LIMIT);
                 self.timings.detach = left.map(|()| asked.elapsed());
                 if left.is_none() {
                     self.note(
