@@ -25,7 +25,7 @@ const DETACH_EXPECTATION: u32 = 300;
 /// (`ProfilingAPIDetach::SleepWhileProfilerEvacuates`, profdetach.cpp).
 const LATE_DETACH_EXPECTATION: u32 = 5000;
 /// Runnable threads for each processor up to which a thread of the runtime begins soon.
-const RUNNABLE_SOON: f64 = 2.0;
+const RUNNABLE_SOON: f64 = 4.0;
 /// How often a suspension is requested while a collection holds the runtime, and the pause between,
 /// nanoseconds.
 const SUSPEND_TRIES: u32 = 40;

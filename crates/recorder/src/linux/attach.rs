@@ -1,7 +1,7 @@
 use super::{
     Recording, Worker,
     link::{self, AgentLink},
-    reattach::{LoadTurn, Loaded, Resident, UNLOAD_LIMIT},
+    reattach::{LEAVE_LIMIT, LoadTurn, Loaded, Resident, UNLOAD_LIMIT},
     recorder::now,
     room,
     staging::{Staging, Viewer},
@@ -205,18 +205,26 @@ fn load(
     target: &Target,
     waits: bool,
 ) -> Result<(), diagnostics::Error> {
-    let until = Instant::now() + UNLOAD_LIMIT;
+    let began = Instant::now();
+    // One that is at work may be about to stop.
+    let is_late = |loaded: &Loaded| {
+        began.elapsed() >= if loaded.left > 0 { UNLOAD_LIMIT } else { LEAVE_LIMIT }
+    };
     let mut leaves = false;
     loop {
         let asked = port.attach_profiler(clsid, library, &config.to_bytes(), ATTACH_LIMIT);
         let refused = asked.as_ref().is_err_and(|error| error.is_profiler_already_active());
-        leaves = leaves || waits && refused && Loaded::of(target.pid).is_any();
-        if !refused || !leaves || Instant::now() >= until {
+        let loaded = Loaded::of(target.pid);
+        leaves = leaves || waits && refused && loaded.is_any();
+        if !refused || !leaves || is_late(&loaded) {
             return asked;
         }
         // The slot is free a moment after the library is gone.
         std::thread::sleep(LEAVE_POLL);
-        while Loaded::of(target.pid).is_any() && Instant::now() < until {
+        while let loaded = Loaded::of(target.pid)
+            && loaded.is_any()
+            && !is_late(&loaded)
+        {
             std::thread::sleep(LEAVE_POLL);
         }
     }
@@ -224,7 +232,8 @@ fn load(
 
 /// Whether there is no room for an agent because the last one has stopped, but is not unloaded yet.
 fn is_leaving(error: &diagnostics::Error, pid: u32) -> bool {
-    error.is_profiler_already_active() && Loaded::of(pid).is_any()
+    let loaded = Loaded::of(pid);
+    error.is_profiler_already_active() && loaded.left > 0 && !loaded.main
 }
 
 /// Whether methods will be rewritten: such an agent stays in any case.

@@ -27,7 +27,7 @@ use wire::ResidentState;
 /// How long the agent may take to read a session's configuration.
 const LIMIT: Duration = Duration::from_secs(3);
 /// How long an agent that leaves may take.
-const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// How long the runtime may take to unload an agent that has stopped: on a busy machine it looks
 /// after five seconds.
 pub(super) const UNLOAD_LIMIT: Duration = Duration::from_secs(7);
