@@ -338,7 +338,11 @@ fn two_thousand_threads_and_garbage_by_the_gigabyte() {
         eprintln!("{runtime}: a check-up of 3 s took {:?} and {memory} MB", from.elapsed());
         assert!(from.elapsed() < Duration::from_secs(15), "{runtime}: {:?}", from.elapsed());
         assert!(memory < OWN_MEMORY, "{runtime}: {memory} MB");
-        assert_eq!(found["notes"], Value::Array(vec![]), "{runtime}");
+        let notes = found["notes"].as_array().unwrap();
+        let is_expected =
+            |note: &Value| note.as_str().unwrap().starts_with("counters was left out");
+        assert!(runtime.major() < 6 || notes.is_empty(), "{runtime}: {notes:?}");
+        assert!(notes.iter().all(is_expected), "{runtime}: {notes:?}");
         assert_eq!(number(&ends_well(process)["threads"]), 2000, "{runtime}");
 
         let process = start("extreme", runtime, "--churn 2 --collectible --hold 1000");

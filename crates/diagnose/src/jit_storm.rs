@@ -63,8 +63,14 @@ fn compiled(profile: &Profile) -> Option<Vec<(u64, f64)>> {
     }
     let of = |status: &session::ObserverStatus| {
         let (_, count) = status.counters.iter().find(|(name, _)| name == "methods compiled")?;
-        Some((status.time, *count as f64))
+        // The last one is written when the agent has left, which may take seconds.
+        Some((status.time.min(profile.stop), *count as f64))
     };
-    let counted: Vec<(u64, f64)> = profile.observer.iter().filter_map(of).collect();
-    (!counted.is_empty()).then_some(counted)
+    let mut counted: Vec<(u64, f64)> = profile.observer.iter().filter_map(of).collect();
+    if counted.is_empty() {
+        return None;
+    }
+    // The agent counts from the start of the recording.
+    counted.insert(0, (profile.start, 0.0));
+    Some(counted)
 }

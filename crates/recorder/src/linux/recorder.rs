@@ -393,8 +393,10 @@ impl Recorder {
         let mut next_second = started + Duration::from_secs(1);
         let takes_snapshots =
             |id: &str| profilers::by_id(id).is_some_and(profilers::ProfilerSpec::needs_main_slot);
-        // The agent gives a snapshot up that nobody reads for 100 ms.
-        let mut gives_way = !self.sources.info.profilers.iter().any(|run| takes_snapshots(&run.id));
+        // The agent gives a snapshot up that nobody reads for 100 ms, and the runtime drops events of
+        // allocations that nobody reads in time.
+        let mut gives_way = self.sources.allocations.is_none()
+            && !self.sources.info.profilers.iter().any(|run| takes_snapshots(&run.id));
         while !self.closed && self.bye.is_none() && self.failure.is_none() && self.refused.is_none()
         {
             if self.snapshots_are_over() {

@@ -500,8 +500,8 @@ mod tests {
             "{on_9:?}"
         );
         assert!(on_9.last().unwrap().starts_with("EventPipe"), "{on_9:?}");
-        // `allocations` needs .NET 6.
-        assert_eq!(names(Runtime::V3_1).len() + 1, on_9.len());
+        // `allocations` and `counters` need .NET 6.
+        assert_eq!(names(Runtime::V3_1).len() + 2, on_9.len());
     }
 
     #[test]
