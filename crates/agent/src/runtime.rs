@@ -32,14 +32,20 @@ const SUSPEND_TRIES: u32 = 40;
 const SUSPEND_PAUSE: u64 = 500_000;
 
 /// What to tell the runtime of the time until no callback runs any more, in milliseconds.
-fn detach_expectation(major: u16, runnable: Option<f64>, quota: Option<u32>) -> u32 {
+/// `runnable` is only asked where it matters.
+fn detach_expectation(
+    major: u16,
+    quota: Option<u32>,
+    runnable: impl FnOnce() -> Option<f64>,
+) -> u32 {
     // Newer ones were never seen to wait for longer than the five seconds.
     if major >= 6 {
         return DETACH_EXPECTATION;
     }
-    let Some(runnable) = runnable.filter(|_| quota.is_none_or(|quota| quota >= 1000)) else {
+    if quota.is_some_and(|quota| quota < 1000) {
         return LATE_DETACH_EXPECTATION;
-    };
+    }
+    let Some(runnable) = runnable() else { return LATE_DETACH_EXPECTATION };
     if runnable <= RUNNABLE_SOON {
         return DETACH_EXPECTATION;
     }
@@ -339,8 +345,8 @@ impl Runtime {
     /// # Errors
     /// As of [`ProfilerInfo::request_detach`].
     pub fn request_detach(&self, quota: Option<u32>) -> Result<()> {
-        let runnable = crate::os::load::runnable_per_processor();
-        self.info.request_detach(detach_expectation(self.version[0], runnable, quota))
+        let runnable = crate::os::load::runnable_per_processor;
+        self.info.request_detach(detach_expectation(self.version[0], quota, runnable))
     }
 
     /// Every managed thread that the runtime knows at this moment.
@@ -633,13 +639,15 @@ mod tests {
 
     #[test]
     fn where_a_thread_begins_late_the_runtime_is_given_longer() {
-        assert_eq!(detach_expectation(9, None, Some(50)), 300);
-        assert_eq!(detach_expectation(3, Some(1.5), None), 300);
-        assert_eq!(detach_expectation(3, Some(1.5), Some(2000)), 300);
-        assert_eq!(detach_expectation(3, Some(1.5), Some(50)), 5000);
-        assert_eq!(detach_expectation(3, Some(5.0), None), 1500);
-        assert_eq!(detach_expectation(3, Some(90.0), None), 5000);
-        assert_eq!(detach_expectation(3, None, None), 5000);
+        let of = |major, runnable, quota| detach_expectation(major, quota, || runnable);
+        assert_eq!(of(9, None, Some(50)), 300);
+        assert_eq!(of(3, Some(1.5), None), 300);
+        assert_eq!(of(3, Some(1.5), Some(2000)), 300);
+        assert_eq!(of(3, Some(1.5), Some(50)), 5000);
+        assert_eq!(of(3, Some(5.0), None), 1500);
+        assert_eq!(of(3, Some(90.0), None), 5000);
+        assert_eq!(of(3, None, None), 5000);
+        detach_expectation(9, None, || unreachable!("newer runtimes need not know"));
     }
 
     #[test]

@@ -90,6 +90,6 @@ fn by_workers(pool: &PoolSummary, limits: &Limits) -> Option<Starved> {
         evidence.push(format!("{} times, no item was taken for half a second", row.count));
     }
     let title = format!("none was free in {} of the seconds", words::percent(seconds));
-    // How long the queue is, nobody knows.
+    // The length of the queue is not known.
     Some(Starved { title, evidence, severity: Severity::Medium })
 }

@@ -224,15 +224,18 @@ impl Profile {
         if major.is_none_or(|major| major >= 6) {
             return (QueueEvidence::Length, Vec::new());
         }
-        let changes = || {
-            self.pool.events.iter().filter_map(|event| match &event.change {
-                PoolChange::Adjusted { workers, throughput, reason } => {
-                    Some((event.time, *workers as usize, *throughput, reason == STARVATION))
-                }
-                _ => None,
-            })
-        };
-        let are_done = changes().any(|(_, _, throughput, _)| throughput > 0.0);
+        // When, how many the pool wants from then on, and whether because of starvation. In the order
+        // of their times.
+        let mut are_done = false;
+        let mut changes: Vec<(Nanos, usize, bool)> = Vec::new();
+        for event in &self.pool.events {
+            if let PoolChange::Adjusted { workers, throughput, reason } = &event.change {
+                are_done |= *throughput > 0.0;
+                changes.push((event.time, *workers as usize, reason == STARVATION));
+            }
+        }
+        changes.sort_by_key(|(time, ..)| *time);
+        let before = |time: Nanos| changes.partition_point(|(at, ..)| *at < time);
         // Workers at work by the second, and seconds with idle ones.
         let mut busy: BTreeMap<u64, BTreeSet<ThreadId>> = BTreeMap::new();
         let mut idle = BTreeSet::new();
@@ -245,17 +248,17 @@ impl Profile {
             }
         }
         // How many the pool wanted. One fewer before the first change: it is for more.
-        let wanted = |until: Nanos| match changes().take_while(|(time, ..)| *time < until).last() {
-            Some((_, workers, ..)) => workers,
-            None => changes()
-                .next()
-                .map_or(self.info.cpus as usize, |(_, workers, ..)| workers.saturating_sub(1)),
+        let wanted = |time: Nanos| match (before(time).checked_sub(1), changes.first()) {
+            (Some(last), _) => changes.get(last).map_or(0, |(_, workers, _)| *workers),
+            (None, Some((_, workers, _))) => workers.saturating_sub(1),
+            (None, None) => self.info.cpus as usize,
         };
         let seconds = self.stop.saturating_sub(self.start) / SECOND;
         let waited = (0..seconds).map(|second| {
             let from = self.start + second * SECOND;
-            let within = from..from + SECOND + NONE_TAKEN;
-            let stalled = changes().any(|(time, _, _, starved)| starved && within.contains(&time));
+            let within = before(from)..before(from + SECOND + NONE_TAKEN);
+            let stalled =
+                changes.get(within).is_some_and(|some| some.iter().any(|(.., starved)| *starved));
             let at_work = busy.get(&second).map_or(0, BTreeSet::len);
             let none_free = are_done && at_work >= wanted(from).max(1) && !idle.contains(&second);
             (from + SECOND, stalled || none_free)

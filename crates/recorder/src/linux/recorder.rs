@@ -393,8 +393,8 @@ impl Recorder {
         let mut next_second = started + Duration::from_secs(1);
         let takes_snapshots =
             |id: &str| profilers::by_id(id).is_some_and(profilers::ProfilerSpec::needs_main_slot);
-        // The agent gives a snapshot up that nobody reads for 100 ms, and the runtime drops events of
-        // allocations that nobody reads in time.
+        // The agent gives up a snapshot that is not read for 100 ms, and the runtime drops events of
+        // allocations that are not read in time.
         let mut gives_way = self.sources.allocations.is_none()
             && !self.sources.info.profilers.iter().any(|run| takes_snapshots(&run.id));
         while !self.closed && self.bye.is_none() && self.failure.is_none() && self.refused.is_none()
