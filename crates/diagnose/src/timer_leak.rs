@@ -22,8 +22,9 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     }
     let (first, last) = (row.objects.first().copied().unwrap_or(0), row.objects.last().copied().unwrap_or(0));
     let mut evidence = vec![format!("{first} timers at first, {last} at last")];
-    let suspect = growth.suspects.iter().find(|suspect| suspect.growth.name == TIMER);
-    if let Some(holder) = suspect.and_then(|suspect| suspect.holders.first()) {
+    let mut members = growth.suspects.iter().flat_map(|suspect| &suspect.members);
+    let timers = members.find(|member| member.growth.name == TIMER);
+    if let Some(holder) = timers.and_then(|timers| timers.holders.first()) {
         evidence.push(format!("retained by {}", words::path(&holder.path)));
     }
     vec![Finding {

@@ -38,15 +38,14 @@ const ROOT: u32 = u32::MAX - 1;
 impl Dominators {
     /// Computes the tree of a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let search = Search::of(snapshot);
-        let (preds_at, preds) = search.predecessors(snapshot);
-        let Search { order, parent } = search;
-        let n = order.len();
-        let mut idom = semi_nca(&parent, preds_at, preds);
-        idom[0] = 0;
-        // `parent` has served; its space takes the tree's first children.
-        let mut first_child = parent;
+        let mut tree = DominatorTree::of(snapshot);
+        Self::of_tree(snapshot, &mut tree)
+    }
 
+    /// What the objects retain, from the tree of the snapshot.
+    pub(crate) fn of_tree(snapshot: &Snapshot, tree: &mut DominatorTree) -> Self {
+        let DominatorTree { order, idom, space: first_child } = tree;
+        let n = order.len();
         let mut retained = vec![0u64; n];
         for vertex in 1..n {
             retained[vertex] = snapshot.size(order[vertex]);
@@ -58,9 +57,8 @@ impl Dominators {
             *above = above.saturating_add(size);
         }
 
-        let retained_by_type =
-            retained_by_type(snapshot, &order, &idom, &retained, &mut first_child);
-        drop(first_child);
+        let retained_by_type = retained_by_type(snapshot, order, idom, &retained, first_child);
+        *first_child = Vec::new();
 
         let mut immediate = vec![NONE; snapshot.len()];
         let mut by_node = vec![0; snapshot.len()];
@@ -130,6 +128,58 @@ impl Dominators {
     }
 }
 
+/// The tree of dominators, in the numbers of a depth-first search. Vertex 0 is the one above all
+/// roots, and a dominator has a lower number than what it dominates.
+pub(crate) struct DominatorTree {
+    /// From vertex to node; that of vertex 0 is `NONE`.
+    order: Vec<NodeId>,
+    /// Of each vertex, the immediate dominator.
+    idom: Vec<u32>,
+    /// Memory for one number of each vertex that is used again.
+    space: Vec<u32>,
+}
+
+impl DominatorTree {
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let search = Search::of(snapshot);
+        let (preds_at, preds) = search.predecessors(snapshot);
+        let Search { order, parent } = search;
+        let mut idom = semi_nca(&parent, preds_at, preds);
+        idom[0] = 0;
+        Self { order, idom, space: parent }
+    }
+
+    /// The weight that each vertex dominates, its own included.
+    fn sums(&self, weight: impl Fn(NodeId) -> u64) -> Vec<u64> {
+        let n = self.order.len();
+        let mut sums = vec![0u64; n];
+        for vertex in (1..n).rev() {
+            let sum = sums[vertex].saturating_add(weight(self.order[vertex]));
+            if sum > 0 {
+                sums[vertex] = sum;
+                let above = &mut sums[self.idom[vertex] as usize];
+                *above = above.saturating_add(sum);
+            }
+        }
+        sums
+    }
+
+    /// The lowest object that dominates more than half of all weight; `None` if only the roots do.
+    /// Of any two such objects one dominates the other, because they have some weight in common.
+    pub fn meeting_point(&self, weight: impl Fn(NodeId) -> u64) -> Option<NodeId> {
+        let sums = self.sums(weight);
+        let half = sums[0] / 2;
+        let lowest = (1..sums.len()).rev().find(|vertex| sums[*vertex] > half)?;
+        Some(self.order[lowest])
+    }
+
+    /// The weight that an object dominates, its own included.
+    pub fn weight_of(&self, owner: NodeId, weight: impl Fn(NodeId) -> u64) -> u64 {
+        let Some(vertex) = self.order.iter().position(|node| *node == owner) else { return 0 };
+        self.sums(weight)[vertex]
+    }
+}
+
 /// A depth-first search from all roots. Vertex 0 is the one above them.
 struct Search {
     /// From vertex to node; that of vertex 0 is `NONE`.
@@ -140,21 +190,25 @@ struct Search {
 
 /// A bit for each object: of 20 million, the bits stay in the processor's cache and the numbers do
 /// not.
-struct Seen(Vec<u64>);
+pub(crate) struct NodeSet(Vec<u64>);
 
-impl Seen {
-    fn has(&self, node: NodeId) -> bool {
+impl NodeSet {
+    pub fn of_none(snapshot: &Snapshot) -> Self {
+        Self(vec![0; snapshot.len().div_ceil(64)])
+    }
+
+    pub fn has(&self, node: NodeId) -> bool {
         self.0[node as usize / 64] & (1 << (node % 64)) != 0
     }
 
-    fn set(&mut self, node: NodeId) {
+    pub fn set(&mut self, node: NodeId) {
         self.0[node as usize / 64] |= 1 << (node % 64);
     }
 }
 
 impl Search {
     fn of(snapshot: &Snapshot) -> Self {
-        let mut seen = Seen(vec![0; snapshot.len().div_ceil(64)]);
+        let mut seen = NodeSet::of_none(snapshot);
         let (mut order, mut parent) = (vec![NONE], vec![0]);
         let all = snapshot.all_references();
         // Vertex, and the references of it that have not been followed.
@@ -515,6 +569,32 @@ mod tests {
                 .collect();
             check(&snapshot(&edges, &[0, n / 2], 3));
         }
+    }
+
+    #[test]
+    fn weight_meets_where_more_than_half_of_it_is_dominated() {
+        // 0 holds 1, 2 and 3; 1 holds 4 to 6; 2 holds 7; 3 and 8 hold 9. Nodes weigh 1 from 4 on.
+        let edges = [
+            vec![1, 2, 3],
+            vec![4, 5, 6],
+            vec![7],
+            vec![9],
+            vec![],
+            vec![],
+            vec![],
+            vec![],
+            vec![9],
+            vec![],
+        ];
+        let tree = DominatorTree::of(&snapshot(&edges, &[0, 8], 1));
+        let weight = |from: NodeId| move |node: NodeId| u64::from(node >= from);
+        assert_eq!(tree.meeting_point(|node| weight(4)(node) * u64::from(node < 8)), Some(1));
+        assert_eq!(tree.meeting_point(weight(4)), Some(0), "four of six, and 1 has three");
+        assert_eq!(tree.meeting_point(weight(6)), None, "two of four");
+        assert_eq!(tree.meeting_point(weight(9)), Some(9), "itself");
+        assert_eq!(tree.meeting_point(weight(10)), None, "nothing");
+        assert_eq!((tree.weight_of(0, weight(4)), tree.weight_of(2, weight(4))), (4, 1));
+        assert_eq!((tree.weight_of(9, weight(4)), tree.weight_of(8, weight(9))), (1, 0));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     histogram::Histogram,
-    snapshot::{Snapshot, TypeInfo},
+    snapshot::{Snapshot, TypeId, TypeInfo},
 };
 
 /// What is kept of a snapshot for comparing it with others.
@@ -29,6 +29,9 @@ pub struct SnapshotSummary {
     pub bytes: u64,
     /// Objects and bytes by type.
     pub types: HashMap<TypeInfo, (u64, u64)>,
+    /// References to objects of a type, by the type of the object that refers; without those of
+    /// which there are few.
+    pub references: HashMap<TypeInfo, HashMap<TypeInfo, u64>>,
 }
 
 impl SnapshotSummary {
@@ -45,8 +48,41 @@ impl SnapshotSummary {
             count: histogram.total.count,
             bytes: histogram.total.bytes,
             types: histogram.types.iter().filter(|row| row.count > 0).map(row).collect(),
+            references: references(snapshot),
         }
     }
+
+    /// References to objects of a type from objects of another one, as far as they are known.
+    pub fn references_to(&self, to: &TypeInfo, from: &TypeInfo) -> u64 {
+        self.references.get(to).and_then(|from_all| from_all.get(from)).copied().unwrap_or(0)
+    }
+}
+
+fn references(snapshot: &Snapshot) -> HashMap<TypeInfo, HashMap<TypeInfo, u64>> {
+    let mut pairs: HashMap<(TypeId, TypeId), u64> = HashMap::new();
+    // Arrays refer to many objects of one type, so equal ones come in a row.
+    let (mut last, mut times) = ((0, 0), 0u64);
+    for node in snapshot.nodes() {
+        let from = snapshot.type_of(node);
+        for to in snapshot.references(node) {
+            let pair = (snapshot.type_of(*to), from);
+            if pair != last && times > 0 {
+                *pairs.entry(last).or_default() += times;
+                times = 0;
+            }
+            last = pair;
+            times += 1;
+        }
+    }
+    if times > 0 {
+        *pairs.entry(last).or_default() += times;
+    }
+    let info = |type_id: TypeId| snapshot.types()[type_id as usize].clone();
+    let mut references: HashMap<TypeInfo, HashMap<TypeInfo, u64>> = HashMap::new();
+    for ((to, from), count) in pairs.into_iter().filter(|(_, count)| *count as f64 >= MIN_OBJECTS) {
+        references.entry(info(to)).or_default().insert(info(from), count);
+    }
+    references
 }
 
 /// A line through a quantity over time.
@@ -165,7 +201,7 @@ pub struct Growth {
 }
 
 /// Objects that a type must have grown by to be suspected.
-const MIN_OBJECTS: f64 = 16.0;
+pub(crate) const MIN_OBJECTS: f64 = 16.0;
 
 /// Bytes that a type must have grown by to be suspected, as a share of the heap; or this many
 /// bytes.
@@ -243,6 +279,7 @@ mod tests {
                 .iter()
                 .map(|(name, count, bytes)| (info(name), (*count, *bytes)))
                 .collect(),
+            references: HashMap::new(),
         }
     }
 

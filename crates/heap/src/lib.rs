@@ -11,6 +11,7 @@
 //!   retained;
 //! - [`Tasks`]: asynchronous methods that wait, and who awaits whom;
 //! - [`growth`]: which types grow between snapshots, and whether that growth is more than random;
+//! - [`LeakReport`]: which of them belong to one leak, and what retains it;
 //! - [`PartialReport`]: a report on a partial snapshot, which has only objects or only roots;
 //! - [`SurvivorSums`]: which objects survived one collection, and what retains them;
 //! - [`Report`]: all of it in a form for people and programs;
@@ -27,6 +28,7 @@ pub mod gcdump;
 pub mod growth;
 mod histogram;
 mod index;
+mod leaks;
 mod partial_report;
 mod paths;
 mod report;
@@ -39,12 +41,12 @@ mod tasks;
 pub use builder::{MemoryBudget, SnapshotBuilder};
 pub use dominators::Dominators;
 pub use histogram::{Histogram, TypeCounts};
+pub use leaks::{GrowthRow, LeakReport, Member, Owner, SnapshotRow, Suspect, leaks};
 pub use partial_report::{BriefRow, BriefTotals, PartialReport, RootTypeRow, brief};
 pub use paths::{Holding, Holdings, PathStep, Paths, RootPath};
 pub use report::{
-    GenerationRow, GrowthRow, HolderRow, LeakReport, Missing, PathRow, Report, ReportOptions,
-    Retainer, RootRow, SCHEMA, SnapshotRow, Step, StringRow, Strings, Suspect, Totals, TypeDetail,
-    TypeRow, leaks, report,
+    GenerationRow, HolderRow, Missing, PathRow, Report, ReportOptions, Retainer, RootRow, SCHEMA,
+    Step, StringRow, Strings, Totals, TypeDetail, TypeRow, report,
 };
 pub use snapshot::{
     Extent, GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd,

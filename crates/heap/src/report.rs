@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use crate::{
     dominators::Dominators,
-    growth::{Growth, SnapshotSummary, Trend, TypeGrowth, Verdict},
     histogram::{Histogram, TypeCounts},
     paths::{Holdings, Paths, RootPath},
     snapshot::{GENERATIONS, Gaps, NodeId, RootKind, Snapshot, TypeId, generation_name},
@@ -349,11 +348,11 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
     report
 }
 
-fn seconds(nanos: u64) -> f64 {
+pub(crate) fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
-fn type_name(snapshot: &Snapshot, type_id: TypeId) -> String {
+pub(crate) fn type_name(snapshot: &Snapshot, type_id: TypeId) -> String {
     snapshot.types()[type_id as usize].name.clone()
 }
 
@@ -457,7 +456,7 @@ fn top_retainers(snapshot: &Snapshot, dominators: &Dominators, top: usize) -> Ve
     best.into_sorted_vec().into_iter().map(|entry| entry.0.1).collect()
 }
 
-fn path_row(snapshot: &Snapshot, path: &RootPath) -> PathRow {
+pub(crate) fn path_row(snapshot: &Snapshot, path: &RootPath) -> PathRow {
     PathRow {
         root: path.root.kind,
         root_name: snapshot.root_name(&path.root).map(str::to_owned),
@@ -475,172 +474,17 @@ fn path_row(snapshot: &Snapshot, path: &RootPath) -> PathRow {
     }
 }
 
-fn holder_rows(snapshot: &Snapshot, holdings: &Holdings, paths: usize) -> Vec<HolderRow> {
+pub(crate) fn holder_rows(
+    snapshot: &Snapshot,
+    holdings: &Holdings,
+    paths: usize,
+) -> Vec<HolderRow> {
     let row = |holding: &crate::Holding| HolderRow {
         objects: holding.count,
         bytes: holding.bytes,
         path: path_row(snapshot, &holding.example),
     };
     holdings.kinds.iter().take(paths).map(row).collect()
-}
-
-/// Growth between heap snapshots, for people and programs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LeakReport {
-    /// [`SCHEMA`].
-    pub schema: u32,
-    /// Name of the process.
-    pub process: String,
-    /// Its id.
-    pub pid: u32,
-    /// The runtime; empty if not known.
-    pub runtime: String,
-    /// Whether all snapshots are complete.
-    pub complete: bool,
-    /// The snapshots, in the order of their times.
-    #[serde(rename = "snapshots")]
-    pub looks: Vec<SnapshotRow>,
-    /// Bytes of all objects over time.
-    pub total: Trend,
-    /// The types that grew most.
-    pub types: Vec<GrowthRow>,
-    /// The types that are suspected to leak, the surest first.
-    pub suspects: Vec<Suspect>,
-}
-
-/// A heap snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SnapshotRow {
-    /// When, since the first snapshot.
-    pub seconds: f64,
-    /// All objects.
-    pub objects: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// How long the process was suspended for it, where that was measured.
-    pub pause_seconds: Option<f64>,
-    /// Whether all objects are in it.
-    pub complete: bool,
-}
-
-/// A type over all snapshots.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct GrowthRow {
-    /// Full name.
-    #[serde(rename = "type")]
-    pub name: String,
-    /// Module; empty if not known.
-    pub module: String,
-    /// Objects in each snapshot.
-    pub objects: Vec<u64>,
-    /// Their bytes in each snapshot.
-    pub bytes: Vec<u64>,
-    /// Of the objects.
-    pub objects_trend: Trend,
-    /// Of the bytes.
-    pub bytes_trend: Trend,
-    /// Whether it is suspected.
-    pub verdict: Option<Verdict>,
-}
-
-/// A type that is suspected to leak.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Suspect {
-    /// How it grew.
-    #[serde(flatten)]
-    pub growth: GrowthRow,
-    /// Another suspect through which most of its objects are held: it then grows along with that
-    /// one.
-    #[serde(rename = "retained_by")]
-    pub along_with: Option<String>,
-    /// The most common ways in which its objects are retained in the last snapshot.
-    pub holders: Vec<HolderRow>,
-}
-
-/// Suspects whose paths are looked for.
-const SUSPECTS: usize = 12;
-
-/// Compares snapshots. `last` is the whole of the last one, which is searched for paths.
-pub fn leaks(looks: &[SnapshotSummary], last: &Snapshot, options: &ReportOptions) -> LeakReport {
-    let growth = Growth::of(looks);
-    let first = growth.times.first().copied().unwrap_or(0);
-    let suspects: Vec<&TypeGrowth> = growth.suspects().into_iter().take(SUSPECTS).collect();
-    let paths = (!suspects.is_empty()).then(|| Paths::of(last, |_| true));
-    let mut suspects: Vec<Suspect> = suspects
-        .iter()
-        .map(|suspect| {
-            let type_id = last.types().iter().position(|info| *info == suspect.info);
-            let holders = match (type_id, &paths) {
-                (Some(type_id), Some(paths)) => {
-                    holder_rows(last, &paths.holdings(type_id as TypeId), options.paths)
-                }
-                _ => Vec::new(),
-            };
-            Suspect {
-                growth: growth_row(suspect),
-                along_with: along_with(suspect, &suspects, &holders),
-                holders,
-            }
-        })
-        .collect();
-    // Within a verdict, those first that grow on their own.
-    suspects.sort_by_key(|suspect| {
-        (std::cmp::Reverse(suspect.growth.verdict), suspect.along_with.is_some())
-    });
-    LeakReport {
-        schema: SCHEMA,
-        process: last.end().process.clone(),
-        pid: last.end().pid,
-        runtime: last.end().runtime.clone(),
-        complete: looks.iter().all(|look| look.complete),
-        looks: looks
-            .iter()
-            .map(|look| SnapshotRow {
-                seconds: seconds(look.time.saturating_sub(first)),
-                objects: look.count,
-                bytes: look.bytes,
-                pause_seconds: look.pause_ns.map(seconds),
-                complete: look.complete,
-            })
-            .collect(),
-        total: growth.total,
-        types: growth.types.iter().take(options.top).map(growth_row).collect(),
-        suspects,
-    }
-}
-
-fn growth_row(growth: &TypeGrowth) -> GrowthRow {
-    GrowthRow {
-        name: growth.info.name.clone(),
-        module: growth.info.module.clone(),
-        objects: growth.counts.clone(),
-        bytes: growth.bytes.clone(),
-        objects_trend: growth.count_trend,
-        bytes_trend: growth.bytes_trend,
-        verdict: growth.verdict,
-    }
-}
-
-/// The suspect nearest to the root on the way to most objects of another one, if its number grows
-/// too: the strings of orders that leak grow because the orders do.
-fn along_with(
-    suspect: &TypeGrowth,
-    suspects: &[&TypeGrowth],
-    holders: &[HolderRow],
-) -> Option<String> {
-    let most = holders.first()?;
-    let above = most.path.steps.split_last()?.1;
-    above
-        .iter()
-        .find(|step| {
-            suspects.iter().any(|other| {
-                other.info.name == step.name
-                    && other.info != suspect.info
-                    && other.count_trend.change * 20.0 >= suspect.count_trend.change
-                    && other.count_trend.change >= 16.0
-            })
-        })
-        .map(|step| step.name.clone())
 }
 
 #[cfg(test)]
@@ -758,36 +602,5 @@ mod tests {
         assert_eq!(json["asked"][0]["type"], "Shop.Order");
         assert_eq!(json["missing"]["dangling_references"], 0);
         assert_eq!(json["types"][0]["bytes_by_generation"]["loh"], 100_000);
-    }
-
-    #[test]
-    fn what_leaks_is_told_with_its_holder() {
-        let snapshots: Vec<Snapshot> =
-            (0..4).map(|look| shop(ORDERS + look * 100, look * 2_000_000_000)).collect();
-        let looks: Vec<SnapshotSummary> = snapshots.iter().map(SnapshotSummary::of).collect();
-        let report = leaks(&looks, &snapshots[3], &ReportOptions::default());
-        assert_eq!(
-            report.looks.iter().map(|look| look.seconds).collect::<Vec<_>>(),
-            [0.0, 2.0, 4.0, 6.0]
-        );
-        let found: Vec<(&str, Option<Verdict>, Option<&str>)> = report
-            .suspects
-            .iter()
-            .map(|row| (row.growth.name.as_str(), row.growth.verdict, row.along_with.as_deref()))
-            .collect();
-        assert_eq!(
-            found,
-            [
-                ("Shop.Order", Some(Verdict::Leaking), None),
-                ("System.String", Some(Verdict::Leaking), Some("Shop.Order"))
-            ]
-        );
-        assert_eq!(report.suspects[0].growth.objects, [500, 600, 700, 800]);
-        assert!((report.suspects[0].growth.objects_trend.per_second - 50.0).abs() < 1e-9);
-        assert_eq!(
-            report.suspects[0].holders[0].path.root_name.as_deref(),
-            Some("Shop.Program.orders")
-        );
-        assert_eq!(serde_json::to_value(&report).unwrap()["suspects"][0]["verdict"], "leaking");
     }
 }

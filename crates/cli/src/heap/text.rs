@@ -362,7 +362,7 @@ pub fn leaks(report: &LeakReport, width: Option<usize>) -> String {
         text.push_str("\nOne snapshot shows no growth.\n");
         return text;
     }
-    verdicts(&mut text, report);
+    verdicts(&mut text, report, width);
     let rows: Vec<Vec<String>> = report
         .types
         .iter()
@@ -383,34 +383,57 @@ pub fn leaks(report: &LeakReport, width: Option<usize>) -> String {
     text
 }
 
-fn verdicts(text: &mut String, report: &LeakReport) {
+/// Growing types of one leak that are listed.
+const MEMBERS: usize = 8;
+
+fn verdicts(text: &mut String, report: &LeakReport, width: Option<usize>) {
     if report.suspects.is_empty() {
         text.push_str("\nNothing is suspected to leak.\n");
         return;
     }
     text.push_str("\nSuspected to leak\n");
-    for suspect in &report.suspects {
-        let growth = &suspect.growth;
-        let verdict = match growth.verdict {
-            Some(Verdict::Leaking) => {
-                "leaks: it grows from each snapshot to the next, along a line"
-            }
-            Some(Verdict::Likely) => "is likely to leak",
-            _ => "grew; two snapshots cannot tell a leak from a cache that fills",
+    for (index, suspect) in report.suspects.iter().enumerate() {
+        let verdict = match suspect.verdict {
+            Verdict::Leaking => "leaks: it grows from each snapshot to the next, along a line",
+            Verdict::Likely => "is likely to leak",
+            Verdict::Grew => "grew; two snapshots cannot tell a leak from a cache that fills",
         };
-        let _ = writeln!(text, "  {} {verdict}", printable(&growth.name));
         let _ = writeln!(
             text,
-            "    {} objects, {}, {} objects",
-            signed(growth.objects_trend.change, count),
-            signed(growth.bytes_trend.change, bytes),
-            signed(growth.objects_trend.per_second, |objects| rate(objects as f64))
+            "  {}. {} {verdict}\n     grows by {}/s, with all that grows with it",
+            index + 1,
+            printable(&suspect.name),
+            bytes(suspect.bytes_per_second.max(0.0).round() as u64)
         );
-        if let Some(other) = &suspect.along_with {
-            let _ = writeln!(text, "    most of them are retained by {}", printable(other));
+        if let Some(owner) = &suspect.owner {
+            let _ = writeln!(
+                text,
+                "     owner: a {}, which retains {}",
+                printable(&owner.name),
+                bytes(owner.retained_bytes)
+            );
         }
-        if let Some(holder) = suspect.holders.first() {
-            let _ = writeln!(text, "    {}", path_text(&holder.path));
+        if let Some(path) = suspect.path() {
+            let _ = writeln!(text, "     {}", path_text(path));
+        }
+        let rows: Vec<Vec<String>> = suspect
+            .members
+            .iter()
+            .take(MEMBERS)
+            .map(|member| {
+                let growth = &member.growth;
+                vec![
+                    signed(growth.bytes_trend.change, bytes),
+                    signed(growth.objects_trend.change, count),
+                    signed(growth.objects_trend.per_second, |objects| rate(objects as f64)),
+                    printable(&growth.name),
+                ]
+            })
+            .collect();
+        let members = table(&["BYTES", "OBJECTS", "RATE", "TYPE"], &rows, width);
+        text.extend(members.lines().map(|line| format!("       {line}\n")));
+        if suspect.members.len() > MEMBERS {
+            let _ = writeln!(text, "       … {} more", suspect.members.len() - MEMBERS);
         }
     }
 }
