@@ -1,7 +1,10 @@
 //! `cargo xtask layering`: what is loaded into somebody else's process stays small and knows
 //! nothing of the rest.
 
-use crate::tool::{self, cargo};
+use crate::{
+    hubs,
+    tool::{self, cargo},
+};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,6 +94,7 @@ pub fn check() -> Result<()> {
         problems.extend(asks_for_outside(package)?);
         problems.extend(asks_for_faults(package)?);
     }
+    problems.extend(hubs::problems(&testkit::source_root())?);
     if !problems.is_empty() {
         bail!("the layering is broken:\n  {}", problems.join("\n  "));
     }

@@ -10,6 +10,7 @@ mod faults;
 mod fuzz;
 #[cfg(target_os = "linux")]
 mod harm;
+mod hubs;
 mod layering;
 mod nextest;
 mod plan;

@@ -6,7 +6,7 @@ use profile::{NameStyle, Profile, TracedEvent, session};
 use serde_json::{Value, json};
 use session::{FunctionId, IlBody, InstrumentState, LoadOutcome, Nanos};
 
-use crate::{Exporter, Options, ReportError, json::tier_id, sections::assembly_name};
+use crate::{Exporter, Options, ReportError, views::{jit::tier_id, loads::assembly_name}};
 
 pub const EXPORTER: Exporter = Exporter {
     id: "events",

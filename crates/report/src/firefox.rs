@@ -1,7 +1,9 @@
 use std::{collections::HashMap, io::Write, time::Duration};
 
+use fx::{
+    CategoryColor, CategoryHandle, FrameFlags, FrameInfo, MarkerTiming, StringHandle, Timestamp,
+};
 use fxprof_processed_profile as fx;
-use fx::{CategoryColor, CategoryHandle, FrameFlags, FrameInfo, MarkerTiming, StringHandle, Timestamp};
 use profile::{
     Profile, SeriesKind,
     session::{FunctionKind, Nanos, StackId, ThreadId},
@@ -67,7 +69,8 @@ struct ExceptionMarker {
 
 impl fx::StaticSchemaMarker for ExceptionMarker {
     const UNIQUE_MARKER_TYPE_NAME: &'static str = "clrscope-exception";
-    const LOCATIONS: fx::MarkerLocations = fx::MarkerLocations::MARKER_CHART.union(fx::MarkerLocations::MARKER_TABLE);
+    const LOCATIONS: fx::MarkerLocations =
+        fx::MarkerLocations::MARKER_CHART.union(fx::MarkerLocations::MARKER_TABLE);
     const CHART_LABEL: Option<&'static str> = Some("{marker.data.type}");
     const TABLE_LABEL: Option<&'static str> = Some("{marker.data.type}: {marker.data.message}");
     const FIELDS: &'static [fx::StaticSchemaMarkerField] = &[
@@ -123,7 +126,11 @@ impl Categories {
             (FunctionKind::Jit, "JIT", CategoryColor::Yellow),
             (FunctionKind::Kernel, "Kernel", CategoryColor::Brown),
         ];
-        Self(list.into_iter().map(|(kind, name, color)| (kind, out.add_category(name, color))).collect())
+        Self(
+            list.into_iter()
+                .map(|(kind, name, color)| (kind, out.add_category(name, color)))
+                .collect(),
+        )
     }
 
     fn of(&self, kind: FunctionKind) -> CategoryHandle {
@@ -203,14 +210,91 @@ impl Writer<'_> {
     }
 
     fn samples(&mut self, kind: SeriesKind) {
+        let mut tracks = self.tracks(kind);
+        let profile = self.profile;
+        match (&profile.series(kind).samples, kind) {
+            (_, SeriesKind::Exceptions) => self.exceptions(&mut tracks),
+            (_, SeriesKind::Allocations) => {
+                for sample in &profile.allocations.samples {
+                    let weight = sample.bytes.min(i32::MAX as u64) as i32;
+                    self.sample(&mut tracks, sample.thread, sample.stack, sample.time, 0, weight);
+                }
+            }
+            (_, SeriesKind::Locks) => self.locks(&mut tracks),
+            // Intervals, as waits for locks are.
+            (_, SeriesKind::Jit) => {
+                for one in &profile.jit.compilations {
+                    self.sample(&mut tracks, one.thread, one.stack, one.time, 0, 1);
+                    let method = profile.compiled_function(one);
+                    let detail = profile.tables.function_name(method, self.options.names);
+                    let to = one.time.saturating_add(one.duration.unwrap_or(0));
+                    self.interval(
+                        &mut tracks,
+                        one.thread,
+                        one.stack,
+                        "Compilation",
+                        &detail,
+                        (one.time, to),
+                    );
+                }
+            }
+            (_, SeriesKind::Loads) => self.loads(&mut tracks),
+            (Some(table), _) => {
+                for row in 0..table.len() {
+                    let cpu = match kind == SeriesKind::Cpu
+                        || table.state[row] == profile::session::ThreadState::Running
+                    {
+                        true => table.weight[row],
+                        false => 0,
+                    };
+                    self.sample(
+                        &mut tracks,
+                        table.thread[row],
+                        table.stack[row],
+                        table.time[row],
+                        cpu,
+                        1,
+                    );
+                }
+            }
+            (None, _) => {
+                for cell in &profile.series(kind).cells {
+                    let weight = cell.samples.min(i32::MAX as u32) as i32;
+                    self.sample(
+                        &mut tracks,
+                        cell.thread,
+                        cell.stack,
+                        profile.start,
+                        cell.weight,
+                        weight,
+                    );
+                }
+            }
+        }
+    }
+
+    /// A track for each thread with samples of this kind, the heaviest first.
+    fn tracks(&mut self, kind: SeriesKind) -> HashMap<ThreadId, Track> {
         let info = &self.profile.info;
         let start = self.time(self.profile.start);
-        let process = self.out.add_process(&format!("{} ({})", info.process_name, kind.id()), info.pid, start);
+        let process = self.out.add_process(
+            &format!("{} ({})", info.process_name, kind.id()),
+            info.pid,
+            start,
+        );
         self.out.set_process_end_time(process, self.time(self.profile.stop));
-        let mut tracks: HashMap<ThreadId, Track> = HashMap::new();
+        let mut tracks = HashMap::new();
         let weights = self.profile.series(kind).by_thread(self.profile.tables.threads.len());
-        let mut order: Vec<_> = self.profile.tables.threads.iter().filter(|t| weights[t.id.index()].samples > 0).collect();
-        order.sort_by_key(|thread| (std::cmp::Reverse(weights[thread.id.index()].weight), thread.id));
+        let mut order: Vec<_> = self
+            .profile
+            .tables
+            .threads
+            .iter()
+            .filter(|t| weights[t.id.index()].samples > 0)
+            .collect();
+        order.sort_by_key(|thread| {
+            (std::cmp::Reverse(weights[thread.id.index()].weight), thread.id)
+        });
         for thread in order {
             let is_main = thread.os_tid == info.pid;
             let start = self.time(thread.started.unwrap_or(self.profile.start));
@@ -224,87 +308,68 @@ impl Writer<'_> {
             }
             tracks.insert(thread.id, Track { handle, stacks: HashMap::new() });
         }
-        let profile = self.profile;
-        match (&profile.series(kind).samples, kind) {
-            (_, SeriesKind::Exceptions) => {}
-            (_, SeriesKind::Allocations) => {
-                for sample in &profile.allocations.samples {
-                    let weight = sample.bytes.min(i32::MAX as u64) as i32;
-                    self.sample(&mut tracks, sample.thread, sample.stack, sample.time, 0, weight);
-                }
-            }
-            (_, SeriesKind::Locks) => {
-                for wait in &profile.locks.waits {
-                    self.sample(&mut tracks, wait.thread, wait.stack, wait.time, 0, 1);
-                    let Some(track) = tracks.get_mut(&wait.thread) else { continue };
-                    let owner = wait.owner.map(|owner| format!("held by {}", profile.tables.thread_name(owner)));
-                    let detail = self.out.intern_string(&owner.unwrap_or_default());
-                    let (name, category) = (self.out.intern_string("Lock wait"), CategoryHandle::OTHER);
-                    let (from, to) = (self.time(wait.time), self.time(wait.time.saturating_add(wait.duration)));
-                    let marker = PauseMarker { name, category, detail };
-                    let handle = self.out.add_marker(track.handle, MarkerTiming::Interval(from, to), marker);
-                    let stack = self.stack(track, wait.stack);
-                    self.out.set_marker_stack(track.handle, handle, stack);
-                }
-            }
-            // Intervals, as waits for locks are.
-            (_, SeriesKind::Jit) => {
-                for one in &profile.jit.compilations {
-                    self.sample(&mut tracks, one.thread, one.stack, one.time, 0, 1);
-                    let method = profile.compiled_function(one);
-                    let detail = profile.tables.function_name(method, self.options.names);
-                    let to = one.time.saturating_add(one.duration.unwrap_or(0));
-                    self.interval(&mut tracks, one.thread, one.stack, "Compilation", &detail, (one.time, to));
-                }
-            }
-            (_, SeriesKind::Loads) => {
-                for load in &profile.loads.assemblies {
-                    self.sample(&mut tracks, load.thread, load.stack, load.time, 0, 1);
-                    let to = load.time.saturating_add(load.duration.unwrap_or(0));
-                    self.interval(&mut tracks, load.thread, load.stack, "Assembly load", &load.name, (load.time, to));
-                }
-                for load in &profile.loads.types {
-                    self.sample(&mut tracks, load.thread, load.stack, load.time, 0, 1);
-                    let detail = profile.tables.ty(load.ty).name.clone();
-                    let times = (load.time, load.time.saturating_add(load.duration));
-                    self.interval(&mut tracks, load.thread, load.stack, "Type load", &detail, times);
-                }
-            }
-            (Some(table), _) => {
-                for row in 0..table.len() {
-                    let cpu = match kind == SeriesKind::Cpu || table.state[row] == profile::session::ThreadState::Running {
-                        true => table.weight[row],
-                        false => 0,
-                    };
-                    self.sample(&mut tracks, table.thread[row], table.stack[row], table.time[row], cpu, 1);
-                }
-            }
-            (None, _) => {
-                for cell in &profile.series(kind).cells {
-                    let weight = cell.samples.min(i32::MAX as u32) as i32;
-                    self.sample(&mut tracks, cell.thread, cell.stack, profile.start, cell.weight, weight);
-                }
-            }
+        tracks
+    }
+
+    fn locks(&mut self, tracks: &mut HashMap<ThreadId, Track>) {
+        for wait in &self.profile.locks.waits {
+            self.sample(tracks, wait.thread, wait.stack, wait.time, 0, 1);
+            let Some(track) = tracks.get_mut(&wait.thread) else { continue };
+            let owner = wait
+                .owner
+                .map(|owner| format!("held by {}", self.profile.tables.thread_name(owner)));
+            let detail = self.out.intern_string(&owner.unwrap_or_default());
+            let (name, category) = (self.out.intern_string("Lock wait"), CategoryHandle::OTHER);
+            let (from, to) =
+                (self.time(wait.time), self.time(wait.time.saturating_add(wait.duration)));
+            let marker = PauseMarker { name, category, detail };
+            let handle =
+                self.out.add_marker(track.handle, MarkerTiming::Interval(from, to), marker);
+            let stack = self.stack(track, wait.stack);
+            self.out.set_marker_stack(track.handle, handle, stack);
         }
-        if kind == SeriesKind::Exceptions {
-            for sample in &profile.exceptions.samples {
-                let weight = sample.weight.min(i32::MAX as u64) as i32;
-                self.sample(&mut tracks, sample.thread, sample.stack, sample.time, 0, weight);
-                let Some(track) = tracks.get_mut(&sample.thread) else { continue };
-                let ty = self.out.intern_string(&profile.tables.ty(sample.ty).name);
-                let message = self.out.intern_string(sample.message.as_deref().unwrap_or_default());
-                let (category, weight) = (CategoryHandle::OTHER, sample.weight);
-                let timing = match sample.time_to_catch {
-                    Some(to_catch) => {
-                        MarkerTiming::Interval(self.time(sample.time), self.time(sample.time.saturating_add(to_catch)))
-                    }
-                    None => MarkerTiming::Instant(self.time(sample.time)),
-                };
-                let marker = ExceptionMarker { category, ty, message, weight };
-                let handle = self.out.add_marker(track.handle, timing, marker);
-                let stack = self.stack(track, sample.stack);
-                self.out.set_marker_stack(track.handle, handle, stack);
-            }
+    }
+
+    fn loads(&mut self, tracks: &mut HashMap<ThreadId, Track>) {
+        for load in &self.profile.loads.assemblies {
+            self.sample(tracks, load.thread, load.stack, load.time, 0, 1);
+            let to = load.time.saturating_add(load.duration.unwrap_or(0));
+            self.interval(
+                tracks,
+                load.thread,
+                load.stack,
+                "Assembly load",
+                &load.name,
+                (load.time, to),
+            );
+        }
+        for load in &self.profile.loads.types {
+            self.sample(tracks, load.thread, load.stack, load.time, 0, 1);
+            let detail = self.profile.tables.ty(load.ty).name.clone();
+            let times = (load.time, load.time.saturating_add(load.duration));
+            self.interval(tracks, load.thread, load.stack, "Type load", &detail, times);
+        }
+    }
+
+    fn exceptions(&mut self, tracks: &mut HashMap<ThreadId, Track>) {
+        for sample in &self.profile.exceptions.samples {
+            let weight = sample.weight.min(i32::MAX as u64) as i32;
+            self.sample(tracks, sample.thread, sample.stack, sample.time, 0, weight);
+            let Some(track) = tracks.get_mut(&sample.thread) else { continue };
+            let ty = self.out.intern_string(&self.profile.tables.ty(sample.ty).name);
+            let message = self.out.intern_string(sample.message.as_deref().unwrap_or_default());
+            let (category, weight) = (CategoryHandle::OTHER, sample.weight);
+            let timing = match sample.time_to_catch {
+                Some(to_catch) => MarkerTiming::Interval(
+                    self.time(sample.time),
+                    self.time(sample.time.saturating_add(to_catch)),
+                ),
+                None => MarkerTiming::Instant(self.time(sample.time)),
+            };
+            let marker = ExceptionMarker { category, ty, message, weight };
+            let handle = self.out.add_marker(track.handle, timing, marker);
+            let stack = self.stack(track, sample.stack);
+            self.out.set_marker_stack(track.handle, handle, stack);
         }
     }
 
@@ -340,7 +405,8 @@ impl Writer<'_> {
             let induced = if gc.induced { ", induced" } else { "" };
             let detail = format!("#{} {} {}{induced}", gc.number, gc.reason, gc.kind);
             let detail = self.out.intern_string(&detail);
-            let timing = MarkerTiming::Interval(self.time(gc.start), self.time(gc.end.max(gc.start)));
+            let timing =
+                MarkerTiming::Interval(self.time(gc.start), self.time(gc.end.max(gc.start)));
             self.out.add_marker(track, timing, PauseMarker { name, category, detail });
         }
         for pause in &profile.pauses {
@@ -363,7 +429,9 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     let rate = rates.reduce(f64::max).unwrap_or(100.0).max(1.0);
     let mut fx = fx::Profile::new(
         &format!("{} – .NET {} – clrscope {}", info.process_name, info.runtime, info.tool_version),
-        fx::ReferenceTimestamp::from_duration_since_unix_epoch(Duration::from_millis(info.start_unix_ms)),
+        fx::ReferenceTimestamp::from_duration_since_unix_epoch(Duration::from_millis(
+            info.start_unix_ms,
+        )),
         fx::SamplingInterval::from_hz(rate as f32),
     );
     fx.set_os_name(&info.platform);

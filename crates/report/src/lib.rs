@@ -8,7 +8,7 @@
 
 mod checkup;
 pub mod plain;
-mod sections;
+mod views;
 
 pub use checkup::{Checkup, CheckupFormat, Target};
 pub use profile::format;

@@ -4,7 +4,7 @@ use profile::Profile;
 
 use crate::{
     Exporter, Options, ReportError, plain,
-    sections::{Cell, Part, Table, parts},
+    views::{Cell, Part, Table, parts},
 };
 
 pub const EXPORTER: Exporter = Exporter {

@@ -1,4 +1,7 @@
-use std::{collections::HashMap, io::Write};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Write,
+};
 
 use flate2::{Compression, write::GzEncoder};
 use profile::{
@@ -174,7 +177,72 @@ struct Keys {
     types: Vec<i64>,
 }
 
+impl Keys {
+    fn of(profile: &Profile, strings: &mut Strings) -> Self {
+        let tables = &profile.tables;
+        Self {
+            thread: strings.id("thread"),
+            thread_id: strings.id("thread_id"),
+            state: strings.id("state"),
+            exception: strings.id("exception"),
+            ty: strings.id("type"),
+            states: profile::STATES.iter().map(|state| strings.id(state_id(*state))).collect(),
+            threads: tables
+                .threads
+                .iter()
+                .map(|thread| strings.id(&tables.thread_name(thread.id)))
+                .collect(),
+            types: tables.types.iter().map(|ty| strings.id(&ty.name)).collect(),
+        }
+    }
+}
+
 impl<W: Write> Samples<'_, W> {
+    fn exceptions(&mut self, weight: usize) -> Result<(), ReportError> {
+        let mut sums: BTreeMap<(StackId, ThreadId, TypeId), u64> = BTreeMap::new();
+        for sample in &self.profile.exceptions.samples {
+            let sum = sums.entry((sample.stack, sample.thread, sample.ty)).or_default();
+            *sum = sum.saturating_add(sample.weight);
+        }
+        for ((stack, thread, ty), sum) in sums {
+            let (key, str) = (self.keys.exception, self.keys.types[ty.index()]);
+            self.write(stack, thread, proto::Label { key, str, num: 0 }, &[(weight, sum)])?;
+        }
+        Ok(())
+    }
+
+    fn allocations(
+        &mut self,
+        [count, weight]: [usize; 2],
+        objects: Option<usize>,
+    ) -> Result<(), ReportError> {
+        let mut sums: BTreeMap<(StackId, ThreadId, TypeId), (u64, u64, f64)> = BTreeMap::new();
+        for sample in &self.profile.allocations.samples {
+            let (samples, bytes, objects) =
+                sums.entry((sample.stack, sample.thread, sample.ty)).or_default();
+            *samples += 1;
+            *bytes = bytes.saturating_add(sample.bytes);
+            *objects += sample.objects().unwrap_or_default();
+        }
+        for ((stack, thread, ty), (number, bytes, of)) in sums {
+            let (key, str) = (self.keys.ty, self.keys.types[ty.index()]);
+            let mut values = vec![(count, number), (weight, bytes)];
+            values.extend(objects.map(|column| (column, of.round() as u64)));
+            self.write(stack, thread, proto::Label { key, str, num: 0 }, &values)?;
+        }
+        Ok(())
+    }
+
+    /// Of all other kinds, whose samples have a state.
+    fn cells(&mut self, kind: SeriesKind, [count, weight]: [usize; 2]) -> Result<(), ReportError> {
+        for cell in &self.profile.series(kind).cells {
+            let (key, str) = (self.keys.state, self.keys.states[profile::state_index(cell.state)]);
+            let values = [(count, cell.samples.into()), (weight, cell.weight)];
+            self.write(cell.stack, cell.thread, proto::Label { key, str, num: 0 }, &values)?;
+        }
+        Ok(())
+    }
+
     fn write(
         &mut self,
         stack: StackId,
@@ -192,7 +260,11 @@ impl<W: Write> Samples<'_, W> {
             location_id: tables.walk(stack).map(|frame| self.locations[frame.index()]).collect(),
             value,
             label: vec![
-                proto::Label { key: self.keys.thread, str: self.keys.threads[thread.index()], num: 0 },
+                proto::Label {
+                    key: self.keys.thread,
+                    str: self.keys.threads[thread.index()],
+                    num: 0,
+                },
                 proto::Label { key: self.keys.thread_id, str: 0, num: thread_id },
                 label,
             ],
@@ -207,55 +279,124 @@ impl<W: Write> Samples<'_, W> {
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     one_kind(profile, options)?;
     let kinds = kinds(profile, options);
-    let tables = &profile.tables;
     let mut strings = Strings::default();
     strings.id("");
     let mut head = proto::Profile::default();
+    let columns = Columns::of(profile, &kinds, &mut head, &mut strings);
+    facts(profile, &mut head, &mut strings);
+    let locations = places(profile, options, &mut head, &mut strings);
+    let keys = Keys::of(profile, &mut strings);
+    head.string_table = strings.table;
 
-    // Each kind has two values: its samples and what they stand for. The exceptions' samples say
-    // nothing beside their number.
-    let mut columns: HashMap<SeriesKind, [usize; 2]> = HashMap::new();
-    for kind in &kinds {
-        let mut column = |name: &str, unit: &str| {
-            head.sample_type.push(proto::ValueType { ty: strings.id(name), unit: strings.id(unit) });
+    let values = head.sample_type.len();
+    let mut out = GzEncoder::new(out, Compression::fast());
+    out.write_all(&head.encode_to_vec())?;
+    drop(head);
+    let mut samples = Samples { profile, out, buffer: Vec::new(), locations, keys, values };
+    for kind in kinds {
+        let [count, weight] = columns.of_kind.get(&kind).copied().unwrap_or_default();
+        match kind {
+            SeriesKind::Exceptions => samples.exceptions(weight)?,
+            SeriesKind::Allocations => samples.allocations([count, weight], columns.objects)?,
+            _ => samples.cells(kind, [count, weight])?,
+        }
+    }
+    samples.out.finish()?;
+    Ok(())
+}
+
+/// Which value of a sample is what.
+struct Columns {
+    /// Of each kind its samples and what they stand for.
+    of_kind: HashMap<SeriesKind, [usize; 2]>,
+    /// Number of allocated objects.
+    objects: Option<usize>,
+}
+
+impl Columns {
+    /// Declares the values.
+    fn of(
+        profile: &Profile,
+        kinds: &[SeriesKind],
+        head: &mut proto::Profile,
+        strings: &mut Strings,
+    ) -> Self {
+        // Each kind has two values: its samples and what they stand for. The exceptions' samples
+        // say nothing beside their number.
+        let mut of_kind: HashMap<SeriesKind, [usize; 2]> = HashMap::new();
+        for kind in kinds {
+            let mut column = |name: &str, unit: &str| {
+                head.sample_type
+                    .push(proto::ValueType { ty: strings.id(name), unit: strings.id(unit) });
+                head.sample_type.len() - 1
+            };
+            let value_type = kind.value_type();
+            let weight = |column: &mut dyn FnMut(&str, &str) -> usize| {
+                column(value_type.kind, value_type.unit.id())
+            };
+            let columns_of_kind = match value_type.unit {
+                Unit::Count => [weight(&mut column); 2],
+                _ => [column(&format!("{}_samples", kind.id()), "count"), weight(&mut column)],
+            };
+            of_kind.insert(*kind, columns_of_kind);
+        }
+        // Where the runtime tells the sizes of objects, samples of allocations are also a number of
+        // objects.
+        let objects = profile
+            .allocations
+            .objects()
+            .filter(|_| of_kind.contains_key(&SeriesKind::Allocations));
+        let objects = objects.map(|_| {
+            head.sample_type.push(proto::ValueType {
+                ty: strings.id("allocated_objects"),
+                unit: strings.id("count"),
+            });
             head.sample_type.len() - 1
-        };
-        let value_type = kind.value_type();
-        let weight = |column: &mut dyn FnMut(&str, &str) -> usize| column(value_type.kind, value_type.unit.id());
-        let columns_of_kind = match value_type.unit {
-            Unit::Count => [weight(&mut column); 2],
-            _ => [column(&format!("{}_samples", kind.id()), "count"), weight(&mut column)],
-        };
-        columns.insert(*kind, columns_of_kind);
+        });
+        if let Some(first) = kinds.first() {
+            head.default_sample_type = strings.id(first.value_type().kind);
+            let value_type = first.value_type();
+            head.period_type = Some(proto::ValueType {
+                ty: strings.id(value_type.kind),
+                unit: strings.id(value_type.unit.id()),
+            });
+            let rate = profile.rate_hz(first.id()).filter(|rate| *rate > 0.0);
+            head.period = rate.map_or(1, |rate| (1e9 / rate) as i64);
+        }
+        Self { of_kind, objects }
     }
-    // Where the runtime tells the sizes of objects, samples of allocations are also a number of
-    // objects.
-    let objects = profile.allocations.objects().filter(|_| columns.contains_key(&SeriesKind::Allocations)).map(|_| {
-        head.sample_type.push(proto::ValueType { ty: strings.id("allocated_objects"), unit: strings.id("count") });
-        head.sample_type.len() - 1
-    });
-    if let Some(first) = kinds.first() {
-        head.default_sample_type = strings.id(first.value_type().kind);
-        let value_type = first.value_type();
-        head.period_type =
-            Some(proto::ValueType { ty: strings.id(value_type.kind), unit: strings.id(value_type.unit.id()) });
-        let rate = profile.rate_hz(first.id()).filter(|rate| *rate > 0.0);
-        head.period = rate.map_or(1, |rate| (1e9 / rate) as i64);
-    }
+}
+
+/// When it was recorded, and comments.
+fn facts(profile: &Profile, head: &mut proto::Profile, strings: &mut Strings) {
     head.time_nanos = signed(profile.info.start_unix_ms.saturating_mul(1_000_000))
         .saturating_add(signed(profile.start.saturating_sub(profile.info.start)));
     head.duration_nanos = signed(profile.duration());
     let comments = [
-        format!("clrscope {}: {}", profile.info.tool_version, crate::format::process(&profile.info)),
+        format!(
+            "clrscope {}: {}",
+            profile.info.tool_version,
+            crate::format::process(&profile.info)
+        ),
         format!(".NET {} on {}", profile.info.runtime, profile.info.platform),
         format!("{} samples dropped", profile.dropped()),
     ];
     let rates = profile.rates.iter().map(|rate| (rate.profiler.as_str(), rate.to_string()));
-    let rates = rates.filter(|(_, text)| !text.is_empty()).map(|(profiler, text)| format!("{profiler}: \
-        {text}"));
+    let rates = rates.filter(|(_, text)| !text.is_empty());
+    let rates = rates.map(|(profiler, text)| format!("{profiler}: {text}"));
     let notes = profile.notes.iter().map(|(_, note)| note.clone());
-    head.comment = comments.into_iter().chain(rates).chain(notes).map(|comment| strings.id(&comment)).collect();
+    let comments = comments.into_iter().chain(rates).chain(notes);
+    head.comment = comments.map(|comment| strings.id(&comment)).collect();
+}
 
+/// Declares locations, functions and mappings. The location of each frame.
+fn places(
+    profile: &Profile,
+    options: &Options,
+    head: &mut proto::Profile,
+    strings: &mut Strings,
+) -> Vec<u64> {
+    let tables = &profile.tables;
     let mut has_lines = vec![false; tables.modules.len()];
     let (mut filenames, mut locations) = (vec![0; tables.functions.len()], HashMap::new());
     let mut location_of = Vec::with_capacity(tables.frames.len());
@@ -306,60 +447,5 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             has_line_numbers: has_lines[module.id.index()],
         });
     }
-    let keys = Keys {
-        thread: strings.id("thread"),
-        thread_id: strings.id("thread_id"),
-        state: strings.id("state"),
-        exception: strings.id("exception"),
-        ty: strings.id("type"),
-        states: profile::STATES.iter().map(|state| strings.id(state_id(*state))).collect(),
-        threads: tables.threads.iter().map(|thread| strings.id(&tables.thread_name(thread.id))).collect(),
-        types: tables.types.iter().map(|ty| strings.id(&ty.name)).collect(),
-    };
-    head.string_table = strings.table;
-
-    let values = head.sample_type.len();
-    let mut out = GzEncoder::new(out, Compression::fast());
-    out.write_all(&head.encode_to_vec())?;
-    drop(head);
-    let mut samples = Samples { profile, out, buffer: Vec::new(), locations: location_of, keys, values };
-    for kind in kinds {
-        let [count, weight] = columns.get(&kind).copied().unwrap_or_default();
-        if kind == SeriesKind::Exceptions {
-            let mut sums: std::collections::BTreeMap<(StackId, ThreadId, TypeId), u64> = Default::default();
-            for sample in &profile.exceptions.samples {
-                let sum = sums.entry((sample.stack, sample.thread, sample.ty)).or_default();
-                *sum = sum.saturating_add(sample.weight);
-            }
-            for ((stack, thread, ty), sum) in sums {
-                let label = proto::Label { key: samples.keys.exception, str: samples.keys.types[ty.index()], num: 0 };
-                samples.write(stack, thread, label, &[(weight, sum)])?;
-            }
-            continue;
-        }
-        if kind == SeriesKind::Allocations {
-            let mut sums: std::collections::BTreeMap<(StackId, ThreadId, TypeId), (u64, u64, f64)> = Default::default();
-            for sample in &profile.allocations.samples {
-                let (samples, bytes, objects) = sums.entry((sample.stack, sample.thread, sample.ty)).or_default();
-                *samples += 1;
-                *bytes = bytes.saturating_add(sample.bytes);
-                *objects += sample.objects().unwrap_or_default();
-            }
-            for ((stack, thread, ty), (number, bytes, of)) in sums {
-                let label = proto::Label { key: samples.keys.ty, str: samples.keys.types[ty.index()], num: 0 };
-                let mut values = vec![(count, number), (weight, bytes)];
-                values.extend(objects.map(|column| (column, of.round() as u64)));
-                samples.write(stack, thread, label, &values)?;
-            }
-            continue;
-        }
-        for cell in &profile.series(kind).cells {
-            let state = samples.keys.states[profile::state_index(cell.state)];
-            let label = proto::Label { key: samples.keys.state, str: state, num: 0 };
-            samples.write(cell.stack, cell.thread, label, &[(count, cell.samples.into()), (weight, cell.weight)])?;
-        }
-    }
-    samples.out.finish()?;
-    Ok(())
+    location_of
 }
-

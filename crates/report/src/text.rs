@@ -4,7 +4,7 @@ use profile::Profile;
 
 use crate::{
     Exporter, Options, ReportError,
-    sections::{Cell, Part, Section, Table, parts},
+    views::{Cell, Part, Section, Table, parts},
 };
 
 pub const EXPORTER: Exporter = Exporter {

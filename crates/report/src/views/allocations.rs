@@ -1,0 +1,261 @@
+//! `allocations` and `exact-allocations`: which types are allocated, and where.
+
+use profile::{
+    Amount, CallSite, NameStyle, OBJECT_HEAPS, Profile, SeriesKind,
+    session::{AllocationHeap, AllocationSampling},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Cell, Section, Table, View,
+    cells::{methods, type_name, with_place},
+    is_wanted, left, right,
+};
+use crate::{
+    Options, format,
+    html::{Interner, MOST_ROWS},
+    json::place,
+};
+
+pub const VIEW: View =
+    View { section, json: Some(("allocations", json)), page: Some(("allocations", page)) };
+
+fn section(profile: &Profile, options: &Options) -> Option<Section> {
+    let is_shown = is_wanted(profile, options, SeriesKind::Allocations)
+        || options.series.is_none_or(|series| series == SeriesKind::Allocations)
+            && (!profile.allocations.exact.is_empty()
+                || profile.run("exact-allocations").is_some());
+    is_shown.then(|| allocations(profile, options))
+}
+
+fn allocations(profile: &Profile, options: &Options) -> Section {
+    let mut section =
+        Section { title: "Allocations".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let allocations = &profile.allocations;
+    let seconds = profile.duration().max(1) as f64 / 1e9;
+    exact_section(profile, options, seconds, &mut section);
+    if allocations.samples.is_empty() {
+        if profile.run("allocations").is_some() || profile.run("exact-allocations").is_none() {
+            section.lead.push("No samples: fewer than about 100 KB were allocated.".to_owned());
+        }
+        return section;
+    }
+    let bytes = allocations.bytes();
+    let objects = allocations
+        .objects()
+        .map(|objects| format!(" in {} objects", format::amount(&objects, format::count)));
+    section.lead.push(format!(
+        "{} allocated{}, {}/s; estimated from {}. ± is the 95 % interval.",
+        format::amount(&bytes, format::bytes),
+        objects.unwrap_or_default(),
+        format::bytes((bytes.value / seconds) as u64),
+        format::counted(allocations.samples.len() as u64, "sample"),
+    ));
+    if !allocations.windows.is_empty() {
+        section.lead.push(format!(
+            "Allocations were recorded in windows (duty cycle {}), so that the program was not \
+             slowed down more; the rest is estimated from them, and the intervals include that.",
+            format::percent(allocations.followed(profile.duration())),
+        ));
+    }
+    if allocations.sampling == Some(AllocationSampling::Tick) {
+        section.lead.push(
+            "This runtime reports the object that fills up each 100 KB of a heap: shares are \
+             biased where a program allocates in a regular pattern. From .NET 10 on allocations \
+             are randomly sampled."
+                .to_owned(),
+        );
+    }
+    let heaps: Vec<String> = (OBJECT_HEAPS.iter().zip(allocations.heaps()))
+        .filter(|(_, bytes)| bytes.value > 0.0)
+        .map(|(heap, bytes)| {
+            format!("{} {}", heap_word(*heap), format::amount(&bytes, format::bytes))
+        })
+        .collect();
+    section.lead.push(format!("By heap: {}.", heaps.join(", ")));
+
+    let place = |place: &CallSite| {
+        let forms = [NameStyle::PLAIN, NameStyle::SHORT]
+            .map(|style| profile.tables.function_name(place.function, style));
+        with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
+    };
+    let types = profile
+        .allocation_rows()
+        .iter()
+        .take(options.rows)
+        .map(|row| {
+            vec![
+                Cell::text(format::amount(&row.bytes, format::bytes)),
+                Cell::text(format::estimate(&row.share)),
+                Cell::text(
+                    row.objects
+                        .map_or("·".to_owned(), |objects| format::amount(&objects, format::count)),
+                ),
+                type_name(profile, row.ty),
+                row.allocated_at.as_ref().map_or(Cell::text("not known"), place),
+            ]
+        })
+        .collect();
+    let columns = vec![
+        right("bytes"),
+        right("share"),
+        right("objects"),
+        left("type"),
+        left("mostly allocated at"),
+    ];
+    section.tables.push(Table { columns, rows: types });
+    let functions = profile.top_functions(SeriesKind::Allocations);
+    section.tables.push(methods(profile, options, SeriesKind::Allocations, &functions));
+    section
+}
+
+/// What is known of every object, where all were counted.
+fn exact_section(profile: &Profile, options: &Options, seconds: f64, section: &mut Section) {
+    let types = profile.allocations.exact_types();
+    if types.is_empty() {
+        if profile.run("exact-allocations").is_some() {
+            let filtered = if profile.filtered.is_some() {
+                ", or none is known to match the filter"
+            } else {
+                ""
+            };
+            section.lead.push(format!("No object was counted{filtered}."));
+        }
+        return;
+    }
+    let total = profile.allocations.exact_total();
+    section.lead.push(format!(
+        "{} allocated in {} of {}, {}/s; every one counted.",
+        format::bytes(total.bytes),
+        format::counted(total.objects, "object"),
+        format::counted(types.len() as u64, "type"),
+        format::bytes((total.bytes as f64 / seconds) as u64),
+    ));
+    let rows = types.iter().take(options.rows).map(|(ty, count)| {
+        vec![
+            Cell::text(format::bytes(count.bytes)),
+            Cell::text(format::percent(count.bytes as f64 / total.bytes.max(1) as f64)),
+            Cell::text(format::count(count.objects)),
+            type_name(profile, *ty),
+        ]
+    });
+    let columns = vec![right("bytes"), right("share"), right("objects"), left("type")];
+    section.tables.push(Table { columns, rows: rows.collect() });
+}
+
+/// Word for a heap of objects.
+pub fn heap_word(heap: AllocationHeap) -> &'static str {
+    match heap {
+        AllocationHeap::Small => "small objects",
+        AllocationHeap::Large => "large objects",
+        AllocationHeap::Pinned => "pinned objects",
+    }
+}
+
+fn json(profile: &Profile) -> Value {
+    let allocations = &profile.allocations;
+    let key = |heap: AllocationHeap| heap_word(heap).replace(' ', "_");
+    json!({
+        "samples": allocations.samples.len(),
+        "sampling": allocations.sampling.map(|sampling| match sampling {
+            AllocationSampling::Random => "random",
+            AllocationSampling::Tick => "tick",
+        }),
+        "duty_cycle": allocations.followed(profile.duration()),
+        "exact": exact_json(profile),
+        "bytes": amount(&allocations.bytes()),
+        "objects": allocations.objects().as_ref().map(amount),
+        "heaps": OBJECT_HEAPS.iter().zip(allocations.heaps()).map(|(heap, bytes)| (key(*heap), amount(&bytes)))
+            .collect::<serde_json::Map<_, _>>(),
+        "types": profile.allocation_rows().iter().map(|row| json!({
+            "type": row.ty.0,
+            "type_name": profile.tables.ty(row.ty).name,
+            "samples": row.samples,
+            "bytes": amount(&row.bytes),
+            "objects": row.objects.as_ref().map(amount),
+            "share": {"share": row.share.share, "low": row.share.low, "high": row.share.high},
+            "heaps": OBJECT_HEAPS.iter().zip(row.heaps).map(|(heap, bytes)| (key(*heap), json!(bytes)))
+                .collect::<serde_json::Map<_, _>>(),
+            "allocated_at": row.allocated_at.as_ref().map(place),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn amount(amount: &Amount) -> Value {
+    json!({"value": amount.value, "margin": amount.margin})
+}
+
+fn exact_json(profile: &Profile) -> Value {
+    let allocations = &profile.allocations;
+    if allocations.exact.is_empty() && profile.run("exact-allocations").is_none() {
+        return Value::Null;
+    }
+    let total = allocations.exact_total();
+    json!({
+        "objects": total.objects,
+        "bytes": total.bytes,
+        "types": allocations.exact_types().iter().map(|(ty, count)| json!({
+            "type": ty.0,
+            "type_name": profile.tables.ty(*ty).name,
+            "objects": count.objects,
+            "bytes": count.bytes,
+        })).collect::<Vec<_>>(),
+        "threads": allocations.exact_threads().iter().map(|(thread, count)| json!({
+            "thread": thread.0,
+            "objects": count.objects,
+            "bytes": count.bytes,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let amount = |amount: &Amount| json!([amount.value.round(), amount.margin.round()]);
+    let allocations = &profile.allocations;
+    let rows: Vec<Value> = profile
+        .allocation_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            let line = row.allocated_at.and_then(|place| place.line).filter(|_| options.lines);
+            let (file, line) = interner.line(line);
+            json!({
+                "type": profile.tables.ty(row.ty).name,
+                "samples": row.samples,
+                "bytes": amount(&row.bytes),
+                "objects": row.objects.as_ref().map(amount),
+                "share": [row.share.share, row.share.margin()],
+                "heaps": row.heaps,
+                "at": row.allocated_at.map(|place| interner.function(place.function)),
+                "file": file,
+                "line": line,
+            })
+        })
+        .collect();
+    json!({
+        "on": profile.run("allocations").is_some() || !rows.is_empty(),
+        "exact": exact_page(profile),
+        "followed": if allocations.windows.is_empty() { Value::Null } else { json!(allocations.followed(profile.duration())) },
+        "biased": allocations.sampling == Some(AllocationSampling::Tick),
+        "samples": allocations.samples.len(),
+        "bytes": amount(&allocations.bytes()),
+        "objects": allocations.objects().as_ref().map(amount),
+        "heaps": OBJECT_HEAPS.iter().zip(allocations.heaps()).filter(|(_, bytes)| bytes.value > 0.0)
+            .map(|(heap, bytes)| json!([heap_word(*heap), amount(&bytes)])).collect::<Vec<_>>(),
+        "rows": rows,
+    })
+}
+
+/// Objects, bytes, and rows of type, objects and bytes; null where objects were not counted.
+fn exact_page(profile: &Profile) -> Value {
+    let allocations = &profile.allocations;
+    if allocations.exact.is_empty() && profile.run("exact-allocations").is_none() {
+        return Value::Null;
+    }
+    let total = allocations.exact_total();
+    let types = allocations.exact_types();
+    let rows = types.iter().take(MOST_ROWS);
+    let rows: Vec<_> = rows
+        .map(|(ty, count)| json!([profile.tables.ty(*ty).name, count.objects, count.bytes]))
+        .collect();
+    json!({ "objects": total.objects, "bytes": total.bytes, "types": types.len(), "rows": rows })
+}

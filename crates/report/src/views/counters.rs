@@ -1,0 +1,124 @@
+//! `counters`: values over time.
+
+use profile::{
+    Counter, Profile,
+    session::{CounterDef, CounterKind},
+};
+use serde_json::{Value, json};
+
+use super::{Cell, Section, Table, View, left, right};
+use crate::{
+    Options, format,
+    html::{Interner, MOST_POINTS, MOST_ROWS, micros},
+    json::since,
+};
+
+pub const VIEW: View =
+    View { section, json: Some(("counters", json)), page: Some(("counters", page)) };
+
+fn section(profile: &Profile, options: &Options) -> Option<Section> {
+    // Those of the thread pool are in its section.
+    let own = profile.run("counters").is_some()
+        || profile.run("threadpool").is_none() && !profile.counters.is_empty();
+    let is_shown = options.series.is_none() && own;
+    is_shown.then(|| counters(profile, options))
+}
+
+/// Counters that are shown even where fewer rows of other things are.
+const MOST_COUNTERS: usize = 100;
+
+fn counters(profile: &Profile, options: &Options) -> Section {
+    let mut section =
+        Section { title: "Counters".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let known = profile.counters.iter().filter_map(|counter| Some((counter, counter.summary()?)));
+    let mut known: Vec<_> = known.collect();
+    if known.is_empty() {
+        section.lead.push("No values: recordings shorter than the interval have none.".to_owned());
+        return section;
+    }
+    known.sort_by(|(one, _), (other, _)| {
+        one.def.source.cmp(&other.def.source).then(one.def.title.cmp(&other.def.title))
+    });
+    // A program has some dozens; with tags it may have any number.
+    let most = options.rows.max(MOST_COUNTERS);
+    if known.len() > most {
+        let (all, rest) =
+            (format::count(known.len() as u64), format::count((known.len() - most) as u64));
+        section.lead.push(format!("{all} counters; the last {rest} by name are left out here."));
+        known.truncate(most);
+    }
+    let rows = known.iter().map(|(counter, summary)| {
+        let CounterDef { title, unit, tags, kind, source, .. } = &counter.def;
+        let per = if *kind == CounterKind::Rate { "/s" } else { "" };
+        let values: Vec<&str> = tags
+            .split(',')
+            .map(|tag| tag.split_once('=').map_or(tag, |(_, value)| value))
+            .collect();
+        let in_brackets =
+            |text: &str| if text.is_empty() { String::new() } else { format!(" [{text}]") };
+        let (tags, values) = (in_brackets(tags), in_brackets(&values.join(", ")));
+        let mut cells: Vec<Cell> = [summary.last, summary.mean, summary.min, summary.max]
+            .map(|value| Cell::text(format::number(value)))
+            .into();
+        cells.push(Cell::text(format!("{unit}{per}")));
+        cells.push(Cell::Line(counter.values.iter().map(|(_, value)| *value).collect()));
+        let forms = vec![
+            format!("{title}{tags}  {source}"),
+            format!("{title}{tags}"),
+            format!("{title}{values}"),
+        ];
+        cells.push(Cell::Name { forms, place: None });
+        cells
+    });
+    let columns = vec![
+        right("last"),
+        right("mean"),
+        right("min"),
+        right("max"),
+        left("unit"),
+        left("over time"),
+        left("counter"),
+    ];
+    section.tables.push(Table { rows: rows.collect(), columns });
+    section
+}
+
+fn json(profile: &Profile) -> Value {
+    profile.counters.iter().map(|counter| self::counter(profile, counter)).collect()
+}
+
+fn counter(profile: &Profile, counter: &Counter) -> Value {
+    let CounterDef { source, name, title, unit, tags, kind, .. } = &counter.def;
+    json!({
+        "source": source, "name": name, "title": title, "unit": unit, "tags": tags,
+        "kind": match kind {
+            CounterKind::Level => "level",
+            CounterKind::Rate => "rate",
+        },
+        "values": counter.values.iter().map(|(time, value)| json!({"time_ns": since(profile, *time), "value": value}))
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn page(profile: &Profile, _: &mut Interner<'_>, _: &Options) -> Value {
+    let rows = profile.counters.iter().filter_map(|counter| {
+        let (def, summary) = (&counter.def, counter.summary()?);
+        // The mean of each part, where there are more than a line of this size can show.
+        let part = counter.values.len().div_ceil(MOST_POINTS).max(1);
+        let points = counter.values.chunks(part).map(|part| {
+            let mean = part.iter().map(|(_, value)| value / part.len() as f64).sum::<f64>();
+            json!([micros(profile, part.first().map_or(0, |(time, _)| *time)), mean])
+        });
+        Some(json!({
+            "source": def.source, "title": def.title, "unit": def.unit, "tags": def.tags,
+            "rate": def.kind == CounterKind::Rate,
+            "summary": [summary.last, summary.mean, summary.min, summary.max],
+            "values": points.collect::<Vec<_>>(),
+        }))
+    });
+    let rows = rows.take(MOST_ROWS);
+    // Those of the thread pool are in its own view.
+    let on = profile.run("counters").is_some()
+        || profile.run("threadpool").is_none() && !profile.counters.is_empty();
+    json!({ "on": on, "rows": rows.collect::<Vec<_>>() })
+}

@@ -1,0 +1,170 @@
+//! `exceptions`: which are thrown, where, and who catches them.
+
+use profile::{ExceptionRow, NameStyle, Profile, SeriesKind};
+use serde_json::{Value, json};
+
+use super::{
+    Cell, Section, Table, View,
+    cells::{type_name, with_place},
+    left, right,
+};
+use crate::{
+    Options, format,
+    html::Interner,
+    json::{distribution, since},
+};
+
+pub const VIEW: View =
+    View { section, json: Some(("exceptions", json)), page: Some(("exceptions", page)) };
+
+fn section(profile: &Profile, options: &Options) -> Option<Section> {
+    let is_shown = options.series.is_none_or(|series| series == SeriesKind::Exceptions)
+        && (profile.exceptions.total() > 0 || profile.run("exceptions").is_some());
+    is_shown.then(|| exceptions(profile, options))
+}
+
+fn exceptions(profile: &Profile, options: &Options) -> Section {
+    let rows = profile.exception_rows();
+    let total = profile.exceptions.total();
+    let seconds = profile.duration().max(1) as f64 / 1e9;
+    let how = if profile.exceptions.exact() { "counted exactly" } else { "estimated from samples" };
+    let mut section = Section {
+        title: "Exceptions".to_owned(),
+        lead: vec![match total {
+            0 => "None were thrown.".to_owned(),
+            _ => format!(
+                "{} of {} thrown ({how}), {}; {} kept with message and stack.",
+                format::counted(total, "exception"),
+                format::counted(rows.len() as u64, "type"),
+                format::rate(total as f64 / seconds),
+                format::count(profile.exceptions.samples.len() as u64)
+            ),
+        }],
+        tables: Vec::new(),
+    };
+    if rows.is_empty() {
+        return section;
+    }
+    let types = rows
+        .iter()
+        .take(options.rows)
+        .map(|row| {
+            let message = row.message.as_deref().unwrap_or("");
+            let mut message: String =
+                message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            if row.messages > 1 {
+                message.push_str(&format!(" (+{} other)", row.messages - 1));
+            }
+            let caught =
+                (row.time_to_catch.count > 0).then(|| format::duration(row.time_to_catch.p50));
+            vec![
+                Cell::text(format::count(row.count)),
+                Cell::text(format::rate(row.per_second)),
+                Cell::text(caught.unwrap_or_else(|| "·".to_owned())),
+                type_name(profile, row.ty),
+                Cell::Name { forms: vec![message], place: None },
+            ]
+        })
+        .collect();
+    section.tables.push(Table {
+        columns: vec![
+            right("count"),
+            right("rate"),
+            right("to catch p50"),
+            left("type"),
+            left("most frequent message"),
+        ],
+        rows: types,
+    });
+    let place = |function| {
+        let forms = [NameStyle::PLAIN, NameStyle::SHORT]
+            .map(|style| profile.tables.function_name(function, style));
+        Cell::Name { forms: forms.to_vec(), place: None }
+    };
+    let places: Vec<_> = rows
+        .iter()
+        .take(options.rows)
+        .filter_map(|row| {
+            let (function, line) = row.thrown_at?;
+            let thrown = with_place(place(function), profile, options, line);
+            Some(vec![
+                type_name(profile, row.ty),
+                thrown,
+                row.caught_by.map_or(Cell::text("not known"), place),
+            ])
+        })
+        .collect();
+    if !places.is_empty() {
+        let columns = vec![left("type"), left("mostly thrown at"), left("mostly caught by")];
+        section.tables.push(Table { columns, rows: places });
+    }
+    section
+}
+
+fn json(profile: &Profile) -> Value {
+    let row = |row: &ExceptionRow| {
+        json!({
+            "type": row.ty.0,
+            "type_name": profile.tables.ty(row.ty).name,
+            "count": row.count,
+            "per_second": row.per_second,
+            "samples": row.samples,
+            "message": row.message,
+            "messages": row.messages,
+            "thrown_at": row.thrown_at.map(|(function, line)| json!({
+                "function": function.0,
+                "file": line.map(|line| line.file.0),
+                "line": line.map(|line| line.line),
+            })),
+            "caught_by": row.caught_by.map(|function| function.0),
+            "time_to_catch_ns": distribution(&row.time_to_catch),
+        })
+    };
+    json!({
+        "total": profile.exceptions.total(),
+        "exact": profile.exceptions.exact(),
+        "types": profile.exception_rows().iter().map(row).collect::<Vec<_>>(),
+        "samples": profile.exceptions.samples.iter().map(|sample| json!({
+            "time_ns": since(profile, sample.time),
+            "thread": sample.thread.0,
+            "type": sample.ty.0,
+            "message": sample.message,
+            "stack": sample.stack.0,
+            "weight": sample.weight,
+            "caught_by": sample.caught_by.map(|function| function.0),
+            "time_to_catch_ns": sample.time_to_catch,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let rows: Vec<Value> = profile
+        .exception_rows()
+        .iter()
+        .map(|row| {
+            let (file, line) =
+                interner.line(row.thrown_at.and_then(|(_, line)| line).filter(|_| options.lines));
+            json!({
+                "type": profile.tables.ty(row.ty).name,
+                "count": row.count,
+                "rate": row.per_second,
+                "samples": row.samples,
+                "message": row.message,
+                "messages": row.messages,
+                "thrown": row.thrown_at.map(|(function, _)| interner.function(function)),
+                "file": file,
+                "line": line,
+                "caught": row.caught_by.map(|function| interner.function(function)),
+                "catchCount": row.time_to_catch.count,
+                "p50": row.time_to_catch.p50 as f64 / 1e3,
+                "p95": row.time_to_catch.p95 as f64 / 1e3,
+            })
+        })
+        .collect();
+    json!({
+        "total": profile.exceptions.total(),
+        "exact": profile.exceptions.exact(),
+        "on": profile.run("exceptions").is_some() || !rows.is_empty(),
+        "rows": rows,
+    })
+}

@@ -1,0 +1,413 @@
+//! `jit`: compilations.
+
+use profile::{
+    JitRow, JitSummary, JitTotals, Profile, SeriesKind, Totals,
+    session::{FunctionKind, JitTier, PrecompiledCode, PrecompiledCount},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Cell, Section, Table, View,
+    cells::{name, place_cell},
+    is_wanted, left, right,
+};
+use crate::{
+    Options, format,
+    html::{Interner, MOST_ROWS},
+    json::{place, since},
+};
+
+pub const VIEW: View = View { section, json: Some(("jit", json)), page: Some(("jit", page)) };
+
+fn section(profile: &Profile, options: &Options) -> Option<Section> {
+    let is_shown = is_wanted(profile, options, SeriesKind::Jit);
+    is_shown.then(|| jit(profile, options))
+}
+
+/// Word for a tier of compilation.
+pub fn tier_word(tier: JitTier) -> &'static str {
+    match tier {
+        JitTier::Unknown => "unknown",
+        JitTier::MinOpt => "not optimized",
+        JitTier::Optimized => "optimized at once",
+        JitTier::Quick => "tier 0",
+        JitTier::Tier1 => "tier 1",
+        JitTier::Tier1Osr => "tier 1 in a loop (OSR)",
+        JitTier::QuickInstrumented => "tier 0 instrumented",
+        JitTier::Tier1Instrumented => "tier 1 instrumented",
+    }
+}
+
+/// Word for what became of precompiled code; empty where there is nothing to say.
+pub fn precompiled_word(precompiled: PrecompiledCode) -> &'static str {
+    match precompiled {
+        PrecompiledCode::NotSought => "",
+        PrecompiledCode::Missing => "not in the image",
+        PrecompiledCode::Rejected => "refused",
+        PrecompiledCode::RejectedByProfiler => "refused by a profiler",
+    }
+}
+
+/// Parts of a line over the time of the recording.
+const LINE_PARTS: usize = 48;
+
+fn jit(profile: &Profile, options: &Options) -> Section {
+    let summary = profile.jit_summary();
+    let lookups = profile.jit.lookups();
+    let title = "Compilation".to_owned();
+    let precompiled = precompiled(&lookups);
+    if summary.all.totals.samples == 0 {
+        let lead = std::iter::once("No method was compiled.".to_owned()).chain(precompiled);
+        return Section { title, lead: lead.collect(), tables: Vec::new() };
+    }
+    let lead = std::iter::once(totals(profile, &summary)).chain(precompiled);
+    let rows = profile.jit_rows();
+    let mut tables = vec![tiers(&summary), over_time(profile)];
+    tables.extend(expensive(profile, options, &rows));
+    tables.extend(again(profile, options, &rows));
+    tables.extend(not_precompiled(profile, options, &rows));
+    tables.extend(threads(profile, options, &summary));
+    Section { title, lead: lead.chain(among_them(&summary, &lookups)).collect(), tables }
+}
+
+fn precompiled(lookups: &PrecompiledCount) -> Option<String> {
+    if lookups.found + lookups.missing == 0 {
+        return None;
+    }
+    let took = if lookups.duration > 0 {
+        format!(", found in {}", format::duration(lookups.duration))
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "Precompiled code was used for {}{took}; {} had none that could be used.",
+        format::counted(lookups.found, "method"),
+        format::count(lookups.missing),
+    ))
+}
+
+/// How many compilations took how long.
+fn number_and_time(sums: &JitTotals) -> String {
+    match sums.totals.samples {
+        0 => "none".to_owned(),
+        samples => {
+            format!("{} in {}", format::count(samples), format::duration(sums.totals.weight))
+        }
+    }
+}
+
+fn totals(profile: &Profile, summary: &JitSummary) -> String {
+    let main = summary
+        .by_thread
+        .iter()
+        .find(|(thread, _)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
+    let of_main = main
+        .map(|(_, sums)| format!(", {} of it on the main thread", format::duration(sums.weight)));
+    format!(
+        "{} in {}, {} on average over the recording; threads waited for {}{}; in the background \
+         {}. {} of IL became {} of code.",
+        format::counted(summary.all.totals.samples, "compilation"),
+        format::duration(summary.all.totals.weight),
+        format::rate(summary.all.totals.samples as f64 / (profile.duration().max(1) as f64 / 1e9)),
+        number_and_time(&summary.blocking),
+        of_main.unwrap_or_default(),
+        number_and_time(&summary.background),
+        format::bytes(summary.all.il),
+        format::bytes(summary.all.native),
+    )
+}
+
+fn among_them(summary: &JitSummary, lookups: &PrecompiledCount) -> Option<String> {
+    let kinds = [
+        (&summary.again, "of methods that had been compiled before"),
+        (&summary.missing, "although their module is precompiled"),
+        (&summary.rejected, "because precompiled code was refused"),
+        (&summary.dynamic, "of dynamic methods"),
+        (&summary.stubs, "of stubs"),
+    ];
+    let kinds = kinds.into_iter().filter(|(sums, _)| sums.totals.samples > 0);
+    let mut parts: Vec<String> =
+        kinds.map(|(sums, what)| format!("{} {what}", number_and_time(sums))).collect();
+    if summary.untimed > 0 {
+        parts.push(format!("{} whose beginning was not seen", format::count(summary.untimed)));
+    }
+    if lookups.freed > 0 {
+        parts.push(format!("code of {} was freed", format::counted(lookups.freed, "method")));
+    }
+    (!parts.is_empty()).then(|| format!("Among them {}.", parts.join(", ")))
+}
+
+fn sizes(sums: &JitTotals) -> [Cell; 2] {
+    [Cell::text(format::bytes(sums.il)), Cell::text(format::bytes(sums.native))]
+}
+
+fn tiers(summary: &JitSummary) -> Table {
+    let all = summary.all.totals.weight.max(1) as f64;
+    let rows = summary.tiers.iter().map(|(tier, sums)| {
+        let mut row = vec![
+            Cell::text(format::count(sums.totals.samples)),
+            Cell::text(format::duration(sums.totals.weight)),
+            Cell::text(format::percent(sums.totals.weight as f64 / all)),
+        ];
+        row.extend(sizes(sums));
+        row.push(Cell::text(tier_word(*tier)));
+        row
+    });
+    let columns = vec![
+        right("methods"),
+        right("time"),
+        right("share"),
+        right("IL"),
+        right("code"),
+        left("tier"),
+    ];
+    Table { columns, rows: rows.collect() }
+}
+
+fn over_time(profile: &Profile) -> Table {
+    let over_time = profile.jit_over_time(LINE_PARTS);
+    let line = |value: fn(&Totals) -> u64| {
+        Cell::Line(over_time.iter().map(|part| value(part) as f64).collect())
+    };
+    let part = profile.duration().max(1) as f64 / 1e9 / LINE_PARTS as f64;
+    let most = over_time.iter().map(|part| part.samples).max().unwrap_or(0);
+    let longest = over_time.iter().map(|part| part.weight).max().unwrap_or(0) as f64 / 1e9 / part;
+    let rows = vec![
+        vec![
+            line(|part| part.samples),
+            Cell::text(format::rate(most as f64 / part)),
+            Cell::text("methods compiled"),
+        ],
+        vec![
+            line(|part| part.weight),
+            Cell::text(format!("{longest:.2}")),
+            Cell::text("threads that compile"),
+        ],
+    ];
+    Table { columns: vec![left("over time"), right("peak"), left("of")], rows }
+}
+
+fn method(profile: &Profile, options: &Options, row: &JitRow) -> Cell {
+    let Cell::Name { forms, .. } = name(profile, options, row.function) else {
+        return Cell::text("");
+    };
+    let more = if row.methods > 1 {
+        format!(" ({} of them)", format::count(row.methods))
+    } else {
+        String::new()
+    };
+    Cell::Name { forms: forms.into_iter().map(|form| form + &more).collect(), place: None }
+}
+
+/// The tiers that a method was compiled to, and how often.
+fn tier_words(row: &JitRow) -> Cell {
+    let tier = |(tier, count): &(JitTier, u64)| match count {
+        1 => tier_word(*tier).to_owned(),
+        count => format!("{count} × {}", tier_word(*tier)),
+    };
+    Cell::text(row.tiers.iter().map(tier).collect::<Vec<_>>().join(", "))
+}
+
+fn expensive(profile: &Profile, options: &Options, rows: &[JitRow]) -> Option<Table> {
+    let rows = rows.iter().take(options.rows).map(|row| {
+        let mut cells = vec![
+            Cell::text(format::duration(row.sums.totals.weight)),
+            Cell::text(format::duration(row.blocking)),
+            Cell::text(format::duration(row.longest)),
+        ];
+        cells.extend(sizes(&row.sums));
+        let caller = match &row.called_at {
+            Some(place) => place_cell(profile, options, place, ""),
+            None => Cell::text("·"),
+        };
+        cells.extend([tier_words(row), method(profile, options, row), caller]);
+        cells
+    });
+    let columns = vec![
+        right("time"),
+        right("waited"),
+        right("longest"),
+        right("IL"),
+        right("code"),
+        left("tier"),
+        left("method"),
+        left("mostly for a call in"),
+    ];
+    Table::of(columns, rows)
+}
+
+fn again(profile: &Profile, options: &Options, rows: &[JitRow]) -> Option<Table> {
+    let mut again: Vec<&JitRow> = rows.iter().filter(|row| row.most > 1).collect();
+    again.sort_by_key(|row| (std::cmp::Reverse((row.most, row.sums.totals.weight)), row.function));
+    let rows = again.iter().take(options.rows.min(10)).map(|row| {
+        vec![
+            Cell::text(format::count(row.most)),
+            Cell::text(format::duration(row.sums.totals.weight)),
+            tier_words(row),
+            method(profile, options, row),
+        ]
+    });
+    let columns = vec![right("times"), right("time"), left("tiers"), left("most often compiled")];
+    Table::of(columns, rows)
+}
+
+/// Methods whose module is precompiled, and which were compiled nevertheless.
+fn not_precompiled(profile: &Profile, options: &Options, rows: &[JitRow]) -> Option<Table> {
+    let without = rows.iter().filter(|row| {
+        row.precompiled != PrecompiledCode::NotSought
+            && profile.tables.function(row.function).kind == FunctionKind::Managed
+    });
+    let rows = without.take(options.rows.min(10)).map(|row| {
+        let module = profile.tables.function_module(row.function).unwrap_or("not known");
+        vec![
+            Cell::text(format::duration(row.sums.totals.weight)),
+            Cell::text(precompiled_word(row.precompiled)),
+            Cell::text(module),
+            method(profile, options, row),
+        ]
+    });
+    let columns = vec![right("time"), left("precompiled code"), left("module"), left("method")];
+    Table::of(columns, rows)
+}
+
+fn threads(profile: &Profile, options: &Options, summary: &JitSummary) -> Option<Table> {
+    let several = summary.by_thread.iter().filter(|_| summary.by_thread.len() > 1);
+    let rows = several.take(options.rows.min(8)).map(|(thread, sums)| {
+        vec![
+            Cell::text(format::duration(sums.weight)),
+            Cell::text(format::count(sums.samples)),
+            Cell::text(profile.tables.thread_name(*thread)),
+        ]
+    });
+    Table::of(vec![right("waited"), right("methods"), left("thread")], rows)
+}
+
+fn json(profile: &Profile) -> Value {
+    let summary = profile.jit_summary();
+    let lookups = profile.jit.lookups();
+    json!({
+        "all": jit_totals(&summary.all),
+        "blocking": jit_totals(&summary.blocking),
+        "background": jit_totals(&summary.background),
+        "dynamic": jit_totals(&summary.dynamic),
+        "stubs": jit_totals(&summary.stubs),
+        "again": jit_totals(&summary.again),
+        "precompiled_missing": jit_totals(&summary.missing),
+        "precompiled_rejected": jit_totals(&summary.rejected),
+        "untimed": summary.untimed,
+        "tiers": summary.tiers.iter().map(|(tier, sums)| {
+            let mut of = jit_totals(sums);
+            of["tier"] = tier_id(*tier).into();
+            of
+        }).collect::<Vec<_>>(),
+        "threads": summary.by_thread.iter().map(|(thread, sums)| json!({
+            "thread": thread.0, "methods": sums.samples, "time_ns": sums.weight,
+        })).collect::<Vec<_>>(),
+        "precompiled": {
+            "found": lookups.found, "missing": lookups.missing, "lookup_ns": lookups.duration, "freed": lookups.freed,
+        },
+        "methods": profile.jit_rows().iter().map(|row| {
+            let mut of = jit_totals(&row.sums);
+            of["compilations"] = of["methods"].take();
+            of["function"] = row.function.0.into();
+            of["methods"] = row.methods.into();
+            of["most"] = row.most.into();
+            of["blocking_ns"] = row.blocking.into();
+            of["longest_ns"] = row.longest.into();
+            of["precompiled"] = precompiled_id(row.precompiled).into();
+            of["called_at"] = row.called_at.as_ref().map_or(Value::Null, place);
+            of["tiers"] = row.tiers.iter().map(|(tier, n)| json!({"tier": tier_id(*tier), "compilations": n})).collect();
+            of
+        }).collect::<Vec<_>>(),
+        "compilations": profile.jit.compilations.iter().map(|one| json!({
+            "time_ns": since(profile, one.time),
+            "duration_ns": one.duration,
+            "thread": one.thread.0,
+            "stack": one.stack.0,
+            "function": profile.compiled_function(one).0,
+            // As text: JavaScript has no whole numbers of 64 bits.
+            "method": format!("{:#x}", one.method),
+            "tier": tier_id(one.tier),
+            "il_bytes": one.il_size,
+            "native_bytes": one.native_size,
+            "background": one.background,
+            "precompiled": precompiled_id(one.precompiled),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn jit_totals(sums: &JitTotals) -> Value {
+    json!({"methods": sums.totals.samples, "time_ns": sums.totals.weight, "il_bytes": sums.il, "native_bytes": sums.native})
+}
+
+pub(crate) fn tier_id(tier: JitTier) -> &'static str {
+    match tier {
+        JitTier::Unknown => "unknown",
+        JitTier::MinOpt => "min-opt",
+        JitTier::Optimized => "optimized",
+        JitTier::Quick => "tier-0",
+        JitTier::Tier1 => "tier-1",
+        JitTier::Tier1Osr => "tier-1-osr",
+        JitTier::QuickInstrumented => "tier-0-instrumented",
+        JitTier::Tier1Instrumented => "tier-1-instrumented",
+    }
+}
+
+fn precompiled_id(precompiled: PrecompiledCode) -> Option<&'static str> {
+    match precompiled {
+        PrecompiledCode::NotSought => None,
+        PrecompiledCode::Missing => Some("missing"),
+        PrecompiledCode::Rejected => Some("rejected"),
+        PrecompiledCode::RejectedByProfiler => Some("rejected-by-profiler"),
+    }
+}
+
+/// Parts of the line of compilations over time.
+const JIT_PARTS: usize = 120;
+
+fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let nanos = |nanos: u64| nanos as f64 / 1e3;
+    let sums = |sums: &JitTotals| {
+        json!([sums.totals.samples, nanos(sums.totals.weight), sums.il, sums.native])
+    };
+    let summary = profile.jit_summary();
+    let lookups = profile.jit.lookups();
+    let rows = profile.jit_rows();
+    let shown = rows.iter().take(MOST_ROWS).map(|row| {
+        let (file, line) = interner.line(row.called_at.and_then(|place| place.line).filter(|_| options.lines));
+        json!({
+            "function": interner.function(row.function),
+            "sums": sums(&row.sums),
+            "blocking": nanos(row.blocking),
+            "longest": nanos(row.longest),
+            "methods": row.methods,
+            "most": row.most,
+            "tiers": row.tiers.iter().map(|(tier, count)| json!([tier_word(*tier), count])).collect::<Vec<_>>(),
+            "precompiled": precompiled_word(row.precompiled),
+            "at": row.called_at.map(|place| interner.function(place.function)),
+            "file": file,
+            "line": line,
+        })
+    });
+    let shown: Vec<Value> = shown.collect();
+    let part = profile.duration() as f64 / 1e3 / JIT_PARTS as f64;
+    let over_time = profile.jit_over_time(JIT_PARTS).into_iter().enumerate();
+    json!({
+        "on": profile.run("jit").is_some() || !rows.is_empty(),
+        "all": sums(&summary.all),
+        "blocking": sums(&summary.blocking),
+        "background": sums(&summary.background),
+        "again": sums(&summary.again),
+        "missing": sums(&summary.missing),
+        "rejected": sums(&summary.rejected),
+        "dynamic": sums(&summary.dynamic),
+        "tiers": summary.tiers.iter().map(|(tier, of)| json!([tier_word(*tier), sums(of)])).collect::<Vec<_>>(),
+        "threads": summary.by_thread.iter().take(MOST_ROWS).map(|(thread, sums)| json!([
+            profile.tables.thread_name(*thread), sums.samples, nanos(sums.weight),
+        ])).collect::<Vec<_>>(),
+        "found": lookups.found,
+        "lookups": lookups.found.saturating_add(lookups.missing),
+        "overTime": over_time.map(|(index, sums)| json!([part * index as f64, sums.samples as f64 / (part / 1e6).max(1e-9)])).collect::<Vec<_>>(),
+        "rows": shown,
+    })
+}

@@ -1,0 +1,387 @@
+//! `loads`: assemblies and types that are loaded.
+
+use profile::{
+    LoadSummary, Profile, SeriesKind,
+    session::{AssemblyLoad, LoadOutcome},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Cell, Section, Table, View,
+    cells::{place_cell, type_name},
+    is_wanted, left, right,
+};
+use crate::{
+    Options, format,
+    html::{Interner, MOST_ROWS, micros},
+    json::{place, since},
+};
+
+pub const VIEW: View = View { section, json: Some(("loads", json)), page: Some(("loads", page)) };
+
+fn section(profile: &Profile, options: &Options) -> Option<Section> {
+    let is_shown = is_wanted(profile, options, SeriesKind::Loads);
+    is_shown.then(|| loads(profile, options))
+}
+
+/// Simple name and version of an assembly by its full name.
+pub fn assembly_name(name: &str) -> (&str, &str) {
+    let mut parts = name.split(',').map(str::trim);
+    let simple = parts.next().unwrap_or(name);
+    (simple, parts.find_map(|part| part.strip_prefix("Version=")).unwrap_or_default())
+}
+
+/// What became of a request for an assembly, in words.
+pub fn load_word(load: &AssemblyLoad) -> String {
+    let mut word = match load.outcome {
+        LoadOutcome::Loaded if load.dynamic => "made at run time",
+        LoadOutcome::Loaded => "loaded",
+        LoadOutcome::Known => "known",
+        LoadOutcome::Failed => "not found",
+    }
+    .to_owned();
+    if load.collectible {
+        word.push_str(", can be unloaded");
+    }
+    word
+}
+
+fn loads(profile: &Profile, options: &Options) -> Section {
+    let title = "Loads".to_owned();
+    let loads = &profile.loads;
+    if loads.assemblies.is_empty() && loads.types.is_empty() && loads.unloads.is_empty() {
+        let lead = vec!["Nothing was loaded.".to_owned()];
+        return Section { title, lead, tables: Vec::new() };
+    }
+    let summary = profile.load_summary();
+    let tables = [
+        loaded(profile, options),
+        not_found(profile, options),
+        slow_steps(profile, options),
+        types(profile, options),
+        threads(profile, options, &summary),
+    ];
+    Section { title, lead: lead(profile, &summary), tables: tables.into_iter().flatten().collect() }
+}
+
+fn lead(profile: &Profile, summary: &LoadSummary) -> Vec<String> {
+    let mut first = format!(
+        "{} loaded ({} with precompiled code, {} made at run time, {} that can be unloaded), {} \
+            unloaded",
+        match summary.loaded {
+            1 => "1 assembly".to_owned(),
+            loaded => format!("{} assemblies", format::count(loaded)),
+        },
+        format::count(summary.precompiled),
+        format::count(summary.dynamic),
+        format::count(summary.collectible),
+        format::count(summary.unloaded),
+    );
+    if !summary.timed {
+        let not_known = "This runtime does not say how long loads took, what was not found, and \
+            which types were loaded (.NET 5 and newer do).";
+        return vec![first + ".", not_known.to_owned()];
+    }
+    first.push_str(&format!(
+        "; {} for what was known already, {} failed. Threads spent {} on assemblies, {} of it on \
+            what was not found",
+        format::counted(summary.known, "request"),
+        format::count(summary.failed),
+        format::duration(summary.assembly_time),
+        format::duration(summary.failed_time),
+    ));
+    let types = format!(
+        "{} loaded in {}, for {}.",
+        format::counted(summary.distinct_types, "type"),
+        format::counted(summary.types.samples, "step"),
+        format::duration(summary.types.weight),
+    );
+    let main = summary
+        .by_thread
+        .iter()
+        .find(|(thread, ..)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
+    let of_main = main.map(|(_, assemblies, types)| {
+        format!(
+            "The main thread waited {} for assemblies and {} for types.",
+            format::duration(assemblies.weight),
+            format::duration(types.weight)
+        )
+    });
+    [first + ".", types].into_iter().chain(of_main).collect()
+}
+
+fn unknown() -> Cell {
+    Cell::text("·")
+}
+
+fn time(time: Option<u64>) -> Cell {
+    time.map_or_else(unknown, |time| Cell::text(format::duration(time)))
+}
+
+/// When an assembly was requested.
+fn requested_at(profile: &Profile, load: &AssemblyLoad) -> Cell {
+    Cell::text(format::duration(load.time.saturating_sub(profile.info.start)))
+}
+
+fn caller(profile: &Profile, options: &Options, load: &AssemblyLoad) -> Cell {
+    let place = profile.tables.place(load.stack);
+    if !profile.tables.is_managed(place.function) {
+        return Cell::text("the runtime itself");
+    }
+    place_cell(profile, options, &place, "")
+}
+
+/// Requests for assemblies with this outcome, those that took longest first.
+fn requests(profile: &Profile, outcome: LoadOutcome) -> Vec<&AssemblyLoad> {
+    let of_all = profile.loads.assemblies.iter();
+    let mut requests: Vec<&AssemblyLoad> = of_all.filter(|load| load.outcome == outcome).collect();
+    requests.sort_by_key(|load| (std::cmp::Reverse(load.own), load.time));
+    requests
+}
+
+fn loaded(profile: &Profile, options: &Options) -> Option<Table> {
+    let loaded = requests(profile, LoadOutcome::Loaded);
+    let rows = loaded.into_iter().take(options.rows).map(|load| {
+        let (simple, version) = assembly_name(&load.name);
+        let path = if load.path.is_empty() { load_word(load) } else { load.path.clone() };
+        vec![
+            requested_at(profile, load),
+            time(load.own),
+            time(load.resolution),
+            Cell::text(simple),
+            Cell::text(version),
+            Cell::text(profile.tables.thread_name(load.thread)),
+            caller(profile, options, load),
+            Cell::Name {
+                forms: vec![path.clone(), format::file_name(&path).to_owned()],
+                place: None,
+            },
+        ]
+    });
+    let columns = vec![
+        right("at"),
+        right("took"),
+        right("to find it"),
+        left("assembly"),
+        left("version"),
+        left("thread"),
+        left("for a call in"),
+        left("file"),
+    ];
+    Table::of(columns, rows)
+}
+
+fn not_found(profile: &Profile, options: &Options) -> Option<Table> {
+    let failed = requests(profile, LoadOutcome::Failed);
+    let rows = failed.into_iter().take(options.rows).map(|load| {
+        vec![
+            requested_at(profile, load),
+            time(load.own),
+            Cell::text(assembly_name(&load.requested).0),
+            Cell::text(assembly_name(&load.requested_by).0),
+            caller(profile, options, load),
+        ]
+    });
+    let columns = vec![
+        right("at"),
+        right("took"),
+        left("not found"),
+        left("requested by"),
+        left("for a call in"),
+    ];
+    Table::of(columns, rows)
+}
+
+/// Steps of a search that took less are not shown, nanoseconds.
+const SLOW_STEP: u64 = 1_000_000;
+
+/// Where the search itself took its time: handlers, and folders on slow disks.
+fn slow_steps(profile: &Profile, options: &Options) -> Option<Table> {
+    let loads = profile.loads.assemblies.iter();
+    let steps = loads.flat_map(|load| load.steps.iter().map(move |step| (load, step)));
+    let mut steps: Vec<_> = steps.filter(|(_, step)| step.took >= SLOW_STEP).collect();
+    steps.sort_by_key(|(load, step)| (std::cmp::Reverse(step.took), load.time));
+    let rows = steps.iter().take(options.rows.min(10)).map(|(load, step)| {
+        let forms = vec![step.what.clone(), format::file_name(&step.what).to_owned()];
+        vec![
+            Cell::text(format::duration(step.took)),
+            Cell::text(if step.found { "found" } else { "not found" }),
+            Cell::text(assembly_name(&load.requested).0),
+            Cell::Name { forms, place: None },
+        ]
+    });
+    let columns =
+        vec![right("took"), left(""), left("searched for"), left("slow step of the search")];
+    Table::of(columns, rows)
+}
+
+fn types(profile: &Profile, options: &Options) -> Option<Table> {
+    let types = profile.type_load_rows();
+    let rows = types.iter().take(options.rows.min(15)).map(|row| {
+        let place = row.called_at.as_ref().map(|place| place_cell(profile, options, place, ""));
+        vec![
+            Cell::text(format::duration(row.totals.weight)),
+            Cell::text(format::duration(row.longest)),
+            Cell::text(format::count(row.totals.samples)),
+            type_name(profile, row.ty),
+            place.unwrap_or_else(unknown),
+        ]
+    });
+    let columns = vec![
+        right("took"),
+        right("longest, inclusive"),
+        right("steps"),
+        left("type"),
+        left("mostly for a call in"),
+    ];
+    Table::of(columns, rows)
+}
+
+fn threads(profile: &Profile, options: &Options, summary: &LoadSummary) -> Option<Table> {
+    let are_shown = summary.timed && summary.by_thread.len() > 1;
+    let threads = summary.by_thread.iter().filter(|_| are_shown);
+    let rows = threads.take(options.rows.min(8)).map(|(thread, assemblies, types)| {
+        vec![
+            Cell::text(format::duration(assemblies.weight)),
+            Cell::text(format::count(assemblies.samples)),
+            Cell::text(format::duration(types.weight)),
+            Cell::text(format::count(types.samples)),
+            Cell::text(profile.tables.thread_name(*thread)),
+        ]
+    });
+    let columns = vec![
+        right("for assemblies"),
+        right("requests"),
+        right("for types"),
+        right("steps"),
+        left("thread"),
+    ];
+    Table::of(columns, rows)
+}
+
+fn json(profile: &Profile) -> Value {
+    let summary = profile.load_summary();
+    let id = |assembly: u64| (assembly != 0).then(|| format!("{assembly:#x}"));
+    json!({
+        "loaded": summary.loaded,
+        "known": summary.known,
+        "failed": summary.failed,
+        "dynamic": summary.dynamic,
+        "collectible": summary.collectible,
+        "precompiled": summary.precompiled,
+        "unloaded": summary.unloaded,
+        "timed": summary.timed,
+        "assembly_ns": summary.assembly_time,
+        "failed_ns": summary.failed_time,
+        "type_steps": summary.types.samples,
+        "type_ns": summary.types.weight,
+        "distinct_types": summary.distinct_types,
+        "threads": summary.by_thread.iter().map(|(thread, assemblies, types)| json!({
+            "thread": thread.0, "requests": assemblies.samples, "assembly_ns": assemblies.weight,
+            "type_steps": types.samples, "type_ns": types.weight,
+        })).collect::<Vec<_>>(),
+        "assemblies": profile.loads.assemblies.iter().map(|load| json!({
+            "time_ns": since(profile, load.time),
+            "duration_ns": load.duration,
+            "own_ns": load.own,
+            "resolution_ns": load.resolution,
+            "thread": load.thread.0,
+            "stack": load.stack.0,
+            "called_at": place(&profile.tables.place(load.stack)),
+            "outcome": match load.outcome {
+                LoadOutcome::Loaded => "loaded",
+                LoadOutcome::Known => "known",
+                LoadOutcome::Failed => "failed",
+            },
+            // As text: JavaScript has no whole numbers of 64 bits.
+            "assembly": id(load.assembly),
+            "name": assembly_name(&load.name).0,
+            "version": assembly_name(&load.name).1,
+            "full_name": load.name,
+            "path": load.path,
+            "requested": load.requested,
+            "requested_by": load.requested_by,
+            "context": load.context,
+            "dynamic": load.dynamic,
+            "collectible": load.collectible,
+            "precompiled": load.precompiled,
+            "steps": load.steps.iter().map(|step| json!({
+                "what": step.what, "found": step.found, "result": step.result, "took_ns": step.took,
+            })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "unloads": profile.loads.unloads.iter().map(|unload| json!({
+            "time_ns": since(profile, unload.time), "assembly": id(unload.assembly), "full_name": unload.name,
+        })).collect::<Vec<_>>(),
+        "types": profile.type_load_rows().iter().map(|row| json!({
+            "type": row.ty.0, "steps": row.totals.samples, "own_ns": row.totals.weight, "longest_ns": row.longest,
+            "called_at": row.called_at.as_ref().map(place),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let nanos = |nanos: u64| nanos as f64 / 1e3;
+    let summary = profile.load_summary();
+    // By the time they took; where that is not reported, in the order in which they came.
+    let mut assemblies: Vec<&AssemblyLoad> = profile.loads.assemblies.iter().collect();
+    assemblies.sort_by_key(|load| {
+        (load.outcome == LoadOutcome::Known, std::cmp::Reverse(load.own), load.time)
+    });
+    let assemblies: Vec<Value> = assemblies
+        .into_iter()
+        .take(MOST_ROWS)
+        .map(|load| {
+            let place = profile.tables.place(load.stack);
+            let (file, line) = interner.line(place.line.filter(|_| options.lines));
+            let (name, version) = assembly_name(&load.name);
+            json!({
+                "time": micros(profile, load.time),
+                "own": load.own.map(nanos),
+                "resolution": load.resolution.map(nanos),
+                "name": name,
+                "version": version,
+                "path": load.path,
+                "outcome": load_word(load),
+                "failed": load.outcome == LoadOutcome::Failed,
+                "by": assembly_name(&load.requested_by).0,
+                "context": load.context,
+                "thread": profile.tables.thread_name(load.thread),
+                "at": interner.function(place.function),
+                "file": file,
+                "line": line,
+                "steps": load.steps.iter().map(|step| json!([step.what, step.found, step.result, nanos(step.took)])).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let types: Vec<Value> = profile
+        .type_load_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            let (file, line) =
+                interner.line(row.called_at.and_then(|place| place.line).filter(|_| options.lines));
+            json!({
+                "type": profile.tables.ty(row.ty).name,
+                "steps": row.totals.samples,
+                "own": nanos(row.totals.weight),
+                "longest": nanos(row.longest),
+                "at": row.called_at.map(|place| interner.function(place.function)),
+                "file": file,
+                "line": line,
+            })
+        })
+        .collect();
+    json!({
+        "on": profile.run("loads").is_some() || !assemblies.is_empty() || !types.is_empty(),
+        "timed": summary.timed,
+        "counts": [summary.loaded, summary.known, summary.failed, summary.dynamic, summary.collectible, summary.unloaded],
+        "time": [nanos(summary.assembly_time), nanos(summary.failed_time), nanos(summary.types.weight)],
+        "steps": summary.types.samples,
+        "distinct": summary.distinct_types,
+        "threads": summary.by_thread.iter().take(MOST_ROWS).map(|(thread, assemblies, types)| json!([
+            profile.tables.thread_name(*thread), assemblies.samples, nanos(assemblies.weight), types.samples, nanos(types.weight),
+        ])).collect::<Vec<_>>(),
+        "assemblies": assemblies,
+        "types": types,
+    })
+}

@@ -1,0 +1,168 @@
+//! `locks`: waits for locks.
+
+use profile::{NameStyle, Profile, SeriesKind, WaitTimes};
+use serde_json::{Value, json};
+
+use super::{Cell, Section, Table, View, cells::with_place, is_wanted, left, right};
+use crate::{
+    Options, format,
+    html::{Interner, MOST_ROWS},
+    json::place,
+};
+
+pub const VIEW: View = View { section, json: Some(("locks", json)), page: Some(("locks", page)) };
+
+fn section(profile: &Profile, options: &Options) -> Option<Section> {
+    let is_shown = is_wanted(profile, options, SeriesKind::Locks);
+    is_shown.then(|| locks(profile, options))
+}
+
+fn locks(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Locks".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let times = profile.locks.durations();
+    if times.count == 0 {
+        section.lead.push("No thread had to wait for a lock.".to_owned());
+        return section;
+    }
+    let rows = profile.lock_rows();
+    let known = rows.iter().any(|row| row.lock.is_some());
+    let seconds = profile.duration().max(1) as f64 / 1e9;
+    section.lead.push(format!(
+        "{}, {}; threads waited {} in total. Half of the waits took up to {}, 90 % up to {}, 99 % \
+         up to {}, the longest {}.",
+        format::counted(times.count, "wait"),
+        format::rate(times.count as f64 / seconds),
+        format::duration(times.total),
+        format::duration(times.p50),
+        format::duration(times.p90),
+        format::duration(times.p99),
+        format::duration(times.max),
+    ));
+    if !known {
+        section.lead.push(
+            "This runtime does not say which lock a thread waited for (.NET 8 and newer do): waits \
+             are grouped by where they happened."
+                .to_owned(),
+        );
+    }
+    let hot = rows
+        .iter()
+        .take(options.rows)
+        .map(|row| {
+            let forms = [NameStyle::PLAIN, NameStyle::SHORT];
+            let forms =
+                forms.map(|style| profile.tables.function_name(row.waited_at.function, style));
+            let more = if row.places > 1 {
+                format!(" (+{} other)", row.places - 1)
+            } else {
+                String::new()
+            };
+            let forms = forms.into_iter().map(|form| form + &more).collect();
+            vec![
+                Cell::text(format::duration(row.waits.total)),
+                Cell::text(format::percent(row.share)),
+                Cell::text(format::count(row.waits.count)),
+                Cell::text(format::duration(row.waits.p50)),
+                Cell::text(format::duration(row.waits.p90)),
+                Cell::text(format::duration(row.waits.p99)),
+                Cell::text(format::duration(row.waits.max)),
+                with_place(Cell::Name { forms, place: None }, profile, options, row.waited_at.line),
+                Cell::text(
+                    row.owner
+                        .map_or("not known".to_owned(), |owner| profile.tables.thread_name(owner)),
+                ),
+            ]
+        })
+        .collect();
+    let columns = vec![
+        right("waited"),
+        right("share"),
+        right("waits"),
+        right("p50"),
+        right("p90"),
+        right("p99"),
+        right("max"),
+        left("mostly waited in"),
+        left("mostly held by"),
+    ];
+    section.tables.push(Table { columns, rows: hot });
+    section.tables.push(histogram(&times));
+    section
+}
+
+fn histogram(times: &WaitTimes) -> Table {
+    let bars = times.histogram.iter().map(|(from, count)| {
+        let share = *count as f64 / times.count as f64;
+        vec![
+            Cell::text(format::duration(*from)),
+            Cell::text(format::count(*count)),
+            Cell::Bar(share),
+        ]
+    });
+    let columns = vec![right("waits from"), right("number"), left("")];
+    Table { columns, rows: bars.collect() }
+}
+
+fn json(profile: &Profile) -> Value {
+    json!({
+        "waits_ns": wait_times(&profile.locks.durations()),
+        "locks": profile.lock_rows().iter().map(|row| json!({
+            // As text: JavaScript has no whole numbers of 64 bits.
+            "lock": row.lock.map(|lock| format!("{lock:#x}")),
+            "waits_ns": wait_times(&row.waits),
+            "share": row.share,
+            "waited_at": place(&row.waited_at),
+            "places": row.places,
+            "threads": row.threads,
+            "owner": row.owner.map(|owner| owner.0),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn wait_times(times: &WaitTimes) -> Value {
+    json!({
+        "count": times.count, "total": times.total,
+        "p50": times.p50, "p90": times.p90, "p99": times.p99, "max": times.max,
+        "histogram": times.histogram.iter().map(|(from, count)| json!({"from": from, "count": count})).collect::<Vec<_>>(),
+    })
+}
+
+fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let micros = |nanos: u64| nanos as f64 / 1e3;
+    let times = |times: &WaitTimes| {
+        json!([
+            times.count,
+            micros(times.total),
+            micros(times.p50),
+            micros(times.p90),
+            micros(times.p99),
+            micros(times.max)
+        ])
+    };
+    let all = profile.locks.durations();
+    let rows: Vec<Value> = profile
+        .lock_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            let (file, line) = interner.line(row.waited_at.line.filter(|_| options.lines));
+            json!({
+                "lock": row.lock.map(|lock| format!("{lock:#x}")),
+                "waits": times(&row.waits),
+                "share": row.share,
+                "at": interner.function(row.waited_at.function),
+                "file": file,
+                "line": line,
+                "places": row.places,
+                "threads": row.threads,
+                "owner": row.owner.map(|owner| profile.tables.thread_name(owner)),
+            })
+        })
+        .collect();
+    json!({
+        "on": profile.run("locks").is_some() || !rows.is_empty(),
+        "all": times(&all),
+        "histogram": all.histogram.iter().map(|(from, count)| json!([micros(*from), count])).collect::<Vec<_>>(),
+        "rows": rows,
+    })
+}

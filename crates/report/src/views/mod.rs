@@ -1,0 +1,89 @@
+//! What each profiler has to say in a report, in every form: a section for text and Markdown, values
+//! for JSON, and the data of the page.
+//!
+//! One file for each, and [`VIEWS`] is the one registry of them. The renderers know none by name.
+
+mod cells;
+mod table;
+
+pub use cells::state_word;
+pub use table::{Cell, Section, Table};
+
+use std::collections::BTreeMap;
+
+use profile::{Profile, SeriesKind};
+use serde_json::Value;
+
+use crate::{Options, SnapshotSection, html::Interner};
+use table::{left, right};
+
+/// Declares the modules of all views and the list of them, in the order of a report.
+macro_rules! views {
+    ($($name:ident),* $(,)?) => {
+        $(pub mod $name;)*
+
+        /// All views.
+        const VIEWS: &[View] = &[$($name::VIEW),*];
+    };
+}
+
+views! {
+    recording, cpu, wall, exceptions, gc, survivors, allocations, locks, threads, threadpool, trace,
+    calls, transitions, jit, loads, counters,
+}
+
+mod notes;
+pub mod observer;
+
+/// What there is to say about one subject.
+pub struct View {
+    /// For text and Markdown; none if the recording has nothing of it, or other samples are wanted.
+    section: fn(&Profile, &Options) -> Option<Section>,
+    /// For JSON: the key, and the value of it.
+    json: Option<(&'static str, JsonValue)>,
+    /// For the page: the key, and the value of it.
+    page: Option<(&'static str, PageValue)>,
+}
+
+type JsonValue = fn(&Profile) -> Value;
+
+type PageValue = fn(&Profile, &mut Interner<'_>, &Options) -> Value;
+
+/// A part of a page.
+pub enum Part<'a> {
+    Section(Section),
+    /// What heap snapshots say.
+    Snapshots(&'a SnapshotSection),
+}
+
+/// All parts that have something to say.
+pub fn parts<'a>(profile: &Profile, options: &'a Options) -> Vec<Part<'a>> {
+    let of_recording = observer::section(profile).into_iter().chain(notes::section(profile));
+    let of_profilers = VIEWS.iter().filter_map(|view| (view.section)(profile, options));
+    let of_snapshots = options.snapshots.iter().map(Part::Snapshots);
+    let of_profilers = of_profilers.map(Part::Section);
+    of_profilers.chain(of_snapshots).chain(of_recording.map(Part::Section)).collect()
+}
+
+/// What all views have to say in JSON, by key.
+pub fn json(profile: &Profile) -> BTreeMap<&'static str, Value> {
+    let values = VIEWS.iter().filter_map(|view| view.json);
+    values.map(|(key, value)| (key, value(profile))).collect()
+}
+
+/// The data of all views for the page, by key.
+pub fn page(
+    profile: &Profile,
+    interner: &mut Interner<'_>,
+    options: &Options,
+) -> BTreeMap<&'static str, Value> {
+    let values = VIEWS.iter().filter_map(|view| view.page);
+    values.map(|(key, value)| (key, value(profile, interner, options))).collect()
+}
+
+/// Whether the report shows samples of this kind, and the recording has some, or a profiler of
+/// them ran.
+fn is_wanted(profile: &Profile, options: &Options, kind: SeriesKind) -> bool {
+    options.series.is_none_or(|series| series == kind)
+        && (!profile.series(kind).is_empty() || profile.run(kind.id()).is_some())
+}

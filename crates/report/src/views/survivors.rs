@@ -1,0 +1,237 @@
+//! `survivors`: what survives a collection, and what retains it.
+
+use profile::{
+    Profile, SurvivorRow, SurvivorSummary, Totals, generation_word, session::SurvivorHolder,
+};
+use serde_json::{Value, json};
+
+use super::{Cell, Section, Table, View, cells::type_name, left, right};
+use crate::{
+    Options, format,
+    html::{Interner, MOST_ROWS},
+    json::since,
+};
+
+pub const VIEW: View =
+    View { section, json: Some(("survivors", json)), page: Some(("survivors", page)) };
+
+fn section(profile: &Profile, options: &Options) -> Option<Section> {
+    let is_shown = options.series.is_none()
+        && (!profile.survivors.is_empty() || profile.run("survivors").is_some());
+    is_shown.then(|| survivors(profile, options))
+}
+
+/// Ways in which a type is retained that are shown.
+const MOST_CHAINS: usize = 3;
+
+fn survivors(profile: &Profile, options: &Options) -> Section {
+    let mut section =
+        Section { title: "Survivors".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let summary = profile.survivor_summary();
+    let snapshots: u64 = summary.collections.iter().sum();
+    if snapshots == 0 {
+        section.lead.push("There was no collection to take a snapshot of.".to_owned());
+        return section;
+    }
+    let by_generation = (summary.collections.iter().enumerate())
+        .filter(|(_, count)| **count > 0)
+        .map(|(generation, count)| format!("gen {generation}: {}", format::count(*count)));
+    section.lead.push(format!(
+        "{} with a snapshot ({}); {} in their GC pauses, {} of it for the snapshots ({} at most).",
+        format::counted(snapshots, "collection"),
+        by_generation.collect::<Vec<_>>().join(", "),
+        format::duration(summary.paused),
+        format::duration(summary.telling),
+        format::duration(summary.longest),
+    ));
+    if summary.incomplete > 0 {
+        section.lead.push(format!(
+            "In {} of them some survivors are missing; they are left out below{}.",
+            format::count(summary.incomplete),
+            profile
+                .survivors
+                .iter()
+                .find_map(|snapshot| snapshot.reason.as_ref().filter(|_| !snapshot.complete))
+                .map(|reason| format!(" ({reason})"))
+                .unwrap_or_default(),
+        ));
+    }
+    section.tables.push(generations(&summary));
+    section.tables.extend(types(profile, options, &summary));
+    section.tables.extend(chains(profile, options, &summary));
+    section
+}
+
+fn generations(summary: &SurvivorSummary) -> Table {
+    let rows = (summary.generations.iter().enumerate())
+        .filter(|(_, generation)| generation.collections > 0 && generation.before > 0)
+        .map(|(index, generation)| {
+            vec![
+                Cell::text(generation_word(index as u8)),
+                Cell::text(format::count(generation.collections)),
+                Cell::text(format::bytes(generation.before)),
+                Cell::text(format::bytes(generation.survived.weight)),
+                Cell::text(generation.rate().map_or("·".to_owned(), format::percent)),
+                Cell::text(format::count(generation.survived.samples)),
+            ]
+        })
+        .collect();
+    let columns = vec![
+        left("generation"),
+        right("collected"),
+        right("in use before"),
+        right("survived"),
+        right("share"),
+        right("objects"),
+    ];
+    Table { columns, rows }
+}
+
+/// The types of which young objects survived.
+fn young<'a>(
+    summary: &'a SurvivorSummary,
+    options: &Options,
+) -> impl Iterator<Item = &'a SurvivorRow> {
+    summary.types.iter().filter(|row| row.young.samples > 0).take(options.rows)
+}
+
+fn types(profile: &Profile, options: &Options, summary: &SurvivorSummary) -> Option<Table> {
+    let bytes_and_objects = |totals: Totals| match totals.samples {
+        0 => Cell::text("·"),
+        objects => {
+            Cell::text(format!("{} ({})", format::bytes(totals.weight), format::count(objects)))
+        }
+    };
+    let rows = young(summary, options).map(|row| {
+        let others = row.moves.iter().filter(|((before, after), _)| {
+            *before <= 1 && ![(0, 0), (0, 1), (1, 2)].contains(&(*before, *after))
+        });
+        let others = others.fold(Totals::default(), |sum, (_, of)| Totals {
+            samples: sum.samples + of.samples,
+            weight: sum.weight + of.weight,
+        });
+        vec![
+            Cell::text(format::bytes(row.young.weight)),
+            Cell::text(format::count(row.young.samples)),
+            bytes_and_objects(row.between(0, 0)),
+            bytes_and_objects(row.between(0, 1)),
+            bytes_and_objects(row.between(1, 2)),
+            bytes_and_objects(others),
+            type_name(profile, row.ty),
+        ]
+    });
+    let columns = vec![
+        right("young survivors"),
+        right("objects"),
+        right("left in gen 0"),
+        right("gen 0→1"),
+        right("gen 1→2"),
+        right("otherwise"),
+        left("type"),
+    ];
+    Table::of(columns, rows)
+}
+
+/// Of each of the heaviest types the ways in which most of it is retained.
+fn chains(profile: &Profile, options: &Options, summary: &SurvivorSummary) -> Option<Table> {
+    let chains = young(summary, options).flat_map(|row| {
+        summary.chains.iter().filter(|chain| chain.ty() == Some(row.ty)).take(MOST_CHAINS)
+    });
+    let rows = chains.map(|chain| {
+        vec![
+            Cell::text(format::bytes(chain.totals.weight)),
+            Cell::text(format::count(chain.totals.samples)),
+            Cell::text(format::count(chain.collections)),
+            Cell::Name {
+                forms: [false, true].map(|short| profile.chain_text(chain, short)).to_vec(),
+                place: None,
+            },
+        ]
+    });
+    let columns = vec![
+        right("retained"),
+        right("objects"),
+        right("in collections"),
+        left("by, shortest path"),
+    ];
+    Table::of(columns, rows)
+}
+
+fn json(profile: &Profile) -> Value {
+    let summary = profile.survivor_summary();
+    let generations: Vec<&str> = (0..5).map(generation_word).collect();
+    let key = |name: &str| name.replace(' ', "_");
+    let sums = |totals: &Totals| json!({"objects": totals.samples, "bytes": totals.weight});
+    json!({
+        "collections": summary.collections,
+        "incomplete": summary.incomplete,
+        "induced": summary.induced,
+        "paused_ns": summary.paused,
+        "snapshot_ns": summary.telling,
+        "longest_snapshot_ns": summary.longest,
+        "objects_reported": summary.objects,
+        "moved": summary.moved,
+        "generations": generations.iter().zip(&summary.generations).map(|(name, generation)| (key(name), json!({
+            "collections": generation.collections, "before": generation.before,
+            "survived": generation.survived.weight, "objects": generation.survived.samples, "rate": generation.rate(),
+        }))).collect::<serde_json::Map<_, _>>(),
+        "types": summary.types.iter().map(|row| json!({
+            "type": row.ty.0, "type_name": profile.tables.ty(row.ty).name,
+            "objects": row.totals.samples, "bytes": row.totals.weight, "young": sums(&row.young),
+            "moves": row.moves.iter().map(|((before, after), totals)| json!({
+                "before": before, "after": (*after != u8::MAX).then_some(after), "objects": totals.samples, "bytes": totals.weight,
+            })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "held": summary.chains.iter().map(|chain| json!({
+            "holder": match &chain.holder {
+                SurvivorHolder::Older(_) => "older_object",
+                SurvivorHolder::Handle => "handle",
+                SurvivorHolder::Stack(_) => "variable",
+                SurvivorHolder::Dependent => "conditional_weak_table",
+                SurvivorHolder::Other => "runtime",
+                SurvivorHolder::Finalizer => "finalizer_queue",
+                SurvivorHolder::Unknown => "unknown",
+            },
+            "generation": match &chain.holder {
+                SurvivorHolder::Older(generation) if *generation != u8::MAX => Some(generation),
+                _ => None,
+            },
+            "method": match &chain.holder {
+                SurvivorHolder::Stack(method) if !method.is_empty() => Some(method),
+                _ => None,
+            },
+            "path": chain.path.iter().map(|ty| ty.0).collect::<Vec<_>>(),
+            "text": profile.chain_text(chain, false),
+            "objects": chain.totals.samples, "bytes": chain.totals.weight, "collections": chain.collections,
+        })).collect::<Vec<_>>(),
+        "snapshots": profile.survivors.iter().map(|snapshot| json!({
+            "time_ns": since(profile, snapshot.time), "generation": snapshot.generation, "induced": snapshot.induced,
+            "paused_ns": snapshot.paused, "snapshot_ns": snapshot.telling, "before": snapshot.before, "moved": snapshot.moved,
+            "objects_reported": snapshot.objects, "complete": snapshot.complete, "reason": snapshot.reason,
+            "survived": snapshot.counts.iter().fold(0_u64, |sum, count| sum.saturating_add(count.bytes)),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn page(profile: &Profile, _: &mut Interner<'_>, _: &Options) -> Value {
+    let nanos = |nanos: u64| nanos as f64 / 1e3;
+    let summary = profile.survivor_summary();
+    let sums = |totals: Totals| json!([totals.weight, totals.samples]);
+    json!({
+        "on": profile.run("survivors").is_some() || !profile.survivors.is_empty(),
+        "collections": summary.collections,
+        "incomplete": summary.incomplete,
+        "time": [nanos(summary.paused), nanos(summary.telling), nanos(summary.longest)],
+        "generations": summary.generations.iter().enumerate().filter(|(_, generation)| generation.before > 0).map(|(index, generation)| json!([
+            generation_word(index as u8), generation.collections, generation.before, generation.survived.weight,
+            generation.rate(), generation.survived.samples,
+        ])).collect::<Vec<_>>(),
+        "types": summary.types.iter().filter(|row| row.young.samples > 0).take(MOST_ROWS).map(|row| json!({
+            "type": profile.tables.ty(row.ty).name, "young": sums(row.young),
+            "moves": [sums(row.between(0, 0)), sums(row.between(0, 1)), sums(row.between(1, 2))],
+        })).collect::<Vec<_>>(),
+        "held": summary.chains.iter().take(MOST_ROWS).map(|chain| json!([
+            chain.totals.weight, chain.totals.samples, chain.collections, profile.chain_text(chain, false),
+        ])).collect::<Vec<_>>(),
+    })
+}

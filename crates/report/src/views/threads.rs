@@ -1,0 +1,340 @@
+//! `threads`: all threads, which make no progress, and who starts them.
+
+use profile::{
+    CallSite, CallTree, Confidence, NameStyle, Profile, SeriesKind, Standing, Starter, ThreadRole,
+    ThreadRow, TreeOptions, state_id,
+};
+use serde_json::{Value, json};
+
+use super::{
+    Cell, Section, Table, View,
+    cells::{place_cell, state_word},
+    is_wanted, left, right,
+};
+use crate::{
+    Options, format,
+    html::{Interner, MOST_POINTS, MOST_ROWS, at, micros},
+    json::{place, since},
+};
+
+pub const VIEW: View =
+    View { section, json: Some(("all_threads", json)), page: Some(("looks", page)) };
+
+fn section(profile: &Profile, options: &Options) -> Option<Section> {
+    let is_shown = is_wanted(profile, options, SeriesKind::Threads);
+    is_shown.then(|| threads(profile, options))
+}
+
+/// Word for whose business a thread does.
+pub fn role_word(role: ThreadRole) -> &'static str {
+    match role {
+        ThreadRole::Main => "main",
+        ThreadRole::Program => "program",
+        ThreadRole::Pool => "thread pool",
+        ThreadRole::Runtime => "runtime",
+        ThreadRole::Native => "native",
+    }
+}
+
+/// Word for whether a thread makes progress.
+pub fn standing_word(standing: Standing, confidence: Option<Confidence>) -> &'static str {
+    match (standing, confidence) {
+        (Standing::ZombieSuspect, Some(Confidence::High)) => "zombie, nearly sure",
+        (Standing::ZombieSuspect, Some(Confidence::Medium)) => "zombie, likely",
+        (Standing::ZombieSuspect, _) => "zombie, perhaps",
+        (Standing::Blocked, _) => "blocked",
+        (Standing::Idle, _) => "idle",
+        (Standing::Progress, _) => "progress",
+        (Standing::Unjudged, _) => "not judged",
+    }
+}
+
+fn threads(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Threads".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let rows = profile.thread_rows();
+    let counts: Vec<f64> = profile.threads.counts.iter().map(|(_, count)| *count as f64).collect();
+    let (Some(first), Some(last)) = (profile.threads.counts.first(), profile.threads.counts.last())
+    else {
+        section.lead.push("No thread snapshot was taken: the recording was too short.".to_owned());
+        return section;
+    };
+    let alive: Vec<&ThreadRow> = rows.iter().filter(|row| row.alive).collect();
+    section.lead = lead(&alive, first.1, last.1, counts.len());
+    let (low, high) =
+        counts.iter().fold((f64::INFINITY, 0_f64), |(low, high), n| (low.min(*n), high.max(*n)));
+    let [low, high] = [low, high].map(|value| Cell::text(format::number(value)));
+    section.tables.push(Table {
+        columns: vec![left("threads"), right("least"), right("most"), left("over time")],
+        rows: vec![vec![Cell::text("all"), low, high, Cell::Line(counts)]],
+    });
+    section.tables.extend(stuck(profile, options, &alive));
+    section.tables.extend(starts(profile, options));
+    section.tables.push(by_cpu(profile, options, alive));
+    section.tables.push(merged_stacks(profile, options));
+    section
+}
+
+/// Those numbers that are not zero, with their words.
+fn words<const N: usize>(words: [(u64, &str); N]) -> String {
+    let words = words.into_iter().filter(|(n, _)| *n > 0);
+    let words: Vec<String> =
+        words.map(|(n, word)| format!("{} {word}", format::count(n))).collect();
+    words.join(", ")
+}
+
+/// How many threads there are, whose they are, and what they do.
+fn lead(alive: &[&ThreadRow], first: u64, last: u64, snapshots: usize) -> Vec<String> {
+    let roles = [
+        ThreadRole::Main,
+        ThreadRole::Program,
+        ThreadRole::Pool,
+        ThreadRole::Runtime,
+        ThreadRole::Native,
+    ];
+    let by_role = roles
+        .map(|role| (alive.iter().filter(|row| row.role == role).count() as u64, role_word(role)));
+    let of =
+        |standing: Standing| alive.iter().filter(|row| row.standing == standing).count() as u64;
+    let by_standing = [
+        (
+            of(Standing::ZombieSuspect),
+            "blocked indefinitely with no waker observed (zombie suspects)",
+        ),
+        (of(Standing::Blocked), "did nothing and wait for others (blocked)"),
+        (of(Standing::Idle), "had nothing to do (idle)"),
+        (of(Standing::Progress), "made progress"),
+        (of(Standing::Unjudged), "not judged (in too few snapshots)"),
+    ];
+    vec![
+        format!(
+            "{} in the last of {} ({} in the first): {}.",
+            format::counted(last, "thread"),
+            format::counted(snapshots as u64, "snapshot"),
+            format::count(first),
+            words(by_role),
+        ),
+        format!("{}.", words(by_standing)),
+    ]
+}
+
+/// Threads that did nothing, together where they stand for the same reason at the same place.
+fn stuck(profile: &Profile, options: &Options, alive: &[&ThreadRow]) -> Option<Table> {
+    let mut stuck: Vec<(&ThreadRow, CallSite, u64)> = Vec::new();
+    for row in alive
+        .iter()
+        .filter(|row| matches!(row.standing, Standing::ZombieSuspect | Standing::Blocked))
+    {
+        let place = profile.tables.place(row.seen.stack);
+        let kind = |row: &ThreadRow| (row.standing, row.confidence, row.reason.clone());
+        match stuck.iter_mut().find(|(known, at, _)| *at == place && kind(known) == kind(row)) {
+            Some((_, _, count)) => *count += 1,
+            None => stuck.push((row, place, 1)),
+        }
+    }
+    stuck.sort_by_key(|(row, place, count)| {
+        (row.standing, std::cmp::Reverse((row.confidence, *count)), *place)
+    });
+    let rows = stuck.iter().take(options.rows).map(|(row, place, count)| {
+        let watched = format::duration(row.watched);
+        vec![
+            Cell::text(format::count(*count)),
+            Cell::text(standing_word(row.standing, row.confidence)),
+            Cell::text(profile.tables.thread_name(row.thread)),
+            place_cell(profile, options, place, ""),
+            Cell::text(format!("{}; observed for {watched}", row.reason)),
+        ]
+    });
+    let columns = vec![right("threads"), left("is"), left("such as"), left("in"), left("")];
+    Table::of(columns, rows)
+}
+
+/// Who starts threads.
+fn starts(profile: &Profile, options: &Options) -> Option<Table> {
+    let starts = profile.start_rows();
+    let rows = starts.iter().take(options.rows).map(|row| {
+        let by = match (row.starter, &row.place) {
+            (Starter::Method(_), Some(place)) => place_cell(profile, options, place, ""),
+            (Starter::Pool, _) => Cell::text("the thread pool"),
+            (Starter::Native, _) => Cell::text("native code"),
+            _ => Cell::text("the runtime, or not known"),
+        };
+        vec![
+            Cell::text(format::count(row.started)),
+            Cell::text(format::rate(row.per_second)),
+            Cell::text(format::count(row.ended)),
+            Cell::text(format::count(row.started - row.ended)),
+            Cell::text(if row.leak { "leak" } else { "·" }),
+            by,
+            Cell::text(&row.reason),
+        ]
+    });
+    let columns = vec![
+        right("started"),
+        right("rate"),
+        right("ended"),
+        right("left"),
+        left(""),
+        left("started in"),
+        left(""),
+    ];
+    Table::of(columns, rows)
+}
+
+/// The threads that used most processor time.
+fn by_cpu(profile: &Profile, options: &Options, mut threads: Vec<&ThreadRow>) -> Table {
+    threads.sort_by_key(|row| (std::cmp::Reverse(row.cpu), row.thread));
+    let columns = vec![
+        left("thread"),
+        left("of"),
+        right("id"),
+        right("CPU"),
+        right("age"),
+        left("state"),
+        left("is"),
+        left("in"),
+    ];
+    let rows = threads.iter().take(options.rows).map(|row| {
+        let os_state = char::from(row.seen.os_state);
+        vec![
+            Cell::text(profile.tables.thread_name(row.thread)),
+            Cell::text(role_word(row.role)),
+            Cell::text(row.managed_id.map_or("·".to_owned(), |id| id.to_string())),
+            Cell::text(format::duration(row.cpu)),
+            Cell::text(format::duration(row.age)),
+            Cell::text(format!("{os_state} {}", state_word(row.seen.state))),
+            Cell::text(standing_word(row.standing, row.confidence)),
+            place_cell(profile, options, &profile.tables.place(row.seen.stack), ""),
+        ]
+    });
+    Table { columns, rows: rows.collect() }
+}
+
+/// The last snapshot as a tree: threads that stand in the same calls are together. Calls without a
+/// branch are one row.
+fn merged_stacks(profile: &Profile, options: &Options) -> Table {
+    let options_of_tree = TreeOptions { merge_recursion: true, ..TreeOptions::default() };
+    let tree = CallTree::new(&profile.tables, &profile.threads.series, options_of_tree);
+    let short =
+        |node: usize| profile.tables.function_name(tree.nodes()[node].function, NameStyle::SHORT);
+    let mut rows = Vec::new();
+    let mut open: Vec<(usize, usize)> =
+        tree.children(None).into_iter().rev().map(|root| (root, 0)).collect();
+    while let Some((node, depth)) = open.pop()
+        && rows.len() < options.rows * 2
+    {
+        let mut chain = vec![short(node)];
+        let mut at = node;
+        let mut children = tree.children(Some(at));
+        while let [only] = children[..]
+            && tree.nodes()[at].own.weight == 0
+        {
+            chain.push(short(only));
+            at = only;
+            children = tree.children(Some(at));
+        }
+        let indent = "  ".repeat(depth.min(12));
+        // The end of a chain says what threads do.
+        let forms = (1..=chain.len()).rev().map(|length| {
+            let cut = if length < chain.len() { "… → " } else { "" };
+            format!("{indent}{cut}{}", chain[chain.len() - length..].join(" → "))
+        });
+        let threads = format::count(tree.nodes()[node].total.weight);
+        rows.push(vec![Cell::text(threads), Cell::Name { forms: forms.collect(), place: None }]);
+        open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
+    }
+    Table { columns: vec![right("threads"), left("merged stacks, from the root")], rows }
+}
+
+fn json(profile: &Profile) -> Value {
+    json!({
+        "snapshots": profile.threads.counts.iter().map(|(time, threads)| json!({"time_ns": since(profile, *time), "threads": threads}))
+            .collect::<Vec<_>>(),
+        "threads": profile.thread_rows().iter().map(|row| json!({
+            "thread": row.thread.0,
+            "role": row.role.id(),
+            "managed_id": row.managed_id,
+            "age_ns": row.age,
+            "cpu_ns": row.cpu,
+            "cpu_of_life_ns": row.cpu_of_life,
+            "os_state": char::from(row.seen.os_state).to_string(),
+            "state": state_id(row.seen.state),
+            "stack": row.seen.stack.0,
+            "at": place(&profile.tables.place(row.seen.stack)),
+            "system_call": row.seen.call,
+            "time_limit": row.seen.limited,
+            "snapshots": row.snapshots,
+            "watched_ns": row.watched,
+            "alive": row.alive,
+            "standing": row.standing.id(),
+            "confidence": row.confidence.map(|confidence| confidence.id()),
+            "reason": row.reason,
+            "started_at": row.started_at.as_ref().map(place),
+        })).collect::<Vec<_>>(),
+        "starts": profile.start_rows().iter().map(|row| json!({
+            "starter": match row.starter {
+                Starter::Method(_) => "method",
+                Starter::Pool => "pool",
+                Starter::Unknown => "unknown",
+                Starter::Native => "native",
+            },
+            "at": row.place.as_ref().map(place),
+            "stack": row.stack.map(|stack| stack.0),
+            "started": row.started,
+            "ended": row.ended,
+            "per_second": row.per_second,
+            "example": row.example,
+            "leak": row.leak,
+            "reason": row.reason,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let part = profile.threads.counts.len().div_ceil(MOST_POINTS).max(1);
+    let counts = profile.threads.counts.chunks(part).filter_map(|part| part.first());
+    let rows: Vec<Value> = profile
+        .thread_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            json!({
+                "name": profile.tables.thread_name(row.thread),
+                "role": role_word(row.role),
+                "id": row.managed_id,
+                "cpu": row.cpu as f64 / 1e3,
+                "age": row.age as f64 / 1e3,
+                "os": char::from(row.seen.os_state).to_string(),
+                "state": state_word(row.seen.state),
+                "is": standing_word(row.standing, row.confidence),
+                "bad": row.standing == Standing::ZombieSuspect,
+                "alive": row.alive,
+                "reason": row.reason,
+                "at": at(interner, &profile.tables.place(row.seen.stack), options),
+                "started": row.started_at.as_ref().map(|place| at(interner, place, options)),
+            })
+        })
+        .collect();
+    let starts: Vec<Value> = profile
+        .start_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            let word = match row.starter {
+                Starter::Pool => "the thread pool",
+                Starter::Native => "native code",
+                Starter::Method(_) | Starter::Unknown => "the runtime, or not known",
+            };
+            let place = row.place.as_ref().filter(|_| matches!(row.starter, Starter::Method(_)));
+            json!({
+                "started": row.started, "ended": row.ended, "rate": row.per_second, "leak": row.leak, "reason": row.reason,
+                "example": row.example, "word": word, "at": place.map(|place| at(interner, place, options)),
+            })
+        })
+        .collect();
+    json!({
+        "on": profile.run("threads").is_some() || !rows.is_empty(),
+        "counts": counts.map(|(time, count)| json!([micros(profile, *time), count])).collect::<Vec<_>>(),
+        "rows": rows,
+        "starts": starts,
+    })
+}

@@ -1,0 +1,152 @@
+//! `wall`: what all threads do and wait for.
+
+use std::collections::HashMap;
+
+use profile::{
+    ProcessorSummary, Profile, STATES, SeriesKind,
+    session::{FunctionId, ThreadId, ThreadState},
+    state_index,
+};
+
+use super::{
+    Cell, Section, Table, View,
+    cells::{name, state_word},
+    is_wanted, left, right,
+};
+use crate::{Options, format};
+
+pub const VIEW: View = View { section, json: None, page: None };
+
+fn section(profile: &Profile, options: &Options) -> Option<Section> {
+    let is_shown = is_wanted(profile, options, SeriesKind::Wall);
+    is_shown.then(|| wall(profile, options))
+}
+
+fn wall(profile: &Profile, options: &Options) -> Section {
+    let series = &profile.wall;
+    let mut section =
+        Section { title: "Wall time".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    if series.is_empty() {
+        section.lead.push("No samples.".to_owned());
+        return section;
+    }
+    let all = series.totals.weight.max(1) as f64;
+    let states = series.by_state();
+    let words: Vec<String> = STATES
+        .into_iter()
+        .filter(|state| states[state_index(*state)].weight > 0)
+        .map(|state| {
+            format!(
+                "{} {}",
+                format::percent(states[state_index(state)].weight as f64 / all),
+                state_word(state)
+            )
+        })
+        .collect();
+    section.lead.push(format!("Time of all threads: {}.", words.join(", ")));
+    section.lead.extend(profile.processor_summary().map(|of| processors(&of)));
+
+    // Threads that did or waited for something, before those that only idled.
+    let by_thread = series.by_thread_and_state(profile.tables.threads.len());
+    let idle = state_index(ThreadState::Idle);
+    let mut threads: Vec<(ThreadId, u64, u64)> = by_thread
+        .iter()
+        .enumerate()
+        .map(|(thread, states)| {
+            let sum = states.iter().fold(0_u64, |sum, state| sum.saturating_add(state.weight));
+            (ThreadId(thread as u32), sum, sum - states[idle].weight)
+        })
+        .filter(|(_, sum, _)| *sum > 0)
+        .collect();
+    threads.sort_by_key(|(thread, sum, active)| (std::cmp::Reverse((*active, *sum)), *thread));
+    let shown: Vec<ThreadState> =
+        STATES.into_iter().filter(|state| states[state_index(*state)].weight > 0).collect();
+    let mut columns = vec![left("thread"), right("wall time")];
+    columns.extend(shown.iter().map(|state| right(state_word(*state))));
+    let most = 10.min(options.rows);
+    let mut rows: Vec<Vec<Cell>> = threads
+        .iter()
+        .take(most)
+        .map(|(thread, sum, _)| {
+            let mut row = vec![
+                Cell::text(profile.tables.thread_name(*thread)),
+                Cell::text(format::duration(*sum)),
+            ];
+            for state in &shown {
+                let weight = by_thread[thread.index()][state_index(*state)].weight;
+                let share = weight as f64 / (*sum).max(1) as f64;
+                row.push(Cell::text(if weight == 0 {
+                    "·".to_owned()
+                } else {
+                    format!("{:.0} %", share * 100.0)
+                }));
+            }
+            row
+        })
+        .collect();
+    if threads.len() > most {
+        let mut row = vec![Cell::text(format!("… {} more", threads.len() - most))];
+        row.resize_with(columns.len(), || Cell::text(""));
+        rows.push(row);
+    }
+    section.tables.push(Table { columns, rows });
+
+    let waits = waiting_places(profile);
+    let rows = waits.into_iter().take(8.min(options.rows)).map(|(state, function, weight)| {
+        vec![
+            Cell::text(format::percent(weight as f64 / all)),
+            Cell::text(state_word(state)),
+            name(profile, options, function),
+        ]
+    });
+    let columns = vec![right("share"), left("waits for"), left("in")];
+    section.tables.extend(Table::of(columns, rows));
+    section
+}
+
+/// How the process got on with its processors.
+fn processors(of: &ProcessorSummary) -> String {
+    let mut text = format!(
+        "Processors: {} may be used; {:.2} ran the process on average, and {:.2} of its threads \
+            were ready without one.",
+        of.processors,
+        of.average(of.ran),
+        of.average(of.waited)
+    );
+    if let Some((time, period)) = of.quota {
+        let quota = time as f64 / period.max(1) as f64;
+        let (throttled, periods) = (format::count(of.throttled_periods), format::count(of.periods));
+        text.push_str(&format!(
+            " CPU quota: {quota:.2} processors, used up in {throttled} of {periods} periods."
+        ));
+    }
+    text
+}
+
+/// Whether a thread in a state waits for something other than a processor.
+fn waits(state: ThreadState) -> bool {
+    !matches!(state, ThreadState::Running | ThreadState::NoProcessor | ThreadState::Throttled)
+}
+
+/// Where threads wait: the innermost managed frame that is the program's business, by state and
+/// weight. Idle threads are left out.
+fn waiting_places(profile: &Profile) -> Vec<(ThreadState, FunctionId, u64)> {
+    let tables = &profile.tables;
+    let mut sums = HashMap::new();
+    for cell in &profile.wall.cells {
+        if cell.state == ThreadState::Idle || !waits(cell.state) {
+            continue;
+        }
+        let functions = || tables.walk(cell.stack).map(|frame| tables.frame(frame).function);
+        let place = functions()
+            .find(|function| tables.is_managed(*function) && !tables.is_framework(*function))
+            .or_else(|| functions().find(|function| tables.is_managed(*function)))
+            .unwrap_or_else(|| tables.stack_function(cell.stack));
+        let sum: &mut u64 = sums.entry((cell.state, place)).or_default();
+        *sum = sum.saturating_add(cell.weight);
+    }
+    let mut places: Vec<_> =
+        sums.into_iter().map(|((state, place), weight)| (state, place, weight)).collect();
+    places.sort_by_key(|(state, place, weight)| (std::cmp::Reverse(*weight), *place, *state));
+    places
+}
