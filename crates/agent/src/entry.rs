@@ -395,10 +395,22 @@ impl ProfilerCallback for Entry {
             agent.suspensions.fetch_add(1, SeqCst);
         }
         self.suspended.store(clock::monotonic(), Relaxed);
+        if let Some(agent) = self.agent() {
+            agent.runtime.code_map().suspending();
+        }
     }
 
     fn runtime_suspend_aborted(&self, _cx: &CallbackCx<'_>) {
         self.suspended.store(0, Relaxed);
+        if let Some(agent) = self.agent() {
+            agent.runtime.code_map().resuming();
+        }
+    }
+
+    fn runtime_resume_started(&self, _cx: &CallbackCx<'_>) {
+        if let Some(agent) = self.agent() {
+            agent.runtime.code_map().resuming();
+        }
     }
 
     fn runtime_resume_finished(&self, _cx: &CallbackCx<'_>) {

@@ -19,6 +19,7 @@ pub mod allocated;
 pub mod arguments;
 pub mod async_state_machines;
 pub mod calls;
+pub mod code_map;
 pub mod code_regions;
 pub mod collectors;
 pub mod compare;

@@ -1,5 +1,6 @@
 //! What the agent asks of the runtime, in the form in which a recording needs it.
 
+use crate::code_map::CodeMap;
 use crate::id_table::IdTable;
 use crate::os::turn::Turn;
 use crate::os::{clock, maps};
@@ -65,6 +66,7 @@ pub struct Runtime {
     /// recordings a [`Turn`] does the same.
     stopping: Mutex<()>,
     unloads: Unloads,
+    code_map: CodeMap,
     ids: IdTable,
     names: NameResolver,
 }
@@ -96,6 +98,8 @@ pub struct Suspended<'a> {
 /// later, on .NET Core 3.1 much later: until then it finds a method at an address, and looks into
 /// the module of it, which is gone (`GetFunctionFromIP3` and `ReJitManager::GetReJitId`,
 /// src/coreclr/vm/rejit.cpp).
+///
+/// (For the map itself see [`CodeMap`].)
 ///
 /// So whoever asks on a thread of ours does it in a hold, and `ModuleUnloadStarted` does not return
 /// while there is one: nothing is freed before. There is no limit to that wait, because a question
@@ -324,6 +328,7 @@ impl Runtime {
             info: info.clone(),
             stopping: Mutex::default(),
             unloads: Unloads::default(),
+            code_map: CodeMap::default(),
             ids: IdTable::default(),
         })
     }
@@ -367,6 +372,11 @@ impl Runtime {
         &self.unloads
     }
 
+    /// Lookups of code, and suspensions.
+    pub fn code_map(&self) -> &CodeMap {
+        &self.code_map
+    }
+
     /// Numbers of what callbacks have met.
     pub fn ids(&self) -> &IdTable {
         &self.ids
@@ -399,16 +409,21 @@ impl Runtime {
     pub fn with_code_at<R>(&self, ip: u64, then: impl FnOnce(NativeCode) -> R) -> Option<R> {
         let address = usize::try_from(ip).ok()?;
         let _asking = self.unloads.asking();
-        // These look no further than the method itself, which stays as long as its code. Dynamic
-        // methods are not found so; what they belong to lives as long as they do. Most processes
-        // never unload anything.
-        if self.unloads.any_gone()
-            && let Ok(function) = self.info.function_from_ip(address)
-            && self.info.function_info(function).is_ok_and(|of| self.unloads.is_gone(of.module))
-        {
-            return None;
-        }
-        self.code_at(address).map(then)
+        let found = self
+            .code_map
+            .look_up(|| if self.is_of_unloaded(address) { None } else { self.code_at(address) });
+        found.flatten().map(then)
+    }
+
+    /// Whether an address is in code of a module that was unloaded. What this asks looks no further
+    /// than the method itself, which stays as long as its code. Dynamic methods are not found so;
+    /// what they belong to lives as long as they do. Most processes never unload anything.
+    fn is_of_unloaded(&self, address: usize) -> bool {
+        self.unloads.any_gone()
+            && self.info.function_from_ip(address).is_ok_and(|function| {
+                let info = self.info.function_info(function);
+                info.is_ok_and(|of| self.unloads.is_gone(of.module))
+            })
     }
 
     fn code_at(&self, address: usize) -> Option<NativeCode> {
@@ -429,7 +444,8 @@ impl Runtime {
     /// Native offset and IL offset of the code that starts here, ascending, special IL offsets left
     /// out.
     pub fn il_map(&self, start: u64) -> Vec<(u32, u32)> {
-        let map = self.info.il_to_native_mapping3(start as usize).unwrap_or_default();
+        let look_up = || self.info.il_to_native_mapping3(start as usize);
+        let map = self.code_map.look_up(look_up).and_then(Result::ok).unwrap_or_default();
         let pairs = map.into_iter().filter_map(|entry| match entry.il {
             IlOffset::At(offset) => Some((entry.native_start, offset)),
             IlOffset::NoMapping | IlOffset::Prolog | IlOffset::Epilog => None,

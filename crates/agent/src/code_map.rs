@@ -1,0 +1,167 @@
+//! Keeps lookups in the runtime's map of code and suspensions of the runtime apart.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+use crate::os::clock;
+use wire::Nanos;
+
+/// Which lookups are under way, and whether the runtime is suspended.
+///
+/// The runtime removes code from its map while it is suspended: when it unloads assemblies, and at
+/// the end of a collection that found dynamic methods dead (`ExecutionManager::Unload`,
+/// src/coreclr/vm/codeman.cpp, and `SyncClean::CleanUp`, src/coreclr/vm/syncclean.cpp). Managed
+/// threads are then either suspended, or take a lock for each lookup. A thread of ours is not
+/// managed, so it is not suspended and takes no lock (`ExecutionManager::GetScanFlags`): it would
+/// read what is freed at that moment, whatever address it looks up.
+///
+/// So a lookup does not begin before the runtime has resumed, and a suspension does not begin
+/// before lookups have ended. The callbacks of suspensions are in every event mask of ours.
+#[derive(Debug, Default)]
+pub struct CodeMap {
+    lookups: AtomicU32,
+    suspended: AtomicBool,
+}
+
+/// Pause between two checks, nanoseconds.
+const PAUSE: Nanos = 20_000;
+
+impl CodeMap {
+    /// Longest time that a suspension waits. A lookup takes some microseconds, but its thread may
+    /// wait for a processor. It may also be held by a debugger: the program must not wait for that.
+    /// Pauses are counted beside the time: a process that was stopped, or gets no processor, has
+    /// not waited. One takes some 70 us, as the kernel rounds it up.
+    const SUSPEND_LIMIT: Nanos = 500_000_000;
+    const SUSPEND_PAUSES: u32 = 1000;
+
+    /// Longest time that a lookup waits. Longer GC pauses are rare, and then a few addresses have
+    /// no name.
+    const LOOKUP_LIMIT: Nanos = 5_000_000_000;
+
+    /// The callback `RuntimeSuspendStarted`: when this returns, no lookup is under way.
+    pub fn suspending(&self) {
+        self.suspended.store(true, SeqCst);
+        let deadline = clock::monotonic() + Self::SUSPEND_LIMIT;
+        for pause in 0_u32.. {
+            let is_over = pause >= Self::SUSPEND_PAUSES && clock::monotonic() > deadline;
+            if is_over || self.lookups.load(SeqCst) == 0 {
+                return;
+            }
+            clock::sleep_until(clock::monotonic() + PAUSE);
+        }
+    }
+
+    /// The callback `RuntimeResumeStarted`, before which the runtime has removed what it removes;
+    /// and `RuntimeSuspendAborted`.
+    pub fn resuming(&self) {
+        self.suspended.store(false, SeqCst);
+    }
+
+    /// Looks something up while the runtime is not suspended; `None` if that took too long.
+    pub fn look_up<R>(&self, then: impl FnOnce() -> R) -> Option<R> {
+        let deadline = clock::monotonic() + Self::LOOKUP_LIMIT;
+        loop {
+            {
+                let _lookup = Lookup::new(&self.lookups);
+                if !self.suspended.load(SeqCst) {
+                    return Some(then());
+                }
+            }
+            if clock::monotonic() > deadline {
+                return None;
+            }
+            clock::sleep_until(clock::monotonic() + PAUSE);
+        }
+    }
+}
+
+/// Counted as long as it lives.
+struct Lookup<'a>(&'a AtomicU32);
+
+impl<'a> Lookup<'a> {
+    fn new(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Lookup<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        sync::mpsc,
+        thread,
+        time::{Duration, Instant},
+    };
+
+    #[test]
+    fn a_suspension_begins_when_lookups_have_ended() {
+        let map = CodeMap::default();
+        let (inside, is_inside) = mpsc::channel();
+        thread::scope(|scope| {
+            let lookup = scope.spawn(|| {
+                map.look_up(|| {
+                    inside.send(()).unwrap();
+                    thread::sleep(Duration::from_millis(100));
+                    Instant::now()
+                })
+            });
+            is_inside.recv().unwrap();
+            map.suspending();
+            let begun = Instant::now();
+            assert!(lookup.join().unwrap().unwrap() <= begun);
+        });
+    }
+
+    #[test]
+    fn a_lookup_begins_when_the_runtime_has_resumed() {
+        let map = CodeMap::default();
+        map.suspending();
+        thread::scope(|scope| {
+            let lookup = scope.spawn(|| map.look_up(Instant::now));
+            thread::sleep(Duration::from_millis(100));
+            let resumed = Instant::now();
+            map.resuming();
+            assert!(lookup.join().unwrap().unwrap() >= resumed);
+        });
+    }
+
+    #[test]
+    fn lookups_and_suspensions_are_never_under_way_together() {
+        let map = CodeMap::default();
+        let suspended = AtomicBool::new(false);
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(SeqCst) {
+                        assert_eq!(map.look_up(|| suspended.load(SeqCst)), Some(false));
+                    }
+                });
+            }
+            for _ in 0..2000 {
+                map.suspending();
+                suspended.store(true, SeqCst);
+                std::hint::spin_loop();
+                suspended.store(false, SeqCst);
+                map.resuming();
+            }
+            over.store(true, SeqCst);
+        });
+    }
+
+    #[test]
+    fn a_lookup_that_does_not_end_holds_nobody_up_for_long() {
+        let map = CodeMap::default();
+        let _held = Lookup::new(&map.lookups);
+        let begun = Instant::now();
+        map.suspending();
+        let waited = begun.elapsed();
+        assert!(waited >= Duration::from_millis(500), "{waited:?}");
+    }
+}
