@@ -26,7 +26,8 @@ impl Default for ReportOptions {
     }
 }
 
-/// Version of the form of [`Report`] and [`crate::LeakReport`]. Fields may be added without a new one.
+/// Version of the form of [`Report`] and [`crate::LeakReport`]. Fields may be added without a new
+/// one.
 pub const SCHEMA: u32 = 1;
 
 /// A snapshot for people and programs.
