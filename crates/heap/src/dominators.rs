@@ -173,10 +173,11 @@ impl DominatorTree {
         Some(self.order[lowest])
     }
 
-    /// The weight that an object dominates, its own included.
-    pub fn weight_of(&self, owner: NodeId, weight: impl Fn(NodeId) -> u64) -> u64 {
-        let Some(vertex) = self.order.iter().position(|node| *node == owner) else { return 0 };
-        self.sums(weight)[vertex]
+    /// The weight that each of these objects dominates, its own included.
+    pub fn weights_of(&self, owners: &[NodeId], weight: impl Fn(NodeId) -> u64) -> Vec<u64> {
+        let sums = self.sums(weight);
+        let vertex_of = |owner: &NodeId| self.order.iter().position(|node| node == owner);
+        owners.iter().map(|owner| vertex_of(owner).map_or(0, |vertex| sums[vertex])).collect()
     }
 }
 
@@ -593,8 +594,8 @@ mod tests {
         assert_eq!(tree.meeting_point(weight(6)), None, "two of four");
         assert_eq!(tree.meeting_point(weight(9)), Some(9), "itself");
         assert_eq!(tree.meeting_point(weight(10)), None, "nothing");
-        assert_eq!((tree.weight_of(0, weight(4)), tree.weight_of(2, weight(4))), (4, 1));
-        assert_eq!((tree.weight_of(9, weight(4)), tree.weight_of(8, weight(9))), (1, 0));
+        assert_eq!(tree.weights_of(&[0, 2, 9], weight(4)), [4, 1, 1]);
+        assert_eq!(tree.weights_of(&[8], weight(9)), [0]);
     }
 
     #[test]

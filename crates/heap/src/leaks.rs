@@ -293,10 +293,9 @@ fn find_owners(grown: &mut [Grown], last: &Snapshot) -> Dominators {
     owners.sort_unstable();
     owners.dedup();
     for one in grown.iter_mut().filter(|one| one.owner.is_none() && one.type_id.is_some()) {
-        let explains =
-            |owner: &NodeId| tree.weight_of(*owner, one.weight(last)) as f64 >= one.change() / 2.0;
-        let owner = owners.iter().copied().find(explains);
-        one.owner = owner;
+        let weights = tree.weights_of(&owners, one.weight(last));
+        let explains = |weight: &u64| *weight as f64 >= one.change() / 2.0;
+        one.owner = weights.iter().position(explains).map(|at| owners[at]);
     }
     dominators
 }
