@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use crate::os::clock;
+use crate::{os::clock, runtime::Counted};
 use wire::Nanos;
 
 /// Which lookups are under way, and whether the runtime is suspended.
@@ -20,6 +20,8 @@ use wire::Nanos;
 pub struct CodeMap {
     lookups: AtomicU32,
     suspended: AtomicBool,
+    /// A lookup did not end in time, and has not since: nobody waits for it again.
+    is_stuck: AtomicBool,
 }
 
 /// Pause between two checks, nanoseconds.
@@ -42,8 +44,13 @@ impl CodeMap {
         self.suspended.store(true, SeqCst);
         let deadline = clock::monotonic() + Self::SUSPEND_LIMIT;
         for pause in 0_u32.. {
+            if self.lookups.load(SeqCst) == 0 {
+                self.is_stuck.store(false, SeqCst);
+                return;
+            }
             let is_over = pause >= Self::SUSPEND_PAUSES && clock::monotonic() > deadline;
-            if is_over || self.lookups.load(SeqCst) == 0 {
+            if is_over || self.is_stuck.load(SeqCst) {
+                self.is_stuck.store(true, SeqCst);
                 return;
             }
             clock::sleep_until(clock::monotonic() + PAUSE);
@@ -61,7 +68,7 @@ impl CodeMap {
         let deadline = clock::monotonic() + Self::LOOKUP_LIMIT;
         loop {
             {
-                let _lookup = Lookup::new(&self.lookups);
+                let _lookup = Counted::new(&self.lookups);
                 if !self.suspended.load(SeqCst) {
                     return Some(then());
                 }
@@ -71,22 +78,6 @@ impl CodeMap {
             }
             clock::sleep_until(clock::monotonic() + PAUSE);
         }
-    }
-}
-
-/// Counted as long as it lives.
-struct Lookup<'a>(&'a AtomicU32);
-
-impl<'a> Lookup<'a> {
-    fn new(count: &'a AtomicU32) -> Self {
-        count.fetch_add(1, SeqCst);
-        Self(count)
-    }
-}
-
-impl Drop for Lookup<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
     }
 }
 
@@ -158,10 +149,17 @@ mod tests {
     #[test]
     fn a_lookup_that_does_not_end_holds_nobody_up_for_long() {
         let map = CodeMap::default();
-        let _held = Lookup::new(&map.lookups);
+        let held = Counted::new(&map.lookups);
         let begun = Instant::now();
         map.suspending();
         let waited = begun.elapsed();
         assert!(waited >= Duration::from_millis(500), "{waited:?}");
+        // Not each time again.
+        map.resuming();
+        map.suspending();
+        assert!(map.is_stuck.load(SeqCst));
+        drop(held);
+        map.suspending();
+        assert!(!map.is_stuck.load(SeqCst));
     }
 }

@@ -56,6 +56,8 @@ fn next(agent: &Arc<Agent>, door: &ReattachListener) -> Option<Arc<Agent>> {
         config.stays = true;
         let mask = mask_of(agent, &config);
         jit_activity::restart();
+        // The end of a suspension is not reported where the last mask left out suspensions.
+        agent.runtime.code_map().resuming();
         let heap_is_refused = allow_heap(agent.runtime.info(), &config, mask).is_err();
         let refused = match agent.runtime.info().set_event_mask(mask) {
             Ok(()) => {

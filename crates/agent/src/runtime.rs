@@ -267,10 +267,11 @@ struct Asking<'a> {
 }
 
 /// Counted as long as it lives.
-struct Counted<'a>(&'a AtomicU32);
+pub struct Counted<'a>(&'a AtomicU32);
 
 impl<'a> Counted<'a> {
-    fn new(count: &'a AtomicU32) -> Self {
+    /// Counts one more.
+    pub fn new(count: &'a AtomicU32) -> Self {
         count.fetch_add(1, SeqCst);
         Self(count)
     }
