@@ -89,15 +89,24 @@ impl Resolver {
         out: &mut Vec<Record>,
     ) {
         Counters::add(&counters.addresses, ips.len() as u64);
-        for &ip in ips {
-            if self.covers(ip) || self.not_code.contains(&ip) {
-                continue;
+        let is_unknown = |ip: &u64| !self.covers(*ip) && !self.not_code.contains(ip);
+        let mut unknown: Vec<u64> = ips.iter().copied().filter(is_unknown).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        let mut rest = unknown.into_iter();
+        loop {
+            // Code that was sent just now covers many of the next ones.
+            let part =
+                rest.by_ref().filter(|ip| !self.covers(*ip)).take(runtime.lookups_at_a_time());
+            let part: Vec<u64> = part.collect();
+            if part.is_empty() {
+                return;
             }
             if self.sent.len() >= Self::MOST {
                 self.forget_all_code();
             }
-            match runtime.with_code_at(ip, |code| self.send_code(runtime, counters, code, out)) {
-                Some(()) => {}
+            runtime.with_code_at(&part, |ip, code| match code {
+                Some(code) => self.send_code(runtime, counters, code, out),
                 None => {
                     if self.not_code.len() >= Self::MOST {
                         self.not_code.clear();
@@ -105,7 +114,7 @@ impl Resolver {
                     self.not_code.insert(ip);
                     out.push(Record::NotCode(ip));
                 }
-            }
+            });
         }
     }
 
@@ -174,14 +183,13 @@ impl Resolver {
         }
         let bytes =
             if length <= MOST_BYTES { self.memory.bytes(entry, length as usize) } else { None };
-        let il_map = runtime.il_map(entry);
         out.push(Record::Code(Code {
             method,
             rejit: code.rejit.0 as u64,
             ranges: code.ranges,
             unwind,
             bytes: bytes.unwrap_or_default(),
-            il_map,
+            il_map: code.il_map,
         }));
     }
 

@@ -7,6 +7,7 @@ use crate::os::{clock, maps};
 use crate::thread_registry::LiveThreads;
 use com::codes::CORPROF_E_SUSPENSION_IN_PROGRESS;
 use corprof::NameResolver;
+use corprof::abi::COR_PRF_MODULE_FLAGS;
 use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId, ReJitId, ThreadId};
 use corprof::info::{
     CodeRange, Error, IlOffset, ProfilerInfo, Result, SnapshotFlags, SuspendedRuntime,
@@ -14,7 +15,7 @@ use corprof::info::{
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Nanos;
 
@@ -31,6 +32,11 @@ const RUNNABLE_SOON: f64 = 4.0;
 /// nanoseconds.
 const SUSPEND_TRIES: u32 = 40;
 const SUSPEND_PAUSE: u64 = 500_000;
+/// How often a suspension is requested for lookups. If there was none for some seconds, these
+/// addresses have no names.
+const SUSPEND_LOOKUP_TRIES: u32 = 100;
+/// Most lookups in one suspension, which takes less than a millisecond.
+const SUSPENDED_LOOKUPS: usize = 32;
 
 /// What to tell the runtime of the time until no callback runs any more, in milliseconds.
 /// `runnable` is only asked where it matters.
@@ -67,6 +73,8 @@ pub struct Runtime {
     stopping: Mutex<()>,
     unloads: Unloads,
     code_map: CodeMap,
+    /// When a session began there were modules that can be unloaded.
+    has_collectible: AtomicBool,
     ids: IdTable,
     names: NameResolver,
 }
@@ -80,6 +88,14 @@ pub struct NativeCode {
     pub rejit: ReJitId,
     /// Start and length, the entry first.
     pub ranges: Vec<(u64, u32)>,
+    /// Native offset from the entry and IL offset, ascending, special IL offsets left out.
+    pub il_map: Vec<(u32, u32)>,
+}
+
+impl NativeCode {
+    fn contains(&self, ip: u64) -> bool {
+        self.ranges.iter().any(|&(start, length)| ip >= start && ip - start < u64::from(length))
+    }
 }
 
 /// A suspension of the runtime, which lasts until this is dropped.
@@ -191,15 +207,20 @@ impl Unloads {
 
     /// What goes now waits until this is dropped. To be asked before [`Self::is_gone`].
     fn asking(&self) -> Asking<'_> {
-        let nested = Nested::new();
         loop {
-            let asking = Counted::new(&self.asking);
-            if nested.0 || self.going.load(SeqCst) == 0 {
-                return Asking { _asking: asking, _nested: nested };
+            match self.try_asking() {
+                Some(asking) => return asking,
+                None => clock::sleep_until(clock::monotonic() + HOLD_PAUSE),
             }
-            drop(asking);
-            clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
         }
+    }
+
+    /// As [`Self::asking`]; `None` while a module goes.
+    fn try_asking(&self) -> Option<Asking<'_>> {
+        let nested = Nested::new();
+        let asking = Counted::new(&self.asking);
+        (nested.0 || self.going.load(SeqCst) == 0)
+            .then_some(Asking { _asking: asking, _nested: nested })
     }
 
     /// Does something while no module goes. Not for long: a program that unloads waits for it.
@@ -330,6 +351,7 @@ impl Runtime {
             stopping: Mutex::default(),
             unloads: Unloads::default(),
             code_map: CodeMap::default(),
+            has_collectible: AtomicBool::default(),
             ids: IdTable::default(),
         })
     }
@@ -404,16 +426,83 @@ impl Runtime {
         self.ids.function_freed(function);
     }
 
-    /// Hands over the managed code that holds an address: of all versions of the function the one
-    /// that does. Until `then` has returned, its module is there. Code of modules that were
-    /// unloaded is none.
-    pub fn with_code_at<R>(&self, ip: u64, then: impl FnOnce(NativeCode) -> R) -> Option<R> {
-        let address = usize::try_from(ip).ok()?;
-        let _asking = self.unloads.asking();
-        let found = self
-            .code_map
-            .look_up(|| if self.is_of_unloaded(address) { None } else { self.code_at(address) });
-        found.flatten().map(then)
+    /// Hands over, for each of these addresses, the managed code that holds it: of all versions of
+    /// the function the one that does. An address in code that was handed over in the same call is
+    /// left out. Until `then` has returned, the module of the code is there. Code of modules that
+    /// were unloaded is none.
+    ///
+    /// At most [`Self::lookups_at_a_time`]: a program that unloads waits.
+    pub fn with_code_at(&self, ips: &[u64], mut then: impl FnMut(u64, Option<NativeCode>)) {
+        let (found, _asking) = self.look_up(ips);
+        for (ip, code) in found {
+            then(ip, code);
+        }
+    }
+
+    /// How many addresses may be looked up in a call. As many as make a suspension worthwhile if
+    /// there is one.
+    pub fn lookups_at_a_time(&self) -> usize {
+        if self.removes_while_running() { SUSPENDED_LOOKUPS } else { 1 }
+    }
+
+    /// Looks up each address at a time at which the runtime removes nothing from its map of code,
+    /// see [`CodeMap`].
+    fn look_up(&self, ips: &[u64]) -> (Vec<(u64, Option<NativeCode>)>, Option<Asking<'_>>) {
+        if !self.removes_while_running() {
+            let asking = self.unloads.asking();
+            // A module may have begun to go just before.
+            if !self.removes_while_running() {
+                return (self.look_up_each(ips, |then| self.code_map.look_up(then)), Some(asking));
+            }
+        }
+        for _ in 0..SUSPEND_LOOKUP_TRIES {
+            if let Ok(_suspended) = self.suspend() {
+                // Not waited for: who asks meanwhile may wait for the end of the suspension.
+                if let Some(asking) = self.unloads.try_asking() {
+                    return (self.look_up_each(ips, |then| Some(then())), Some(asking));
+                }
+            }
+            clock::sleep_until(clock::monotonic() + SUSPEND_PAUSE);
+        }
+        (ips.iter().map(|&ip| (ip, None)).collect(), None)
+    }
+
+    fn look_up_each(
+        &self,
+        ips: &[u64],
+        safely: impl Fn(&dyn Fn() -> Option<NativeCode>) -> Option<Option<NativeCode>>,
+    ) -> Vec<(u64, Option<NativeCode>)> {
+        let mut found: Vec<(u64, Option<NativeCode>)> = Vec::with_capacity(ips.len());
+        for &ip in ips {
+            let is_found = |(_, code): &(u64, Option<NativeCode>)| {
+                code.as_ref().is_some_and(|c| c.contains(ip))
+            };
+            if !found.iter().any(is_found) {
+                found.push((ip, safely(&|| self.code_at(ip)).flatten()));
+            }
+        }
+        found
+    }
+
+    /// Whether code may be removed from the runtime's map while the runtime is not suspended: from
+    /// .NET 8 on, once an assembly was unloaded. It is removed when the next collection of
+    /// generation 2 has ended, on the finalizer's thread.
+    fn removes_while_running(&self) -> bool {
+        self.version[0] >= 8 && (self.unloads.went() > 0 || self.has_collectible.load(SeqCst))
+    }
+
+    /// A session begins: unloading was not reported before. Where no module can be unloaded,
+    /// probably none was.
+    pub fn session_begins(&self) {
+        let is_collectible = |module| {
+            let info = self.info.module_info(module);
+            info.is_ok_and(|info| info.flags.0 & COR_PRF_MODULE_FLAGS::COLLECTIBLE.0 != 0)
+        };
+        let has_collectible = self.unloads.hold_all(|| {
+            let modules = self.info.modules().into_iter().flatten();
+            modules.filter_map(|module| module.ok()?.non_null()).any(is_collectible)
+        });
+        self.has_collectible.fetch_or(has_collectible, SeqCst);
     }
 
     /// Whether an address is in code of a module that was unloaded. What this asks looks no further
@@ -427,7 +516,11 @@ impl Runtime {
             })
     }
 
-    fn code_at(&self, address: usize) -> Option<NativeCode> {
+    fn code_at(&self, ip: u64) -> Option<NativeCode> {
+        let address = usize::try_from(ip).ok()?;
+        if self.is_of_unloaded(address) {
+            return None;
+        }
         let found = self.info.function_from_ip3(address).ok()?;
         let (function, rejit) = (found.function, found.rejit);
         let holds = |ranges: &Vec<CodeRange>| ranges.iter().any(|range| range.contains(address));
@@ -437,16 +530,14 @@ impl Runtime {
         // Functions whose versions are not listed, such as dynamic ones, have one.
         let first = || self.info.code_info3(function, rejit).ok().filter(holds);
         let ranges = versions.into_iter().find(holds).or_else(first)?;
+        let il_map = self.il_map(ranges.first()?.start);
         let ranges =
             ranges.iter().map(|range| Some((range.start as u64, u32::try_from(range.size).ok()?)));
-        Some(NativeCode { function, rejit, ranges: ranges.collect::<Option<_>>()? })
+        Some(NativeCode { function, rejit, ranges: ranges.collect::<Option<_>>()?, il_map })
     }
 
-    /// Native offset and IL offset of the code that starts here, ascending, special IL offsets left
-    /// out.
-    pub fn il_map(&self, start: u64) -> Vec<(u32, u32)> {
-        let look_up = || self.info.il_to_native_mapping3(start as usize);
-        let map = self.code_map.look_up(look_up).and_then(Result::ok).unwrap_or_default();
+    fn il_map(&self, start: usize) -> Vec<(u32, u32)> {
+        let map = self.info.il_to_native_mapping3(start).unwrap_or_default();
         let pairs = map.into_iter().filter_map(|entry| match entry.il {
             IlOffset::At(offset) => Some((entry.native_start, offset)),
             IlOffset::NoMapping | IlOffset::Prolog | IlOffset::Epilog => None,

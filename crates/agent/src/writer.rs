@@ -348,6 +348,7 @@ impl<'a> Writer<'a> {
     /// The runtime answers from now on.
     fn begin(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
+        agent.runtime.session_begins();
         self.list_threads()?;
         let by_signals =
             self.inside || matches!(agent.config.cpu, CpuEngine::Signals | CpuEngine::Compare);
@@ -612,19 +613,21 @@ impl<'a> Writer<'a> {
 
     /// Writes stacks that have no definition outside yet, and the code that they lie in.
     fn define_stacks(&mut self) -> Result<(), Gone> {
-        let stacks = self.agent.stacks().take_new();
+        let agent = self.agent;
+        let mut stacks = agent.stacks().take_new().into_iter();
         let mut records = Vec::new();
-        for stack in stacks {
-            self.resolver.resolve(
-                &self.agent.runtime,
-                &self.agent.counters,
-                &stack.ips,
-                &mut records,
-            );
-            records.push(Record::Stack(stack));
+        loop {
+            // Many at a time: a lookup may need a suspension, and they share most of their code.
+            let part: Vec<_> = stacks.by_ref().take(64).collect();
+            if part.is_empty() {
+                return Ok(());
+            }
+            let ips: Vec<u64> = part.iter().flat_map(|stack| stack.ips.iter().copied()).collect();
+            self.resolver.resolve(&agent.runtime, &agent.counters, &ips, &mut records);
+            self.put_all(&mut records)?;
+            records.extend(part.into_iter().map(Record::Stack));
             self.put_all(&mut records)?;
         }
-        Ok(())
     }
 
     fn event(&mut self, event: Event) -> Result<(), Gone> {
