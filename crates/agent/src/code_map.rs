@@ -16,6 +16,10 @@ use wire::Nanos;
 ///
 /// So a lookup does not begin before the runtime has resumed, and a suspension does not begin
 /// before lookups have ended. The callbacks of suspensions are in every event mask of ours.
+///
+/// Where assemblies are unloaded, .NET 8 and newer remove code also while they run. There lookups
+/// are made in a suspension of our own ([`Runtime::with_code_at`](crate::runtime::Runtime)), and
+/// not through this.
 #[derive(Debug, Default)]
 pub struct CodeMap {
     lookups: AtomicU32,

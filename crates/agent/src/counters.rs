@@ -30,7 +30,8 @@ counters! {
     failed_walks = "stack walks failed";
     /// Suspensions of the runtime.
     suspensions = "suspensions";
-    /// Nanoseconds that the runtime was suspended for walks, and to prepare threads for signals.
+    /// Nanoseconds that the runtime was suspended for walks, for lookups of code, and to prepare
+    /// threads for signals.
     stopped = "nanoseconds suspended";
     /// Ticks that came so late that they were left out.
     late_ticks = "ticks left out";

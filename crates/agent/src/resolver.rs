@@ -105,7 +105,7 @@ impl Resolver {
             if self.sent.len() >= Self::MOST {
                 self.forget_all_code();
             }
-            runtime.with_code_at(&part, |ip, code| match code {
+            let stopped = runtime.with_code_at(&part, |ip, code| match code {
                 Some(code) => self.send_code(runtime, counters, code, out),
                 None => {
                     if self.not_code.len() >= Self::MOST {
@@ -115,6 +115,10 @@ impl Resolver {
                     out.push(Record::NotCode(ip));
                 }
             });
+            if stopped > 0 {
+                Counters::add(&counters.suspensions, 1);
+                Counters::add(&counters.stopped, stopped);
+            }
         }
     }
 

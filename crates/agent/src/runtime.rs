@@ -431,40 +431,45 @@ impl Runtime {
     /// left out. Until `then` has returned, the module of the code is there. Code of modules that
     /// were unloaded is none.
     ///
-    /// At most [`Self::lookups_at_a_time`]: a program that unloads waits.
-    pub fn with_code_at(&self, ips: &[u64], mut then: impl FnMut(u64, Option<NativeCode>)) {
-        let (found, _asking) = self.look_up(ips);
-        for (ip, code) in found {
-            then(ip, code);
+    /// At most [`Self::lookups_at_a_time`]: a program that unloads waits. Returns for how long the
+    /// runtime was suspended, 0 if it was not.
+    pub fn with_code_at(
+        &self,
+        ips: &[u64],
+        mut then: impl FnMut(u64, Option<NativeCode>),
+    ) -> Nanos {
+        if !self.removes_while_running() {
+            let _asking = self.unloads.asking();
+            // A module may have begun to go just before.
+            if !self.removes_while_running() {
+                for (ip, code) in self.look_up_each(ips, |then| self.code_map.look_up(then)) {
+                    then(ip, code);
+                }
+                return 0;
+            }
         }
+        for _ in 0..SUSPEND_LOOKUP_TRIES {
+            let begun = clock::monotonic();
+            if let Ok(suspended) = self.suspend() {
+                // Not waited for: who asks meanwhile may wait for the end of the suspension.
+                if let Some(_asking) = self.unloads.try_asking() {
+                    let found = self.look_up_each(ips, |then| Some(then()));
+                    drop(suspended);
+                    let stopped = clock::monotonic().saturating_sub(begun);
+                    found.into_iter().for_each(|(ip, code)| then(ip, code));
+                    return stopped;
+                }
+            }
+            clock::sleep_until(clock::monotonic() + SUSPEND_PAUSE);
+        }
+        ips.iter().for_each(|&ip| then(ip, None));
+        0
     }
 
     /// How many addresses may be looked up in a call. As many as make a suspension worthwhile if
     /// there is one.
     pub fn lookups_at_a_time(&self) -> usize {
         if self.removes_while_running() { SUSPENDED_LOOKUPS } else { 1 }
-    }
-
-    /// Looks up each address at a time at which the runtime removes nothing from its map of code,
-    /// see [`CodeMap`].
-    fn look_up(&self, ips: &[u64]) -> (Vec<(u64, Option<NativeCode>)>, Option<Asking<'_>>) {
-        if !self.removes_while_running() {
-            let asking = self.unloads.asking();
-            // A module may have begun to go just before.
-            if !self.removes_while_running() {
-                return (self.look_up_each(ips, |then| self.code_map.look_up(then)), Some(asking));
-            }
-        }
-        for _ in 0..SUSPEND_LOOKUP_TRIES {
-            if let Ok(_suspended) = self.suspend() {
-                // Not waited for: who asks meanwhile may wait for the end of the suspension.
-                if let Some(asking) = self.unloads.try_asking() {
-                    return (self.look_up_each(ips, |then| Some(then())), Some(asking));
-                }
-            }
-            clock::sleep_until(clock::monotonic() + SUSPEND_PAUSE);
-        }
-        (ips.iter().map(|&ip| (ip, None)).collect(), None)
     }
 
     fn look_up_each(
@@ -485,8 +490,10 @@ impl Runtime {
     }
 
     /// Whether code may be removed from the runtime's map while the runtime is not suspended: from
-    /// .NET 8 on, once an assembly was unloaded. It is removed when the next collection of
-    /// generation 2 has ended, on the finalizer's thread.
+    /// .NET 8 on, once an assembly was unloaded. Its stubs are removed when the next collection of
+    /// generation 2 has ended, on the finalizer's thread in cooperative mode, so that it is not
+    /// under way in a suspension (`SystemDomain::ProcessDelayedUnloadLoaderAllocators`,
+    /// src/coreclr/vm/appdomain.cpp, and `ExecutionManager::DeleteRange`, codeman.cpp).
     fn removes_while_running(&self) -> bool {
         self.version[0] >= 8 && (self.unloads.went() > 0 || self.has_collectible.load(SeqCst))
     }

@@ -782,8 +782,8 @@ pub struct Status {
     pub memory: u64,
     /// CPU time of the agent's own threads.
     pub cpu: Nanos,
-    /// How long the runtime was suspended: for stack walks, to prepare threads for signals, and to
-    /// open modules for additions. Heap snapshots and looks at survivors report their pauses
+    /// How long the runtime was suspended: for stack walks, for lookups of code, to prepare threads
+    /// for signals, and to open modules for additions. Heap snapshots and looks at survivors report their pauses
     /// themselves.
     pub stopped: Nanos,
     /// What was dropped, by reason.
