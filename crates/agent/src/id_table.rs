@@ -51,8 +51,9 @@ struct Entry<N> {
     id: usize,
     /// Known from the first unloading on that came after it.
     name: Option<N>,
-    /// Without these the id stands for nothing; empty if they are not known.
-    modules: Vec<ModuleId>,
+    /// Without these the id stands for nothing; empty if the runtime could not say, `None` before
+    /// it was asked.
+    modules: Option<Vec<ModuleId>>,
     is_loaded: bool,
 }
 
@@ -82,7 +83,7 @@ impl<N: Clone> Numbers<N> {
         self.last = self.last.checked_add(1)?;
         self.current.insert(id, self.last);
         self.entries
-            .insert(self.last, Entry { id, name: None, modules: Vec::new(), is_loaded: true });
+            .insert(self.last, Entry { id, name: None, modules: None, is_loaded: true });
         self.fresh.push(self.last);
         Some(self.last)
     }
@@ -106,15 +107,17 @@ impl<N: Clone> Numbers<N> {
 
     fn keep(&mut self, number: u32, name: Option<N>, modules: Vec<ModuleId>) {
         if let Some(entry) = self.entries.get_mut(&number) {
-            (entry.name, entry.modules) = (name, modules);
+            (entry.name, entry.modules) = (name, Some(modules));
         }
     }
 
-    /// What depends on a module is unloaded with it, and so may be all that nobody knows the
-    /// modules of.
+    /// What depends on a module is unloaded with it, and so may be all that the runtime could not
+    /// name the modules of. What was met after the runtime was asked was alive at that moment, so
+    /// the module that goes now is not among its own.
     fn unload(&mut self, module: ModuleId) {
         for entry in self.entries.values_mut().filter(|entry| entry.is_loaded) {
-            if entry.modules.is_empty() || entry.modules.contains(&module) {
+            let depends = |of: &Vec<ModuleId>| of.is_empty() || of.contains(&module);
+            if entry.modules.as_ref().is_some_and(depends) {
                 entry.is_loaded = false;
                 self.any_unloaded = true;
                 self.current.remove(&entry.id);
@@ -251,6 +254,23 @@ mod tests {
         numbers.forget(0x20);
         assert_eq!(numbers.meaning(other), Meaning::Unloaded("other"));
         assert_eq!(numbers.meaning(77), Meaning::Unknown);
+    }
+
+    #[test]
+    fn what_is_met_while_names_are_asked_for_stays_loaded() {
+        let mut numbers = Numbers::<&str>::default();
+        let asked = numbers.number(0x10).unwrap();
+        assert_eq!(numbers.take_fresh(), [(asked, 0x10)]);
+        let met_meanwhile = numbers.number(0x20).unwrap();
+        numbers.keep(asked, Some("asked"), vec![ModuleId(1)]);
+        numbers.unload(ModuleId(1));
+        assert_eq!(numbers.meaning(asked), Meaning::Unloaded("asked"));
+        assert_eq!(numbers.meaning(met_meanwhile), Meaning::Loaded(0x20));
+        // Its turn comes when the next module goes.
+        assert_eq!(numbers.take_fresh(), [(met_meanwhile, 0x20)]);
+        numbers.keep(met_meanwhile, Some("met"), vec![ModuleId(2)]);
+        numbers.unload(ModuleId(2));
+        assert_eq!(numbers.meaning(met_meanwhile), Meaning::Unloaded("met"));
     }
 
     #[test]
