@@ -6,6 +6,7 @@ mod common;
 use common::{Ended, Running, clrscope, file, freeze, run, scratch, words};
 use serde_json::Value;
 use std::{
+    collections::HashMap,
     fs,
     time::{Duration, Instant},
 };
@@ -364,5 +365,55 @@ fn two_thousand_threads_and_garbage_by_the_gigabyte() {
         let truth = ends_well(process);
         eprintln!("{runtime}: a recording of garbage took {memory} MB: {truth}");
         assert!(number(&truth["loaded"]) > 10, "{runtime}: {truth}");
+    }
+}
+
+/// Time of all threads in a series, in thread-seconds, by what they did.
+fn seconds(report: &Value, profiler: &str) -> HashMap<String, f64> {
+    let series = report["series"].as_array().unwrap().iter();
+    let series = series.clone().find(|series| series["profiler"] == profiler);
+    let states = series.and_then(|series| series["states"].as_object()).unwrap().iter();
+    states.map(|(state, of)| (state.clone(), of["weight"].as_f64().unwrap() / 1e9)).collect()
+}
+
+/// What was dropped for this reason.
+fn dropped(report: &Value, reason: &str) -> u64 {
+    let last = report["observer"].as_array().unwrap().last().unwrap();
+    let rows = last["dropped"].as_array().unwrap().iter();
+    rows.filter(|row| row[0] == reason).map(|row| number(&row[1])).sum()
+}
+
+#[test]
+fn ten_thousand_threads_have_their_states_or_are_said_to_be_left_out() {
+    const THREADS: u64 = 10_000;
+    for runtime in [Runtime::V3_1, Runtime::V9] {
+        let folder = scratch();
+        let session = file(&folder, "threads.clrscope");
+        let session = session.to_str().unwrap();
+        let process = start("extreme", runtime, &format!("--threads {THREADS} --churn 1"));
+        let pid = process.pid().to_string();
+
+        let (ended, memory) =
+            measured(&["record", &pid, "-q", "-p", "wall", "-d", "5s", "-o", session]);
+        ended.expect(0);
+        assert!(memory < OWN_MEMORY, "{runtime}: {memory} MB");
+        let report = run(["report", session, "--format", "json"]).expect(0).json();
+        let states = seconds(&report, "wall");
+        let waited = states.get("event").copied().unwrap_or_default();
+        eprintln!("{runtime}: {states:?}, {memory} MB");
+        // They all wait for an event. One whose stack was not read in time has another state,
+        // and is counted as lost.
+        let unread = dropped(&report, "stacks of blocked threads that could not be read");
+        assert!(waited > 1000.0, "{runtime}: {states:?}, {unread} unread");
+        let wrong = ["idle", "other", "running", "lock", "sleep", "io"];
+        let wrong = wrong.iter().filter(|state| **state != "other" || unread == 0);
+        let wrong: f64 = wrong.filter_map(|state| states.get(*state)).sum();
+        assert!(wrong < waited / 50.0, "{runtime}: {states:?}, {unread} unread");
+
+        let engine = ["record", &pid, "-q", "-p", "cpu", "--engine", "signals", "-d", "1s"];
+        run(engine.into_iter().chain(["-o", session])).expect(0);
+        let report = run(["report", session, "--format", "json"]).expect(0).json();
+        assert!(dropped(&report, "threads not sampled") >= THREADS / 2, "{runtime}");
+        assert_eq!(number(&ends_well(process)["threads"]), THREADS, "{runtime}");
     }
 }

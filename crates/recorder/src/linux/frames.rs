@@ -2,7 +2,10 @@
 
 use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target};
 use session::{AsyncStateMachine, FrameId, FrameTrust, FunctionKind, StackId};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 use symbols::LeafWaits;
 use unwind::{
     BlockedSample, Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder,
@@ -14,6 +17,9 @@ const MOST_EVENT_FRAMES: usize = 100;
 
 /// Most stacks of events that are remembered: about 50 MB of them.
 const MOST_EVENT_STACKS: usize = 1 << 16;
+
+/// Most addresses of which it is remembered that the agent has not answered.
+const MOST_UNANSWERED: usize = 1 << 16;
 
 /// The type of the base library that writes events of the runtime for what is managed code since
 /// .NET 9.
@@ -66,6 +72,10 @@ pub(super) struct Frames {
     /// Stacks in which the runtime's work is named, by the stack in which it is not.
     worked: HashMap<(StackId, RuntimeWorkName), StackId>,
     marks: Marks,
+    /// See [`Self::give_up`].
+    unanswered: HashSet<u64>,
+    /// Stacks of blocked threads whose managed frames are not known.
+    unread: u64,
 }
 
 /// The innermost managed frame of a stack that the agent walked.
@@ -90,6 +100,7 @@ enum RuntimeWorkName {
 struct Marks {
     truncated: Option<FrameId>,
     broken: Option<FrameId>,
+    unread: Option<FrameId>,
 }
 
 impl Frames {
@@ -103,6 +114,8 @@ impl Frames {
             of_events: HashMap::new(),
             worked: HashMap::new(),
             marks: Marks::default(),
+            unanswered: HashSet::new(),
+            unread: 0,
         }
     }
 
@@ -139,10 +152,32 @@ impl Frames {
         }
     }
 
-    /// No managed code stands at this address, or nobody can say.
-    pub fn give_up(&mut self, address: u64) {
+    /// No managed code stands at this address, the agent says.
+    pub fn not_code(&mut self, address: u64) {
+        self.unanswered.remove(&address);
         if !self.knows(address) {
             self.unwinder.code_mut().insert_not_code(address);
+        }
+    }
+
+    /// The agent did not say in time what stands at this address. It is taken for no code until an
+    /// answer comes.
+    pub fn give_up(&mut self, address: u64) {
+        if !self.knows(address) {
+            if self.unanswered.len() >= MOST_UNANSWERED {
+                self.unanswered.clear();
+            }
+            self.unanswered.insert(address);
+            self.unwinder.code_mut().insert_not_code(address);
+        }
+    }
+
+    /// Whether the managed frames of a stack may be missing, because the agent has not said what
+    /// stands at an address of it.
+    fn is_unanswered(&self, frame: &Frame) -> bool {
+        match self.unwinder.code().lookup(frame.lookup) {
+            unwind::Lookup::Unknown => frame.code == FrameCode::Unknown,
+            _ => frame.code == FrameCode::Stub && self.unanswered.contains(&frame.lookup),
         }
     }
 
@@ -212,6 +247,21 @@ impl Frames {
 
     fn broken_mark(&mut self, definitions: &mut Definitions) -> FrameId {
         *self.marks.broken.get_or_insert_with(|| mark(definitions, "[callers not found]"))
+    }
+
+    /// Stands for a stack that could not be read.
+    fn unread_mark(&mut self, definitions: &mut Definitions) -> FrameId {
+        *self.marks.unread.get_or_insert_with(|| mark(definitions, "[stack not read]"))
+    }
+
+    /// Whether this is the stack of a thread that could not be read.
+    pub fn is_unread(&self, definitions: &Definitions, stack: StackId) -> bool {
+        self.marks.unread.is_some_and(|mark| definitions.frames_of(stack).eq([mark]))
+    }
+
+    /// Stacks of blocked threads that could not be read since this was last asked.
+    pub fn take_unread(&mut self) -> u64 {
+        std::mem::take(&mut self.unread)
     }
 
     fn kind(&self, definitions: &Definitions, frame: FrameId) -> FunctionKind {
@@ -330,6 +380,10 @@ impl Frames {
             }
             leaf.get_or_insert(Leaf { method, version, offset, in_stub });
             managed.push(self.frame(definitions, frame));
+        }
+        if leaf.is_none() && found.frames.iter().any(|frame| self.is_unanswered(frame)) {
+            self.unread += 1;
+            managed.push(self.unread_mark(definitions));
         }
         // A thread of native code shows nothing: why its walk has ended says nothing either.
         managed.extend(mark.filter(|_| leaf.is_some()));

@@ -69,6 +69,10 @@ const HOLD: Duration = Duration::from_millis(400);
 /// How long a sample waits for the agent to say what code stands at its addresses.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long the stack of a blocked thread waits for each such answer: thousands of them may come at
+/// once, and none is worth anything without its managed frames.
+const BLOCKED_LIMIT: Duration = Duration::from_secs(5);
+
 /// Most samples that wait for the agent at a time; their stacks are kept, so this bounds memory.
 const MAX_WAITING: usize = 4096;
 
@@ -793,7 +797,7 @@ impl Recorder {
             Record::Class(class) => self.frames.class(class),
             Record::Method(method) => self.frames.method(&mut self.definitions, method),
             Record::Code(code) => self.frames.code(code),
-            Record::NotCode(ip) => self.frames.give_up(ip),
+            Record::NotCode(ip) => self.frames.not_code(ip),
             Record::CodeFreed(start) => {
                 self.frames.freed(start);
                 self.requested.clear();
@@ -1341,7 +1345,7 @@ impl Recorder {
     fn settle_blocked(&mut self, all: bool) {
         if !self.blocked.is_settled() {
             let (frames, now) = (&self.frames, all || self.closed || self.blocked.is_crowded());
-            let is_late = |since: Instant| now || since.elapsed() > RESOLVE_LIMIT;
+            let is_late = |since: Instant| now || since.elapsed() > BLOCKED_LIMIT;
             let ready = self.blocked.take_ready(|waiting| {
                 is_late(waiting.since) || waiting.needs.all().all(|address| frames.knows(address))
             });
@@ -1352,6 +1356,8 @@ impl Recorder {
                 }
                 match self.frames.blocked_stack(&mut self.definitions, &waiting.stack, !late) {
                     Err(needs) => {
+                        // Another question: the agent has answered the one before.
+                        waiting.since = Instant::now();
                         waiting.needs = needs;
                         self.blocked.wait(waiting);
                     }
@@ -1364,6 +1370,8 @@ impl Recorder {
                 }
             }
             self.ask();
+            let unread = self.frames.take_unread();
+            self.drop_sample("stacks of blocked threads that could not be read", unread);
             while let Some(pending) = self.blocked.next_tick() {
                 self.process_tick(pending);
             }
@@ -1479,6 +1487,9 @@ impl Recorder {
             return ThreadState::Running;
         }
         let (frames, definitions) = (&self.frames, &self.definitions);
+        if frames.is_unread(definitions, stack) {
+            return ThreadState::Other;
+        }
         let by_names = self
             .stack_states
             .entry(stack.0)
