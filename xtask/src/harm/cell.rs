@@ -122,8 +122,8 @@ impl Bench {
         Ok(ended.unit)
     }
 
-    /// Where it is kept what hung in a cell.
-    fn hang_file(&self, name: &str) -> PathBuf {
+    /// Where the evidence of a hang is kept.
+    pub fn hang_file(&self, name: &str) -> PathBuf {
         self.evidence.join(format!("{}.hang", name.replace([' ', '/'], "_")))
     }
 

@@ -5,14 +5,17 @@ use super::actions::{Action, Given};
 use super::cell::Bench;
 use super::driver::{self, Driver};
 use super::endings::{Blow, Ending};
+use super::evidence;
 use super::random::Random;
 use super::scene::{find_below, is_alive, signal};
 use super::state::State;
 use super::table::{Table, runtime_name};
 use super::targets::{Target, Work};
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,6 +52,15 @@ const RUNTIMES: [Runtime; 4] = [Runtime::V3_1, Runtime::V8, Runtime::V9, Runtime
 
 /// What one action may take.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// After so many actions in a row for which the target does not answer, it hangs.
+const UNANSWERED: usize = 3;
+
+/// Actions that the evidence of a hang names.
+const LAST_ACTIONS: usize = 20;
+
+/// What clrscope says of a target that does not answer.
+const NO_ANSWER: &str = "timed out";
 
 /// What became of one target.
 struct Ran {
@@ -200,12 +212,16 @@ fn one(
     };
     let (mut resident, mut alone) = (Vec::new(), Vec::new());
     let (mut news, mut warm) = (NEWS, WARM);
+    let hang_file = bench.hang_file(&format!("chaos {} {}", runtime_name(runtime), target.name));
+    // That of an earlier run, as a rule there is none.
+    let _ = fs::remove_file(&hang_file);
+    let (mut unanswered, mut last_actions) = (0, VecDeque::new());
     while begun.elapsed() < length && is_alive(pid) && !driver.is_over() {
         let (Some(action), Some(ending)) = (random.of(&actions), random.of(&endings)) else {
             break;
         };
         let blows = (ending.blows)(&mut random);
-        let code = act(bench, target, action, &blows, pid, folder.path());
+        let code = act(bench, target, action, &blows, pid, folder.path(), &hang_file);
         let code = code.unwrap_or_else(|error| format!("{error:#}"));
         if code == "hang" {
             ran.hangs.push(format!("{} {}", action.name, ending.name));
@@ -213,6 +229,16 @@ fn one(
         let (count, said) = ran.codes.entry(code).or_default();
         *count += 1;
         *said = fs::read_to_string(folder.path().join("stderr")).unwrap_or_default();
+        last_actions.push_back(format!("{:?} {} {}", begun.elapsed(), action.name, ending.name));
+        if last_actions.len() > LAST_ACTIONS {
+            last_actions.pop_front();
+        }
+        unanswered = if said.contains(NO_ANSWER) { unanswered + 1 } else { 0 };
+        if unanswered == UNANSWERED {
+            let actions: Vec<String> = last_actions.iter().cloned().collect();
+            append(&hang_file, &format!("{}\n{}", actions.join("\n"), evidence::of(pid)))?;
+            ran.hangs.push(format!("the target, see {}", hang_file.display()));
+        }
         *ran.endings.entry(ending.name).or_insert(0) += 1;
         ran.actions += 1;
         if let Some(state) = State::of(pid, &tmp) {
@@ -262,6 +288,12 @@ fn one(
     Ok(ran)
 }
 
+/// Adds to what is kept of a hang.
+fn append(file: &Path, text: &str) -> Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+    Ok(file.write_all(text.as_bytes())?)
+}
+
 /// How much the least resident memory of the last quarter exceeds that of the first; `None` where
 /// too few actions were counted.
 fn growth(resident: &[u64], warm: usize) -> Option<i64> {
@@ -279,7 +311,8 @@ fn act(
     action: &Action,
     blows: &[(u64, Blow)],
     pid: u32,
-    folder: &std::path::Path,
+    folder: &Path,
+    hang_file: &Path,
 ) -> Result<String> {
     let output = folder.join("chaos.clrscope").display().to_string();
     let pid = pid.to_string();
@@ -305,6 +338,7 @@ fn act(
             next = blows.next();
         }
         if started.elapsed() > LIMIT {
+            append(hang_file, &format!("{command:?}\n{}", evidence::of(child.id())))?;
             child.kill()?;
             child.wait()?;
             return Ok("hang".into());

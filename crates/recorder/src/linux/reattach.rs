@@ -32,7 +32,7 @@ pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// after five seconds.
 pub(super) const UNLOAD_LIMIT: Duration = Duration::from_secs(7);
 /// How long an agent may take to notice that its clrscope is gone.
-const NOTICE_LIMIT: Duration = Duration::from_millis(500);
+const NOTICE_LIMIT: Duration = LEAVE_LIMIT;
 /// How long a resident agent may take to revert what a session has changed: there may be tens of
 /// thousands of methods.
 const REVERT_LIMIT: Duration = Duration::from_secs(60);
@@ -332,7 +332,7 @@ impl Loaded {
     /// may be mapped soon. An agent whose clrscope was killed looks for a moment as if it was at
     /// work.
     fn may_get_fewer(&self, waited: Duration) -> bool {
-        let limit = if self.left > 0 { LEAVE_LIMIT } else { NOTICE_LIMIT };
+        let limit = if self.left > 0 { UNLOAD_LIMIT } else { NOTICE_LIMIT };
         self.libraries >= MOST_MAPPED && waited < limit
     }
 
@@ -438,8 +438,8 @@ mod tests {
         };
         assert!(!waits(loaded(0, 0), 0) && !waits(loaded(1, 1), 0));
         // Two commands that record at the same time.
-        assert!(waits(loaded(2, 0), 400) && !waits(loaded(2, 0), 600));
-        assert!(waits(loaded(2, 1), 1_900) && !waits(loaded(2, 1), 2_100));
+        assert!(waits(loaded(2, 0), 1_900) && !waits(loaded(2, 0), 2_100));
+        assert!(waits(loaded(2, 1), 6_900) && !waits(loaded(2, 1), 7_100));
     }
 
     #[test]
