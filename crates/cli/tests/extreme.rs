@@ -390,7 +390,7 @@ fn ten_thousand_threads_have_their_states_or_are_said_to_be_left_out() {
         let folder = scratch();
         let session = file(&folder, "threads.clrscope");
         let session = session.to_str().unwrap();
-        let process = start("extreme", runtime, &format!("--threads {THREADS} --churn 1"));
+        let process = start("extreme", runtime, &format!("--threads {THREADS}"));
         let pid = process.pid().to_string();
 
         let (ended, memory) =
