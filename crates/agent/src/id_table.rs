@@ -82,8 +82,7 @@ impl<N: Clone> Numbers<N> {
         }
         self.last = self.last.checked_add(1)?;
         self.current.insert(id, self.last);
-        self.entries
-            .insert(self.last, Entry { id, name: None, modules: None, is_loaded: true });
+        self.entries.insert(self.last, Entry { id, name: None, modules: None, is_loaded: true });
         self.fresh.push(self.last);
         Some(self.last)
     }
