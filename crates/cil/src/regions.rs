@@ -71,7 +71,6 @@ impl Regions {
         clauses: &[ExceptionClause],
         code_size: u32,
     ) -> Result<(), RegionError> {
-        let Self { list: merged, tries, parts, handlers } = self;
         let whole = CodeRange { start: 0, end: code_size };
         let root = Region {
             range: whole,
@@ -79,20 +78,35 @@ impl Regions {
             parent: ROOT,
             clauses: (u32::MAX, u32::MAX),
         };
-        merged.clear();
-        tries.clear();
-        parts.clear();
-        handlers.clear();
-        merged.push(root);
+        self.list.clear();
+        self.tries.clear();
+        self.parts.clear();
+        self.handlers.clear();
+        self.list.push(root);
         if clauses.is_empty() {
             return Ok(());
         }
+        self.collect_parts(clauses, code_size)?;
+        // Outer ones first; of the same range, the one that comes first.
+        self.parts.sort_by_key(|region| (region.range.start, u32::MAX - region.range.end));
+        self.tries.resize(clauses.len(), ROOT);
+        self.handlers.resize(clauses.len(), (ROOT, ROOT));
+        self.nest_parts(whole)?;
+        self.check()
+    }
+
+    /// Lists try blocks, filters and handlers of all clauses.
+    fn collect_parts(
+        &mut self,
+        clauses: &[ExceptionClause],
+        code_size: u32,
+    ) -> Result<(), RegionError> {
         for (index, clause) in (0..).zip(clauses) {
             let mut add = |range: CodeRange, kind| {
                 if range.is_empty() || range.end > code_size {
                     return Err(RegionError::Range(index));
                 }
-                parts.push(Region { range, kind, parent: ROOT, clauses: (index, index) });
+                self.parts.push(Region { range, kind, parent: ROOT, clauses: (index, index) });
                 Ok(())
             };
             add(clause.try_block, RegionKind::Try)?;
@@ -106,10 +120,12 @@ impl Regions {
             };
             add(clause.handler, kind)?;
         }
-        // Outer ones first; of the same range, the one that comes first.
-        parts.sort_by_key(|region| (region.range.start, u32::MAX - region.range.end));
-        tries.resize(clauses.len(), ROOT);
-        handlers.resize(clauses.len(), (ROOT, ROOT));
+        Ok(())
+    }
+
+    /// Makes the tree of the sorted parts.
+    fn nest_parts(&mut self, whole: CodeRange) -> Result<(), RegionError> {
+        let Self { list: merged, tries, parts, handlers } = self;
         let mut top = ROOT;
         for &part in &*parts {
             let mut region = part;
@@ -147,7 +163,7 @@ impl Regions {
             }
             merged.push(region);
         }
-        self.check()
+        Ok(())
     }
 
     fn check(&self) -> Result<(), RegionError> {

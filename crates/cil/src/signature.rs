@@ -943,6 +943,40 @@ impl Encoder {
         self.type_sig(inner, depth + 1)
     }
 
+    fn modifier(&mut self, required: bool, modifier: Modifier) -> Result<(), SignatureError> {
+        match modifier {
+            Modifier::Token(token) => {
+                self.bytes.push(if required { element::CMOD_REQD } else { element::CMOD_OPT });
+                self.token(token)?;
+            }
+            Modifier::Internal(handle) => {
+                self.bytes.extend_from_slice(&[element::CMOD_INTERNAL, u8::from(required)]);
+                self.handle(handle);
+            }
+        }
+        Ok(())
+    }
+
+    /// The definition of an instantiated generic type.
+    fn definition(&mut self, value_type: bool, definition: &TypeSig) -> Result<(), SignatureError> {
+        match (definition, value_type) {
+            (TypeSig::Class(token) | TypeSig::ValueType(token), false) => {
+                self.bytes.push(element::CLASS);
+                self.token(*token)?;
+            }
+            (TypeSig::Class(token) | TypeSig::ValueType(token), true) => {
+                self.bytes.push(element::VALUETYPE);
+                self.token(*token)?;
+            }
+            (TypeSig::Internal(handle), _) => {
+                self.bytes.push(element::INTERNAL);
+                self.handle(*handle);
+            }
+            _ => return Err(SignatureError::BadToken { offset: self.bytes.len() }),
+        }
+        Ok(())
+    }
+
     fn type_sig(&mut self, sig: &TypeSig, depth: u32) -> Result<(), SignatureError> {
         if depth > MAX_DEPTH {
             return Err(SignatureError::TooDeep { offset: self.bytes.len() });
@@ -978,40 +1012,12 @@ impl Encoder {
                 self.method_sig(method, depth + 1)?;
             }
             TypeSig::Modified { required, modifier, inner } => {
-                match modifier {
-                    Modifier::Token(token) => {
-                        self.bytes.push(if *required {
-                            element::CMOD_REQD
-                        } else {
-                            element::CMOD_OPT
-                        });
-                        self.token(*token)?;
-                    }
-                    Modifier::Internal(handle) => {
-                        self.bytes
-                            .extend_from_slice(&[element::CMOD_INTERNAL, u8::from(*required)]);
-                        self.handle(*handle);
-                    }
-                }
+                self.modifier(*required, *modifier)?;
                 self.type_sig(inner, depth + 1)?;
             }
             TypeSig::GenericInst { value_type, definition, arguments } => {
                 self.bytes.push(element::GENERICINST);
-                match (&**definition, value_type) {
-                    (TypeSig::Class(token) | TypeSig::ValueType(token), false) => {
-                        self.bytes.push(element::CLASS);
-                        self.token(*token)?;
-                    }
-                    (TypeSig::Class(token) | TypeSig::ValueType(token), true) => {
-                        self.bytes.push(element::VALUETYPE);
-                        self.token(*token)?;
-                    }
-                    (TypeSig::Internal(handle), _) => {
-                        self.bytes.push(element::INTERNAL);
-                        self.handle(*handle);
-                    }
-                    _ => return Err(SignatureError::BadToken { offset: self.bytes.len() }),
-                }
+                self.definition(*value_type, definition)?;
                 self.count(arguments.len())?;
                 arguments.iter().try_for_each(|argument| self.type_sig(argument, depth + 1))?;
             }

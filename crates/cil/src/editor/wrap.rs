@@ -101,24 +101,63 @@ impl MethodEditor {
         handler: Handler,
         result: Option<u16>,
     ) -> Result<(), EditError> {
-        let (start, end) = (InstructionId(self.live(start)), InstructionId(self.live(end)));
-        let positions = self.positions();
-        let position = |place: u32| positions.of(place);
-        let (from, to) = (position(start.0), position(end.0));
-        if from >= to {
-            return Err(EditError::EmptyRange);
-        }
-        let is_inside = |place: u32| (from..to).contains(&position(place));
-
+        let protected = self.protected(start, end)?;
+        let end = protected.end;
         let falls_out =
             self.opcode(self.preceding(end.0)).is_some_and(|last| last.flow().continues());
         if falls_out && end == Self::END {
             return Err(EditError::FallsOff);
         }
+        self.check_entries(&protected)?;
+        let (index, inner) = self.clauses_around(&protected)?;
 
-        // Nobody but the protected code itself may go to its middle.
+        let exit = self.label();
+        let (has_returns, detours) = self.redirect_exits(&protected, result, exit);
+        // A removed `tail.` may have been the first instruction.
+        let try_start = self.new_label_at(protected.start);
+        // Behind the handler: the code that follows, or the `ret` at the end.
+        let behind = if end == Self::END { exit } else { self.new_label_at(end) };
+        let mut appended = Appended { end, first: None };
+        if falls_out {
+            appended.push(self, NewInstruction::branch(Opcode::Leave, behind));
+        }
+        for (target, detour) in detours.list {
+            let leave = appended.push(self, NewInstruction::branch(Opcode::Leave, target));
+            self.bind(detour, leave);
+        }
+        let continues = matches!(handler, Handler::Catch { .. } | Handler::Filter { .. });
+        let (kind, try_end, handler_start) = appended.handler(self, handler, behind);
+
+        self.end_clauses_before(&inner, end, appended.first.unwrap_or(end));
+        let handler_end = self.new_label_at(end);
+        let new = NewClause {
+            kind,
+            try_block: (try_start, try_end),
+            handler: (handler_start, handler_end),
+        };
+        self.clauses.insert(index, new);
+
+        if has_returns || continues && end == Self::END {
+            self.return_at(exit, result);
+        }
+        Ok(())
+    }
+
+    /// The instructions from `start` to in front of `end`.
+    fn protected(&self, start: InstructionId, end: InstructionId) -> Result<Protected, EditError> {
+        let (start, end) = (InstructionId(self.live(start)), InstructionId(self.live(end)));
+        let positions = self.positions();
+        let (from, to) = (positions.of(start.0), positions.of(end.0));
+        if from >= to {
+            return Err(EditError::EmptyRange);
+        }
+        Ok(Protected { start, end, from, to, positions })
+    }
+
+    /// Nobody but the protected code itself may go to its middle.
+    fn check_entries(&self, protected: &Protected) -> Result<(), EditError> {
         for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_turning()) {
-            if is_inside(node.place) {
+            if protected.contains(node.place) {
                 if node.opcode == Opcode::Jmp {
                     return Err(EditError::Jump);
                 }
@@ -126,17 +165,25 @@ impl MethodEditor {
             }
             for &label in self.targets(index) {
                 let target = self.bound_to(label);
-                if target.is_some_and(|target| target != start && is_inside(target.0)) {
+                if target
+                    .is_some_and(|target| target != protected.start && protected.contains(target.0))
+                {
                     return Err(EditError::BranchInto);
                 }
             }
         }
+        Ok(())
+    }
 
+    /// Where a new clause goes in the list, and the numbers of the clauses that are inside of it.
+    fn clauses_around(&self, protected: &Protected) -> Result<(usize, Vec<usize>), EditError> {
+        let &Protected { from, to, .. } = protected;
         // Inner clauses come first, so the new one goes in front of the first one around.
         let mut index = self.clauses.len();
         let mut inner = Vec::new();
         for (number, clause) in self.clauses.iter().enumerate() {
-            let place = |label: Label| self.bound_to(label).map_or(NONE, |id| position(id.0));
+            let place =
+                |label: Label| self.bound_to(label).map_or(NONE, |id| protected.positions.of(id.0));
             let (mut parts, mut inside, mut around) = (0, 0, 0);
             for (a, b) in clause.parts() {
                 let (a, b) = (place(a), place(b));
@@ -156,95 +203,70 @@ impl MethodEditor {
                 return Err(EditError::CutsClause { clause: number });
             }
         }
+        Ok((index, inner))
+    }
 
-        let exit = self.label();
-        let mut exit_used = false;
+    /// Lets everything that leaves the protected code do so by a `leave`, and drops `tail.`.
+    /// Returns whether any `ret` goes to `exit` now, and the detours that are still to be placed.
+    fn redirect_exits(
+        &mut self,
+        protected: &Protected,
+        result: Option<u16>,
+        exit: Label,
+    ) -> (bool, Detours) {
+        let mut has_returns = false;
         let mut detours = Detours::default();
-        let goes_out = |editor: &Self, label| {
-            editor.bound_to(label).is_none_or(|target: InstructionId| !is_inside(target.0))
-        };
         for index in 0..self.nodes.len() {
-            let node =
-                self.nodes.get(index).filter(|node| node.is_turning() && is_inside(node.place));
+            let node = self
+                .nodes
+                .get(index)
+                .filter(|node| node.is_turning() && protected.contains(node.place));
             let Some(&Node { opcode, place, .. }) = node else { continue };
             let id = InstructionId(place);
             match opcode.flow() {
                 Flow::Return => {
                     self.replace_return(id, result, exit);
-                    exit_used = true;
+                    has_returns = true;
                 }
                 Flow::Prefix if opcode == Opcode::Tail => self.remove(id),
                 Flow::Branch | Flow::Conditional => {
-                    let labels = self.targets(index);
-                    if !labels.iter().any(|&label| goes_out(self, label)) {
-                        continue;
-                    }
-                    let mut targets = labels.to_vec();
-                    if let (Flow::Branch, Some(&label)) = (opcode.flow(), targets.first()) {
-                        self.replace(id, NewInstruction::branch(Opcode::Leave, label));
-                        continue;
-                    }
-                    for label in &mut targets {
-                        if goes_out(self, *label) {
-                            *label = detours.by_way_of(*label, || self.label());
-                        }
-                    }
-                    self.targets_mut(id).copy_from_slice(&targets);
+                    self.redirect_branch(index, protected, &mut detours);
                 }
                 _ => {}
             }
         }
+        (has_returns, detours)
+    }
 
-        // A removed `tail.` may have been the first instruction.
-        let try_start = self.new_label_at(start);
-        // Behind the handler: the code that follows, or the `ret` at the end.
-        let behind = if end == Self::END { exit } else { self.new_label_at(end) };
-        let mut first_inserted = None;
-        if falls_out {
-            first_inserted =
-                Some(self.insert_before(end, NewInstruction::branch(Opcode::Leave, behind)));
-        }
-        for (target, detour) in detours.list {
-            let leave = self.insert_before(end, NewInstruction::branch(Opcode::Leave, target));
-            self.bind(detour, leave);
-            first_inserted.get_or_insert(leave);
-        }
-        let mut emit = |editor: &mut Self, code: Vec<NewInstruction>, last: NewInstruction| {
-            let mut first = None;
-            for instruction in code.into_iter().chain([last]) {
-                let id = editor.insert_before(end, instruction);
-                first.get_or_insert(id);
-                first_inserted.get_or_insert(id);
-            }
-            editor.new_label_at(first.unwrap_or(end))
+    /// Makes a `leave` of a branch out of the protected code, or lets a conditional one go there by
+    /// way of a `leave`.
+    fn redirect_branch(&mut self, index: usize, protected: &Protected, detours: &mut Detours) {
+        let goes_out = |editor: &Self, label| {
+            editor.bound_to(label).is_none_or(|target| !protected.contains(target.0))
         };
-        let leave = NewInstruction::branch(Opcode::Leave, behind);
-        let end_finally = NewInstruction::from(Opcode::Endfinally);
-        let (kind, try_end, handler_start) = match handler {
-            Handler::Catch { exception, code } => {
-                exit_used |= end == Self::END;
-                let start = emit(self, code, leave);
-                (NewClauseKind::Catch(exception), start, start)
+        let Some(&Node { opcode, place, .. }) = self.nodes.get(index) else { return };
+        let id = InstructionId(place);
+        let labels = self.targets(index);
+        if !labels.iter().any(|&label| goes_out(self, label)) {
+            return;
+        }
+        let mut targets = labels.to_vec();
+        if let (Flow::Branch, Some(&label)) = (opcode.flow(), targets.first()) {
+            self.replace(id, NewInstruction::branch(Opcode::Leave, label));
+            return;
+        }
+        for label in &mut targets {
+            if goes_out(self, *label) {
+                *label = detours.by_way_of(*label, || self.label());
             }
-            Handler::Filter { filter, code } => {
-                exit_used |= end == Self::END;
-                let filter = emit(self, filter, Opcode::Endfilter.into());
-                let start = emit(self, code, leave);
-                (NewClauseKind::Filter(filter), filter, start)
-            }
-            Handler::Finally(code) => {
-                let start = emit(self, code, end_finally);
-                (NewClauseKind::Finally, start, start)
-            }
-            Handler::Fault(code) => {
-                let start = emit(self, code, end_finally);
-                (NewClauseKind::Fault, start, start)
-            }
-        };
+        }
+        self.targets_mut(id).copy_from_slice(&targets);
+    }
 
-        // Clauses inside that ended at `end` end in front of what was inserted. Clauses around stay
-        // as they are.
-        for number in inner {
+    /// Lets clauses inside the protected code that ended at `end` end at `inserted`, which is in
+    /// front of it. Clauses around stay as they are.
+    fn end_clauses_before(&mut self, inner: &[usize], end: InstructionId, inserted: InstructionId) {
+        for &number in inner {
             let Some(&NewClause { mut try_block, mut handler, .. }) = self.clauses.get(number)
             else {
                 continue;
@@ -252,31 +274,100 @@ impl MethodEditor {
             // Another label instead of another place for the same one: branches may use it too.
             for label in [&mut try_block.1, &mut handler.1] {
                 if self.bound_to(*label) == Some(end) {
-                    *label = self.new_label_at(first_inserted.unwrap_or(end));
+                    *label = self.new_label_at(inserted);
                 }
             }
             if let Some(clause) = self.clauses.get_mut(number) {
                 (clause.try_block, clause.handler) = (try_block, handler);
             }
         }
-        let handler_end = self.new_label_at(end);
-        let new = NewClause {
-            kind,
-            try_block: (try_start, try_end),
-            handler: (handler_start, handler_end),
-        };
-        self.clauses.insert(index, new);
+    }
 
-        if exit_used {
-            let load = result.map(NewInstruction::ldloc);
-            let mut first = None;
-            for instruction in load.into_iter().chain([Opcode::Ret.into()]) {
-                let id = self.push(instruction);
-                first.get_or_insert(id);
-            }
-            self.bind(exit, first.unwrap_or(Self::END));
+    /// Ends the method by a `ret` at `exit`, which returns what is in `result`.
+    fn return_at(&mut self, exit: Label, result: Option<u16>) {
+        let load = result.map(NewInstruction::ldloc);
+        let mut first = None;
+        for instruction in load.into_iter().chain([Opcode::Ret.into()]) {
+            let id = self.push(instruction);
+            first.get_or_insert(id);
         }
-        Ok(())
+        self.bind(exit, first.unwrap_or(Self::END));
+    }
+}
+
+/// The instructions that a new clause protects.
+struct Protected {
+    start: InstructionId,
+    end: InstructionId,
+    /// Positions of both.
+    from: u32,
+    to: u32,
+    positions: Positions,
+}
+
+impl Protected {
+    fn contains(&self, place: u32) -> bool {
+        (self.from..self.to).contains(&self.positions.of(place))
+    }
+}
+
+/// What is inserted between the protected code and what followed it.
+struct Appended {
+    /// Where the protected code ended.
+    end: InstructionId,
+    first: Option<InstructionId>,
+}
+
+impl Appended {
+    fn push(&mut self, editor: &mut MethodEditor, instruction: NewInstruction) -> InstructionId {
+        let id = editor.insert_before(self.end, instruction);
+        self.first.get_or_insert(id);
+        id
+    }
+
+    /// Appends a handler or a filter with the instruction that ends it. Returns its start.
+    fn part(
+        &mut self,
+        editor: &mut MethodEditor,
+        code: Vec<NewInstruction>,
+        last: NewInstruction,
+    ) -> Label {
+        let mut first = None;
+        for instruction in code.into_iter().chain([last]) {
+            let id = self.push(editor, instruction);
+            first.get_or_insert(id);
+        }
+        editor.new_label_at(first.unwrap_or(self.end))
+    }
+
+    /// Appends all parts of a handler. Returns its kind, the end of its try block and its start.
+    fn handler(
+        &mut self,
+        editor: &mut MethodEditor,
+        handler: Handler,
+        behind: Label,
+    ) -> (NewClauseKind, Label, Label) {
+        let leave = NewInstruction::branch(Opcode::Leave, behind);
+        let end_finally = NewInstruction::from(Opcode::Endfinally);
+        match handler {
+            Handler::Catch { exception, code } => {
+                let start = self.part(editor, code, leave);
+                (NewClauseKind::Catch(exception), start, start)
+            }
+            Handler::Filter { filter, code } => {
+                let filter = self.part(editor, filter, Opcode::Endfilter.into());
+                let start = self.part(editor, code, leave);
+                (NewClauseKind::Filter(filter), filter, start)
+            }
+            Handler::Finally(code) => {
+                let start = self.part(editor, code, end_finally);
+                (NewClauseKind::Finally, start, start)
+            }
+            Handler::Fault(code) => {
+                let start = self.part(editor, code, end_finally);
+                (NewClauseKind::Fault, start, start)
+            }
+        }
     }
 }
 
