@@ -1,7 +1,7 @@
 use crate::{
-    AllocatedObjects, AllocationBatch, Argument, CallBatch, CompilationBatch, ContentionBatch,
-    FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId,
-    TypeId, TypeLoadBatch,
+    AllocatedObjects, AllocationBatch, Argument, CallArguments, CallBatch, CompilationBatch,
+    ContentionBatch, ExceptionSample, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch,
+    SessionRecord, StackDef, StackId, SurvivorSnapshot, ThreadId, TypeId, TypeLoadBatch,
 };
 
 /// How a record breaks the rules of the stream.
@@ -121,18 +121,24 @@ impl Validator {
         if self.end {
             return Err(ModelError::AfterEnd);
         }
-        if let SessionRecord::Info(_) = record {
-            if self.info {
-                return Err(ModelError::SecondInfo);
-            }
-            self.info = true;
-            return Ok(());
-        }
-        if !self.info {
-            return Err(ModelError::NoInfo);
-        }
         match record {
-            SessionRecord::Info(_) => Ok(()),
+            SessionRecord::Info(_) if self.info => Err(ModelError::SecondInfo),
+            SessionRecord::Info(_) => {
+                self.info = true;
+                Ok(())
+            }
+            _ if !self.info => Err(ModelError::NoInfo),
+            SessionRecord::End(_) => {
+                self.end = true;
+                Ok(())
+            }
+            _ => self.content(record),
+        }
+    }
+
+    /// Takes a record between `Info` and `End`.
+    fn content(&mut self, record: &SessionRecord) -> Result<(), ModelError> {
+        match record {
             // A thread may come again when more is known of it.
             SessionRecord::Thread(thread) if thread.id.0 < self.threads => Ok(()),
             SessionRecord::Thread(thread) => define("thread", &mut self.threads, thread.id.0),
@@ -145,23 +151,12 @@ impl Validator {
                 self.function(frame.function)?;
                 define("frame", &mut self.frames, frame.id.0)
             }
-            SessionRecord::Stack(stack) => {
-                if let Some(StackId(parent)) = stack.parent {
-                    defined("stack", self.stacks, parent)?;
-                }
-                self.frame(stack.frame)?;
-                define("stack", &mut self.stacks, stack.id.0)
-            }
+            SessionRecord::Stack(stack) => self.stack_definition(stack),
             SessionRecord::Type(ty) => define("type", &mut self.types, ty.id.0),
             SessionRecord::CpuSamples(batch)
             | SessionRecord::WallSamples(batch)
             | SessionRecord::PoolSamples(batch) => self.batch(batch),
-            SessionRecord::Exception(exception) => {
-                self.thread(exception.thread)?;
-                self.ty(exception.ty)?;
-                defined("stack", self.stacks, exception.stack.0)?;
-                exception.caught_by.map_or(Ok(()), |function| self.function(function))
-            }
+            SessionRecord::Exception(exception) => self.exception(exception),
             SessionRecord::ExceptionCounts { counts, .. } => {
                 counts.iter().try_for_each(|(ty, _)| self.ty(*ty))
             }
@@ -177,31 +172,16 @@ impl Validator {
                 .iter()
                 .try_for_each(|(counter, _)| defined("counter", self.counters, counter.0)),
             SessionRecord::Compilations(batch) => self.compilations(batch),
-            SessionRecord::AssemblyLoad(load) => {
-                self.thread(load.thread)?;
-                defined("stack", self.stacks, load.stack.0)
-            }
+            SessionRecord::AssemblyLoad(load) => self.place(load.thread, load.stack),
             SessionRecord::TypeLoads(batch) => self.type_loads(batch),
-            SessionRecord::Survivors(snapshot) => {
-                snapshot.counts.iter().try_for_each(|count| self.ty(count.ty))?;
-                snapshot.held.iter().flat_map(|held| &held.path).try_for_each(|ty| self.ty(*ty))
-            }
+            SessionRecord::Survivors(snapshot) => self.survivors(snapshot),
             SessionRecord::ThreadSnapshot(snapshot) => {
-                snapshot.threads.iter().try_for_each(|seen| {
-                    self.thread(seen.thread)?;
-                    self.stack(seen.stack)
-                })
+                snapshot.threads.iter().try_for_each(|seen| self.place(seen.thread, seen.stack))
             }
-            SessionRecord::InducedGc(call) => {
-                self.thread(call.thread)?;
-                self.stack(call.stack)
-            }
+            SessionRecord::InducedGc(call) => self.place(call.thread, call.stack),
             SessionRecord::ThreadCreation(creation) => {
                 self.thread(creation.thread)?;
-                creation.creator.map_or(Ok(()), |(creator, stack)| {
-                    self.thread(creator)?;
-                    self.stack(stack)
-                })
+                creation.creator.map_or(Ok(()), |(creator, stack)| self.place(creator, stack))
             }
             SessionRecord::Instrumented(method) => self.function(method.function),
             SessionRecord::Rewritten(method) => self.function(method.function),
@@ -210,14 +190,12 @@ impl Validator {
                 calls.iter().try_for_each(|call| self.thread(call.thread))
             }
             SessionRecord::Parameters(method) => self.function(method.function),
-            SessionRecord::CallsWithArguments(calls) => calls.iter().try_for_each(|call| {
-                self.thread(call.call.thread)?;
-                call.arguments.iter().try_for_each(|(_, argument)| match argument {
-                    Argument::Object { ty: Some(ty), .. } => self.ty(*ty),
-                    _ => Ok(()),
-                })
-            }),
-            SessionRecord::PoolEvent(_)
+            SessionRecord::CallsWithArguments(calls) => {
+                calls.iter().try_for_each(|call| self.call_with_arguments(call))
+            }
+            SessionRecord::Info(_)
+            | SessionRecord::End(_)
+            | SessionRecord::PoolEvent(_)
             | SessionRecord::Traced(_)
             | SessionRecord::AllocationWindow(_)
             | SessionRecord::Gc(_)
@@ -231,32 +209,62 @@ impl Validator {
             | SessionRecord::SamplingRate(_)
             | SessionRecord::Note { .. }
             | SessionRecord::Engine { .. } => Ok(()),
-            SessionRecord::HeapBegin { snapshot, .. } => {
-                if let Some(snapshot) = self.snapshot {
-                    return Err(ModelError::SnapshotUnderWay { snapshot });
-                }
-                define("heap snapshot", &mut self.snapshots, *snapshot)?;
-                self.snapshot = Some(*snapshot);
-                Ok(())
-            }
-            SessionRecord::HeapChunk { snapshot, bytes } => {
-                self.snapshot(*snapshot)?;
-                let (size, limit) = (bytes.len(), MAX_HEAP_CHUNK);
-                if size > limit { Err(ModelError::LargeChunk { size, limit }) } else { Ok(()) }
-            }
+            SessionRecord::HeapBegin { snapshot, .. } => self.begin_snapshot(*snapshot),
+            SessionRecord::HeapChunk { snapshot, bytes } => self.heap_chunk(*snapshot, bytes.len()),
             SessionRecord::HeapClasses { snapshot, .. }
             | SessionRecord::HeapMethods { snapshot, .. }
             | SessionRecord::AsyncStateMachines { snapshot, .. } => self.snapshot(*snapshot),
-            SessionRecord::HeapEnd(end) => {
-                self.snapshot(end.snapshot)?;
-                self.snapshot = None;
-                Ok(())
-            }
-            SessionRecord::End(_) => {
-                self.end = true;
-                Ok(())
-            }
+            SessionRecord::HeapEnd(end) => self.end_snapshot(end.snapshot),
         }
+    }
+
+    fn stack_definition(&mut self, stack: &StackDef) -> Result<(), ModelError> {
+        if let Some(StackId(parent)) = stack.parent {
+            defined("stack", self.stacks, parent)?;
+        }
+        self.frame(stack.frame)?;
+        define("stack", &mut self.stacks, stack.id.0)
+    }
+
+    fn exception(&self, exception: &ExceptionSample) -> Result<(), ModelError> {
+        self.thread(exception.thread)?;
+        self.ty(exception.ty)?;
+        self.stack(exception.stack)?;
+        exception.caught_by.map_or(Ok(()), |function| self.function(function))
+    }
+
+    fn survivors(&self, snapshot: &SurvivorSnapshot) -> Result<(), ModelError> {
+        snapshot.counts.iter().try_for_each(|count| self.ty(count.ty))?;
+        snapshot.held.iter().flat_map(|held| &held.path).try_for_each(|ty| self.ty(*ty))
+    }
+
+    fn call_with_arguments(&self, call: &CallArguments) -> Result<(), ModelError> {
+        self.thread(call.call.thread)?;
+        call.arguments.iter().try_for_each(|(_, argument)| match argument {
+            Argument::Object { ty: Some(ty), .. } => self.ty(*ty),
+            _ => Ok(()),
+        })
+    }
+
+    fn begin_snapshot(&mut self, snapshot: u32) -> Result<(), ModelError> {
+        if let Some(snapshot) = self.snapshot {
+            return Err(ModelError::SnapshotUnderWay { snapshot });
+        }
+        define("heap snapshot", &mut self.snapshots, snapshot)?;
+        self.snapshot = Some(snapshot);
+        Ok(())
+    }
+
+    fn end_snapshot(&mut self, snapshot: u32) -> Result<(), ModelError> {
+        self.snapshot(snapshot)?;
+        self.snapshot = None;
+        Ok(())
+    }
+
+    fn heap_chunk(&self, snapshot: u32, size: usize) -> Result<(), ModelError> {
+        self.snapshot(snapshot)?;
+        let limit = MAX_HEAP_CHUNK;
+        if size > limit { Err(ModelError::LargeChunk { size, limit }) } else { Ok(()) }
     }
 
     fn batch(&self, batch: &SampleBatch) -> Result<(), ModelError> {
@@ -341,6 +349,12 @@ impl Validator {
         } else {
             Err(ModelError::NoSnapshot { snapshot })
         }
+    }
+
+    /// Where a thread was.
+    fn place(&self, thread: ThreadId, stack: StackId) -> Result<(), ModelError> {
+        self.thread(thread)?;
+        self.stack(stack)
     }
 
     fn thread(&self, id: ThreadId) -> Result<(), ModelError> {
