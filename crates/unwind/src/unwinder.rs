@@ -222,6 +222,23 @@ enum Left {
     Failed(Failure),
 }
 
+/// What runs at an instruction pointer.
+enum Place {
+    Code {
+        /// The address to look up.
+        lookup: u64,
+        code: FrameCode,
+        /// Whether the instruction pointer is exact: not a return address.
+        exact: bool,
+        /// Whether the frame has a rule that can be trusted.
+        ruled: bool,
+    },
+    /// Nothing that can have called the frame before.
+    Nowhere,
+    /// It must be resolved first.
+    Unresolved(Needed),
+}
+
 impl Unwinder {
     /// An unwinder for a process. Its map and images are read when they are first needed.
     pub fn new(target: impl Target + Send + 'static) -> Self {
@@ -328,43 +345,11 @@ impl Unwinder {
             if !frames.is_empty() && ip == 0 {
                 break Left::Root;
             }
-            let mut lookup = if exact { ip } else { ip.wrapping_sub(1) };
-            let mut code = self.classify(lookup);
-            let mut lost = false;
-            if matches!(code, FrameCode::Unknown | FrameCode::Stub) {
-                let region = self.modules.find(lookup);
-                code = self.classify(lookup);
-                // A fault at the first instruction of a method is reported to its handler with the
-                // address of that instruction, which then looks like a return address of nothing.
-                if matches!(code, FrameCode::Unknown | FrameCode::Stub) && !exact {
-                    let there = self.classify(ip);
-                    if matches!(there, FrameCode::Managed { offset: 0, .. }) {
-                        (lookup, code, exact) = (ip, there, true);
-                    }
+            let place = self.place(&context, exact, frames.is_empty(), &stack, unknown);
+            let Place::Code { lookup, code, exact: is_exact, ruled } = place else {
+                if let Place::Unresolved(needed) = place {
+                    return Outcome::NeedCode(needed);
                 }
-                match region {
-                    Region::Managed if code == FrameCode::Unknown && unknown == Unknown::Ask => {
-                        self.counters.need_code += 1;
-                        return Outcome::NeedCode(self.needed(lookup, exact, &stack, context.sp()));
-                    }
-                    Region::None => lost = code == FrameCode::Unknown && !frames.is_empty(),
-                    _ => {}
-                }
-            }
-            // Whether the frame has a rule that can be trusted.
-            let mut ruled = true;
-            if code == FrameCode::Native && !exact && !self.is_known_return_address(ip) {
-                if self.starts_function(ip) {
-                    // The runtime makes methods return into its own code, to stop their threads
-                    // ("hijacking"): `OnHijackTripThread` stands in place of the real return
-                    // address, which only the runtime knows. That one caller is lost, but not its
-                    // frame.
-                    (lookup, ruled) = (ip, false);
-                } else {
-                    lost = true;
-                }
-            }
-            if lost {
                 let Some((callee, callee_exact)) = by_tables.take() else {
                     break Left::Failed(Failure::NotExecutable);
                 };
@@ -378,7 +363,8 @@ impl Unwinder {
                     }
                     left => break left,
                 }
-            }
+            };
+            exact = is_exact;
             frames.push(Frame { ip, lookup, trust, code });
             let (callee, callee_exact, sp) = (context, exact, context.sp());
             let left = if ruled {
@@ -405,6 +391,57 @@ impl Unwinder {
             trust = found;
             exact = interrupted;
         };
+        self.outcome(frames, end)
+    }
+
+    /// Finds out what runs at the instruction pointer of a context; `exact` is whether that is no
+    /// return address.
+    fn place(
+        &mut self,
+        context: &Context,
+        mut exact: bool,
+        is_leaf: bool,
+        stack: &StackBytes<'_>,
+        unknown: Unknown,
+    ) -> Place {
+        let ip = context.ip();
+        let mut lookup = if exact { ip } else { ip.wrapping_sub(1) };
+        let mut code = self.classify(lookup);
+        if matches!(code, FrameCode::Unknown | FrameCode::Stub) {
+            let region = self.modules.find(lookup);
+            code = self.classify(lookup);
+            // A fault at the first instruction of a method is reported to its handler with the
+            // address of that instruction, which then looks like a return address of nothing.
+            if matches!(code, FrameCode::Unknown | FrameCode::Stub) && !exact {
+                let there = self.classify(ip);
+                if matches!(there, FrameCode::Managed { offset: 0, .. }) {
+                    (lookup, code, exact) = (ip, there, true);
+                }
+            }
+            match region {
+                Region::Managed if code == FrameCode::Unknown && unknown == Unknown::Ask => {
+                    self.counters.need_code += 1;
+                    return Place::Unresolved(self.needed(lookup, exact, stack, context.sp()));
+                }
+                Region::None if code == FrameCode::Unknown && !is_leaf => return Place::Nowhere,
+                _ => {}
+            }
+        }
+        let mut ruled = true;
+        if code == FrameCode::Native && !exact && !self.is_known_return_address(ip) {
+            if !self.starts_function(ip) {
+                return Place::Nowhere;
+            }
+            // The runtime makes methods return into its own code, to stop their threads
+            // ("hijacking"): `OnHijackTripThread` stands in place of the real return address, which
+            // only the runtime knows. That one caller is lost, but not its frame.
+            (lookup, ruled) = (ip, false);
+        }
+        Place::Code { lookup, code, exact, ruled }
+    }
+
+    /// Counts the frames that were found, and how the stack ended.
+    fn outcome(&mut self, frames: Vec<Frame>, end: Left) -> Outcome {
         for frame in &frames {
             match frame.trust {
                 Trust::Context => {}

@@ -57,6 +57,9 @@ pub(crate) fn by_encoding(encoded: u8) -> u16 {
     BY_ENCODING.get(usize::from(encoded & 15)).copied().unwrap_or_default()
 }
 
+const RSP: u16 = X86_64::RSP.0;
+const RBP: u16 = X86_64::RBP.0;
+
 /// A memory operand or register operand behind the opcode.
 struct Operand {
     /// The register field of the ModRM byte, extended.
@@ -121,8 +124,6 @@ fn operand(bytes: &[u8], rex: u8) -> Option<Operand> {
 /// Decodes the first instruction of `bytes`: what it does and how long it is. `None` if it is none
 /// of those that prologs and epilogs are made of, or is cut off.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Instruction, usize)> {
-    const RSP: u16 = X86_64::RSP.0;
-    const RBP: u16 = X86_64::RBP.0;
     // vzeroupper; nop; xor eax, eax; a REP before RET.
     match bytes {
         [0xc5, 0xf8, 0x77, ..] => return Some((Instruction::Other, 3)),
@@ -138,6 +139,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Instruction, usize)> {
     let extend = (rex & 1) << 3;
     let (&opcode, rest) = bytes.get(skip..)?.split_first()?;
     let head = skip + 1;
+    let after = |(instruction, length): (Instruction, usize)| (instruction, head + length);
     let decoded = match opcode {
         0x50..=0x57 => (Instruction::Push(by_encoding(opcode & 7 | extend)), head),
         0x58..=0x5f => (Instruction::Pop(by_encoding(opcode & 7 | extend)), head),
@@ -150,60 +152,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Instruction, usize)> {
             (Instruction::Jump(i64::from(i32::from_le_bytes(*rest.first_chunk::<4>()?))), head + 4)
         }
         // Group 1: add (/0) or sub (/5) with an immediate.
-        0x81 | 0x83 if wide => {
-            let target = operand(rest, rex)?;
-            let Place::Register(encoded) = target.place else { return None };
-            let immediate = rest.get(target.length..)?;
-            let (value, size) = if opcode == 0x83 {
-                (i64::from(*immediate.first()? as i8), 1)
-            } else {
-                (i64::from(i32::from_le_bytes(*immediate.first_chunk::<4>()?)), 4)
-            };
-            (by_encoding(encoded) == RSP).then_some(())?;
-            let value = match target.register & 7 {
-                0 => value,
-                5 => -value,
-                _ => return None,
-            };
-            (Instruction::MoveSp(value), head + target.length + size)
-        }
-        // lea
-        0x8d if wide => {
-            let source = operand(rest, rex)?;
-            let length = head + source.length;
-            match (by_encoding(source.register), source.place) {
-                (RSP, Place::Memory { base, offset }) => {
-                    (Instruction::SetSp { base: by_encoding(base), offset }, length)
-                }
-                (RBP, Place::Memory { base, offset }) if by_encoding(base) == RSP => {
-                    (Instruction::SetFp { offset }, length)
-                }
-                _ => return None,
-            }
-        }
-        // mov in both directions
-        0x89 | 0x8b if wide => {
-            let place = operand(rest, rex)?;
-            let length = head + place.length;
-            let register = by_encoding(place.register);
-            match place.place {
-                Place::Register(other) => {
-                    let other = by_encoding(other);
-                    let (to, from) =
-                        if opcode == 0x8b { (register, other) } else { (other, register) };
-                    match (to, from) {
-                        (RSP, base) => (Instruction::SetSp { base, offset: 0 }, length),
-                        (RBP, RSP) => (Instruction::SetFp { offset: 0 }, length),
-                        _ => return None,
-                    }
-                }
-                Place::Memory { base, offset } if opcode == 0x8b => {
-                    (Instruction::Load { register, base: by_encoding(base), offset }, length)
-                }
-                Place::Memory { .. } => (Instruction::Store, length),
-                _ => return None,
-            }
-        }
+        0x81 | 0x83 if wide => after(add_or_sub(opcode, rest, rex)?),
+        0x8d if wide => after(lea(rest, rex)?),
+        0x89 | 0x8b if wide => after(mov(opcode, rest, rex)?),
         // Group 5: jmp (/4)
         0xff => {
             let target = operand(rest, rex)?;
@@ -214,6 +165,63 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Instruction, usize)> {
         _ => return None,
     };
     (decoded.1 <= bytes.len()).then_some(decoded)
+}
+
+/// `add` or `sub` of an immediate and the stack pointer; with the length of the operands.
+fn add_or_sub(opcode: u8, operands: &[u8], rex: u8) -> Option<(Instruction, usize)> {
+    let target = operand(operands, rex)?;
+    let Place::Register(encoded) = target.place else { return None };
+    let immediate = operands.get(target.length..)?;
+    let (value, size) = if opcode == 0x83 {
+        (i64::from(*immediate.first()? as i8), 1)
+    } else {
+        (i64::from(i32::from_le_bytes(*immediate.first_chunk::<4>()?)), 4)
+    };
+    (by_encoding(encoded) == RSP).then_some(())?;
+    let value = match target.register & 7 {
+        0 => value,
+        5 => -value,
+        _ => return None,
+    };
+    Some((Instruction::MoveSp(value), target.length + size))
+}
+
+/// `lea` of the stack pointer or frame pointer; with the length of the operands.
+fn lea(operands: &[u8], rex: u8) -> Option<(Instruction, usize)> {
+    let source = operand(operands, rex)?;
+    let instruction = match (by_encoding(source.register), source.place) {
+        (RSP, Place::Memory { base, offset }) => {
+            Instruction::SetSp { base: by_encoding(base), offset }
+        }
+        (RBP, Place::Memory { base, offset }) if by_encoding(base) == RSP => {
+            Instruction::SetFp { offset }
+        }
+        _ => return None,
+    };
+    Some((instruction, source.length))
+}
+
+/// `mov` in both directions; with the length of the operands.
+fn mov(opcode: u8, operands: &[u8], rex: u8) -> Option<(Instruction, usize)> {
+    let place = operand(operands, rex)?;
+    let register = by_encoding(place.register);
+    let instruction = match place.place {
+        Place::Register(other) => {
+            let other = by_encoding(other);
+            let (to, from) = if opcode == 0x8b { (register, other) } else { (other, register) };
+            match (to, from) {
+                (RSP, base) => Instruction::SetSp { base, offset: 0 },
+                (RBP, RSP) => Instruction::SetFp { offset: 0 },
+                _ => return None,
+            }
+        }
+        Place::Memory { base, offset } if opcode == 0x8b => {
+            Instruction::Load { register, base: by_encoding(base), offset }
+        }
+        Place::Memory { .. } => Instruction::Store,
+        _ => return None,
+    };
+    Some((instruction, place.length))
 }
 
 #[cfg(test)]
