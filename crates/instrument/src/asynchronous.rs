@@ -17,7 +17,7 @@
 //! returns that very task. Before that, it stands for a result or nothing at all, and would make a
 //! task when asked; a call that never waits is over before anybody asks.
 
-use crate::arguments::{Parameter, plan_fields};
+use crate::arguments::{Parameter, Showing, plan_fields};
 use crate::probes::{self, Probes};
 use crate::rewrite::{
     ExceptionExit, begin, finish, insert_for_all, open, slot_of, told_of_exceptions,
@@ -378,16 +378,7 @@ fn run(
     let ends = ends(scope.metadata(), &editor)?;
     let builder = ends.first().ok_or(Refusal::NotATask)?.field;
     let showing = plan_fields(kept.parameters, |index| kept.token(scope, builder, index))?;
-    let telling = showing.is_some();
-    let three = scope.signature(if telling { Probes::END_TELLING } else { Probes::END })?;
-    let resumed_end =
-        if telling { scope.signature(Probes::COMPLETED_TELLING)? } else { scope.completed()? };
-    let end_async =
-        probes::call(if telling { probes.end_async_telling } else { probes.end_async }, three);
-    let pending =
-        probes::call(if telling { probes.pending_telling } else { probes.pending }, three);
-    let completed = if telling { probes.completed_telling } else { probes.completed };
-    let completed = probes::call(completed, resumed_end);
+    let calls = Calls::new(scope, probes, showing.is_some())?;
     let started = editor.add_local(&TypeSig::Primitive(Primitive::I8))?;
     let is_over = editor.add_local(&TypeSig::Primitive(Primitive::I4))?;
     let id = id_of(scope, &mut editor, &ends, task)?;
@@ -400,66 +391,16 @@ fn run(
     let locals = editor.local_signature().ok_or(cil::EditError::LocalsUnknown)?;
     editor.set_local_signature(scope.signature(&locals)?);
 
+    let run = Run { scope, probes, slot, showing, calls, started, is_over, id };
     for end in &ends {
-        let (resumed, ended, on) = (editor.label(), editor.label(), editor.label());
-        let failed = NewInstruction::ldc_i4(i32::from(end.exception.is_some()));
-        let mut code = vec![
-            NewInstruction::ldc_i4(1),
-            NewInstruction::stloc(is_over),
-            NewInstruction::ldloc(started),
-            NewInstruction::branch(Opcode::Brfalse, resumed),
-            slot_of(slot),
-            NewInstruction::ldloc(started),
-            failed.clone(),
-        ];
-        code.extend(end_async.iter().cloned());
-        code.push(NewInstruction::branch(Opcode::Br, ended));
-        let first_resumed = code.len();
-        code.push(slot_of(slot));
-        code.extend(id.iter().cloned());
-        code.push(failed);
-        code.extend(completed.iter().cloned());
-        let first_ended = code.len();
-        if let Some(showing) = &showing {
-            code.extend(showing.code(scope, probes, on)?);
-        }
-        let mut at_ended = end.at;
-        for (index, instruction) in code.into_iter().enumerate() {
-            let made = editor.insert_before(end.at, instruction);
-            if index == first_resumed {
-                editor.bind(resumed, made);
-            } else if index == first_ended {
-                at_ended = made;
-            }
-        }
-        editor.bind(ended, at_ended);
-        editor.bind(on, end.at);
+        run.tell_end(&mut editor, end)?;
     }
-
     let returns: Vec<InstructionId> = editor
         .ids()
         .filter(|&at| editor.instruction(at).is_some_and(|found| found.opcode == Opcode::Ret))
         .collect();
     for at in returns {
-        let on = editor.label();
-        let mut code = vec![
-            NewInstruction::ldloc(started),
-            NewInstruction::ldc_i4(0),
-            Opcode::ConvI8.into(),
-            NewInstruction::branch(Opcode::Ble, on),
-            NewInstruction::ldloc(is_over),
-            NewInstruction::branch(Opcode::Brtrue, on),
-            slot_of(slot),
-            NewInstruction::ldloc(started),
-        ];
-        code.extend(id.iter().cloned());
-        code.extend(pending.iter().cloned());
-        if let Some(showing) = &showing {
-            code.extend(showing.code(scope, probes, on)?);
-        }
-        // Everyone who comes to the return comes by here.
-        insert_for_all(&mut editor, at, code);
-        editor.bind(on, at);
+        run.tell_return(&mut editor, at)?;
     }
 
     let resume = probes::call(probes.resume_async, scope.signature(Probes::RESUME)?);
@@ -472,6 +413,111 @@ fn run(
     let code = code.chain(depth.into_iter().flatten());
     begin(&mut editor, code);
     finish(scope, &editor, &signature)
+}
+
+/// Calls of the probes for how a run of `MoveNext` ends.
+struct Calls {
+    end_async: [NewInstruction; 3],
+    pending: [NewInstruction; 3],
+    completed: [NewInstruction; 3],
+}
+
+impl Calls {
+    /// `telling` is whether the probes tell if arguments are to be shown.
+    fn new(scope: &Scope, probes: &Probes, telling: bool) -> Result<Self, Refusal> {
+        let three = scope.signature(if telling { Probes::END_TELLING } else { Probes::END })?;
+        let resumed_end = if telling {
+            scope.signature(Probes::COMPLETED_TELLING)?
+        } else {
+            scope.completed()?
+        };
+        let end_async = if telling { probes.end_async_telling } else { probes.end_async };
+        let pending = if telling { probes.pending_telling } else { probes.pending };
+        let completed = if telling { probes.completed_telling } else { probes.completed };
+        Ok(Self {
+            end_async: probes::call(end_async, three),
+            pending: probes::call(pending, three),
+            completed: probes::call(completed, resumed_end),
+        })
+    }
+}
+
+/// What the new code in `MoveNext` is made of.
+struct Run<'a> {
+    scope: &'a Scope,
+    probes: &'a Probes,
+    slot: u32,
+    showing: Option<Showing>,
+    calls: Calls,
+    /// Locals: when the call began, if this is its first run, and whether the task has ended.
+    started: u16,
+    is_over: u16,
+    /// Loads the id of the task.
+    id: Vec<NewInstruction>,
+}
+
+impl Run<'_> {
+    /// Tells of the end of the task, in front of the call that ends it.
+    fn tell_end(&self, editor: &mut MethodEditor, end: &End) -> Result<(), Refusal> {
+        let (resumed, ended, on) = (editor.label(), editor.label(), editor.label());
+        let failed = NewInstruction::ldc_i4(i32::from(end.exception.is_some()));
+        let mut code = vec![
+            NewInstruction::ldc_i4(1),
+            NewInstruction::stloc(self.is_over),
+            NewInstruction::ldloc(self.started),
+            NewInstruction::branch(Opcode::Brfalse, resumed),
+            slot_of(self.slot),
+            NewInstruction::ldloc(self.started),
+            failed.clone(),
+        ];
+        code.extend(self.calls.end_async.iter().cloned());
+        code.push(NewInstruction::branch(Opcode::Br, ended));
+        let first_resumed = code.len();
+        code.push(slot_of(self.slot));
+        code.extend(self.id.iter().cloned());
+        code.push(failed);
+        code.extend(self.calls.completed.iter().cloned());
+        let first_ended = code.len();
+        if let Some(showing) = &self.showing {
+            code.extend(showing.code(self.scope, self.probes, on)?);
+        }
+        let mut at_ended = end.at;
+        for (index, instruction) in code.into_iter().enumerate() {
+            let made = editor.insert_before(end.at, instruction);
+            if index == first_resumed {
+                editor.bind(resumed, made);
+            } else if index == first_ended {
+                at_ended = made;
+            }
+        }
+        editor.bind(ended, at_ended);
+        editor.bind(on, end.at);
+        Ok(())
+    }
+
+    /// Tells of a first run that returns before the task has ended.
+    fn tell_return(&self, editor: &mut MethodEditor, at: InstructionId) -> Result<(), Refusal> {
+        let on = editor.label();
+        let mut code = vec![
+            NewInstruction::ldloc(self.started),
+            NewInstruction::ldc_i4(0),
+            Opcode::ConvI8.into(),
+            NewInstruction::branch(Opcode::Ble, on),
+            NewInstruction::ldloc(self.is_over),
+            NewInstruction::branch(Opcode::Brtrue, on),
+            slot_of(self.slot),
+            NewInstruction::ldloc(self.started),
+        ];
+        code.extend(self.id.iter().cloned());
+        code.extend(self.calls.pending.iter().cloned());
+        if let Some(showing) = &self.showing {
+            code.extend(showing.code(self.scope, self.probes, on)?);
+        }
+        // Everyone who comes to the return comes by here.
+        insert_for_all(editor, at, code);
+        editor.bind(on, at);
+        Ok(())
+    }
 }
 
 /// Loads the id of the task of this machine, which has waited.
