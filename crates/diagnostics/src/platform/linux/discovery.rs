@@ -192,21 +192,11 @@ impl Machine {
         let mount_namespace = proc::namespace(pid, "mnt").ok();
         let root_path = fs::read_link(format!("/proc/{pid}/root")).ok();
         let root = Root::of_process(pid).ok();
-        let directory = proc::root_path(pid, &temp_dir);
         let ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
-        let folder = (mount_namespace.clone(), root_path.clone(), temp_dir.clone());
-        let listed = self.list(folder, root.as_ref(), (ns_pid, stat.start_ticks));
-        // The files were listed under some process's root that may be another one's, and that may
-        // be gone.
-        let modified = |socket: &Socket| root.as_ref()?.modified(&temp_dir.join(&socket.name)).ok();
-        let own = sockets_of(listed, ns_pid, stat.start_ticks, modified);
-        let mut sockets: Vec<PathBuf> = own.map(|socket| directory.join(&socket.name)).collect();
-        // One that has changed its root since still listens where it did before.
-        let jail = root_path.filter(|root| root != Path::new("/"));
-        if jail.is_some() && mount_namespace == self.own_mount_namespace {
-            let bound = bound_socket(pid, ns_pid).filter(|path| fs::symlink_metadata(path).is_ok());
-            sockets.extend(bound);
-        }
+        let folder: Folder = (mount_namespace, root_path, temp_dir);
+        let sockets =
+            self.possible_sockets(pid, (ns_pid, stat.start_ticks), &folder, root.as_ref());
+        let (mount_namespace, root_path, temp_dir) = folder;
 
         let maps = proc::maps(pid).unwrap_or_default();
         let library = maps
@@ -238,7 +228,7 @@ impl Machine {
             &sockets,
             runtime_version.as_deref(),
             &temp_dir,
-            jail,
+            root_path.filter(|root| is_jail(root)),
         );
         Ok(Inspection::Dotnet(Box::new(Found {
             process: DotnetProcess {
@@ -261,6 +251,32 @@ impl Machine {
             },
             sockets,
         })))
+    }
+
+    /// The sockets where a process may listen, by the folder of its temporary files, its root, and
+    /// its id and start time as the names of its sockets have them.
+    fn possible_sockets(
+        &mut self,
+        pid: u32,
+        (ns_pid, start_ticks): (u32, u64),
+        folder: &Folder,
+        root: Option<&Root>,
+    ) -> Vec<PathBuf> {
+        let (mount_namespace, root_path, temp_dir) = folder;
+        let in_own_namespace = *mount_namespace == self.own_mount_namespace;
+        let directory = proc::root_path(pid, temp_dir);
+        let listed = self.list(folder.clone(), root, (ns_pid, start_ticks));
+        // The files were listed under some process's root that may be another one's, and that may
+        // be gone.
+        let modified = |socket: &Socket| root?.modified(&temp_dir.join(&socket.name)).ok();
+        let own = sockets_of(listed, ns_pid, start_ticks, modified);
+        let mut sockets: Vec<PathBuf> = own.map(|socket| directory.join(&socket.name)).collect();
+        // One that has changed its root since still listens where it did before.
+        if root_path.as_deref().is_some_and(is_jail) && in_own_namespace {
+            let bound = bound_socket(pid, ns_pid).filter(|path| fs::symlink_metadata(path).is_ok());
+            sockets.extend(bound);
+        }
+        sockets
     }
 
     /// The sockets in a folder. What was listed before holds if the socket of the process that is
@@ -353,6 +369,11 @@ impl Machine {
             .or_insert_with(|| executable::inspect(&path));
         inspected.clone()
     }
+}
+
+/// Whether the root directory of a process is another one than that of the system.
+fn is_jail(root: &Path) -> bool {
+    root != Path::new("/")
 }
 
 /// What stands in the way, as far as it can be seen without asking.
