@@ -38,9 +38,6 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
     };
     let environment = Environment::of_process();
     // The program may change its folder later.
-    let absolute = |home: String| {
-        std::path::absolute(&home).map_or(home, |path| path.to_string_lossy().into_owned())
-    };
     let home = environment.home(runtime).map(absolute);
     let configuration = match &home {
         Some(home) => configuration(&environment, Path::new(home)),
@@ -74,20 +71,11 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
         let places: Vec<_> = places.iter().map(|path| path.display().to_string()).collect();
         return Err(failed(&format!("It was looked for at: {}", places.join(", "))));
     };
-    let decision = decision(runtime, &configuration, &environment);
-    let (level, verb) =
-        if decision.instrument { (Level::Debug, "is") } else { (Level::Info, "is not") };
-    log.line(level, || format!("This process {verb} instrumented: {}.", decision.reason));
-    if !decision.instrument {
+    if !is_instrumented(runtime, &configuration, &environment, &log) {
         return Err(NotStarted);
     }
     let (shape, shim) = shape(&environment, &agent, &log);
-    let (mode, unknown) = Mode::of(&environment);
-    if let Some(text) = unknown {
-        log.line(Level::Warn, || {
-            format!("Unknown mode \"{text}\": write strict, default or fast.")
-        });
-    }
+    let mode = mode(&environment, &log);
     log.line(Level::Info, || {
         format!("The managed agent is of shape {shape}; mode {mode}; runtime {version}.")
     });
@@ -116,6 +104,35 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
         instance.log(message.level, &message.text);
     }
     Ok(Arc::new(instance))
+}
+
+fn absolute(home: String) -> String {
+    std::path::absolute(&home).map_or(home, |path| path.to_string_lossy().into_owned())
+}
+
+/// Whether the process is instrumented. The log says why.
+fn is_instrumented(
+    runtime: Runtime,
+    configuration: &Configuration,
+    environment: &Environment,
+    log: &Log,
+) -> bool {
+    let decision = decision(runtime, configuration, environment);
+    let (level, verb) =
+        if decision.instrument { (Level::Debug, "is") } else { (Level::Info, "is not") };
+    log.line(level, || format!("This process {verb} instrumented: {}.", decision.reason));
+    decision.instrument
+}
+
+/// The mode that the environment names. The log says if there is none of that name.
+fn mode(environment: &Environment, log: &Log) -> Mode {
+    let (mode, unknown) = Mode::of(environment);
+    if let Some(text) = unknown {
+        log.line(Level::Warn, || {
+            format!("Unknown mode \"{text}\": write strict, default or fast.")
+        });
+    }
+    mode
 }
 
 /// The event log; one that cannot be made is no reason not to start.
