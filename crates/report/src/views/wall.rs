@@ -46,6 +46,24 @@ fn wall(profile: &Profile, options: &Options) -> Section {
     section.lead.push(format!("Time of all threads: {}.", words.join(", ")));
     section.lead.extend(profile.processor_summary().map(|of| processors(&of)));
 
+    section.tables.push(threads(profile, options));
+
+    let waits = waiting_places(profile);
+    let rows = waits.into_iter().take(8.min(options.rows)).map(|(state, function, weight)| {
+        vec![
+            Cell::text(format::percent(weight as f64 / all)),
+            Cell::text(state_word(state)),
+            name(profile, options, function),
+        ]
+    });
+    let columns = vec![right("share"), left("waits for"), left("in")];
+    section.tables.extend(Table::of(columns, rows));
+    section
+}
+
+/// What each thread did.
+fn threads(profile: &Profile, options: &Options) -> Table {
+    let series = &profile.wall;
     // Threads that did or waited for something, before those that only idled.
     let by_thread = series.by_thread_and_state(profile.tables.threads.len());
     let idle = state_index(ThreadState::Idle);
@@ -59,6 +77,7 @@ fn wall(profile: &Profile, options: &Options) -> Section {
         .filter(|(_, sum, _)| *sum > 0)
         .collect();
     threads.sort_by_key(|(thread, sum, active)| (std::cmp::Reverse((*active, *sum)), *thread));
+    let states = series.by_state();
     let shown: Vec<ThreadState> =
         STATES.into_iter().filter(|state| states[state_index(*state)].weight > 0).collect();
     let mut columns = vec![left("thread"), right("wall time")];
@@ -89,19 +108,7 @@ fn wall(profile: &Profile, options: &Options) -> Section {
         row.resize_with(columns.len(), || Cell::text(""));
         rows.push(row);
     }
-    section.tables.push(Table { columns, rows });
-
-    let waits = waiting_places(profile);
-    let rows = waits.into_iter().take(8.min(options.rows)).map(|(state, function, weight)| {
-        vec![
-            Cell::text(format::percent(weight as f64 / all)),
-            Cell::text(state_word(state)),
-            name(profile, options, function),
-        ]
-    });
-    let columns = vec![right("share"), left("waits for"), left("in")];
-    section.tables.extend(Table::of(columns, rows));
-    section
+    Table { columns, rows }
 }
 
 /// How the process got on with its processors.
