@@ -523,86 +523,90 @@ fn quoted(path: &Path) -> String {
     }
 }
 
+#[derive(Serialize)]
+struct SummaryJson {
+    exit_code: Option<i32>,
+    sessions: Vec<SessionJson>,
+}
+
+#[derive(Serialize)]
+struct SessionJson {
+    pid: u32,
+    process: String,
+    command: String,
+    file: Option<String>,
+    duration_seconds: f64,
+    engine: Option<String>,
+    rate_hz: Option<u32>,
+    achieved_hz: Option<f64>,
+    /// Only where the rate that was achieved differs noticeably.
+    rate_limit: Option<String>,
+    kernel_tick_hz: Option<u32>,
+    threads_without_timer: Option<u64>,
+    samples: std::collections::BTreeMap<&'static str, u64>,
+    dropped: std::collections::BTreeMap<String, u64>,
+    target_cpu_seconds: f64,
+    target_stopped_seconds: f64,
+    target_memory_bytes: u64,
+    resources: Vec<session::ResourceUse>,
+    own_cpu_seconds: f64,
+    notes: Vec<String>,
+    end: &'static str,
+    attach_to_initialize_seconds: Option<f64>,
+    attach_to_first_sample_seconds: Option<f64>,
+    detach_seconds: Option<f64>,
+}
+
+impl SessionJson {
+    fn of(session: &SessionSummary) -> Self {
+        let seconds = |nanos: u64| nanos as f64 / 1e9;
+        Self {
+            pid: session.pid,
+            process: session.process_name.clone(),
+            command: session.command_line.clone(),
+            file: session.path.as_ref().map(|path| path.display().to_string()),
+            duration_seconds: session.duration.as_secs_f64(),
+            engine: Some(session.engine.clone()).filter(|engine| !engine.is_empty()),
+            rate_hz: session.rate.as_ref().map(|rate| rate.asked_hz),
+            achieved_hz: session.rate.as_ref().and_then(SamplingRate::achieved_hz),
+            rate_limit: session
+                .rate
+                .as_ref()
+                .filter(|rate| rate.differs())
+                .and_then(|rate| rate.limit.clone()),
+            kernel_tick_hz: session.rate.as_ref().and_then(|rate| rate.tick_hz),
+            threads_without_timer: session.rate.as_ref().map(|rate| rate.threads_without_timer),
+            samples: session.samples.iter().copied().collect(),
+            dropped: session.observer.dropped.iter().cloned().collect(),
+            target_cpu_seconds: seconds(session.observer.target_cpu),
+            target_stopped_seconds: seconds(session.observer.target_stopped),
+            target_memory_bytes: session.observer.target_memory,
+            resources: session.resources.clone(),
+            own_cpu_seconds: seconds(session.observer.own_cpu),
+            notes: session.notes.clone(),
+            end: match session.end {
+                EndReason::Stopped => "stopped",
+                EndReason::ProcessExited => "process-exited",
+                EndReason::AgentLost => "agent-lost",
+            },
+            attach_to_initialize_seconds: session
+                .timings
+                .attach_to_initialize
+                .map(|time| time.as_secs_f64()),
+            attach_to_first_sample_seconds: session
+                .timings
+                .attach_to_first_sample
+                .map(|time| time.as_secs_f64()),
+            detach_seconds: session.timings.detach.map(|time| time.as_secs_f64()),
+        }
+    }
+}
+
 /// What was recorded, for programs.
 pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
-    #[derive(Serialize)]
-    struct Json {
-        exit_code: Option<i32>,
-        sessions: Vec<Session>,
-    }
-    #[derive(Serialize)]
-    struct Session {
-        pid: u32,
-        process: String,
-        command: String,
-        file: Option<String>,
-        duration_seconds: f64,
-        engine: Option<String>,
-        rate_hz: Option<u32>,
-        achieved_hz: Option<f64>,
-        /// Only where the rate that was achieved differs noticeably.
-        rate_limit: Option<String>,
-        kernel_tick_hz: Option<u32>,
-        threads_without_timer: Option<u64>,
-        samples: std::collections::BTreeMap<&'static str, u64>,
-        dropped: std::collections::BTreeMap<String, u64>,
-        target_cpu_seconds: f64,
-        target_stopped_seconds: f64,
-        target_memory_bytes: u64,
-        resources: Vec<session::ResourceUse>,
-        own_cpu_seconds: f64,
-        notes: Vec<String>,
-        end: &'static str,
-        attach_to_initialize_seconds: Option<f64>,
-        attach_to_first_sample_seconds: Option<f64>,
-        detach_seconds: Option<f64>,
-    }
-    let seconds = |nanos: u64| nanos as f64 / 1e9;
-    Json {
+    SummaryJson {
         exit_code: summary.exit_code,
-        sessions: summary
-            .sessions
-            .iter()
-            .map(|session| Session {
-                pid: session.pid,
-                process: session.process_name.clone(),
-                command: session.command_line.clone(),
-                file: session.path.as_ref().map(|path| path.display().to_string()),
-                duration_seconds: session.duration.as_secs_f64(),
-                engine: Some(session.engine.clone()).filter(|engine| !engine.is_empty()),
-                rate_hz: session.rate.as_ref().map(|rate| rate.asked_hz),
-                achieved_hz: session.rate.as_ref().and_then(SamplingRate::achieved_hz),
-                rate_limit: session
-                    .rate
-                    .as_ref()
-                    .filter(|rate| rate.differs())
-                    .and_then(|rate| rate.limit.clone()),
-                kernel_tick_hz: session.rate.as_ref().and_then(|rate| rate.tick_hz),
-                threads_without_timer: session.rate.as_ref().map(|rate| rate.threads_without_timer),
-                samples: session.samples.iter().copied().collect(),
-                dropped: session.observer.dropped.iter().cloned().collect(),
-                target_cpu_seconds: seconds(session.observer.target_cpu),
-                target_stopped_seconds: seconds(session.observer.target_stopped),
-                target_memory_bytes: session.observer.target_memory,
-                resources: session.resources.clone(),
-                own_cpu_seconds: seconds(session.observer.own_cpu),
-                notes: session.notes.clone(),
-                end: match session.end {
-                    EndReason::Stopped => "stopped",
-                    EndReason::ProcessExited => "process-exited",
-                    EndReason::AgentLost => "agent-lost",
-                },
-                attach_to_initialize_seconds: session
-                    .timings
-                    .attach_to_initialize
-                    .map(|time| time.as_secs_f64()),
-                attach_to_first_sample_seconds: session
-                    .timings
-                    .attach_to_first_sample
-                    .map(|time| time.as_secs_f64()),
-                detach_seconds: session.timings.detach.map(|time| time.as_secs_f64()),
-            })
-            .collect(),
+        sessions: summary.sessions.iter().map(SessionJson::of).collect(),
     }
 }
 

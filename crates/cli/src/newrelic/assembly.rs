@@ -191,30 +191,7 @@ pub fn examine(
     }
     let assembly = Assembly::parse(bytes)?;
     let types = Types::of(&metadata);
-    let mut candidates = BTreeSet::new();
-    for (&(class, method), points) in &groups {
-        let Some(&row) = types.by_name.get(class) else {
-            report.missing_classes.push(class.to_owned());
-            continue;
-        };
-        let named = owners.methods_of(&metadata, row, |name| name == method);
-        let overloads: BTreeSet<String> =
-            named.iter().filter_map(|&method| parameters(&metadata, method)).collect();
-        let lacks = |point: &&&Point| match &point.parameters {
-            None => named.is_empty(),
-            Some(exact) => !overloads.contains(exact),
-        };
-        let unmatched: BTreeSet<_> =
-            points.iter().filter(lacks).map(|point| point.parameters.clone()).collect();
-        report.missing_methods.extend(unmatched.into_iter().map(|parameters| Unmatched {
-            class: class.to_owned(),
-            method: method.to_owned(),
-            parameters,
-            overloads: overloads.iter().cloned().collect(),
-        }));
-        candidates.extend(named);
-    }
-    report.missing_classes.dedup();
+    let mut candidates = match_points(&groups, &metadata, &types, &owners, &mut report);
     candidates.extend(
         attributes.methods.iter().filter(|(_, found)| found.asks()).map(|(&method, _)| method),
     );
@@ -247,6 +224,41 @@ pub fn examine(
     report.instrumented = report.with(Outcome::Instrumented).count();
     report.refused = report.with(Outcome::Refused).count();
     Ok(report)
+}
+
+/// Finds the methods that points name. Classes and methods that are not there come into the report.
+fn match_points(
+    groups: &Groups<'_>,
+    metadata: &Metadata<'_>,
+    types: &Types,
+    owners: &Owners,
+    report: &mut AssemblyReport,
+) -> BTreeSet<u32> {
+    let mut candidates = BTreeSet::new();
+    for (&(class, method), points) in groups {
+        let Some(&row) = types.by_name.get(class) else {
+            report.missing_classes.push(class.to_owned());
+            continue;
+        };
+        let named = owners.methods_of(metadata, row, |name| name == method);
+        let overloads: BTreeSet<String> =
+            named.iter().filter_map(|&method| parameters(metadata, method)).collect();
+        let lacks = |point: &&&Point| match &point.parameters {
+            None => named.is_empty(),
+            Some(exact) => !overloads.contains(exact),
+        };
+        let unmatched: BTreeSet<_> =
+            points.iter().filter(lacks).map(|point| point.parameters.clone()).collect();
+        report.missing_methods.extend(unmatched.into_iter().map(|parameters| Unmatched {
+            class: class.to_owned(),
+            method: method.to_owned(),
+            parameters,
+            overloads: overloads.iter().cloned().collect(),
+        }));
+        candidates.extend(named);
+    }
+    report.missing_classes.dedup();
+    candidates
 }
 
 /// Which methods belong to which type, by rows.

@@ -354,71 +354,12 @@ pub fn points(
     ignored: &IgnoreList,
     shape: AgentShape,
 ) -> (PointsReport, Points) {
-    let (mut texts_by_path, mut files, mut problems) = (BTreeMap::new(), Vec::new(), Vec::new());
-    let mut unreadable = 0;
-    let mut left = MOST_BYTES;
-    for folder in extension_folders(Path::new(&home.path), Runtime::Core) {
-        let folder = home.place.absolute(&folder);
-        let names = match home.place.entries(&folder, MOST_ENTRIES) {
-            Ok(names) => names,
-            Err(error) => {
-                problems.push(format!(
-                    "Unable to read the extensions folder {}: {error}",
-                    folder.display()
-                ));
-                // One that is there and cannot be read may hold what is instrumented now.
-                unreadable += usize::from(error.kind() != io::ErrorKind::NotFound);
-                continue;
-            }
-        };
-        if names.len() == MOST_ENTRIES {
-            problems.push(format!(
-                "{} has more than {MOST_ENTRIES} entries; the others are left out",
-                folder.display()
-            ));
-        }
-        let mut names: Vec<_> = names
-            .into_iter()
-            .filter(|name| is_extension(&name.to_string_lossy(), environment.platform()))
-            .collect();
-        names.sort();
-        for path in
-            names.into_iter().map(|name| folder.join(name)).filter(|path| home.place.is_file(path))
-        {
-            let shown = path.display().to_string();
-            match text(home.place, &path) {
-                Ok(text) if text.len() <= left => {
-                    left -= text.len();
-                    texts_by_path.insert(shown, text);
-                }
-                Ok(_) => problems.push(format!(
-                    "{shown} is left out: instrumentation files have more than {} MB together",
-                    MOST_BYTES >> 20
-                )),
-                Err(error) => files.push(PointsFile {
-                    path: shown,
-                    points: 0,
-                    state: "unreadable",
-                    messages: vec![error],
-                }),
-            }
-        }
-    }
+    let ExtensionTexts { texts_by_path, mut files, problems, unreadable } =
+        ExtensionTexts::read(home, environment);
     let mut loaded = load(&texts_by_path, ignored, shape);
     loaded.points.add_lambda(environment);
-    unreadable += files.len();
-    // Each by itself, so that it is known what comes from which.
     for (path, text) in texts_by_path {
-        let alone = load(&BTreeMap::from([(path.clone(), text)]), ignored, shape);
-        let state = match alone.invalid_files {
-            _ if is_deprecated(&path) => "deprecated",
-            0 => "read",
-            _ => "invalid",
-        };
-        // The last one of an invalid file is a count, of this file alone.
-        let mut messages = texts(&alone.messages);
-        messages.truncate(messages.len() - usize::from(state == "invalid"));
-        files.push(PointsFile { path, points: alone.points.len(), state, messages });
+        files.push(file_by_itself(path, text, ignored, shape));
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
     let mut assemblies: BTreeMap<&str, usize> = BTreeMap::new();
@@ -438,6 +379,104 @@ pub fn points(
         problems,
     };
     (report, loaded.points)
+}
+
+/// What a file has by itself, so that it is known what comes from which.
+fn file_by_itself(
+    path: String,
+    text: String,
+    ignored: &IgnoreList,
+    shape: AgentShape,
+) -> PointsFile {
+    let alone = load(&BTreeMap::from([(path.clone(), text)]), ignored, shape);
+    let state = match alone.invalid_files {
+        _ if is_deprecated(&path) => "deprecated",
+        0 => "read",
+        _ => "invalid",
+    };
+    // The last one of an invalid file is a count, of this file alone.
+    let mut messages = texts(&alone.messages);
+    messages.truncate(messages.len() - usize::from(state == "invalid"));
+    PointsFile { path, points: alone.points.len(), state, messages }
+}
+
+/// The texts of the instrumentation files.
+struct ExtensionTexts {
+    texts_by_path: BTreeMap<String, String>,
+    /// Those that cannot be read.
+    files: Vec<PointsFile>,
+    problems: Vec<String>,
+    /// How many files and folders cannot be read.
+    unreadable: usize,
+}
+
+impl ExtensionTexts {
+    fn read(home: &Home<'_>, environment: &Environment) -> Self {
+        let mut found = Self {
+            texts_by_path: BTreeMap::new(),
+            files: Vec::new(),
+            problems: Vec::new(),
+            unreadable: 0,
+        };
+        let mut left = MOST_BYTES;
+        for folder in extension_folders(Path::new(&home.path), Runtime::Core) {
+            let folder = home.place.absolute(&folder);
+            for path in found.paths(&folder, home.place, environment) {
+                let shown = path.display().to_string();
+                match text(home.place, &path) {
+                    Ok(text) if text.len() <= left => {
+                        left -= text.len();
+                        found.texts_by_path.insert(shown, text);
+                    }
+                    Ok(_) => found.problems.push(format!(
+                        "{shown} is left out: instrumentation files have more than {} MB together",
+                        MOST_BYTES >> 20
+                    )),
+                    Err(error) => found.files.push(PointsFile {
+                        path: shown,
+                        points: 0,
+                        state: "unreadable",
+                        messages: vec![error],
+                    }),
+                }
+            }
+        }
+        found.unreadable += found.files.len();
+        found
+    }
+
+    /// The paths of the instrumentation files in a folder, in their order.
+    fn paths(
+        &mut self,
+        folder: &Path,
+        place: &Location,
+        environment: &Environment,
+    ) -> Vec<PathBuf> {
+        let names = match place.entries(folder, MOST_ENTRIES) {
+            Ok(names) => names,
+            Err(error) => {
+                self.problems.push(format!(
+                    "Unable to read the extensions folder {}: {error}",
+                    folder.display()
+                ));
+                // One that is there and cannot be read may hold what is instrumented now.
+                self.unreadable += usize::from(error.kind() != io::ErrorKind::NotFound);
+                return Vec::new();
+            }
+        };
+        if names.len() == MOST_ENTRIES {
+            self.problems.push(format!(
+                "{} has more than {MOST_ENTRIES} entries; the others are left out",
+                folder.display()
+            ));
+        }
+        let mut names: Vec<_> = names
+            .into_iter()
+            .filter(|name| is_extension(&name.to_string_lossy(), environment.platform()))
+            .collect();
+        names.sort();
+        names.into_iter().map(|name| folder.join(name)).filter(|path| place.is_file(path)).collect()
+    }
 }
 
 fn text(place: &Location, path: &Path) -> Result<String, String> {

@@ -171,15 +171,7 @@ impl Report {
                 trimmed: modules.as_ref().and_then(|modules| modules.trimmed.as_deref()),
             })
         });
-        let mut notes = for_framework_only(&environment);
-        notes.extend(home_note(&home, &environment));
-        // Only the library of this project looks, and only with a process there is a verdict.
-        let is_told = target.is_some() && library.is_clrscope != Some(false);
-        notes.extend(
-            modules.as_ref().and_then(|modules| modules.trimmed.clone()).filter(|_| !is_told),
-        );
-        let trimmed = modules.as_ref().and_then(|modules| modules.trimmed.as_deref());
-        notes.extend(verdict.as_ref().and_then(|verdict| surprise(verdict, &library, trimmed)));
+        let notes = notes(&home, &environment, &library, modules.as_ref(), verdict.as_ref());
         Ok(Self {
             schema: SCHEMA,
             process: target.map(ProcessReport::of),
@@ -230,6 +222,24 @@ impl ModulesReport {
             problems: modules.problems,
         }
     }
+}
+
+/// What else users should know.
+fn notes(
+    home: &Home<'_>,
+    environment: &Environment,
+    library: &Library,
+    modules: Option<&Modules>,
+    verdict: Option<&Verdict>,
+) -> Vec<String> {
+    let mut notes = for_framework_only(environment);
+    notes.extend(home_note(home, environment));
+    let trimmed = modules.and_then(|modules| modules.trimmed.as_deref());
+    // Only the library of this project looks, and only with a process there is a verdict.
+    let is_told = verdict.is_some() && library.is_clrscope != Some(false);
+    notes.extend(trimmed.filter(|_| !is_told).map(str::to_owned));
+    notes.extend(verdict.and_then(|verdict| surprise(verdict, library, trimmed)));
+    notes
 }
 
 /// The strategy that the environment asks for.
