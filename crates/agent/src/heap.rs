@@ -16,6 +16,7 @@ use crate::counters::Counters;
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use crate::runtime::Runtime;
+use crate::static_fields::{StaticArrays, Unfinished};
 use crate::snapshots::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
 use corprof::ObjectId;
 use corprof::callback::{
@@ -121,6 +122,8 @@ struct Snapshot {
     /// number of the others.
     targets: Vec<usize>,
     targets_lost: u64,
+    /// Arrays of static fields, where references are wanted.
+    statics: Option<StaticArrays>,
 }
 
 impl Snapshot {
@@ -142,6 +145,7 @@ impl Snapshot {
             plans,
             targets: Vec::with_capacity(targets),
             targets_lost: 0,
+            statics: (kind == SnapshotKind::All).then(StaticArrays::new),
         }
     }
 
@@ -150,7 +154,9 @@ impl Snapshot {
         let plans = self.plans.as_ref().map_or(0, |plans| plans.memory());
         let ids = self.classes.memory() + self.methods.memory();
         let targets = self.targets.capacity() * size_of::<usize>();
-        size_of::<Self>() + self.chunks.encoder.memory() + ids + strings + plans + targets
+        let statics = self.statics.as_ref().map_or(0, StaticArrays::memory);
+        let own = size_of::<Self>() + self.chunks.encoder.memory();
+        own + ids + strings + plans + targets + statics
     }
 
     fn roots(&mut self, agent: &Agent, roots: Roots<'_>) {
@@ -173,6 +179,13 @@ impl Snapshot {
             }
             // The runtime's flags are those of the format.
             self.chunks.encoder.root(target.0 as u64, kind, root.flags.0 as u8, root.id as u64);
+            let flags = root.flags.0 as u8;
+            if kind == RootKind::Handle
+                && flags & (heap::ROOT_WEAK | heap::ROOT_REF_COUNTED) == 0
+                && let Some(statics) = &mut self.statics
+            {
+                statics.held(target);
+            }
             // What the root refers to is asked for its class, so it must be an object, and not
             // something within one.
             if self.kind == SnapshotKind::Roots && root.flags.0 as u8 & heap::ROOT_INTERIOR == 0 {
@@ -247,11 +260,36 @@ impl Snapshot {
             }
             self.chunks.encoder.reference(reference.0 as u64);
         }
+        if !self.elements(agent, id, size, references) {
+            return false;
+        }
         if let Some(plan) = self.plans.as_ref().and_then(|plans| plans.of(class.0 as u64)) {
             return self.task(agent, id, size, plan);
         }
         if self.strings.as_ref().is_some_and(|strings| strings.class == class) {
             return self.string(agent, id, size);
+        }
+        true
+    }
+
+    /// Records where the elements of an array are that may be static fields.
+    fn elements(
+        &mut self,
+        agent: &Agent,
+        object: ObjectId<'_>,
+        size: usize,
+        references: &[RawObjectId],
+    ) -> bool {
+        let Some(statics) = &mut self.statics else { return true };
+        // SAFETY: the object has this size, and stays what and where it is during this callback.
+        let Some(elements) = (unsafe { statics.elements(object, size, references) }) else {
+            return true;
+        };
+        for (address, target) in elements {
+            if !self.chunks.has_room(agent) {
+                return false;
+            }
+            self.chunks.encoder.slot(address, target);
         }
         true
     }
@@ -515,6 +553,10 @@ impl Walker<'_> {
             gone,
             &mut HashSet::new(),
         )?;
+        let unfinished = match &snapshot.statics {
+            Some(statics) if complete => self.teller.send_statics(number, statics)?,
+            _ => None,
+        };
         snapshot.plans = None;
         let unplanned = match &mut self.machines {
             Some(machines) => {
@@ -548,6 +590,13 @@ impl Walker<'_> {
             }
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
             _ if unplanned > 0 => Some(format!("the states of tasks of {unplanned} classes")),
+            _ if unfinished == Some(Unfinished::Late) => {
+                Some("the names of some static fields".to_owned())
+            }
+            _ if unfinished == Some(Unfinished::Edited) => Some(
+                "the names of static fields, because a debugger is attached or hot reload is on"
+                    .to_owned(),
+            ),
             _ if wants_strings && !reads_strings => Some("the contents of strings".to_owned()),
             _ => None,
         };

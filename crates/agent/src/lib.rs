@@ -50,6 +50,7 @@ pub mod runtime;
 pub mod sessions;
 pub mod snapshots;
 pub mod stacks;
+pub mod static_fields;
 pub mod survivors;
 pub mod thread_registry;
 pub mod threads;

@@ -5,6 +5,7 @@ use crate::agent::{Agent, Phase};
 use crate::async_state_machines::Machines;
 use crate::os::clock;
 use crate::os::connection::Outgoing;
+use crate::static_fields::{self, StaticArrays, Unfinished};
 use corprof::EventMask;
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use std::collections::{HashMap, HashSet};
@@ -25,6 +26,8 @@ const MOST_WAITING: usize = 8 << 20;
 pub const CALM_LIMIT: Nanos = 10_000_000_000;
 /// Longest time for the names of a snapshot.
 const NAMES_LIMIT: Nanos = 30_000_000_000;
+/// Longest time for the search for static fields of a snapshot.
+const STATICS_LIMIT: Nanos = 10_000_000_000;
 /// How often a waiting thread checks whether the session ends.
 const STEP: Nanos = 20_000_000;
 /// When the runtime has surely finished to start a launched agent.
@@ -288,7 +291,7 @@ impl Ids {
             return;
         }
         let mask = self.slots.len() - 1;
-        let mut at = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        let mut at = Self::place(id) & mask;
         while let Some(slot) = self.slots.get_mut(at) {
             if *slot == id {
                 return;
@@ -305,6 +308,24 @@ impl Ids {
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// Whether an id was added.
+    pub fn contains(&self, id: u64) -> bool {
+        let mask = self.slots.len() - 1;
+        let mut at = Self::place(id) & mask;
+        // There is always a free slot.
+        loop {
+            match self.slots.get(at) {
+                Some(0) | None => return false,
+                Some(slot) if *slot == id => return true,
+                Some(_) => at = (at + 1) & mask,
+            }
+        }
+    }
+
+    fn place(id: u64) -> usize {
+        (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
     }
 
     /// All of them.
@@ -426,6 +447,26 @@ impl<'a> Teller<'a> {
         Ok(unnamed)
     }
 
+    /// Sends the static fields among the elements that a snapshot has recorded; says if some may be
+    /// missing, and why.
+    pub fn send_statics(
+        &self,
+        number: u32,
+        arrays: &StaticArrays,
+    ) -> io::Result<Option<Unfinished>> {
+        let deadline = clock::monotonic() + STATICS_LIMIT;
+        let mut frame = FrameBuilder::default();
+        let found = static_fields::find(&self.agent.runtime, arrays, deadline, |fields| {
+            for part in fields.chunks(64) {
+                let fields = part.to_vec();
+                self.put(&mut frame, &Record::HeapStatics { snapshot: number, fields })?;
+            }
+            Ok::<(), io::Error>(())
+        })?;
+        frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
+        Ok(found.err())
+    }
+
     /// Learns where tasks of the classes that a snapshot met keep their states, and sends where their
     /// methods wait; says of how many classes that is not known because there are too many, or it
     /// took too long. `gone` as in [`Self::send_names`].
@@ -519,5 +560,6 @@ mod tests {
         assert_eq!(ids.lost, 900 - 42);
         ids.insert(5);
         assert_eq!(ids.lost, 900 - 42);
+        assert!(ids.contains(5) && ids.contains(110) && !ids.contains(999) && !ids.contains(0));
     }
 }

@@ -14,15 +14,11 @@ pub fn bytes(bytes: f64) -> String {
 
 /// How an object is held, from the root on.
 pub fn path(path: &heap::PathRow) -> String {
-    let root = match &path.root_name {
-        Some(name) => format!("{} {name}", path.root.name()),
-        None => path.root.name().to_owned(),
-    };
     let steps = path.steps.iter().map(|step| match step.times {
         0 | 1 => step.name.clone(),
         times => format!("{} ({times} times)", step.name),
     });
-    std::iter::once(root).chain(steps).collect::<Vec<_>>().join(" → ")
+    std::iter::once(path.root_text()).chain(steps).collect::<Vec<_>>().join(" → ")
 }
 
 /// Full name of a method.

@@ -60,6 +60,10 @@ pub struct SnapshotBuilder {
     names: HashMap<u64, TypeInfo>,
     roots: Vec<Root>,
     root_names: HashMap<u64, Arc<str>>,
+    /// What refers to what, outside of objects and in arrays of static fields.
+    slots: Vec<(u64, u64)>,
+    /// Address, name, and whether each thread has its own.
+    static_fields: Vec<(u64, Arc<str>, bool)>,
     generations: Vec<Generation>,
     dependents: Vec<(u64, u64)>,
     states: Vec<(u64, i32)>,
@@ -89,6 +93,8 @@ impl SnapshotBuilder {
             names: HashMap::new(),
             roots: Vec::new(),
             root_names: HashMap::new(),
+            slots: Vec::new(),
+            static_fields: Vec::new(),
             generations: Vec::new(),
             dependents: Vec::new(),
             states: Vec::new(),
@@ -102,7 +108,8 @@ impl SnapshotBuilder {
     /// Bytes that the analysis would need for what is here.
     fn needed(&self) -> u64 {
         let objects = self.addresses.len() as u64;
-        let fields = self.states.len() + self.continuations.len();
+        let statics = self.slots.len() + self.static_fields.len();
+        let fields = self.states.len() + self.continuations.len() + statics;
         let others =
             (self.roots.len() + self.dependents.len() + fields) as u64 + self.strings.len();
         let analysis = objects * PER_OBJECT + self.references * PER_REFERENCE;
@@ -176,6 +183,38 @@ impl SnapshotBuilder {
         }
     }
 
+    /// A place that can be a static field, and the object that it refers to.
+    pub fn slot(&mut self, address: u64, target: u64) {
+        if self.fits_one_more() {
+            self.slots.push((address, target));
+        }
+    }
+
+    /// The static field at an address: type and field. What it refers to is that of the
+    /// [`Self::slot`] at the address.
+    pub fn static_field(&mut self, address: u64, name: &str, thread: bool) {
+        if self.fits_one_more() {
+            self.static_fields.push((address, readable(name).into(), thread));
+        }
+    }
+
+    /// Static fields are roots of their own: what they refer to is not held by an array that has
+    /// the fields of many classes.
+    fn add_static_fields(&mut self) {
+        self.slots.sort_unstable();
+        for (address, name, thread) in std::mem::take(&mut self.static_fields) {
+            let Ok(at) = self.slots.binary_search_by_key(&address, |(address, _)| *address) else {
+                continue;
+            };
+            let target = self.slots[at].1;
+            let kind = if thread { RootKind::ThreadStatics } else { RootKind::Statics };
+            let (pinned, weak, interior) = (false, false, false);
+            self.roots.push(Root { target, kind, pinned, weak, interior, id: address });
+            self.root_names.insert(address, name);
+        }
+        self.slots = Vec::new();
+    }
+
     /// A handle that keeps `value` alive as long as `key` is: an entry of a `ConditionalWeakTable`.
     /// It is taken for a reference of `key`.
     pub fn dependent_handle(&mut self, key: u64, value: u64) {
@@ -227,6 +266,7 @@ impl SnapshotBuilder {
 
     /// The end: resolves all references.
     pub fn finish(mut self, mut end: SnapshotEnd) -> Snapshot {
+        self.add_static_fields();
         let order = order(&self.addresses);
         self.gaps.duplicate_objects =
             order.as_ref().map_or(0, |order| (self.addresses.len() - order.len()) as u64);
@@ -365,6 +405,17 @@ impl SnapshotBuilder {
         }
         (classes, table)
     }
+}
+
+/// A type and its field, with the name of the property in place of that of the field in which its
+/// compiler keeps it.
+fn readable(name: &str) -> String {
+    let property = || {
+        let (before, rest) = name.rsplit_once(".<")?;
+        let property = rest.strip_suffix(">k__BackingField")?;
+        Some(format!("{before}.{property}"))
+    };
+    property().unwrap_or_else(|| name.to_owned())
 }
 
 fn incomplete(end: &mut SnapshotEnd, reason: &str) {
@@ -598,6 +649,32 @@ mod tests {
             "{:?}",
             snapshot.end()
         );
+    }
+
+    #[test]
+    fn static_fields_are_roots_with_names() {
+        let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+        // Two elements of an array that a handle holds, and something else of it.
+        builder.object(0x1000, 1, 48);
+        for (at, target) in [0x2000, 0x2020, 0x2040].into_iter().enumerate() {
+            builder.reference(target);
+            builder.slot(0x1010 + at as u64 * 8, target);
+            builder.object(target, 2, 24);
+        }
+        builder.root(root(0x1000));
+        builder.static_field(0x1010, "Shop.Cache.<Entries>k__BackingField", false);
+        builder.static_field(0x1018, "Shop.Cache.local", true);
+        builder.static_field(0x9999, "Shop.Cache.none", false);
+        let snapshot = builder.finish(end());
+        let named = |node| {
+            let root = snapshot.root_of(node)?;
+            Some((root.kind, snapshot.root_name(root)))
+        };
+        assert_eq!(named(0), Some((RootKind::Handle, None)));
+        assert_eq!(named(1), Some((RootKind::Statics, Some("Shop.Cache.Entries"))));
+        assert_eq!(named(2), Some((RootKind::ThreadStatics, Some("Shop.Cache.local"))));
+        assert_eq!(named(3), None);
+        assert_eq!(snapshot.gaps().dangling_roots, 0);
     }
 
     #[test]

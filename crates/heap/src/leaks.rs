@@ -9,7 +9,7 @@ use crate::{
     report::{
         HolderRow, PathRow, ReportOptions, SCHEMA, holder_rows, path_row, seconds, type_name,
     },
-    snapshot::{NodeId, Snapshot, TypeId, TypeInfo},
+    snapshot::{NodeId, RootKind, Snapshot, SnapshotRoot, TypeId, TypeInfo},
 };
 
 /// Growth between heap snapshots, for people and programs.
@@ -99,6 +99,8 @@ pub struct Owner {
     pub name: String,
     /// Bytes in the last snapshot that would be free without it.
     pub retained_bytes: u64,
+    /// The static field that its path begins with, if it does with one.
+    pub static_field: Option<String>,
     /// How it is retained.
     pub path: Option<PathRow>,
 }
@@ -193,11 +195,15 @@ fn suspects(
     let mut suspects: Vec<Suspect> = groups
         .into_iter()
         .map(|(lead, members)| {
-            let owner = grown[lead].owner.map(|node| Owner {
-                address: last.address(node),
-                name: type_name(last, last.type_of(node)),
-                retained_bytes: dominators.retained(node),
-                path: paths.to(node).map(|path| path_row(last, &path)),
+            let owner = grown[lead].owner.map(|node| {
+                let path = paths.to(node).map(|path| path_row(last, &path));
+                Owner {
+                    address: last.address(node),
+                    name: type_name(last, last.type_of(node)),
+                    retained_bytes: dominators.retained(node),
+                    static_field: path.as_ref().and_then(PathRow::static_field).map(str::to_owned),
+                    path,
+                }
             });
             suspect(owner, members.iter().map(|member| &grown[*member]).collect())
         })
@@ -311,7 +317,7 @@ fn owner_at(
     loop {
         let (own_type, above) = (last.type_of(owner), dominators.immediate(owner));
         let name = &last.types()[own_type as usize].name;
-        if above.is_none() && is_statics_array(name) {
+        if above.is_none() && is_statics_array(last, owner) {
             return None;
         }
         let Some(above) = above else { return Some(owner) };
@@ -322,18 +328,21 @@ fn owner_at(
         if !(is_link || is_part) {
             return Some(owner);
         }
-        let name_above = &last.types()[last.type_of(above) as usize].name;
-        if dominators.immediate(above).is_none() && is_statics_array(name_above) {
+        if dominators.immediate(above).is_none() && is_statics_array(last, above) {
             return Some(owner);
         }
         owner = above;
     }
 }
 
-/// Whether objects of the type, if a root holds them, hold the static fields of many classes. The
-/// runtime keeps those in arrays of objects, which clrscope and other tools name differently.
-fn is_statics_array(name: &str) -> bool {
-    matches!(name, "object[]" | "System.Object[]")
+/// Whether an object that a root holds has the static fields of many classes. The runtime keeps
+/// those in arrays of objects, which clrscope and other tools name differently.
+fn is_statics_array(last: &Snapshot, node: NodeId) -> bool {
+    let name = last.types()[last.type_of(node) as usize].name.as_str();
+    let is_field = |root: &SnapshotRoot| {
+        matches!(root.kind, RootKind::Statics | RootKind::ThreadStatics)
+    };
+    matches!(name, "object[]" | "System.Object[]") && !last.root_of(node).is_some_and(is_field)
 }
 
 /// Whether objects of the type are the inner part of a collection: its array, or the objects in
@@ -421,7 +430,7 @@ fn growth_row(growth: &TypeGrowth) -> GrowthRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MemoryBudget, Root, RootKind, SnapshotBuilder, SnapshotEnd};
+    use crate::{MemoryBudget, Root, SnapshotBuilder, SnapshotEnd};
 
     const STATICS: u64 = 0x100;
 

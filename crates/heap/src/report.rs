@@ -159,6 +159,25 @@ pub struct PathRow {
     pub omitted_steps: u64,
 }
 
+impl PathRow {
+    /// What it begins with, as people read it: `static Shop.Cache.entries`.
+    pub fn root_text(&self) -> String {
+        match (self.root, &self.root_name) {
+            (RootKind::Statics, Some(name)) => format!("static {name}"),
+            (RootKind::ThreadStatics, Some(name)) => format!("thread static {name}"),
+            (RootKind::Handle, _) if self.pinned => "pinning handle".to_owned(),
+            (kind, Some(name)) => format!("{} {name}", kind.name()),
+            (kind, None) => kind.name().to_owned(),
+        }
+    }
+
+    /// The static field that it begins with, if it is known.
+    pub fn static_field(&self) -> Option<&str> {
+        let is_static = matches!(self.root, RootKind::Statics | RootKind::ThreadStatics);
+        self.root_name.as_deref().filter(|_| is_static)
+    }
+}
+
 /// An object that retains much, while nothing below it retains nearly as much.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Retainer {

@@ -16,8 +16,11 @@ pub type TypeId = u32;
 pub enum RootKind {
     /// A static field, where it is known to be one.
     Statics,
-    /// A GC handle. Runtimes before .NET 9 keep static fields in arrays that are held by such
-    /// handles.
+    /// A static field of which each thread has its own.
+    #[serde(rename = "thread_statics")]
+    ThreadStatics,
+    /// A GC handle. Static fields that are not known by name are elements of arrays that are held by
+    /// such handles.
     Handle,
     /// The queue of objects whose finalizer has to run.
     Finalizer,
@@ -30,8 +33,9 @@ pub enum RootKind {
 impl RootKind {
     /// All kinds, those that hold for longest first: of equally short paths, that of the earlier
     /// kind is shown.
-    pub const ALL: [RootKind; 5] = [
+    pub const ALL: [RootKind; 6] = [
         RootKind::Statics,
+        RootKind::ThreadStatics,
         RootKind::Handle,
         RootKind::Finalizer,
         RootKind::Other,
@@ -42,6 +46,7 @@ impl RootKind {
     pub fn name(self) -> &'static str {
         match self {
             RootKind::Statics => "static field",
+            RootKind::ThreadStatics => "thread static field",
             RootKind::Handle => "handle",
             RootKind::Finalizer => "finalizer queue",
             RootKind::Stack => "stack",

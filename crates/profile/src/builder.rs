@@ -297,6 +297,7 @@ impl ProfileBuilder {
             | SessionRecord::HeapChunk { .. }
             | SessionRecord::HeapClasses { .. }
             | SessionRecord::HeapMethods { .. }
+            | SessionRecord::HeapStatics { .. }
             | SessionRecord::AsyncStateMachines { .. } => {}
             SessionRecord::HeapEnd(end) => see(end.time),
             SessionRecord::End(end) => {

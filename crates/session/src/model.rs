@@ -209,6 +209,24 @@ pub enum SessionRecord {
     SamplingRate(SamplingRate),
     /// A call that induces a collection.
     InducedGc(InducedGc),
+    /// Static fields that refer to objects of the snapshot that has begun.
+    HeapStatics {
+        /// Number of the snapshot.
+        snapshot: u32,
+        /// The fields.
+        fields: Vec<StaticField>,
+    },
+}
+
+/// A static field that refers to an object of a heap snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StaticField {
+    /// Where its value is: the address of a slot in the parts of the snapshot.
+    pub address: u64,
+    /// Type and field, such as `Shop.Cache.entries`.
+    pub name: String,
+    /// Whether each thread has its own.
+    pub thread: bool,
 }
 
 /// A call that induces a collection, such as `GC.Collect`.

@@ -213,6 +213,7 @@ impl Validator {
             SessionRecord::HeapChunk { snapshot, bytes } => self.heap_chunk(*snapshot, bytes.len()),
             SessionRecord::HeapClasses { snapshot, .. }
             | SessionRecord::HeapMethods { snapshot, .. }
+            | SessionRecord::HeapStatics { snapshot, .. }
             | SessionRecord::AsyncStateMachines { snapshot, .. } => self.snapshot(*snapshot),
             SessionRecord::HeapEnd(end) => self.end_snapshot(end.snapshot),
         }

@@ -123,6 +123,14 @@ pub enum HeapItem<'a> {
         /// Its bits.
         value: u64,
     },
+    /// An element of an array of references that a handle holds, in addition to its
+    /// [`Self::Reference`]. The runtime keeps static fields in such arrays. Null ones are left out.
+    Slot {
+        /// Where the element is.
+        address: u64,
+        /// The object that it refers to.
+        target: u64,
+    },
 }
 
 /// [`HeapItem::Field`]: where an asynchronous method stands, as its compiler counts. The bits are
@@ -217,6 +225,7 @@ const STRING_WITH_TEXT: u64 = 6;
 const FIELD: u64 = 7;
 const ORIGIN: u64 = 8;
 const SUM: u64 = 9;
+const SLOT: u64 = 10;
 
 /// What both sides know at a place in a chunk.
 #[derive(Debug)]
@@ -225,21 +234,25 @@ struct State {
     /// Address of the last object, and where it ends.
     object: u64,
     end: u64,
+    /// Address of the last [`HeapItem::Slot`], or that of the last object if it has none yet.
+    element: u64,
 }
 
 impl State {
     fn new() -> Self {
-        Self { slots: Box::new([(0, 0); SLOTS]), object: 0, end: 0 }
+        Self { slots: Box::new([(0, 0); SLOTS]), object: 0, end: 0, element: 0 }
     }
 
     fn clear(&mut self) {
         self.slots.fill((0, 0));
         self.object = 0;
         self.end = 0;
+        self.element = 0;
     }
 
     fn moved_to(&mut self, address: u64, size: u64) {
         self.object = address;
+        self.element = address;
         self.end = address.wrapping_add(size).wrapping_add(UNIT - 1) & !(UNIT - 1);
     }
 }
@@ -257,6 +270,17 @@ fn distance(from: u64, to: u64) -> Option<u64> {
         let units = distance >> UNIT.ilog2();
         ((units << 1) ^ (units >> 63)) as u64 & (u64::MAX >> 2)
     })
+}
+
+/// A difference of addresses, and its sign in the lowest bit.
+fn difference(from: u64, to: u64) -> u64 {
+    let difference = to.wrapping_sub(from) as i64;
+    ((difference << 1) ^ (difference >> 63)) as u64
+}
+
+/// The address at a difference.
+fn at_difference(from: u64, zigzag: u64) -> u64 {
+    from.wrapping_add((zigzag >> 1) ^ 0u64.wrapping_sub(zigzag & 1))
 }
 
 /// The address at a distance.
@@ -392,6 +416,17 @@ impl Encoder {
         self.varint(start);
         self.varint(length);
         self.varint(reserved);
+    }
+
+    /// Adds an element of an array that a handle holds.
+    pub fn slot(&mut self, address: u64, target: u64) {
+        if !self.has_room() {
+            return;
+        }
+        self.head(SLOT, 0);
+        self.varint(difference(self.state.element, address));
+        self.varint(difference(self.state.object, target));
+        self.state.element = address;
     }
 
     /// Adds what a string says. Of `text`, UTF-16 units, the first [`MAX_TEXT`] are taken.
@@ -562,6 +597,12 @@ impl<'a> Decoder<'a> {
                 let (class, objects, bytes) = (self.word()?, self.varint()?, self.varint()?);
                 Ok(HeapItem::Sum { generation, class, objects, bytes })
             }
+            SLOT => {
+                let address = at_difference(self.state.element, self.varint()?);
+                let target = at_difference(self.state.object, self.varint()?);
+                self.state.element = address;
+                plain(HeapItem::Slot { address, target })
+            }
             _ => Err("an item of an unknown kind"),
         }
     }
@@ -664,6 +705,7 @@ mod tests {
                 Given::Item(HeapItem::Field { object, field, value }) => {
                     encoder.field(*object, *field, *value)
                 }
+                Given::Item(HeapItem::Slot { address, target }) => encoder.slot(*address, *target),
                 Given::String(address, hash, length, text) => {
                     encoder.string(*address, *hash, *length, text.as_deref())
                 }
@@ -740,6 +782,8 @@ mod tests {
             }),
             1 => (address(), any::<u16>(), any::<u64>())
                 .prop_map(|(object, field, value)| Given::Item(HeapItem::Field { object, field, value })),
+            1 => (address(), address())
+                .prop_map(|(address, target)| Given::Item(HeapItem::Slot { address, target })),
             1 => (address(), any::<u64>(), any::<u32>(), proptest::option::of(proptest::collection::vec(any::<u16>(), 0..100)))
                 .prop_map(|(address, hash, length, text)| Given::String(address, hash, length, text)),
         ]

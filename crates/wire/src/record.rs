@@ -125,6 +125,13 @@ pub enum Record {
         /// `FunctionID` and full name.
         methods: Vec<(u64, String)>,
     },
+    /// Static fields that refer to objects: the names of [`crate::heap::HeapItem::Slot`]s.
+    HeapStatics {
+        /// Number of the snapshot.
+        snapshot: u32,
+        /// The fields.
+        fields: Vec<StaticField>,
+    },
     /// A snapshot has ended.
     HeapEnd(HeapEnd),
     /// What a thread has called since the last such record of its tree.
@@ -404,6 +411,17 @@ pub struct Machine {
     /// States in which it waits, each with the IL offset in `MoveNext` at which the state is
     /// entered.
     pub points: Vec<(i32, u32)>,
+}
+
+/// A static field that refers to an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StaticField {
+    /// Where its value is: [`crate::heap::HeapItem::Slot`].
+    pub address: u64,
+    /// Type and field, such as `Shop.Cache.entries`.
+    pub name: String,
+    /// Whether each thread has its own.
+    pub thread: bool,
 }
 
 /// How a heap snapshot ended.

@@ -266,6 +266,11 @@ impl Building {
                     self.builder.root_name(*method, name.as_str());
                 }
             }
+            SessionRecord::HeapStatics { fields, .. } => {
+                for field in fields {
+                    self.builder.static_field(field.address, &field.name, field.thread);
+                }
+            }
             _ => {}
         }
     }
@@ -337,6 +342,7 @@ fn add(builder: &mut SnapshotBuilder, item: HeapItem<'_>) {
         HeapItem::Field { object, field: FIELD_CONTINUATION, value } => {
             builder.continuation(object, value)
         }
+        HeapItem::Slot { address, target } => builder.slot(address, target),
         HeapItem::Field { .. } | HeapItem::Origin { .. } | HeapItem::Sum { .. } => {}
     }
 }

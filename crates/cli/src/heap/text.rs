@@ -264,15 +264,9 @@ fn holders(text: &mut String, holders: &[HolderRow]) {
     }
 }
 
-/// `static field Shop.orders → List<Order> → Order[] → Order × 3`.
+/// `static Shop.orders → List<Order> → Order[] → Order × 3`.
 pub fn path_text(path: &PathRow) -> String {
-    let mut text = path.root.name().to_owned();
-    if path.pinned && path.root == RootKind::Handle {
-        text.insert_str(0, "pinning ");
-    }
-    if let Some(name) = &path.root_name {
-        let _ = write!(text, " {}", printable(name));
-    }
+    let mut text = printable(&path.root_text());
     let steps = path.steps.len();
     let cut = steps > 2 * STEPS_AT_END + 1 || path.omitted_steps > 0;
     for (index, step) in path.steps.iter().enumerate() {
@@ -408,9 +402,13 @@ fn verdicts(text: &mut String, report: &LeakReport, width: Option<usize>) {
         if let Some(owner) = &suspect.owner {
             let _ = writeln!(
                 text,
-                "     owner: a {}, which retains {}",
+                "     owner: a {}, which retains {}{}",
                 printable(&owner.name),
-                bytes(owner.retained_bytes)
+                bytes(owner.retained_bytes),
+                owner.static_field.as_ref().map_or_else(String::new, |field| format!(
+                    ", held by static {}",
+                    printable(field)
+                ))
             );
         }
         if let Some(path) = suspect.path() {
@@ -476,6 +474,12 @@ mod tests {
             ..path(&[("A", 1)], 0)
         };
         assert_eq!(path_text(&named), "stack Main → A");
+        let field = |root| {
+            let root_name = Some("Shop.Cache.entries".into());
+            path_text(&PathRow { root, root_name, pinned: false, ..path(&[("A", 1)], 0) })
+        };
+        assert_eq!(field(RootKind::Statics), "static Shop.Cache.entries → A");
+        assert_eq!(field(RootKind::ThreadStatics), "thread static Shop.Cache.entries → A");
     }
 
     #[test]

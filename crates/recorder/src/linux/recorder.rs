@@ -986,6 +986,17 @@ impl Recorder {
             Record::HeapMethods { methods, .. } => {
                 self.in_snapshot(|snapshot| SessionRecord::HeapMethods { snapshot, methods })
             }
+            Record::HeapStatics { fields, .. } => {
+                let fields = fields
+                    .into_iter()
+                    .map(|field| session::StaticField {
+                        address: field.address,
+                        name: field.name,
+                        thread: field.thread,
+                    })
+                    .collect();
+                self.in_snapshot(|snapshot| SessionRecord::HeapStatics { snapshot, fields })
+            }
             Record::AsyncStateMachines { machines, .. } => {
                 let frames = &mut self.frames;
                 let machines =

@@ -68,7 +68,7 @@ impl Survivors {
                     snapshot.sum(generation, class, objects, bytes)
                 }
                 // Nobody asked for these.
-                Ok(HeapItem::StringContent { .. } | HeapItem::Field { .. }) => {}
+                Ok(HeapItem::StringContent { .. } | HeapItem::Field { .. } | HeapItem::Slot { .. }) => {}
                 Err(_) => return false,
             }
         }

@@ -5,6 +5,7 @@ pub mod blocked;
 pub mod clock;
 pub mod connection;
 pub mod descriptors;
+pub mod editing;
 pub mod load;
 pub mod map;
 pub mod maps;
