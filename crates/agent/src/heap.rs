@@ -13,11 +13,12 @@
 use crate::agent::{Agent, Phase};
 use crate::async_state_machines::{Machines, Plan, Plans};
 use crate::counters::Counters;
+use crate::object_fields;
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use crate::runtime::Runtime;
+use crate::snapshots::{Abort, Chunks, Ids, STARTED, Slot, Taken, Teller, UNREAD};
 use crate::static_fields::{StaticArrays, Unfinished};
-use crate::snapshots::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
 use corprof::ObjectId;
 use corprof::callback::{
     CollectedGenerations, DependentReferences, GcGeneration, GcReason, GcRootKind, Roots,
@@ -36,6 +37,8 @@ use wire::{HeapEnd, Nanos, Record};
 /// Slots for ids of classes, and most that are kept; the same for methods.
 const CLASSES: usize = 128 << 10;
 const METHODS: usize = 8 << 10;
+/// Slots for ids of classes whose fields are named.
+const WITH_FIELDS: usize = 64 << 10;
 /// Slots for hashes of strings.
 const HASHES: usize = 64 << 10;
 /// Most roots whose objects are looked at where nothing but roots is wanted.
@@ -122,6 +125,8 @@ struct Snapshot {
     /// number of the others.
     targets: Vec<usize>,
     targets_lost: u64,
+    /// Classes of objects whose references were found in their words.
+    with_fields: Ids,
     /// Arrays of static fields, where references are wanted.
     statics: Option<StaticArrays>,
 }
@@ -141,6 +146,7 @@ impl Snapshot {
             chunks: Chunks::new(number, outgoing, deadline),
             classes: Ids::new(CLASSES),
             methods: Ids::new(METHODS),
+            with_fields: Ids::new(if kind == SnapshotKind::All { WITH_FIELDS } else { 1 }),
             strings,
             plans,
             targets: Vec::with_capacity(targets),
@@ -152,7 +158,7 @@ impl Snapshot {
     fn memory(&self) -> usize {
         let strings = if self.strings.is_some() { HASHES * size_of::<u64>() } else { 0 };
         let plans = self.plans.as_ref().map_or(0, |plans| plans.memory());
-        let ids = self.classes.memory() + self.methods.memory();
+        let ids = self.classes.memory() + self.methods.memory() + self.with_fields.memory();
         let targets = self.targets.capacity() * size_of::<usize>();
         let statics = self.statics.as_ref().map_or(0, StaticArrays::memory);
         let own = size_of::<Self>() + self.chunks.encoder.memory();
@@ -251,14 +257,24 @@ impl Snapshot {
             return false;
         }
         self.chunks.objects += 1;
-        if !self.chunks.encoder.object(object.0 as u64, class.0 as u64, size as u64) {
+        // SAFETY: the object has this size, and stays what and where it is during this callback.
+        let found = unsafe { object_fields::find(id, size, references) };
+        let words = found.map_or(0, |found| found.words);
+        if !self.chunks.encoder.object(object.0 as u64, class.0 as u64, size as u64, words) {
             self.classes.insert(class.0 as u64);
-        }
-        for reference in references.iter().filter(|reference| !reference.is_null()) {
-            if !self.chunks.has_room(agent) {
-                return false;
+            if words != 0 {
+                self.with_fields.insert(class.0 as u64);
             }
-            self.chunks.encoder.reference(reference.0 as u64);
+        }
+        let all_told = match found {
+            Some(found) => self.references(agent, found.references()),
+            None => {
+                let references = references.iter().filter(|reference| !reference.is_null());
+                self.references(agent, references.map(|reference| reference.0))
+            }
+        };
+        if !all_told {
+            return false;
         }
         if !self.elements(agent, id, size, references) {
             return false;
@@ -268,6 +284,17 @@ impl Snapshot {
         }
         if self.strings.as_ref().is_some_and(|strings| strings.class == class) {
             return self.string(agent, id, size);
+        }
+        true
+    }
+
+    /// Records references of the last object.
+    fn references(&mut self, agent: &Agent, references: impl Iterator<Item = usize>) -> bool {
+        for reference in references {
+            if !self.chunks.has_room(agent) {
+                return false;
+            }
+            self.chunks.encoder.reference(reference as u64);
         }
         true
     }
@@ -351,7 +378,7 @@ impl Snapshot {
                 return;
             }
             self.chunks.objects += 1;
-            if !self.chunks.encoder.object(target as u64, class.0 as u64, size as u64) {
+            if !self.chunks.encoder.object(target as u64, class.0 as u64, size as u64, 0) {
                 self.classes.insert(class.0 as u64);
             }
         }
@@ -514,7 +541,7 @@ impl Walker<'_> {
         let wants_strings = self.settings.strings && kind == SnapshotKind::All;
         let find = || agent.runtime.unloads().hold_all(|| Strings::find(&agent.runtime));
         let strings = wants_strings.then(find).flatten();
-        let reads_strings = strings.is_some();
+        let lacks_strings = wants_strings && strings.is_none();
         let time = clock::monotonic();
         self.teller.send([Record::HeapBegin { snapshot: number, time }])?;
         let gone = agent.modules_gone();
@@ -526,80 +553,19 @@ impl Walker<'_> {
         let plans = self.machines.as_ref().map(|machines| Arc::clone(&machines.plans));
         let deadline = time + self.settings.limit * 1_000_000_000;
         let snapshot = Snapshot::new(number, kind, self.outgoing, strings, plans, deadline);
-        let memory = snapshot.memory();
-        agent.heap.waits_for_small.store(kind == SnapshotKind::Roots, Relaxed);
-        agent.heap.slot.arm(Box::new(snapshot), memory);
-        // Whatever happens, the runtime must not be left telling.
-        let forced = catch_unwind(AssertUnwindSafe(|| {
-            if !self.teller.listen(self.teller.telling) {
-                return Err(None);
-            }
-            if kind == SnapshotKind::Roots {
-                self.teller.wait(deadline, || agent.heap.slot.is_told());
-                return Ok(());
-            }
-            agent.runtime.info().force_gc().map_err(Some)
-        }));
-        // A collection that is being reported must be received to its end.
-        let taken = agent.heap.slot.disarm();
-        self.teller.listen(self.teller.quiet);
+        let (taken, forced) = self.collect(snapshot, deadline);
         let (told, paused) = (taken.told, taken.paused);
         let Some(mut snapshot) = taken.snapshot else { return Ok(()) };
         snapshot.chunks.finish()?;
         let complete = told && snapshot.chunks.abort.is_none();
-        let unnamed = self.teller.send_names(
-            number,
-            (&snapshot.classes, &snapshot.methods),
-            gone,
-            &mut HashSet::new(),
-        )?;
-        let unfinished = match &snapshot.statics {
-            Some(statics) if complete => self.teller.send_statics(number, statics)?,
-            _ => None,
-        };
-        snapshot.plans = None;
-        let unplanned = match &mut self.machines {
-            Some(machines) => {
-                self.teller.send_machines(number, &snapshot.classes, machines, gone)?
-            }
-            None => 0,
-        };
-        let reason = match (snapshot.chunks.abort, forced) {
-            (Some(Abort::Stopped), _) => Some("the recording was stopped".to_owned()),
-            (Some(Abort::Late), _) => {
-                Some(format!("it took longer than {} s", self.settings.limit))
-            }
-            (Some(Abort::Unread), _) => Some(UNREAD.to_owned()),
-            (_, Ok(Err(Some(error)))) => Some(format!("the runtime refused to collect: {error}")),
-            (_, Ok(Err(None))) => Some("the runtime does not report collections".to_owned()),
-            (_, Err(_)) => {
-                Counters::add(&agent.counters.panics, 1);
-                Some("a fault in clrscope".to_owned())
-            }
-            _ if !told && kind == SnapshotKind::Roots && agent.phase() == Phase::Stopping => {
-                Some("the recording was stopped".to_owned())
-            }
-            _ if !told && kind == SnapshotKind::Roots => Some(format!(
-                "the program made no collection of its youngest objects within {} s, and a \
-                    snapshot of roots needs one; a full snapshot forces a collection",
-                self.settings.limit
-            )),
-            _ if !told => Some("the runtime made no full collection".to_owned()),
+        let lacks = self.send_names(number, &mut snapshot, gone, complete)?;
+        let reason = self.why_incomplete(&snapshot, forced, told).or_else(|| match lacks {
             _ if snapshot.targets_lost > 0 => {
                 Some(format!("the objects of {} roots", snapshot.targets_lost))
             }
-            _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
-            _ if unplanned > 0 => Some(format!("the states of tasks of {unplanned} classes")),
-            _ if unfinished == Some(Unfinished::Late) => {
-                Some("the names of some static fields".to_owned())
-            }
-            _ if unfinished == Some(Unfinished::Edited) => Some(
-                "the names of static fields, because a debugger is attached or hot reload is on"
-                    .to_owned(),
-            ),
-            _ if wants_strings && !reads_strings => Some("the contents of strings".to_owned()),
-            _ => None,
-        };
+            Some(lacks) => Some(lacks),
+            None => lacks_strings.then(|| "the contents of strings".to_owned()),
+        });
         let end = HeapEnd {
             snapshot: number,
             time: clock::monotonic(),
@@ -610,6 +576,104 @@ impl Walker<'_> {
         };
         self.teller.send([Record::HeapEnd(end)])
     }
+
+    /// Lets a collection be reported to a snapshot: one that is induced, or for a snapshot of roots
+    /// the program's next one.
+    fn collect(&self, snapshot: Snapshot, deadline: Nanos) -> (Taken<Snapshot>, Forced) {
+        let (heap, kind) = (&self.agent.heap, self.settings.kind);
+        let memory = snapshot.memory();
+        heap.waits_for_small.store(kind == SnapshotKind::Roots, Relaxed);
+        heap.slot.arm(Box::new(snapshot), memory);
+        // Whatever happens, the runtime must not be left telling.
+        let forced = catch_unwind(AssertUnwindSafe(|| {
+            if !self.teller.listen(self.teller.telling) {
+                return Forced::NotReported;
+            }
+            if kind == SnapshotKind::Roots {
+                self.teller.wait(deadline, || heap.slot.is_told());
+                return Forced::Yes;
+            }
+            self.agent.runtime.info().force_gc().map_or_else(Forced::Refused, |()| Forced::Yes)
+        }));
+        // A collection that is being reported must be received to its end.
+        let taken = heap.slot.disarm();
+        self.teller.listen(self.teller.quiet);
+        (taken, forced.unwrap_or(Forced::Fault))
+    }
+
+    /// Sends the names of what a snapshot met; says what is missing of them.
+    fn send_names(
+        &mut self,
+        number: u32,
+        snapshot: &mut Snapshot,
+        gone: u64,
+        complete: bool,
+    ) -> io::Result<Option<String>> {
+        let teller = &self.teller;
+        let met = (&snapshot.classes, &snapshot.methods);
+        let unnamed = teller.send_names(number, met, gone, &mut HashSet::new())?;
+        let mut unfinished = None;
+        if complete {
+            if let Some(statics) = &snapshot.statics {
+                unfinished = teller.send_statics(number, statics)?;
+            }
+            teller.send_fields(number, &snapshot.with_fields, gone)?;
+        }
+        snapshot.plans = None;
+        let unplanned = match &mut self.machines {
+            Some(machines) => teller.send_machines(number, &snapshot.classes, machines, gone)?,
+            None => 0,
+        };
+        Ok(match unfinished {
+            _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
+            _ if unplanned > 0 => Some(format!("the states of tasks of {unplanned} classes")),
+            Some(Unfinished::Late) => Some("the names of some static fields".to_owned()),
+            Some(Unfinished::Edited) => Some(
+                "the names of static fields, because a debugger is attached or hot reload is on"
+                    .to_owned(),
+            ),
+            None => None,
+        })
+    }
+
+    /// Why a snapshot does not have all that it should, if it does not.
+    fn why_incomplete(&self, snapshot: &Snapshot, forced: Forced, told: bool) -> Option<String> {
+        let (agent, limit) = (self.agent, self.settings.limit);
+        let waits_for_small = self.settings.kind == SnapshotKind::Roots;
+        let reason = match (snapshot.chunks.abort, forced) {
+            (Some(Abort::Stopped), _) => "the recording was stopped".to_owned(),
+            (Some(Abort::Late), _) => format!("it took longer than {limit} s"),
+            (Some(Abort::Unread), _) => UNREAD.to_owned(),
+            (_, Forced::Refused(error)) => format!("the runtime refused to collect: {error}"),
+            (_, Forced::NotReported) => "the runtime does not report collections".to_owned(),
+            (_, Forced::Fault) => {
+                Counters::add(&agent.counters.panics, 1);
+                "a fault in clrscope".to_owned()
+            }
+            _ if told => return None,
+            _ if waits_for_small && agent.phase() == Phase::Stopping => {
+                "the recording was stopped".to_owned()
+            }
+            _ if waits_for_small => format!(
+                "the program made no collection of its youngest objects within {limit} s, and a \
+                    snapshot of roots needs one; a full snapshot forces a collection"
+            ),
+            _ => "the runtime made no full collection".to_owned(),
+        };
+        Some(reason)
+    }
+}
+
+/// What became of the request for a collection.
+enum Forced {
+    /// It was made, or is not needed.
+    Yes,
+    /// The runtime would not report it.
+    NotReported,
+    /// The runtime refused.
+    Refused(corprof::info::Error),
+    /// We panicked.
+    Fault,
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ pub mod instrumentation;
 pub mod jit_activity;
 pub mod ledger;
 pub mod memory;
+pub mod object_fields;
 pub mod os;
 pub mod panics;
 pub mod pending_tasks;

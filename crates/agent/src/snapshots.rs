@@ -3,6 +3,7 @@
 
 use crate::agent::{Agent, Phase};
 use crate::async_state_machines::Machines;
+use crate::object_fields;
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use crate::static_fields::{self, StaticArrays, Unfinished};
@@ -465,6 +466,32 @@ impl<'a> Teller<'a> {
         })?;
         frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
         Ok(found.err())
+    }
+
+    /// Sends the names of the fields of classes, and of those that they are derived from. `gone` as
+    /// in [`Self::send_names`]. What is not known in time has no names.
+    pub fn send_fields(&self, number: u32, classes: &Ids, gone: u64) -> io::Result<()> {
+        let deadline = clock::monotonic() + NAMES_LIMIT;
+        let runtime = &self.agent.runtime;
+        let mut frame = FrameBuilder::default();
+        let mut asked: HashSet<u64> = HashSet::new();
+        for class in classes.iter() {
+            let mut class = class;
+            while class != 0 && asked.insert(class) {
+                let id = ClassId(class as usize);
+                let ask = || object_fields::names(runtime, id);
+                if clock::monotonic() > deadline {
+                    break;
+                }
+                let Some(fields) = runtime.unloads().hold_since(gone, ask).flatten() else { break };
+                class = fields.parent;
+                self.put(
+                    &mut frame,
+                    &Record::HeapFields { snapshot: number, classes: vec![fields] },
+                )?;
+            }
+        }
+        frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)
     }
 
     /// Learns where tasks of the classes that a snapshot met keep their states, and sends where their

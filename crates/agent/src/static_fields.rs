@@ -144,7 +144,8 @@ pub fn find<E>(
         modules.filter_map(|module| module.ok()?.non_null()).collect()
     });
     // .NET (Core) has one application domain. What .NET Core 3.1 says of its own assemblies is none.
-    let domain_of = |module: &ModuleId| runtime.unloads().hold(*module, || domain(runtime, *module));
+    let domain_of =
+        |module: &ModuleId| runtime.unloads().hold(*module, || domain(runtime, *module));
     let Some(domain) = modules.iter().rev().find_map(|module| domain_of(module)?) else {
         return Ok(Ok(()));
     };
@@ -195,8 +196,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&self) -> Option<Vec<StaticField>> {
-        const LEFT_OUT: u32 =
-            COR_PRF_MODULE_FLAGS::COLLECTIBLE.0 | COR_PRF_MODULE_FLAGS::DYNAMIC.0;
+        const LEFT_OUT: u32 = COR_PRF_MODULE_FLAGS::COLLECTIBLE.0 | COR_PRF_MODULE_FLAGS::DYNAMIC.0;
         let runtime = self.runtime;
         if runtime.info().module_info(self.module).ok()?.flags.0 & LEFT_OUT != 0 {
             return None;
@@ -230,8 +230,7 @@ impl Search<'_> {
                 self.fields(&tables, class, fields, &mut found);
             }
             if row % PASS_AFTER == 0
-                && (clock::monotonic() > self.deadline
-                    || !runtime.unloads().let_pass(self.module))
+                && (clock::monotonic() > self.deadline || !runtime.unloads().let_pass(self.module))
             {
                 break;
             }
@@ -282,7 +281,7 @@ impl Search<'_> {
             let name = metadata.and_then(|metadata| metadata.name_of(field).map(str::to_owned));
             if let (Some(type_name), Ok(name)) = (&type_name, name) {
                 let (address, name) = (address as u64, format!("{type_name}.{name}"));
-                found.push(StaticField { address, name, thread: false });
+                found.push(StaticField { address, name });
             }
         }
     }
@@ -291,10 +290,8 @@ impl Search<'_> {
 /// Whether a field is static and holds a reference.
 fn is_wanted(tables: &MetadataTables, row: u32) -> Option<bool> {
     let flags = tables.value(table::FIELD, table::FIELD_FLAGS, row).ok()?;
-    let (wanted, others) = (
-        FieldAttributes::STATIC,
-        FieldAttributes::LITERAL | FieldAttributes::HAS_FIELD_RVA,
-    );
+    let (wanted, others) =
+        (FieldAttributes::STATIC, FieldAttributes::LITERAL | FieldAttributes::HAS_FIELD_RVA);
     let flags = FieldAttributes::from_bits(flags);
     if !flags.contains(wanted) || flags.bits() & others.bits() != 0 {
         return Some(false);
@@ -304,13 +301,12 @@ fn is_wanted(tables: &MetadataTables, row: u32) -> Option<bool> {
 }
 
 fn is_reference(sig: &TypeSig) -> bool {
-    match sig {
+    match sig.unmodified() {
         TypeSig::Primitive(primitive) => {
             matches!(primitive, Primitive::String | Primitive::Object)
         }
         TypeSig::Class(_) | TypeSig::SzArray(_) | TypeSig::Array { .. } => true,
         TypeSig::GenericInst { value_type, .. } => !value_type,
-        TypeSig::Modified { inner, .. } => is_reference(inner),
         _ => false,
     }
 }

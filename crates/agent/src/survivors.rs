@@ -461,7 +461,7 @@ impl Snapshot {
                 return false;
             }
         }
-        if !self.chunks.encoder.object(object.0 as u64, class.0 as u64, size as u64) {
+        if !self.chunks.encoder.object(object.0 as u64, class.0 as u64, size as u64, 0) {
             self.classes.insert(class.0 as u64);
         }
         for target in first.into_iter().chain(young) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 use wire::heap::{HeapItem, ROOT_PINNING, ROOT_WEAK, RootKind, decode, string_hash};
-use wire::{Control, CpuEngine, HeapEnd, Record, SessionConfig};
+use wire::{ClassFields, Control, CpuEngine, HeapEnd, Record, SessionConfig, StaticField};
 
 /// What a snapshot saw.
 #[derive(Default)]
@@ -25,6 +25,12 @@ struct Snapshot {
     /// Name and assembly.
     classes: HashMap<u64, (String, String)>,
     methods: HashMap<u64, String>,
+    /// Which words of an object hold its references.
+    words: HashMap<u64, u64>,
+    /// What is at which place of a static field.
+    slots: HashMap<u64, u64>,
+    statics: Vec<StaticField>,
+    fields: HashMap<u64, ClassFields>,
     end: Option<HeapEnd>,
     bytes: usize,
 }
@@ -51,6 +57,13 @@ impl Snapshot {
                 Record::HeapMethods { snapshot, methods } if *snapshot == number => {
                     seen.methods.extend(methods.iter().cloned())
                 }
+                Record::HeapStatics { snapshot, fields } if *snapshot == number => {
+                    seen.statics.extend(fields.iter().cloned())
+                }
+                Record::HeapFields { snapshot, classes } if *snapshot == number => {
+                    let classes = classes.iter().map(|class| (class.class, class.clone()));
+                    seen.fields.extend(classes)
+                }
                 Record::HeapEnd(end) if end.snapshot == number => seen.end = Some(end.clone()),
                 _ => {}
             }
@@ -60,8 +73,9 @@ impl Snapshot {
 
     fn item(&mut self, item: HeapItem<'_>, last: &mut u64) {
         match item {
-            HeapItem::Object { address, class, size } => {
+            HeapItem::Object { address, class, size, fields } => {
                 *last = address;
+                self.words.insert(address, fields);
                 assert_eq!(
                     self.objects.insert(address, (class, size)),
                     None,
@@ -78,6 +92,9 @@ impl Snapshot {
             }
             HeapItem::StringContent { address, hash, length, text } => {
                 self.strings.insert(address, (hash, length, text.map(str::to_owned)));
+            }
+            HeapItem::Slot { address, target } => {
+                assert_eq!(self.slots.insert(address, target), None, "a slot is reported once");
             }
             HeapItem::Field { .. } | HeapItem::Origin { .. } | HeapItem::Sum { .. } => {
                 panic!("nobody asked for {item:?}")
@@ -103,6 +120,20 @@ impl Snapshot {
     fn edges_between(&self, from: &str, to: &str) -> u64 {
         self.edges.iter().filter(|(a, b)| self.name(*a) == from && self.name(*b) == to).count()
             as u64
+    }
+
+    /// The type of what a static field of the program refers to.
+    fn held_by(&self, field: &str) -> Option<&str> {
+        let name = format!("Clrscope.Samples.Heapster.{field}");
+        let field = self.statics.iter().find(|field| field.name == name)?;
+        Some(self.name(*self.slots.get(&field.address)?))
+    }
+
+    /// Names of the fields by which an object of the program's own refers to others.
+    fn fields_of(&self, object: u64) -> Vec<&str> {
+        let (class, words) = (&self.fields[&self.objects[&object].0], self.words[&object]);
+        let is_used = |field: &&wire::Field| words & 1 << (field.offset / 8) != 0;
+        class.fields.iter().filter(is_used).map(|field| field.name.as_str()).collect()
     }
 
     /// All objects that the roots keep alive.
@@ -238,6 +269,39 @@ fn a_look_tells_every_object_and_what_holds_it() {
             &lost[..lost.len().min(20)]
         );
         assert!(!lost.iter().any(|name| ours(name)), "{what}: {lost:?}");
+        let held = |field: &str| snapshot.held_by(field).unwrap_or_default().to_owned();
+        assert_eq!(held("chain"), "Clrscope.Samples.Link", "{what}: {:?}", snapshot.statics);
+        assert!(held("held").contains("List<Clrscope.Samples.Held>"), "{what}: {}", held("held"));
+        assert!(held("attached").contains("ConditionalWeakTable<"), "{what}");
+        assert_eq!(held("duplicates").replace("System.String", "string"), "string[]", "{what}");
+        // Static fields of the runtime's own libraries.
+        assert!(snapshot.statics.len() > 50, "{what}: {}", snapshot.statics.len());
+        let is_number = |field: &StaticField| field.name.ends_with("Heapster.Finalized");
+        assert!(!snapshot.statics.iter().any(is_number), "{what}: a number is no reference");
+        // Each second one has a twin, and the first ones a text.
+        let mut with = BTreeMap::new();
+        for (object, _) in snapshot
+            .objects
+            .iter()
+            .filter(|(_, (class, _))| snapshot.classes[class].0 == "Clrscope.Samples.Held")
+        {
+            *with.entry(snapshot.fields_of(*object)).or_insert(0_u64) += 1;
+        }
+        assert_eq!(
+            with.keys().cloned().collect::<Vec<_>>(),
+            [vec![], vec!["Text"], vec!["Text", "Twin"], vec!["Twin"]],
+            "{what}"
+        );
+        assert_eq!(
+            with[&vec!["Text"]] + with[&vec!["Text", "Twin"]],
+            edges("held_to_text"),
+            "{what}"
+        );
+        assert_eq!(
+            with[&vec!["Twin"]] + with[&vec!["Text", "Twin"]],
+            edges("held_to_twin"),
+            "{what}"
+        );
         let pins = snapshot.roots.iter().filter(|(target, kind, flags, _)| {
             *kind == RootKind::Handle
                 && flags & ROOT_PINNING != 0
@@ -299,10 +363,13 @@ fn a_look_tells_every_object_and_what_holds_it() {
             assert_eq!(waiting.count() as u64, truth["waiting"].as_u64().unwrap(), "{what}");
         }
         eprintln!(
-            "{what}: {} objects, {} references, {} roots, {} classes in {} bytes, {:.1} ms",
+            "{what}: {} objects, {} references, {} roots, {} static fields, {} classes with fields, \
+                {} classes in {} bytes, {:.1} ms",
             snapshot.objects.len(),
             snapshot.edges.len(),
             snapshot.roots.len(),
+            snapshot.statics.len(),
+            snapshot.fields.len(),
             snapshot.classes.len(),
             snapshot.bytes,
             end.paused as f64 / 1e6

@@ -38,6 +38,11 @@ fn steps(path: &Value) -> Vec<&str> {
     path["steps"].as_array().unwrap().iter().map(|step| step["type"].as_str().unwrap()).collect()
 }
 
+/// Fields by which the steps of a path refer to the next ones.
+fn fields(path: &Value) -> Vec<Option<&str>> {
+    path["steps"].as_array().unwrap().iter().map(|step| step["field"].as_str()).collect()
+}
+
 fn compare_with_truth(report: &Value, truth: &Value, what: &str) {
     for (name, known) in truth["types"].as_object().unwrap() {
         let found = row(&report["types"], name);
@@ -96,10 +101,13 @@ fn a_look_tells_what_the_program_knows() {
             path.ends_with(&["Clrscope.Samples.Held[]", "Clrscope.Samples.Held"]),
             "{what}: {path:?}"
         );
-        assert!(
-            path.iter().any(|step| step.contains("List<") || step.contains("List`1")),
-            "{what}: {path:?}"
-        );
+        let list = "System.Collections.Generic.List<Clrscope.Samples.Held>";
+        assert_eq!(path[0], list, "{what}: {path:?}");
+        // The static field, and the fields on the way.
+        let path = &most["path"];
+        assert_eq!(path["root"], "statics", "{what}: {path}");
+        assert_eq!(path["root_name"], "Clrscope.Samples.Heapster.held", "{what}: {path}");
+        assert_eq!(fields(path), [Some("_items"), Some("[]"), None], "{what}: {path}");
 
         let duplicate = &truth["duplicate"];
         let strings = report["strings"]["duplicates"].as_array().unwrap();
@@ -150,7 +158,8 @@ fn a_look_tells_what_the_program_knows() {
             let part: String = part.chars().take(50).collect();
             assert!(page.contains(&part), "{what}: `{part}` is missing in {page}");
         }
-        assert!(page.contains("Clrscope.Samples.Link × "), "{what}: {page}");
+        let chain = "static Clrscope.Samples.Heapster.chain → Clrscope.Samples.Link × ";
+        assert!(page.contains(chain), "{what}: {page}");
         common::report_shows(&session, "heap");
     }
 }
@@ -183,6 +192,8 @@ fn what_grows_from_look_to_look_is_suspected() {
         let leak = leak.unwrap_or_else(|| panic!("{runtime}: {suspects:?}"));
         let owner = leak["owner"]["type"].as_str().unwrap();
         assert!(owner.contains("List<Clrscope.Samples.Leaked>"), "{runtime}: {leak}");
+        let field = &leak["owner"]["static_field"];
+        assert_eq!(field, "Clrscope.Samples.Heapster.leaked", "{runtime}: {leak}");
         let members = leak["members"].as_array().unwrap();
         let leaked = members.iter().find(|row| row["type"] == "Clrscope.Samples.Leaked").unwrap();
         let counts: Vec<u64> = leaked["objects"].as_array().unwrap().iter().map(number).collect();
@@ -202,6 +213,8 @@ fn what_grows_from_look_to_look_is_suspected() {
             path.ends_with(&["Clrscope.Samples.Leaked[]", "Clrscope.Samples.Leaked"]),
             "{runtime}: {path:?}"
         );
+        let path = fields(&leaked["holders"][0]["path"]);
+        assert_eq!(path, [Some("_items"), Some("[]"), None], "{runtime}");
         // What stays as it is is none of it.
         for constant in ["Held", "Link", "Entry"] {
             let name = format!("Clrscope.Samples.{constant}");

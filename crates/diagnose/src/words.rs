@@ -14,9 +14,13 @@ pub fn bytes(bytes: f64) -> String {
 
 /// How an object is held, from the root on.
 pub fn path(path: &heap::PathRow) -> String {
-    let steps = path.steps.iter().map(|step| match step.times {
-        0 | 1 => step.name.clone(),
-        times => format!("{} ({times} times)", step.name),
+    let steps = path.steps.iter().map(|step| {
+        let field = step.field.as_ref().filter(|field| *field != "[]");
+        let field = field.map_or_else(String::new, |field| format!(".{field}"));
+        match step.times {
+            0 | 1 => format!("{}{field}", step.name),
+            times => format!("{} ({times} times) {field}", step.name).trim_end().to_owned(),
+        }
     });
     std::iter::once(path.root_text()).chain(steps).collect::<Vec<_>>().join(" → ")
 }

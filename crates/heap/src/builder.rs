@@ -1,6 +1,7 @@
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use crate::{
+    fields::{FieldKind, Fields, Shapes, UNKNOWN_SHAPE},
     index::AddressIndex,
     snapshot::{
         BIG, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId,
@@ -27,15 +28,15 @@ impl Default for MemoryBudget {
     }
 }
 
-/// Bytes at the peak of the analysis, for each object: 24 of the snapshot, 44 of the dominator
+/// Bytes at the peak of the analysis, for each object: 28 of the snapshot, 44 of the dominator
 /// tree.
-const PER_OBJECT: u64 = 68;
+const PER_OBJECT: u64 = 72;
 /// For each reference: in both directions.
 const PER_REFERENCE: u64 = 8;
 /// For each root, string and dependent handle.
 const PER_OTHER: u64 = 32;
 /// While objects come, for each of them.
-const PER_OBJECT_BUILDING: u64 = 32;
+const PER_OBJECT_BUILDING: u64 = 36;
 
 /// Takes a snapshot's parts in the order in which they come.
 #[derive(Debug)]
@@ -48,6 +49,10 @@ pub struct SnapshotBuilder {
     /// Indices into `class_ids`.
     classes: Vec<u32>,
     sizes: Vec<u32>,
+    /// Where each object holds its references.
+    shapes: Vec<u32>,
+    shape_index: Shapes,
+    fields: Fields,
     /// Sizes that do not fit, by address.
     big: Vec<(u64, u64)>,
     /// References of each object.
@@ -62,8 +67,8 @@ pub struct SnapshotBuilder {
     root_names: HashMap<u64, Arc<str>>,
     /// What refers to what, outside of objects and in arrays of static fields.
     slots: Vec<(u64, u64)>,
-    /// Address, name, and whether each thread has its own.
-    static_fields: Vec<(u64, Arc<str>, bool)>,
+    /// Address and name.
+    static_fields: Vec<(u64, Arc<str>)>,
     generations: Vec<Generation>,
     dependents: Vec<(u64, u64)>,
     states: Vec<(u64, i32)>,
@@ -83,6 +88,9 @@ impl SnapshotBuilder {
             addresses: Vec::new(),
             classes: Vec::new(),
             sizes: Vec::new(),
+            shapes: Vec::new(),
+            shape_index: Shapes::default(),
+            fields: Fields::default(),
             big: Vec::new(),
             counts: Vec::new(),
             targets: Targets::new(budget.bytes / 2, budget.folder),
@@ -109,7 +117,8 @@ impl SnapshotBuilder {
     fn needed(&self) -> u64 {
         let objects = self.addresses.len() as u64;
         let statics = self.slots.len() + self.static_fields.len();
-        let fields = self.states.len() + self.continuations.len() + statics;
+        let names = self.fields.count + self.shape_index.table.len();
+        let fields = self.states.len() + self.continuations.len() + statics + names;
         let others =
             (self.roots.len() + self.dependents.len() + fields) as u64 + self.strings.len();
         let analysis = objects * PER_OBJECT + self.references * PER_REFERENCE;
@@ -147,6 +156,32 @@ impl SnapshotBuilder {
         self.classes.push(class);
         self.sizes.push(u32::try_from(size).unwrap_or(BIG));
         self.counts.push(0);
+        self.shapes.push(UNKNOWN_SHAPE);
+    }
+
+    /// Which words of the last object hold its references, in their order: bit 1 is the word behind
+    /// the class. 0 where that is not known.
+    pub fn words(&mut self, words: u64) {
+        if words == 0 || self.skipping {
+            return;
+        }
+        if let (Some(shape), Some(class)) = (self.shapes.last_mut(), self.classes.last()) {
+            *shape = self.shape_index.shape(*class, self.class_ids[*class as usize], words);
+        }
+    }
+
+    /// The fields that a class has in addition to those of its parent, which is 0 for none: offset
+    /// from the address of an object, name, and what it can hold.
+    pub fn class_fields(
+        &mut self,
+        class: u64,
+        parent: u64,
+        fields: impl Iterator<Item = (u32, String, FieldKind)>,
+    ) {
+        if self.fits_one_more() {
+            let fields = fields.map(|(offset, name, kind)| (offset, readable_field(&name), kind));
+            self.fields.add(class, parent, fields.collect());
+        }
     }
 
     /// A reference of the last object.
@@ -154,19 +189,25 @@ impl SnapshotBuilder {
         match self.counts.last_mut() {
             Some(count) if !self.skipping => {
                 if self.references >= u64::from(u32::MAX - 8) || *count == u32::MAX {
-                    self.gaps.references_over_budget += 1;
+                    self.reference_left_out();
                     return;
                 }
                 *count += 1;
                 self.references += 1;
                 self.targets.push(target);
             }
-            _ => self.gaps.references_over_budget += 1,
+            _ => self.reference_left_out(),
         }
         if self.needed() > self.for_objects {
             // The objects so far are kept with the references that they have; no further ones fit.
             self.skipping = true;
         }
+    }
+
+    fn reference_left_out(&mut self) {
+        self.gaps.references_over_budget += 1;
+        // A dependent handle may come in its place.
+        self.shapes.last_mut().into_iter().for_each(|shape| *shape = UNKNOWN_SHAPE);
     }
 
     /// A root.
@@ -192,9 +233,9 @@ impl SnapshotBuilder {
 
     /// The static field at an address: type and field. What it refers to is that of the
     /// [`Self::slot`] at the address.
-    pub fn static_field(&mut self, address: u64, name: &str, thread: bool) {
+    pub fn static_field(&mut self, address: u64, name: &str) {
         if self.fits_one_more() {
-            self.static_fields.push((address, readable(name).into(), thread));
+            self.static_fields.push((address, readable(name).into()));
         }
     }
 
@@ -202,12 +243,12 @@ impl SnapshotBuilder {
     /// the fields of many classes.
     fn add_static_fields(&mut self) {
         self.slots.sort_unstable();
-        for (address, name, thread) in std::mem::take(&mut self.static_fields) {
+        for (address, name) in std::mem::take(&mut self.static_fields) {
             let Ok(at) = self.slots.binary_search_by_key(&address, |(address, _)| *address) else {
                 continue;
             };
             let target = self.slots[at].1;
-            let kind = if thread { RootKind::ThreadStatics } else { RootKind::Statics };
+            let kind = RootKind::Statics;
             let (pinned, weak, interior) = (false, false, false);
             self.roots.push(Root { target, kind, pinned, weak, interior, id: address });
             self.root_names.insert(address, name);
@@ -273,45 +314,12 @@ impl SnapshotBuilder {
         let addresses = permuted(std::mem::take(&mut self.addresses), order.as_deref());
         let index = AddressIndex::new(&addresses);
 
-        // In the order in which they came; the reference column is never permuted, only where each
-        // object's begin.
-        let mut edges: Vec<NodeId> = Vec::with_capacity(self.references as usize);
-        let mut starts: Vec<u32> = Vec::with_capacity(self.counts.len());
-        self.gaps.spooled_bytes = self.targets.spooled();
-        let targets = std::mem::replace(&mut self.targets, Targets::new(0, None));
-        let mut owner = 0;
-        let mut left = 0;
-        let counts = &mut self.counts;
-        let dangling = &mut self.gaps.dangling_references;
-        let drained = targets.drain(|target| {
-            while left == 0 {
-                starts.push(edges.len() as u32);
-                left = counts[owner];
-                counts[owner] = 0;
-                owner += 1;
-            }
-            left -= 1;
-            match index.find(&addresses, target) {
-                Some(node) => {
-                    edges.push(node);
-                    counts[owner - 1] += 1;
-                }
-                None => *dangling += 1,
-            }
-        });
-        if let Err((lost, error)) = drained {
-            *dangling = dangling.saturating_sub(lost);
-            self.gaps.references_over_budget += lost;
-            incomplete(&mut end, &format!("the temporary file could not be read: {error}"));
-        }
-        while starts.len() < counts.len() {
-            starts.push(edges.len() as u32);
-            counts[starts.len() - 1] = 0;
-        }
+        let (mut edges, starts) = self.resolve(&addresses, &index, &mut end);
         let mut edges_at = permuted(starts, order.as_deref());
         let mut edges_len = permuted(std::mem::take(&mut self.counts), order.as_deref());
         let classes = permuted(std::mem::take(&mut self.classes), order.as_deref());
         let sizes = permuted(std::mem::take(&mut self.sizes), order.as_deref());
+        let shapes = permuted(std::mem::take(&mut self.shapes), order.as_deref());
         drop(order);
         add_dependents(
             &mut self.dependents,
@@ -323,25 +331,15 @@ impl SnapshotBuilder {
             &mut self.gaps,
         );
         let (types, type_table) = self.types(classes);
-        let find = |address: u64| index.find(&addresses, address);
-        let mut states: Vec<(NodeId, i32)> = self
-            .states
-            .iter()
-            .filter_map(|(object, state)| Some((find(*object)?, *state)))
-            .collect();
-        states.sort_unstable();
-        let mut continuations: Vec<(NodeId, Option<NodeId>)> = self
-            .continuations
-            .iter()
-            .filter_map(|(task, next)| Some((find(*task)?, find(*next))))
-            .collect();
-        continuations.sort_unstable();
-
+        let (states, continuations) = self.task_states(|address| index.find(&addresses, address));
         let mut snapshot = Snapshot {
             states,
             continuations,
             types,
             sizes,
+            shapes,
+            shape_table: self.shape_index.table,
+            fields: self.fields,
             big: self
                 .big
                 .iter()
@@ -364,17 +362,72 @@ impl SnapshotBuilder {
         snapshot.add_roots(&self.roots, &index);
         snapshot.strings =
             self.strings.finish(&snapshot.addresses, &index, |node| snapshot.size(node));
-        let gaps = &snapshot.gaps;
-        if gaps.objects_over_budget + gaps.references_over_budget + gaps.others_over_budget > 0 {
-            let reason = format!(
-                "{} objects and {} references did not fit into {} MB of memory",
-                gaps.objects_over_budget,
-                gaps.references_over_budget,
-                self.budget >> 20
-            );
-            incomplete(&mut snapshot.end, &reason);
-        }
+        snapshot.say_what_did_not_fit(self.budget);
         snapshot
+    }
+
+    /// The objects that references lead to, and where those of each object begin, both in the order
+    /// in which they came: that column is never permuted.
+    fn resolve(
+        &mut self,
+        addresses: &[u64],
+        index: &AddressIndex,
+        end: &mut SnapshotEnd,
+    ) -> (Vec<NodeId>, Vec<u32>) {
+        let mut edges: Vec<NodeId> = Vec::with_capacity(self.references as usize);
+        let mut starts: Vec<u32> = Vec::with_capacity(self.counts.len());
+        self.gaps.spooled_bytes = self.targets.spooled();
+        let targets = std::mem::replace(&mut self.targets, Targets::new(0, None));
+        let mut owner = 0;
+        let mut left = 0;
+        let (counts, shapes) = (&mut self.counts, &mut self.shapes);
+        let dangling = &mut self.gaps.dangling_references;
+        let drained = targets.drain(|target| {
+            while left == 0 {
+                starts.push(edges.len() as u32);
+                left = counts[owner];
+                counts[owner] = 0;
+                owner += 1;
+            }
+            left -= 1;
+            match index.find(addresses, target) {
+                Some(node) => {
+                    edges.push(node);
+                    counts[owner - 1] += 1;
+                }
+                None => {
+                    *dangling += 1;
+                    // Those behind it move up.
+                    shapes[owner - 1] = UNKNOWN_SHAPE;
+                }
+            }
+        });
+        if let Err((lost, error)) = drained {
+            *dangling = dangling.saturating_sub(lost);
+            self.gaps.references_over_budget += lost;
+            incomplete(end, &format!("the temporary file could not be read: {error}"));
+        }
+        while starts.len() < counts.len() {
+            starts.push(edges.len() as u32);
+            counts[starts.len() - 1] = 0;
+        }
+        (edges, starts)
+    }
+
+    /// States of tasks and their continuations, by object.
+    fn task_states(
+        &self,
+        find: impl Fn(u64) -> Option<NodeId>,
+    ) -> (Vec<(NodeId, i32)>, Vec<(NodeId, Option<NodeId>)>) {
+        let states = self.states.iter();
+        let mut states: Vec<(NodeId, i32)> =
+            states.filter_map(|(object, state)| Some((find(*object)?, *state))).collect();
+        states.sort_unstable();
+        let continuations = self.continuations.iter();
+        let mut continuations: Vec<(NodeId, Option<NodeId>)> =
+            continuations.filter_map(|(task, next)| Some((find(*task)?, find(*next)))).collect();
+        continuations.sort_unstable();
+        (states, continuations)
     }
 
     /// Classes of the same name and module are one type: a report by name would not tell them apart
@@ -410,12 +463,16 @@ impl SnapshotBuilder {
 /// A type and its field, with the name of the property in place of that of the field in which its
 /// compiler keeps it.
 fn readable(name: &str) -> String {
-    let property = || {
-        let (before, rest) = name.rsplit_once(".<")?;
-        let property = rest.strip_suffix(">k__BackingField")?;
-        Some(format!("{before}.{property}"))
-    };
-    property().unwrap_or_else(|| name.to_owned())
+    match name.rsplit_once(".<") {
+        Some((before, rest)) => format!("{before}.{}", readable_field(&format!("<{rest}"))),
+        None => name.to_owned(),
+    }
+}
+
+/// A field, or the property that it is for.
+fn readable_field(name: &str) -> String {
+    let property = name.strip_prefix('<').and_then(|rest| rest.strip_suffix(">k__BackingField"));
+    property.unwrap_or(name).to_owned()
 }
 
 fn incomplete(end: &mut SnapshotEnd, reason: &str) {
@@ -524,6 +581,20 @@ fn add_dependents(
 }
 
 impl Snapshot {
+    fn say_what_did_not_fit(&mut self, budget: u64) {
+        let gaps = &self.gaps;
+        if gaps.objects_over_budget + gaps.references_over_budget + gaps.others_over_budget == 0 {
+            return;
+        }
+        let reason = format!(
+            "{} objects and {} references did not fit into {} MB of memory",
+            gaps.objects_over_budget,
+            gaps.references_over_budget,
+            budget >> 20
+        );
+        incomplete(&mut self.end, &reason);
+    }
+
     fn add_roots(&mut self, roots: &[Root], index: &AddressIndex) {
         for root in roots {
             let inside = || {
@@ -652,6 +723,47 @@ mod tests {
     }
 
     #[test]
+    fn references_have_the_names_of_their_fields() {
+        use FieldKind::{Reference, Value};
+        let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+        builder.class(1, "Shop.Order", "shop.dll");
+        builder.class(2, "Shop.Line", "shop.dll");
+        builder.class(3, "Shop.Line[]", "shop.dll");
+        let field = |offset, name: &str, kind| (offset, name.to_owned(), kind);
+        let fields = [
+            field(8, "<Line>k__BackingField", Reference),
+            field(16, "Other", Reference),
+            field(24, "Pair", Value),
+        ];
+        builder.class_fields(1, 0, fields.into_iter());
+        let mut order = |address, words, references: &[u64]| {
+            builder.object(address, 1, 48);
+            builder.words(words);
+            references.iter().for_each(|to| builder.reference(*to));
+        };
+        order(0x1000, 0b1_0010, &[0x2000, 0x2020]);
+        order(0x1030, 0b100, &[0x2000]);
+        // Nothing is known of one, and a reference of the other leads nowhere.
+        order(0x1060, 0, &[0x2000]);
+        order(0x1090, 0b110, &[0x9999, 0x2000]);
+        builder.object(0x2000, 2, 24);
+        builder.object(0x2020, 2, 24);
+        builder.object(0x3000, 3, 32);
+        builder.reference(0x2020);
+        builder.dependent_handle(0x1030, 0x2020);
+        let snapshot = builder.finish(end());
+        let name = |from, to| {
+            snapshot.field(snapshot.node_at(from).unwrap(), snapshot.node_at(to).unwrap())
+        };
+        assert_eq!(name(0x1000, 0x2000), Some("Line"));
+        assert_eq!(name(0x1000, 0x2020), Some("Pair"));
+        assert_eq!(name(0x1030, 0x2000), Some("Other"));
+        assert_eq!(name(0x1030, 0x2020), None, "that is no reference of its own");
+        assert_eq!([name(0x1060, 0x2000), name(0x1090, 0x2000)], [None, None]);
+        assert_eq!(name(0x3000, 0x2020), Some("[]"));
+    }
+
+    #[test]
     fn static_fields_are_roots_with_names() {
         let mut builder = SnapshotBuilder::new(MemoryBudget::default());
         // Two elements of an array that a handle holds, and something else of it.
@@ -662,9 +774,9 @@ mod tests {
             builder.object(target, 2, 24);
         }
         builder.root(root(0x1000));
-        builder.static_field(0x1010, "Shop.Cache.<Entries>k__BackingField", false);
-        builder.static_field(0x1018, "Shop.Cache.local", true);
-        builder.static_field(0x9999, "Shop.Cache.none", false);
+        builder.static_field(0x1010, "Shop.Cache.<Entries>k__BackingField");
+        builder.static_field(0x1018, "Shop.Cache.local");
+        builder.static_field(0x9999, "Shop.Cache.none");
         let snapshot = builder.finish(end());
         let named = |node| {
             let root = snapshot.root_of(node)?;
@@ -672,7 +784,7 @@ mod tests {
         };
         assert_eq!(named(0), Some((RootKind::Handle, None)));
         assert_eq!(named(1), Some((RootKind::Statics, Some("Shop.Cache.Entries"))));
-        assert_eq!(named(2), Some((RootKind::ThreadStatics, Some("Shop.Cache.local"))));
+        assert_eq!(named(2), Some((RootKind::Statics, Some("Shop.Cache.local"))));
         assert_eq!(named(3), None);
         assert_eq!(snapshot.gaps().dangling_roots, 0);
     }

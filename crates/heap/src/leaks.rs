@@ -339,9 +339,7 @@ fn owner_at(
 /// those in arrays of objects, which clrscope and other tools name differently.
 fn is_statics_array(last: &Snapshot, node: NodeId) -> bool {
     let name = last.types()[last.type_of(node) as usize].name.as_str();
-    let is_field = |root: &SnapshotRoot| {
-        matches!(root.kind, RootKind::Statics | RootKind::ThreadStatics)
-    };
+    let is_field = |root: &SnapshotRoot| root.kind == RootKind::Statics;
     matches!(name, "object[]" | "System.Object[]") && !last.root_of(node).is_some_and(is_field)
 }
 

@@ -24,6 +24,7 @@
 
 mod builder;
 mod dominators;
+mod fields;
 pub mod gcdump;
 pub mod growth;
 mod histogram;
@@ -40,6 +41,7 @@ mod tasks;
 
 pub use builder::{MemoryBudget, SnapshotBuilder};
 pub use dominators::Dominators;
+pub use fields::FieldKind;
 pub use histogram::{Histogram, TypeCounts};
 pub use leaks::{GrowthRow, LeakReport, Member, Owner, SnapshotRow, Suspect, leaks};
 pub use partial_report::{BriefRow, BriefTotals, PartialReport, RootTypeRow, brief};

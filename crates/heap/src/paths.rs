@@ -33,6 +33,8 @@ pub struct PathStep {
     pub times: u32,
     /// The last one, which is the one that leads on.
     pub node: NodeId,
+    /// The object to which that refers on the path, which is of another type.
+    pub next: Option<NodeId>,
 }
 
 /// A shortest path from a root to an object.
@@ -130,13 +132,14 @@ impl<'a> Paths<'a> {
         let mut near: Vec<PathStep> = Vec::new();
         let mut far: std::collections::VecDeque<PathStep> = std::collections::VecDeque::new();
         let mut omitted = 0;
-        let mut at = node;
+        let (mut at, mut next) = (node, None);
         loop {
             let first = self.first[at as usize];
             let step = PathStep {
                 type_id: self.snapshot.type_of(at),
                 times: self.length(first, at),
                 node: at,
+                next: next.replace(first),
             };
             if near.len() < STEPS / 2 {
                 near.push(step);

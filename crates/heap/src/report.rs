@@ -142,6 +142,9 @@ pub struct Step {
     pub times: u32,
     /// Where the last of them is.
     pub address: u64,
+    /// The field by which the last of them refers to the next object, `[]` for an element of an
+    /// array. None where that is not known, and at the end of the path.
+    pub field: Option<String>,
 }
 
 /// A shortest path from a root.
@@ -164,7 +167,6 @@ impl PathRow {
     pub fn root_text(&self) -> String {
         match (self.root, &self.root_name) {
             (RootKind::Statics, Some(name)) => format!("static {name}"),
-            (RootKind::ThreadStatics, Some(name)) => format!("thread static {name}"),
             (RootKind::Handle, _) if self.pinned => "pinning handle".to_owned(),
             (kind, Some(name)) => format!("{} {name}", kind.name()),
             (kind, None) => kind.name().to_owned(),
@@ -173,8 +175,7 @@ impl PathRow {
 
     /// The static field that it begins with, if it is known.
     pub fn static_field(&self) -> Option<&str> {
-        let is_static = matches!(self.root, RootKind::Statics | RootKind::ThreadStatics);
-        self.root_name.as_deref().filter(|_| is_static)
+        self.root_name.as_deref().filter(|_| self.root == RootKind::Statics)
     }
 }
 
@@ -488,6 +489,10 @@ pub(crate) fn path_row(snapshot: &Snapshot, path: &RootPath) -> PathRow {
                 name: type_name(snapshot, step.type_id),
                 times: step.times,
                 address: snapshot.address(step.node),
+                field: step
+                    .next
+                    .and_then(|next| snapshot.field(step.node, next))
+                    .map(str::to_owned),
             })
             .collect(),
         omitted_steps: path.omitted,

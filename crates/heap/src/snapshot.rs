@@ -2,7 +2,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::Serialize;
 
-use crate::strings::StringStatistics;
+use crate::{
+    fields::{Fields, Shape},
+    strings::StringStatistics,
+};
 
 /// An object of a [`Snapshot`]: its place in the order of addresses, from 0 on.
 pub type NodeId = u32;
@@ -16,9 +19,6 @@ pub type TypeId = u32;
 pub enum RootKind {
     /// A static field, where it is known to be one.
     Statics,
-    /// A static field of which each thread has its own.
-    #[serde(rename = "thread_statics")]
-    ThreadStatics,
     /// A GC handle. Static fields that are not known by name are elements of arrays that are held by
     /// such handles.
     Handle,
@@ -33,9 +33,8 @@ pub enum RootKind {
 impl RootKind {
     /// All kinds, those that hold for longest first: of equally short paths, that of the earlier
     /// kind is shown.
-    pub const ALL: [RootKind; 6] = [
+    pub const ALL: [RootKind; 5] = [
         RootKind::Statics,
-        RootKind::ThreadStatics,
         RootKind::Handle,
         RootKind::Finalizer,
         RootKind::Other,
@@ -46,7 +45,6 @@ impl RootKind {
     pub fn name(self) -> &'static str {
         match self {
             RootKind::Statics => "static field",
-            RootKind::ThreadStatics => "thread static field",
             RootKind::Handle => "handle",
             RootKind::Finalizer => "finalizer queue",
             RootKind::Stack => "stack",
@@ -192,6 +190,10 @@ pub struct Snapshot {
     pub(crate) addresses: Vec<u64>,
     pub(crate) types: Vec<TypeId>,
     pub(crate) sizes: Vec<u32>,
+    /// Where each object holds its references, in `shape_table`.
+    pub(crate) shapes: Vec<u32>,
+    pub(crate) shape_table: Vec<Shape>,
+    pub(crate) fields: Fields,
     pub(crate) big: HashMap<NodeId, u64>,
     pub(crate) edges_at: Vec<u32>,
     pub(crate) edges_len: Vec<u32>,
@@ -256,6 +258,17 @@ impl Snapshot {
     pub fn references(&self, node: NodeId) -> &[NodeId] {
         let at = self.edges_at[node as usize] as usize;
         &self.edges[at..at + self.edges_len[node as usize] as usize]
+    }
+
+    /// The field by which an object refers to another one; `[]` for an element of an array. `None`
+    /// if it is not known.
+    pub fn field(&self, from: NodeId, to: NodeId) -> Option<&str> {
+        if self.type_table[self.type_of(from) as usize].name.ends_with(']') {
+            return Some("[]");
+        }
+        let shape = *self.shape_table.get(self.shapes[from as usize] as usize)?;
+        let at = self.references(from).iter().position(|reference| *reference == to)?;
+        self.fields.name(shape.class, shape.offset_of(at)?)
     }
 
     /// As [`Self::references`], where they begin and end in [`Self::all_references`].

@@ -298,6 +298,7 @@ impl ProfileBuilder {
             | SessionRecord::HeapClasses { .. }
             | SessionRecord::HeapMethods { .. }
             | SessionRecord::HeapStatics { .. }
+            | SessionRecord::HeapFields { .. }
             | SessionRecord::AsyncStateMachines { .. } => {}
             SessionRecord::HeapEnd(end) => see(end.time),
             SessionRecord::End(end) => {

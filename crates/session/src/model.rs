@@ -216,6 +216,46 @@ pub enum SessionRecord {
         /// The fields.
         fields: Vec<StaticField>,
     },
+    /// Fields of classes of the snapshot that has begun, whose objects refer to others.
+    HeapFields {
+        /// Number of the snapshot.
+        snapshot: u32,
+        /// The classes, and those that they are derived from.
+        classes: Vec<ClassFields>,
+    },
+}
+
+/// The fields of the objects of a class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassFields {
+    /// The runtime's number of the class (`ClassID`).
+    pub class: u64,
+    /// The class that it is derived from, which has further fields; 0 for none.
+    pub parent: u64,
+    /// Its own fields.
+    pub fields: Vec<Field>,
+}
+
+/// A field of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Field {
+    /// Where it is, in bytes from the address of the object.
+    pub offset: u32,
+    /// Its name; empty where it can hold no reference.
+    pub name: String,
+    /// What it can hold.
+    pub kind: FieldKind,
+}
+
+/// What a field can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FieldKind {
+    /// A reference.
+    Reference,
+    /// A value type, which may have references.
+    Value,
+    /// No reference.
+    Other,
 }
 
 /// A static field that refers to an object of a heap snapshot.
@@ -225,8 +265,6 @@ pub struct StaticField {
     pub address: u64,
     /// Type and field, such as `Shop.Cache.entries`.
     pub name: String,
-    /// Whether each thread has its own.
-    pub thread: bool,
 }
 
 /// A call that induces a collection, such as `GC.Collect`.

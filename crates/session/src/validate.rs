@@ -214,6 +214,7 @@ impl Validator {
             SessionRecord::HeapClasses { snapshot, .. }
             | SessionRecord::HeapMethods { snapshot, .. }
             | SessionRecord::HeapStatics { snapshot, .. }
+            | SessionRecord::HeapFields { snapshot, .. }
             | SessionRecord::AsyncStateMachines { snapshot, .. } => self.snapshot(*snapshot),
             SessionRecord::HeapEnd(end) => self.end_snapshot(end.snapshot),
         }

@@ -389,8 +389,17 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     ],
                 };
                 let machines = classes.iter().map(machine).collect();
+                let of = |(id, name, _): &(u64, String, String)| {
+                    let field =
+                        Field { offset: *id as u32, name: name.clone(), kind: FieldKind::Value };
+                    let class = ClassFields { class: *id, parent: 0, fields: vec![field] };
+                    (StaticField { address: *id, name: name.clone() }, class)
+                };
+                let (statics, fields) = classes.iter().map(of).unzip();
                 records.push(SessionRecord::HeapClasses { snapshot, classes });
                 records.push(SessionRecord::HeapMethods { snapshot, methods });
+                records.push(SessionRecord::HeapStatics { snapshot, fields: statics });
+                records.push(SessionRecord::HeapFields { snapshot, classes: fields });
                 records.push(SessionRecord::AsyncStateMachines { snapshot, machines });
                 SessionRecord::HeapEnd(HeapEnd {
                     snapshot,

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! A string that is the last object itself has no address. Classes are kept in [`SLOTS`] slots on
-//! both sides, each with the size that its last object had. Varints are LEB128, as postcard's.
+//! both sides, each with the size that its last object had, and with the words of it that held its
+//! references. Varints are LEB128, as postcard's.
 
 use std::hash::Hasher;
 
@@ -46,6 +47,9 @@ pub enum HeapItem<'a> {
         /// Its size in bytes, header included, as the runtime tells it: not rounded up to the
         /// next 8.
         size: u64,
+        /// Which of its words hold its [`Self::Reference`]s, in their order: bit 1 is the word
+        /// behind the class. 0 where that is not known.
+        fields: u64,
     },
     /// A reference in a field or an element of the last object. Null ones are left out.
     Reference {
@@ -226,28 +230,58 @@ const FIELD: u64 = 7;
 const ORIGIN: u64 = 8;
 const SUM: u64 = 9;
 const SLOT: u64 = 10;
+const FIELDS: u64 = 11;
+
+/// Words of an object whose references can be told apart by [`HeapItem::Object`].
+pub const MOST_WORDS: usize = 59;
 
 /// What both sides know at a place in a chunk.
 #[derive(Debug)]
 struct State {
-    slots: Box<[(u64, u64); SLOTS]>,
+    slots: Box<[Slot; SLOTS]>,
     /// Address of the last object, and where it ends.
     object: u64,
     end: u64,
     /// Address of the last [`HeapItem::Slot`], or that of the last object if it has none yet.
     element: u64,
+    /// [`HeapItem::Object`] of the next object, where it was said.
+    fields: Option<u64>,
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slot {
+    class: u64,
+    size: u64,
+    fields: u64,
 }
 
 impl State {
     fn new() -> Self {
-        Self { slots: Box::new([(0, 0); SLOTS]), object: 0, end: 0, element: 0 }
+        let slots = Box::new([Slot::default(); SLOTS]);
+        Self { slots, object: 0, end: 0, element: 0, fields: None }
     }
 
     fn clear(&mut self) {
-        self.slots.fill((0, 0));
+        self.slots.fill(Slot::default());
         self.object = 0;
         self.end = 0;
         self.element = 0;
+        self.fields = None;
+    }
+
+    /// The next object, as it was read.
+    fn object<'a>(&mut self, slot: usize, address: u64, class: u64, size: u64) -> HeapItem<'a> {
+        let said = self.fields.take();
+        let mut fields = said.unwrap_or_default();
+        if let Some(entry) = self.slots.get_mut(slot) {
+            if said.is_none() && entry.class == class {
+                fields = entry.fields;
+            }
+            *entry = Slot { class, size, fields };
+        }
+        self.moved_to(address, size);
+        HeapItem::Object { address, class, size, fields }
     }
 
     fn moved_to(&mut self, address: u64, size: u64) {
@@ -326,21 +360,27 @@ impl Encoder {
 
     /// Bytes that this holds.
     pub fn memory(&self) -> usize {
-        self.bytes.capacity() + size_of::<[(u64, u64); SLOTS]>()
+        self.bytes.capacity() + size_of::<[Slot; SLOTS]>()
     }
 
-    /// Adds an object. Returns whether its class is known to be in this chunk already: if not, it
-    /// may be new.
-    pub fn object(&mut self, address: u64, class: u64, size: u64) -> bool {
+    /// Adds an object. Returns whether its class is known to be in this chunk already, with the
+    /// same `fields`: if not, it may be new. Of `fields` the lowest bit and those from [`MOST_WORDS`] on
+    /// are not set.
+    pub fn object(&mut self, address: u64, class: u64, size: u64, fields: u64) -> bool {
         if !self.has_room() {
             return false;
         }
+        let fields = fields & ((1 << MOST_WORDS) - 1) & !1;
         let slot = slot_of(class);
         let contiguous = address == self.state.end;
         let zigzag = distance(self.state.object, address);
         let Some(entry) = self.state.slots.get_mut(slot) else { return false };
-        let (known, same) = (entry.0 == class, *entry == (class, size));
-        *entry = (class, size);
+        let (known, same) = (entry.class == class, entry.class == class && entry.size == size);
+        let as_before = fields == if known { entry.fields } else { 0 };
+        *entry = Slot { class, size, fields };
+        if !as_before {
+            self.head(FIELDS, fields >> 1);
+        }
         match (contiguous, zigzag) {
             (false, None) => {
                 self.head(FAR_OBJECT, 0);
@@ -363,7 +403,7 @@ impl Encoder {
             }
         }
         self.state.moved_to(address, size);
-        known
+        known && as_before
     }
 
     /// Adds a reference of the last object.
@@ -544,14 +584,8 @@ impl<'a> Decoder<'a> {
         let plain = |item| if flags == 0 { Ok(item) } else { Err(FLAGS) };
         match head >> 2 & 0xf {
             FAR_REFERENCE => plain(HeapItem::Reference { target: self.word()? }),
-            FAR_OBJECT => {
-                let (address, class, size) = (self.word()?, self.word()?, self.varint()?);
-                if let Some(slot) = self.state.slots.get_mut(slot_of(class)) {
-                    *slot = (class, size);
-                }
-                self.state.moved_to(address, size);
-                plain(HeapItem::Object { address, class, size })
-            }
+            FAR_OBJECT if flags == 0 => self.far_object(),
+            FAR_OBJECT => Err(FLAGS),
             ROOT => {
                 let kind = match flags & 3 {
                     0 => RootKind::Other,
@@ -603,8 +637,27 @@ impl<'a> Decoder<'a> {
                 self.state.element = address;
                 plain(HeapItem::Slot { address, target })
             }
+            FIELDS => {
+                self.state.fields = Some(flags << 1);
+                // It belongs to the object behind it.
+                self.item_of_object()
+            }
             _ => Err("an item of an unknown kind"),
         }
+    }
+
+    fn item_of_object(&mut self) -> Result<HeapItem<'a>, &'static str> {
+        const FAR: u64 = 0b11 | FAR_OBJECT << 2;
+        match self.varint()? {
+            head if head & 3 == 1 => self.object(head >> 2),
+            FAR => self.far_object(),
+            _ => Err("fields without an object"),
+        }
+    }
+
+    fn far_object(&mut self) -> Result<HeapItem<'a>, &'static str> {
+        let (address, class, size) = (self.word()?, self.word()?, self.varint()?);
+        Ok(self.state.object(slot_of(class), address, class, size))
     }
 
     fn object(&mut self, head: u64) -> Result<HeapItem<'a>, &'static str> {
@@ -618,14 +671,10 @@ impl<'a> Decoder<'a> {
         } else {
             at_distance(self.state.object, self.varint()?)
         };
-        let (last_class, last_size) = self.state.slots.get(slot).copied().unwrap_or_default();
-        let class = if known { last_class } else { self.word()? };
-        let size = if same { last_size } else { self.varint()? };
-        if let Some(entry) = self.state.slots.get_mut(slot) {
-            *entry = (class, size);
-        }
-        self.state.moved_to(address, size);
-        Ok(HeapItem::Object { address, class, size })
+        let last = self.state.slots.get(slot).copied().unwrap_or_default();
+        let class = if known { last.class } else { self.word()? };
+        let size = if same { last.size } else { self.varint()? };
+        Ok(self.state.object(slot, address, class, size))
     }
 
     fn text(&mut self) -> Result<&'a str, &'static str> {
@@ -684,8 +733,8 @@ mod tests {
             }
             let before = encoder.bytes().len();
             match item {
-                Given::Item(HeapItem::Object { address, class, size }) => {
-                    encoder.object(*address, *class, *size);
+                Given::Item(HeapItem::Object { address, class, size, fields }) => {
+                    encoder.object(*address, *class, *size, *fields);
                 }
                 Given::Item(HeapItem::Reference { target }) => encoder.reference(*target),
                 Given::Item(HeapItem::Root { target, kind, flags, id }) => {
@@ -765,9 +814,14 @@ mod tests {
         ];
         let class = prop_oneof![(1u64..40).prop_map(|n| 0x7f00_0000_1000 + n * 64), any::<u64>()];
         let size = prop_oneof![24u64..64, any::<u64>()];
+        let fields = prop_oneof![
+            Just(0),
+            (0u64..4).prop_map(|n| n << 1),
+            (0u64..1 << 58).prop_map(|n| n << 1)
+        ];
         prop_oneof![
-            4 => (address(), class, size)
-                .prop_map(|(address, class, size)| Given::Item(HeapItem::Object { address, class, size })),
+            4 => (address(), class, size, fields)
+                .prop_map(|(address, class, size, fields)| Given::Item(HeapItem::Object { address, class, size, fields })),
             4 => address().prop_map(|target| Given::Item(HeapItem::Reference { target })),
             1 => (address(), kind, any::<u8>(), any::<u64>())
                 .prop_map(|(target, kind, flags, id)| Given::Item(HeapItem::Root { target, kind, flags, id })),
@@ -814,8 +868,12 @@ mod tests {
 
     #[test]
     fn a_string_after_its_object_has_no_address() {
-        let object =
-            Given::Item(HeapItem::Object { address: 0x7f12_3456_0000, class: 64, size: 30 });
+        let object = Given::Item(HeapItem::Object {
+            address: 0x7f12_3456_0000,
+            class: 64,
+            size: 30,
+            fields: 0,
+        });
         let here = [object.clone(), Given::String(0x7f12_3456_0000, 5, 4, None)];
         check(&here, 4096);
         let there = [object, Given::String(0x7f12_3456_0008, 5, 4, None)];
@@ -829,6 +887,7 @@ mod tests {
             address: 0x7f12_3456_0000 + n * 40,
             class: 0x7f00_1234_5678,
             size: 40,
+            fields: 0b110,
         });
         let items = objects.flat_map(|object| {
             let HeapItem::Object { address, .. } = object else { unreachable!() };
@@ -840,8 +899,9 @@ mod tests {
 
     #[test]
     fn a_chunk_can_be_read_by_itself() {
-        let objects = (0..2000u64)
-            .map(|n| Given::Item(HeapItem::Object { address: 4096 + n * 40, class: 64, size: 40 }));
+        let objects = (0..2000u64).map(|n| {
+            Given::Item(HeapItem::Object { address: 4096 + n * 40, class: 64, size: 40, fields: 4 })
+        });
         let items: Vec<_> = objects.collect();
         let chunks = encode(&items, MAX_ITEM + 100);
         assert!(chunks.len() > 10);
@@ -857,7 +917,7 @@ mod tests {
         assert!(!encoder.has_room());
         let before = encoder.bytes().to_vec();
         encoder.reference(16);
-        encoder.object(8, 8, 8);
+        encoder.object(8, 8, 8, 0);
         encoder.root(8, RootKind::Stack, 0, 0);
         encoder.string(8, 1, 1, Some(&[65]));
         assert_eq!(encoder.bytes(), before);
@@ -866,7 +926,7 @@ mod tests {
     #[test]
     fn what_is_cut_is_told_with_its_place() {
         let mut encoder = Encoder::new(1 << 12);
-        encoder.object(0x1000, 0x2000, 32);
+        encoder.object(0x1000, 0x2000, 32, 0);
         let whole = encoder.bytes().len();
         encoder.string(0x1000, 7, 3, Some(&[0x41, 0xd800, 0x42]));
         for cut in whole + 1..encoder.bytes().len() {

@@ -132,6 +132,13 @@ pub enum Record {
         /// The fields.
         fields: Vec<StaticField>,
     },
+    /// Fields of classes whose objects refer to others.
+    HeapFields {
+        /// Number of the snapshot.
+        snapshot: u32,
+        /// The classes, and those that they are derived from.
+        classes: Vec<ClassFields>,
+    },
     /// A snapshot has ended.
     HeapEnd(HeapEnd),
     /// What a thread has called since the last such record of its tree.
@@ -413,6 +420,39 @@ pub struct Machine {
     pub points: Vec<(i32, u32)>,
 }
 
+/// The fields of the objects of a class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassFields {
+    /// The class.
+    pub class: u64,
+    /// The class that it is derived from, which has further fields; 0 for none.
+    pub parent: u64,
+    /// Its own fields.
+    pub fields: Vec<Field>,
+}
+
+/// A field of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Field {
+    /// Where it is, in bytes from the address of the object.
+    pub offset: u32,
+    /// Its name; empty where it can hold no reference.
+    pub name: String,
+    /// What it can hold.
+    pub kind: FieldKind,
+}
+
+/// What a field can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FieldKind {
+    /// A reference.
+    Reference,
+    /// A value type, which may have references.
+    Value,
+    /// No reference.
+    Other,
+}
+
 /// A static field that refers to an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticField {
@@ -420,8 +460,6 @@ pub struct StaticField {
     pub address: u64,
     /// Type and field, such as `Shop.Cache.entries`.
     pub name: String,
-    /// Whether each thread has its own.
-    pub thread: bool,
 }
 
 /// How a heap snapshot ended.

@@ -268,7 +268,15 @@ impl Building {
             }
             SessionRecord::HeapStatics { fields, .. } => {
                 for field in fields {
-                    self.builder.static_field(field.address, &field.name, field.thread);
+                    self.builder.static_field(field.address, &field.name);
+                }
+            }
+            SessionRecord::HeapFields { classes, .. } => {
+                for class in classes {
+                    let fields = class.fields.iter();
+                    let fields =
+                        fields.map(|field| (field.offset, field.name.clone(), kind(field.kind)));
+                    self.builder.class_fields(class.class, class.parent, fields);
                 }
             }
             _ => {}
@@ -312,9 +320,20 @@ fn extent(info: &SessionInfo) -> Extent {
     }
 }
 
+fn kind(kind: session::FieldKind) -> heap::FieldKind {
+    match kind {
+        session::FieldKind::Reference => heap::FieldKind::Reference,
+        session::FieldKind::Value => heap::FieldKind::Value,
+        session::FieldKind::Other => heap::FieldKind::Other,
+    }
+}
+
 fn add(builder: &mut SnapshotBuilder, item: HeapItem<'_>) {
     match item {
-        HeapItem::Object { address, class, size } => builder.object(address, class, size),
+        HeapItem::Object { address, class, size, fields } => {
+            builder.object(address, class, size);
+            builder.words(fields);
+        }
         HeapItem::Reference { target } => builder.reference(target),
         HeapItem::Root { target, kind, flags, id } => {
             use wire::heap::RootKind as Kind;

@@ -2,8 +2,8 @@
 
 use crate::console::{printable, table};
 use heap::{
-    Extent, Gaps, GenerationRow, HolderRow, LeakReport, PartialReport, PathRow, Report, RootKind,
-    RootRow, TypeRow, growth::Verdict,
+    Extent, Gaps, GenerationRow, HolderRow, LeakReport, PartialReport, PathRow, Report, RootRow,
+    TypeRow, growth::Verdict,
 };
 use report::format::{bytes, count, counted, duration, rate, utc};
 use std::fmt::Write as _;
@@ -264,7 +264,7 @@ fn holders(text: &mut String, holders: &[HolderRow]) {
     }
 }
 
-/// `static Shop.orders → List<Order> → Order[] → Order × 3`.
+/// `static Shop.orders → List<Order>._items → Order[] → Order × 3`.
 pub fn path_text(path: &PathRow) -> String {
     let mut text = printable(&path.root_text());
     let steps = path.steps.len();
@@ -280,8 +280,12 @@ pub fn path_text(path: &PathRow) -> String {
         }
         let _ = write!(text, " → {}", printable(&step.name));
         if step.times > 1 {
-            let _ = write!(text, " × {}", count(u64::from(step.times)));
+            let _ = write!(text, " × {} ", count(u64::from(step.times)));
         }
+        if let Some(field) = step.field.as_ref().filter(|field| *field != "[]") {
+            let _ = write!(text, ".{}", printable(field));
+        }
+        text.truncate(text.trim_end().len());
     }
     text
 }
@@ -444,13 +448,14 @@ fn signed(value: f64, write: impl Fn(u64) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heap::Step;
+    use heap::{RootKind, Step};
 
     fn path(types: &[(&str, u32)], omitted_steps: u64) -> PathRow {
         let step = |(name, times): &(&str, u32)| Step {
             name: (*name).to_owned(),
             times: *times,
             address: 8,
+            field: None,
         };
         PathRow {
             root: RootKind::Handle,
@@ -474,12 +479,18 @@ mod tests {
             ..path(&[("A", 1)], 0)
         };
         assert_eq!(path_text(&named), "stack Main → A");
-        let field = |root| {
-            let root_name = Some("Shop.Cache.entries".into());
-            path_text(&PathRow { root, root_name, pinned: false, ..path(&[("A", 1)], 0) })
+        let mut fields = path(&[("List", 1), ("Link[]", 1), ("Link", 1234), ("A", 1)], 0);
+        for (step, field) in fields.steps.iter_mut().zip(["_items", "[]", "value"]) {
+            step.field = Some(field.to_owned());
+        }
+        let text = "pinning handle → List._items → Link[] → Link × 1,234 .value → A";
+        assert_eq!(path_text(&fields), text);
+        let field = PathRow {
+            root: RootKind::Statics,
+            root_name: Some("Shop.Cache.entries".into()),
+            ..path(&[("A", 1)], 0)
         };
-        assert_eq!(field(RootKind::Statics), "static Shop.Cache.entries → A");
-        assert_eq!(field(RootKind::ThreadStatics), "thread static Shop.Cache.entries → A");
+        assert_eq!(path_text(&field), "static Shop.Cache.entries → A");
     }
 
     #[test]

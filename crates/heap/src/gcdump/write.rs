@@ -244,7 +244,7 @@ fn root_nodes(snapshot: &Snapshot, types: i32) -> (Vec<String>, Vec<Extra>) {
     let mut fields: HashMap<&str, usize> = HashMap::new();
     for root in snapshot.roots().iter().filter(|root| !root.weak) {
         let node = match root.kind {
-            RootKind::Statics | RootKind::ThreadStatics => RootNode::Statics,
+            RootKind::Statics => RootNode::Statics,
             RootKind::Stack => RootNode::Locals,
             RootKind::Finalizer => RootNode::Finalizer,
             RootKind::Handle if root.pinned => RootNode::Pinning,

@@ -10,6 +10,7 @@ mod event_names;
 mod event_samples;
 mod events;
 mod frames;
+mod heap_fields;
 mod identity;
 mod launch;
 mod link;

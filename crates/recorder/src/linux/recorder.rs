@@ -9,6 +9,7 @@ use super::{
     event_samples::{EventSample, EventSamples},
     events::{Events, FromEvents},
     frames::{Frames, Unwound},
+    heap_fields,
     link::{AgentLink, FromAgent},
     processors::{self, Census, Sharing, Split, Ticked},
     rate::{self, RateMeter},
@@ -987,15 +988,12 @@ impl Recorder {
                 self.in_snapshot(|snapshot| SessionRecord::HeapMethods { snapshot, methods })
             }
             Record::HeapStatics { fields, .. } => {
-                let fields = fields
-                    .into_iter()
-                    .map(|field| session::StaticField {
-                        address: field.address,
-                        name: field.name,
-                        thread: field.thread,
-                    })
-                    .collect();
+                let fields = fields.into_iter().map(heap_fields::static_field).collect();
                 self.in_snapshot(|snapshot| SessionRecord::HeapStatics { snapshot, fields })
+            }
+            Record::HeapFields { classes, .. } => {
+                let classes = classes.into_iter().map(heap_fields::class).collect();
+                self.in_snapshot(|snapshot| SessionRecord::HeapFields { snapshot, classes })
             }
             Record::AsyncStateMachines { machines, .. } => {
                 let frames = &mut self.frames;

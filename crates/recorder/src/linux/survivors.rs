@@ -47,7 +47,7 @@ impl Survivors {
                 Ok(HeapItem::Origin { generation }) => {
                     self.origin = (generation != NOT_COLLECTED).then_some(generation);
                 }
-                Ok(HeapItem::Object { address, class, size }) => {
+                Ok(HeapItem::Object { address, class, size, .. }) => {
                     snapshot.object(address, class, size, self.origin)
                 }
                 Ok(HeapItem::Reference { target }) => snapshot.reference(target),
@@ -68,7 +68,9 @@ impl Survivors {
                     snapshot.sum(generation, class, objects, bytes)
                 }
                 // Nobody asked for these.
-                Ok(HeapItem::StringContent { .. } | HeapItem::Field { .. } | HeapItem::Slot { .. }) => {}
+                Ok(
+                    HeapItem::StringContent { .. } | HeapItem::Field { .. } | HeapItem::Slot { .. },
+                ) => {}
                 Err(_) => return false,
             }
         }
