@@ -151,7 +151,7 @@ impl Snapshot {
             plans,
             targets: Vec::with_capacity(targets),
             targets_lost: 0,
-            statics: (kind == SnapshotKind::All).then(StaticArrays::new),
+            statics: (kind == SnapshotKind::All).then(StaticArrays::default),
         }
     }
 

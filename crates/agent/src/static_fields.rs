@@ -53,12 +53,14 @@ pub struct StaticArrays {
     elements: usize,
 }
 
-impl StaticArrays {
+impl Default for StaticArrays {
     /// None so far.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { held: Ids::new(HELD), arrays: Vec::with_capacity(MOST_ARRAYS), elements: 0 }
     }
+}
 
+impl StaticArrays {
     /// Bytes that this holds.
     pub fn memory(&self) -> usize {
         self.held.memory() + self.arrays.capacity() * size_of::<Range<u64>>()
@@ -336,7 +338,7 @@ mod tests {
 
     #[test]
     fn elements_of_held_arrays_are_taken_with_their_addresses() {
-        let mut arrays = StaticArrays::new();
+        let mut arrays = StaticArrays::default();
         let array = array(&[0, 0x1000, 0, 0, 0x2000, 0x1000, 0]);
         let references = [0x1000, 0x2000, 0x1000];
         assert_eq!(elements(&mut arrays, &array, &references), None, "nothing holds it");
@@ -355,7 +357,7 @@ mod tests {
 
     #[test]
     fn arrays_are_taken_within_bounds() {
-        let mut arrays = StaticArrays::new();
+        let mut arrays = StaticArrays::default();
         let large = array(&vec![8; MOST_ELEMENTS / 2 + 1]);
         let references = vec![8; MOST_ELEMENTS / 2 + 1];
         arrays.held(RawObjectId(large[1..].as_ptr().addr()));

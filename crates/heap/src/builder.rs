@@ -331,7 +331,8 @@ impl SnapshotBuilder {
             &mut self.gaps,
         );
         let (types, type_table) = self.types(classes);
-        let (states, continuations) = self.task_states(|address| index.find(&addresses, address));
+        let states = self.states_by_node(|address| index.find(&addresses, address));
+        let continuations = self.continuations_by_node(|address| index.find(&addresses, address));
         let mut snapshot = Snapshot {
             states,
             continuations,
@@ -414,20 +415,23 @@ impl SnapshotBuilder {
         (edges, starts)
     }
 
-    /// States of tasks and their continuations, by object.
-    fn task_states(
-        &self,
-        find: impl Fn(u64) -> Option<NodeId>,
-    ) -> (Vec<(NodeId, i32)>, Vec<(NodeId, Option<NodeId>)>) {
+    fn states_by_node(&self, find: impl Fn(u64) -> Option<NodeId>) -> Vec<(NodeId, i32)> {
         let states = self.states.iter();
         let mut states: Vec<(NodeId, i32)> =
             states.filter_map(|(object, state)| Some((find(*object)?, *state))).collect();
         states.sort_unstable();
+        states
+    }
+
+    fn continuations_by_node(
+        &self,
+        find: impl Fn(u64) -> Option<NodeId>,
+    ) -> Vec<(NodeId, Option<NodeId>)> {
         let continuations = self.continuations.iter();
         let mut continuations: Vec<(NodeId, Option<NodeId>)> =
             continuations.filter_map(|(task, next)| Some((find(*task)?, find(*next)))).collect();
         continuations.sort_unstable();
-        (states, continuations)
+        continuations
     }
 
     /// Classes of the same name and module are one type: a report by name would not tell them apart
