@@ -172,27 +172,7 @@ pub fn run(options: &Options) -> Result<()> {
     for needed in [&clrscope, &library()] {
         ensure!(needed.exists(), "{} is missing: run without --built", needed.display());
     }
-    let runtimes = [Runtime::V3_1, Runtime::V9].into_iter();
-    let runtimes: Vec<Runtime> = runtimes
-        .filter(|runtime| {
-            options.runtime.is_empty()
-                || options.runtime.iter().any(|r| runtime.version().starts_with(r))
-        })
-        .collect();
-    let wanted = |work: &&Work| {
-        options.profiler.is_empty() || options.profiler.iter().any(|name| name == work.name)
-    };
-    let cells: Vec<(Runtime, &Work)> = WORKS
-        .iter()
-        .filter(wanted)
-        .flat_map(|work| runtimes.iter().map(move |runtime| (*runtime, work)))
-        .collect();
-    // Some are refused on older runtimes.
-    let runs = |(runtime, work): &(Runtime, &Work)| {
-        profilers::by_id(work.name).is_none_or(|spec| spec.since <= runtime.major())
-    };
-    let cells: Vec<_> = cells.into_iter().filter(runs).collect();
-    ensure!(!cells.is_empty(), "there is no such profiler or runtime");
+    let cells = cells(options)?;
     let next = Mutex::new(0_usize);
     let (done, met): (Mutex<Sites>, Mutex<Sites>) = Default::default();
     let rows: Mutex<BTreeMap<usize, Row>> = Mutex::default();
@@ -240,27 +220,62 @@ pub fn run(options: &Options) -> Result<()> {
     );
     println!("{summary}");
     if options.write {
-        let mut table = format!(
-            "{summary} (`cargo xtask faults --write --seed {}`).\n\n\
-             | runtime | profiler | call sites | failed | recording worked | ended with an error | not reached again | harm |\n|---|---|---|---|---|---|---|---|\n",
-            options.seed
-        );
-        for ((runtime, work), row) in cells.iter().zip(rows.values()) {
-            table.push_str(&format!(
-                "| {runtime} | {} | {} | {} | {} | {} | {} | {} |\n",
-                work.name,
-                row.met,
-                row.failed,
-                row.worked,
-                row.refused,
-                row.missed,
-                row.bad.len()
-            ));
-        }
-        write(&table)?;
+        write(&table(&summary, options.seed, &cells, rows.values()))?;
     }
     ensure!(bad == 0, "{bad} times something was harmed or left");
     Ok(())
+}
+
+/// The profilers and runtimes that are asked for.
+fn cells(options: &Options) -> Result<Vec<(Runtime, &'static Work)>> {
+    let runtimes = [Runtime::V3_1, Runtime::V9].into_iter();
+    let runtimes: Vec<Runtime> = runtimes
+        .filter(|runtime| {
+            options.runtime.is_empty()
+                || options.runtime.iter().any(|r| runtime.version().starts_with(r))
+        })
+        .collect();
+    let wanted = |work: &&Work| {
+        options.profiler.is_empty() || options.profiler.iter().any(|name| name == work.name)
+    };
+    let cells: Vec<(Runtime, &'static Work)> = WORKS
+        .iter()
+        .filter(wanted)
+        .flat_map(|work| runtimes.iter().map(move |runtime| (*runtime, work)))
+        .collect();
+    // Some are refused on older runtimes.
+    let runs = |(runtime, work): &(Runtime, &Work)| {
+        profilers::by_id(work.name).is_none_or(|spec| spec.since <= runtime.major())
+    };
+    let cells: Vec<_> = cells.into_iter().filter(runs).collect();
+    ensure!(!cells.is_empty(), "there is no such profiler or runtime");
+    Ok(cells)
+}
+
+/// The table of docs/reliability.md.
+fn table<'r>(
+    summary: &str,
+    seed: u64,
+    cells: &[(Runtime, &Work)],
+    rows: impl Iterator<Item = &'r Row>,
+) -> String {
+    let mut table = format!(
+        "{summary} (`cargo xtask faults --write --seed {seed}`).\n\n\
+         | runtime | profiler | call sites | failed | recording worked | ended with an error | not reached again | harm |\n|---|---|---|---|---|---|---|---|\n"
+    );
+    for ((runtime, work), row) in cells.iter().zip(rows) {
+        table.push_str(&format!(
+            "| {runtime} | {} | {} | {} | {} | {} | {} | {} |\n",
+            work.name,
+            row.met,
+            row.failed,
+            row.worked,
+            row.refused,
+            row.missed,
+            row.bad.len()
+        ));
+    }
+    table
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -372,31 +387,67 @@ impl Cell<'_> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("fault");
         let mut target = None;
+        let sites = self.sites(&file, &mut target, row)?;
+        row.met = sites.len();
+        let mut chosen = self.choose(sites);
+        shuffle(&mut chosen, self.options.seed);
+        chosen.truncate(self.options.most.unwrap_or(usize::MAX));
+        let chosen = self.fail_each(chosen, &file, &mut target, row)?;
+        let chosen = self.fail_together(chosen, &file, &mut target, row)?;
+        row.missed = chosen.len();
+        // Another profiler may come to them.
+        for site in chosen {
+            lock(self.done).remove(&(self.runtime.version(), site));
+        }
+        if let Some(target) = target.take() {
+            finish(target)?;
+        }
+        Ok(())
+    }
+
+    /// The sites that recordings without faults come to.
+    fn sites(
+        &self,
+        file: &Path,
+        target: &mut Option<TargetProcess>,
+        row: &mut Row,
+    ) -> Result<BTreeSet<Site>> {
         let mut sites = BTreeSet::new();
         // The second one knows what the first one has seen to be there, and the other way round.
         for _ in 0..2 {
-            let ended = self.once("count", &file, &mut target, row)?;
+            let ended = self.once("count", file, target, row)?;
             ensure!(
                 ended.code == Some(0),
                 "the recording without faults failed: {:?} {}",
                 ended.code,
                 ended.text
             );
-            sites.extend(said(&file)?.sites);
+            sites.extend(said(file)?.sites);
         }
-        row.met = sites.len();
-        let mut chosen: Vec<Site> = Vec::new();
-        {
-            let mut done = lock(self.done);
-            for site in sites {
-                lock(self.met).insert((self.runtime.version(), site.clone()));
-                if done.insert((self.runtime.version(), site.clone())) || self.options.all {
-                    chosen.push(site);
-                }
+        Ok(sites)
+    }
+
+    /// Those that no other profiler has on this runtime so far, or all.
+    fn choose(&self, sites: BTreeSet<Site>) -> Vec<Site> {
+        let mut chosen = Vec::new();
+        let mut done = lock(self.done);
+        for site in sites {
+            lock(self.met).insert((self.runtime.version(), site.clone()));
+            if done.insert((self.runtime.version(), site.clone())) || self.options.all {
+                chosen.push(site);
             }
         }
-        shuffle(&mut chosen, self.options.seed);
-        chosen.truncate(self.options.most.unwrap_or(usize::MAX));
+        chosen
+    }
+
+    /// Lets each site fail in a recording of its own. Returns those that none came to.
+    fn fail_each(
+        &self,
+        mut chosen: Vec<Site>,
+        file: &Path,
+        target: &mut Option<TargetProcess>,
+        row: &mut Row,
+    ) -> Result<Vec<Site>> {
         let mut recordings = 0;
         for pass in 0..PASSES {
             let mut missed = Vec::new();
@@ -413,8 +464,7 @@ impl Cell<'_> {
                 }
                 recordings %= RECORDINGS;
                 let error = (number as u64).wrapping_add(self.options.seed) % 4;
-                if self.fail(std::slice::from_ref(&site), error, &file, &mut target, row).is_none()
-                {
+                if self.fail(std::slice::from_ref(&site), error, file, target, row).is_none() {
                     missed.push(site);
                 }
                 recordings += 1;
@@ -424,6 +474,18 @@ impl Cell<'_> {
             }
             chosen = missed;
         }
+        Ok(chosen)
+    }
+
+    /// Lets sites that are rarely come to fail together, whichever of them comes first. Returns
+    /// those that no recording came to.
+    fn fail_together(
+        &self,
+        mut chosen: Vec<Site>,
+        file: &Path,
+        target: &mut Option<TargetProcess>,
+        row: &mut Row,
+    ) -> Result<Vec<Site>> {
         let mut tries = 0;
         while !chosen.is_empty() && tries < TOGETHER_TRIES {
             if let Some(target) = target.take()
@@ -434,7 +496,7 @@ impl Cell<'_> {
             let (error, together) = (tries as u64 % 4, chosen.len().min(TOGETHER));
             // Each of them comes among the first ones.
             chosen.rotate_left(together);
-            match self.fail(&chosen[..together], error, &file, &mut target, row) {
+            match self.fail(&chosen[..together], error, file, target, row) {
                 Some(hash) => {
                     chosen.retain(|site| site.hash != hash);
                     tries = 0;
@@ -445,15 +507,7 @@ impl Cell<'_> {
                 bail!("no more is tried");
             }
         }
-        row.missed = chosen.len();
-        // Another profiler may come to them.
-        for site in chosen {
-            lock(self.done).remove(&(self.runtime.version(), site));
-        }
-        if let Some(target) = target.take() {
-            finish(target)?;
-        }
-        Ok(())
+        Ok(chosen)
     }
 
     /// One recording in which the first of these sites fails that it comes to; gives that one's
@@ -559,9 +613,10 @@ impl Cell<'_> {
         }
         let ended = ended(&mut command);
         if !process.is_running() {
+            let status = process.wait(LIMIT);
             let text = process.transcript();
             let clrscope = ended.map(|ended| ended.text).unwrap_or_default();
-            bail!("THE PROCESS ENDED: {} / {}", text.trim().replace('\n', " | "), clrscope.trim());
+            bail!("THE PROCESS ENDED ({status:?}): {} / {}", text.trim().replace('\n', " | "), clrscope.trim());
         }
         let ended = ended?;
         if let Some(left) = before.left(pid, self.work.stays) {

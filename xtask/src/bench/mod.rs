@@ -210,135 +210,125 @@ fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
 
 /// Everything of a suite, in the order of the goals.
 fn jobs(options: &Options) -> Vec<Job<'_>> {
-    let mut jobs: Vec<Job<'_>> = Vec::new();
-    let mut add = |name, runtime, run| jobs.push(Job { name, runtime, run });
+    let mut jobs = Jobs(Vec::new());
     match options.suite {
-        Suite::Spine => {
-            for runtime in cycles::RUNTIMES {
-                add(cycles::NAME, Some(runtime), Box::new(move || cycles::run(runtime, options)));
-            }
-            for (comparison, runtime) in each(slowdown::COMPARISONS, &slowdown::RUNTIMES) {
-                add(
-                    comparison.name,
-                    Some(runtime),
-                    Box::new(move || comparison.run(runtime, options)),
-                );
-            }
-            for runtime in costs::SAMPLES {
-                add(costs::WALL, Some(runtime), Box::new(move || costs::wall(runtime)));
-                add(split::NAME, Some(runtime), Box::new(move || split::run(runtime)));
-                add(costs::HANDLER, Some(runtime), Box::new(move || costs::handler(runtime)));
-                add(
-                    costs::MEMORY,
-                    Some(runtime),
-                    Box::new(move || costs::memory_of_agent(runtime)),
-                );
-            }
-            for runtime in costs::ALL {
-                add(costs::NAMING, Some(runtime), Box::new(move || costs::naming(runtime)));
-            }
-            add(large::NAME, None, Box::new(large::run));
-        }
-        Suite::Noise => {
-            for runtime in cycles::RUNTIMES {
-                add(
-                    cycles::CONTROL,
-                    Some(runtime),
-                    Box::new(move || cycles::control(runtime, options)),
-                );
-            }
-            for (comparison, runtime) in each(slowdown::NOISE, &slowdown::RUNTIMES) {
-                add(
-                    comparison.name,
-                    Some(runtime),
-                    Box::new(move || comparison.run(runtime, options)),
-                );
-            }
-        }
-        Suite::Illness => {
-            for runtime in illness::RUNTIMES {
-                add(illness::HEAP, Some(runtime), Box::new(move || illness::heap(runtime)));
-                add(illness::LESS, Some(runtime), Box::new(move || illness::less(runtime)));
-                add(illness::LOCKS, Some(runtime), Box::new(move || illness::locks(runtime)));
-                add(illness::TASKS, Some(runtime), Box::new(move || illness::tasks(runtime)));
-                add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
-                add(
-                    illness::EXACT,
-                    Some(runtime),
-                    Box::new(move || illness::exact_allocations(runtime, options)),
-                );
-            }
-            add(
-                illness::ESTIMATES,
-                Some(Runtime::V9),
-                Box::new(|| illness::estimates(Runtime::V9, illness::ESTIMATES)),
-            );
-            // The profiler `allocations` is refused on older runtimes.
-            for runtime in slowdown::RUNTIMES.into_iter().filter(|runtime| runtime.major() >= 6) {
-                add(
-                    illness::STORM,
-                    Some(runtime),
-                    Box::new(move || illness::estimates(runtime, illness::STORM)),
-                );
-            }
-            let allocates = |name: &str| name == "slow-down, allocation-heavy";
-            let all = each(illness::COMPARISONS, &slowdown::RUNTIMES);
-            for (comparison, runtime) in
-                all.filter(|(one, runtime)| runtime.major() >= 6 || !allocates(one.name))
-            {
-                add(
-                    comparison.name,
-                    Some(runtime),
-                    Box::new(move || comparison.run(runtime, options)),
-                );
-            }
-            add(illness::LARGE, None, Box::new(illness::large));
-        }
-        Suite::Il => {
-            add(il::NAME, Some(Runtime::V9), Box::new(|| il::run(Runtime::V9)));
-            for runtime in [Runtime::V3_1, Runtime::V9] {
-                add(tracing::CALL, Some(runtime), Box::new(move || tracing::call(runtime)));
-                add(tracing::REWRITE, Some(runtime), Box::new(move || tracing::rewrite(runtime)));
-            }
-            for runtime in tracing::APPLICATIONS {
-                add(tracing::START, Some(runtime), Box::new(move || tracing::start(runtime)));
-            }
-        }
+        Suite::Spine => jobs.spine(options),
+        Suite::Noise => jobs.noise(options),
+        Suite::Illness => jobs.illness(options),
+        Suite::Il => jobs.il(),
         Suite::Launch => {
             for runtime in starts::RUNTIMES {
-                add(starts::NAME, Some(runtime), Box::new(move || starts::run(runtime)));
+                jobs.add(starts::NAME, Some(runtime), move || starts::run(runtime));
             }
         }
-        Suite::Newrelic => {
-            for runtime in newrelic::RUNTIMES {
-                add(newrelic::START, Some(runtime), Box::new(move || newrelic::start(runtime)));
-                add(newrelic::CALL, Some(runtime), Box::new(move || newrelic::call(runtime)));
-                add(
-                    newrelic::COMPILE,
-                    Some(runtime),
-                    Box::new(move || newrelic::compile_many(runtime)),
-                );
-                add(newrelic::LOG, Some(runtime), Box::new(move || newrelic::log(runtime)));
-                add(newrelic::TOGGLE, Some(runtime), Box::new(move || newrelic::toggle(runtime)));
-            }
-            #[cfg(target_os = "linux")]
-            add(newrelic::SERVICE, Some(Runtime::V9), Box::new(newrelic::service));
-            add(newrelic::SIZE, None, Box::new(newrelic::size));
-        }
+        Suite::Newrelic => jobs.newrelic(),
         // It has tables of its own.
         #[cfg(target_os = "linux")]
         Suite::Service => {}
         Suite::Endurance => {
             for ((name, work), runtime) in each(endurance::KINDS, &endurance::RUNTIMES) {
-                add(
-                    name,
-                    Some(runtime),
-                    Box::new(move || endurance::run(name, work, runtime, options)),
-                );
+                let run = move || endurance::run(name, work, runtime, options);
+                jobs.add(name, Some(runtime), run);
             }
         }
     }
-    jobs
+    jobs.0
+}
+
+/// The measurements of a suite, one suite in each function.
+struct Jobs<'a>(Vec<Job<'a>>);
+
+impl<'a> Jobs<'a> {
+    fn add(
+        &mut self,
+        name: &'a str,
+        runtime: Option<Runtime>,
+        run: impl Fn() -> Result<Vec<Row>> + 'a,
+    ) {
+        self.0.push(Job { name, runtime, run: Box::new(run) });
+    }
+
+    fn spine(&mut self, options: &'a Options) {
+        for runtime in cycles::RUNTIMES {
+            self.add(cycles::NAME, Some(runtime), move || cycles::run(runtime, options));
+        }
+        for (comparison, runtime) in each(slowdown::COMPARISONS, &slowdown::RUNTIMES) {
+            self.add(comparison.name, Some(runtime), move || comparison.run(runtime, options));
+        }
+        for runtime in costs::SAMPLES {
+            self.add(costs::WALL, Some(runtime), move || costs::wall(runtime));
+            self.add(split::NAME, Some(runtime), move || split::run(runtime));
+            self.add(costs::HANDLER, Some(runtime), move || costs::handler(runtime));
+            self.add(costs::MEMORY, Some(runtime), move || costs::memory_of_agent(runtime));
+        }
+        for runtime in costs::ALL {
+            self.add(costs::NAMING, Some(runtime), move || costs::naming(runtime));
+        }
+        self.add(large::NAME, None, large::run);
+    }
+
+    fn noise(&mut self, options: &'a Options) {
+        for runtime in cycles::RUNTIMES {
+            self.add(cycles::CONTROL, Some(runtime), move || cycles::control(runtime, options));
+        }
+        for (comparison, runtime) in each(slowdown::NOISE, &slowdown::RUNTIMES) {
+            self.add(comparison.name, Some(runtime), move || comparison.run(runtime, options));
+        }
+    }
+
+    fn illness(&mut self, options: &'a Options) {
+        for runtime in illness::RUNTIMES {
+            self.add(illness::HEAP, Some(runtime), move || illness::heap(runtime));
+            self.add(illness::LESS, Some(runtime), move || illness::less(runtime));
+            self.add(illness::LOCKS, Some(runtime), move || illness::locks(runtime));
+            self.add(illness::TASKS, Some(runtime), move || illness::tasks(runtime));
+            self.add(illness::CHECKUP, Some(runtime), move || illness::checkup(runtime));
+            self.add(illness::EXACT, Some(runtime), move || {
+                illness::exact_allocations(runtime, options)
+            });
+        }
+        self.add(illness::ESTIMATES, Some(Runtime::V9), || {
+            illness::estimates(Runtime::V9, illness::ESTIMATES)
+        });
+        // The profiler `allocations` is refused on older runtimes.
+        for runtime in slowdown::RUNTIMES.into_iter().filter(|runtime| runtime.major() >= 6) {
+            self.add(illness::STORM, Some(runtime), move || {
+                illness::estimates(runtime, illness::STORM)
+            });
+        }
+        let allocates = |name: &str| name == "slow-down, allocation-heavy";
+        let all = each(illness::COMPARISONS, &slowdown::RUNTIMES);
+        for (comparison, runtime) in
+            all.filter(|(one, runtime)| runtime.major() >= 6 || !allocates(one.name))
+        {
+            self.add(comparison.name, Some(runtime), move || comparison.run(runtime, options));
+        }
+        self.add(illness::LARGE, None, illness::large);
+    }
+
+    fn il(&mut self) {
+        self.add(il::NAME, Some(Runtime::V9), || il::run(Runtime::V9));
+        for runtime in [Runtime::V3_1, Runtime::V9] {
+            self.add(tracing::CALL, Some(runtime), move || tracing::call(runtime));
+            self.add(tracing::REWRITE, Some(runtime), move || tracing::rewrite(runtime));
+        }
+        for runtime in tracing::APPLICATIONS {
+            self.add(tracing::START, Some(runtime), move || tracing::start(runtime));
+        }
+    }
+
+    fn newrelic(&mut self) {
+        for runtime in newrelic::RUNTIMES {
+            self.add(newrelic::START, Some(runtime), move || newrelic::start(runtime));
+            self.add(newrelic::CALL, Some(runtime), move || newrelic::call(runtime));
+            self.add(newrelic::COMPILE, Some(runtime), move || newrelic::compile_many(runtime));
+            self.add(newrelic::LOG, Some(runtime), move || newrelic::log(runtime));
+            self.add(newrelic::TOGGLE, Some(runtime), move || newrelic::toggle(runtime));
+        }
+        #[cfg(target_os = "linux")]
+        self.add(newrelic::SERVICE, Some(Runtime::V9), newrelic::service);
+        self.add(newrelic::SIZE, None, newrelic::size);
+    }
 }
 
 /// Every pair of both.

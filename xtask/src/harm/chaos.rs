@@ -3,7 +3,7 @@
 
 use super::actions::{Action, Given};
 use super::cell::Bench;
-use super::driver::{self, Driver};
+use super::driver::{self, Driver, Ended};
 use super::endings::{Blow, Ending};
 use super::evidence;
 use super::random::Random;
@@ -70,6 +70,8 @@ struct Ran {
     endings: BTreeMap<&'static str, usize>,
     /// How often each exit code came, and what clrscope said when it came last.
     codes: BTreeMap<String, (usize, String)>,
+    /// What it said last.
+    said: String,
     hangs: Vec<String>,
     units: u64,
     growth: Option<i64>,
@@ -77,6 +79,77 @@ struct Ran {
     alone: Option<i64>,
     libraries: usize,
     failure: Option<String>,
+}
+
+impl Ran {
+    fn new(runtime: Runtime, target: &'static str) -> Self {
+        Self {
+            runtime,
+            target,
+            actions: 0,
+            endings: BTreeMap::new(),
+            codes: BTreeMap::new(),
+            said: String::new(),
+            hangs: Vec::new(),
+            units: 0,
+            growth: None,
+            alone: None,
+            libraries: 0,
+            failure: None,
+        }
+    }
+
+    /// Counts an action by the exit code of clrscope, which wrote to `stderr` in a folder.
+    fn count(&mut self, code: Result<String>, action: &Action, ending: &Ending, folder: &Path) {
+        let code = code.unwrap_or_else(|error| format!("{error:#}"));
+        if code == "hang" {
+            self.hangs.push(format!("{} {}", action.name, ending.name));
+        }
+        let (count, said) = self.codes.entry(code).or_default();
+        *count += 1;
+        *said = fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+        self.said.clone_from(said);
+        *self.endings.entry(ending.name).or_insert(0) += 1;
+        self.actions += 1;
+    }
+
+    /// Says how far it has come.
+    fn tell(&self, elapsed: Duration, resident: &[u64], alone: &[u64]) {
+        let minutes = elapsed.as_secs() / 60;
+        let [megabytes, beside] = [resident, alone].map(|sizes| sizes.last().unwrap_or(&0) >> 20);
+        println!(
+            "after {minutes} min: {} {}, {} actions, {} hangs, {megabytes} MB, twin {beside} MB",
+            runtime_name(self.runtime),
+            self.target,
+            self.actions,
+            self.hangs.len()
+        );
+    }
+}
+
+/// Whether the target still answers, by what clrscope says of it.
+#[derive(Default)]
+struct Answers {
+    /// The last actions.
+    actions: VecDeque<String>,
+    /// Actions in a row without an answer.
+    missing: usize,
+}
+
+impl Answers {
+    /// An action is over. Whether it shows that the target hangs: so many had no answer.
+    fn note(&mut self, action: &Action, ending: &Ending, said: &str) -> bool {
+        self.actions.push_back(format!("{} {}: {}", action.name, ending.name, said.trim()));
+        if self.actions.len() > LAST_ACTIONS {
+            self.actions.pop_front();
+        }
+        self.missing = if said.contains(NO_ANSWER) { self.missing + 1 } else { 0 };
+        self.missing == UNANSWERED
+    }
+
+    fn shown(&self) -> String {
+        Vec::from_iter(self.actions.iter().map(String::as_str)).join("\n")
+    }
 }
 
 /// Runs chaos on 3.1, 8, 9 and 10 at the same time, or on those that `only` names; its other words
@@ -173,19 +246,7 @@ fn one(
     let folder = tempfile::Builder::new().prefix("harm-").tempdir_in("/var/tmp")?;
     let tmp = folder.path().join("t");
     fs::create_dir(&tmp)?;
-    let start = || {
-        let launch = driver::launch(target, runtime, length.as_secs() + 300);
-        let driver = Driver::start(
-            target.work,
-            launch.env("TMPDIR", &tmp).env("LD_LIBRARY_PATH", &bench.native),
-        )?;
-        let begun = Instant::now();
-        while !driver.is_ready() && !driver.is_over() && begun.elapsed() < LIMIT {
-            thread::sleep(Duration::from_millis(20));
-        }
-        let pid = find_below(driver.pid, &fs::canonicalize(runtime.executable())?)?;
-        Ok::<_, anyhow::Error>((driver, pid))
-    };
+    let start = || start(bench, target, runtime, length, &tmp);
     // The app grows by itself for hours.
     let twin = if target.work == Work::App { Some(start()?) } else { None };
     let (driver, pid) = start()?;
@@ -197,50 +258,24 @@ fn one(
     let actions: Vec<&Action> = table.actions.iter().filter(possible).collect();
     let endings: Vec<&Ending> =
         table.endings.iter().filter(|ending| !ending.ends_target()).collect();
-    let mut ran = Ran {
-        runtime,
-        target: target.name,
-        actions: 0,
-        endings: BTreeMap::new(),
-        codes: BTreeMap::new(),
-        hangs: Vec::new(),
-        units: 0,
-        growth: None,
-        alone: None,
-        libraries: 0,
-        failure: None,
-    };
+    let mut ran = Ran::new(runtime, target.name);
     let (mut resident, mut alone) = (Vec::new(), Vec::new());
     let (mut news, mut warm) = (NEWS, WARM);
     let hang_file = bench.hang_file(&format!("chaos {} {}", runtime_name(runtime), target.name));
     // That of an earlier run, as a rule there is none.
     let _ = fs::remove_file(&hang_file);
-    let (mut unanswered, mut last_actions) = (0, VecDeque::new());
+    let mut answers = Answers::default();
     while begun.elapsed() < length && is_alive(pid) && !driver.is_over() {
         let (Some(action), Some(ending)) = (random.of(&actions), random.of(&endings)) else {
             break;
         };
         let blows = (ending.blows)(&mut random);
         let code = act(bench, target, action, &blows, pid, folder.path(), &hang_file);
-        let code = code.unwrap_or_else(|error| format!("{error:#}"));
-        if code == "hang" {
-            ran.hangs.push(format!("{} {}", action.name, ending.name));
-        }
-        let (count, said) = ran.codes.entry(code).or_default();
-        *count += 1;
-        *said = fs::read_to_string(folder.path().join("stderr")).unwrap_or_default();
-        last_actions.push_back(format!("{:?} {} {}", begun.elapsed(), action.name, ending.name));
-        if last_actions.len() > LAST_ACTIONS {
-            last_actions.pop_front();
-        }
-        unanswered = if said.contains(NO_ANSWER) { unanswered + 1 } else { 0 };
-        if unanswered == UNANSWERED {
-            let actions: Vec<String> = last_actions.iter().cloned().collect();
-            append(&hang_file, &format!("{}\n{}", actions.join("\n"), evidence::of(pid)))?;
+        ran.count(code, action, ending, folder.path());
+        if answers.note(action, ending, &ran.said) {
+            append(&hang_file, &format!("{}\n{}", answers.shown(), evidence::of(pid)))?;
             ran.hangs.push(format!("the target, see {}", hang_file.display()));
         }
-        *ran.endings.entry(ending.name).or_insert(0) += 1;
-        ran.actions += 1;
         if let Some(state) = State::of(pid, &tmp) {
             ran.libraries = ran.libraries.max(state.libraries.len());
             resident.push(state.resident);
@@ -253,17 +288,7 @@ fn one(
         }
         if begun.elapsed() >= news {
             news += NEWS;
-            let minutes = begun.elapsed().as_secs() / 60;
-            let [megabytes, beside] =
-                [&resident, &alone].map(|sizes| sizes.last().unwrap_or(&0) >> 20);
-            println!(
-                "after {minutes} min: {} {}, {} actions, {} hangs, {megabytes} MB, twin {beside} \
-                    MB",
-                runtime_name(runtime),
-                target.name,
-                ran.actions,
-                ran.hangs.len()
-            );
+            ran.tell(begun.elapsed(), &resident, &alone);
         }
     }
     (ran.growth, ran.alone) = (growth(&resident, warm), growth(&alone, warm));
@@ -273,19 +298,45 @@ fn one(
     let died = !is_alive(pid);
     let ended = driver.wait()?;
     ran.units = ended.units;
+    ran.failure = failure(ended, died);
+    Ok(ran)
+}
+
+/// Starts a target and waits until it works. Returns its process id as well, below its launcher.
+fn start(
+    bench: &Bench,
+    target: &Target,
+    runtime: Runtime,
+    length: Duration,
+    tmp: &Path,
+) -> Result<(Driver, u32)> {
+    let launch = driver::launch(target, runtime, length.as_secs() + 300);
+    let driver = Driver::start(
+        target.work,
+        launch.env("TMPDIR", tmp).env("LD_LIBRARY_PATH", &bench.native),
+    )?;
+    let begun = Instant::now();
+    while !driver.is_ready() && !driver.is_over() && begun.elapsed() < LIMIT {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let pid = find_below(driver.pid, &fs::canonicalize(runtime.executable())?)?;
+    Ok((driver, pid))
+}
+
+/// Why a target failed, if it did.
+fn failure(ended: Ended, died: bool) -> Option<String> {
     let wrong = ended.wrong.or_else(|| {
         let right = ended.status.is_some_and(|status| status.success());
         (!right).then(|| format!("it ended with {:?}", ended.status))
     });
-    ran.failure = wrong.or_else(|| died.then(|| "it died".into())).map(|why| {
+    wrong.or_else(|| died.then(|| "it died".into())).map(|why| {
         format!(
             "{} ({:?}) {}",
             why.lines().next().unwrap_or_default(),
             ended.status,
             ended.errors.join(" / ")
         )
-    });
-    Ok(ran)
+    })
 }
 
 /// Adds to what is kept of a hang.

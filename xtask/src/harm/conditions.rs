@@ -1,4 +1,4 @@
-//! The circumstances under which clrscope works. To add one, add an entry to [`all`].
+//! The circumstances under which clrscope works. To add one, add an entry to a part of [`all`].
 
 use super::native;
 use super::scene::{Live, Scene, hierarchy, launcher, run, signal, unmount};
@@ -64,6 +64,11 @@ const fn condition(name: &'static str, apply: fn(&mut Scene) -> Result<()>) -> C
 
 /// The axis.
 pub fn all() -> Vec<Condition> {
+    [limits(), rights(), namespaces(), signals_and_clocks(), company()].concat()
+}
+
+/// None, and limits of what a process may use.
+fn limits() -> Vec<Condition> {
     vec![
         condition(NONE, |_| Ok(())),
         condition("nofile", |scene| option(scene, "--nofile", "400")),
@@ -77,6 +82,12 @@ pub fn all() -> Vec<Condition> {
             ..condition("memory", memory)
         },
         Condition { missing: || no_group("cpu"), patience: 3, ..condition("cpu-5", cpu) },
+    ]
+}
+
+/// What a process may not do: write to its folder, make system calls, become another user.
+fn rights() -> Vec<Condition> {
+    vec![
         Condition {
             missing: not_root,
             excludes: &["tmp-read-only", "mount-namespace"],
@@ -112,6 +123,12 @@ pub fn all() -> Vec<Condition> {
             excludes: &["mount-namespace"],
             ..condition("other-user", other_user)
         },
+    ]
+}
+
+/// Namespaces of its own for the target.
+fn namespaces() -> Vec<Condition> {
+    vec![
         Condition {
             missing: not_root,
             excludes: &["pid-namespace"],
@@ -130,6 +147,12 @@ pub fn all() -> Vec<Condition> {
                 Ok(())
             })
         },
+    ]
+}
+
+/// Others that handle SIGPROF, clocks that jump, and addresses that are always the same.
+fn signals_and_clocks() -> Vec<Condition> {
+    vec![
         Condition {
             excludes: &["sigprof-during", "sigprof-after"],
             not_for: small_alternate_stacks,
@@ -152,6 +175,12 @@ pub fn all() -> Vec<Condition> {
                 Ok(())
             })
         },
+    ]
+}
+
+/// Others that act on the target or on clrscope meanwhile, and disks that do not take more.
+fn company() -> Vec<Condition> {
+    vec![
         condition("second-clrscope", second_clrscope),
         Condition {
             missing: no_example,
