@@ -1,8 +1,12 @@
 use std::{io::Read, ops::Range, sync::Arc};
 
 use session::{
-    CallArguments, CallKind, ExceptionSample, ModelError, Nanos, SessionError, SessionInfo,
-    SessionReader, SessionRecord, Sink, ThreadState, Validator,
+    AllocatedObjects, AllocationBatch, AllocationWindow, Argument, AssemblyLoad, CallBatch,
+    CallKind, CompilationBatch, ContentionBatch, CounterDef, CounterId, ExceptionSample, GcEvent,
+    InducedGc, InstrumentedMethod, ModelError, Nanos, ObserverStatus, PauseEvent, PoolEvent,
+    PrecompiledCount, ProcessorUse, SampleBatch, SamplingRate, SessionEnd, SessionError,
+    SessionInfo, SessionReader, SessionRecord, SingleCall, Sink, SurvivorSnapshot, ThreadCreation,
+    ThreadSnapshot, ThreadState, TracedCalls, TypeId, TypeLoadBatch, Validator,
 };
 
 use crate::{
@@ -72,240 +76,9 @@ impl ProfileBuilder {
             .time
             .as_ref()
             .map(|time| start.saturating_add(time.start)..start.saturating_add(time.end));
-        let inside = |at: Nanos| time.as_ref().is_none_or(|time| time.contains(&at));
-        let latest = &mut self.latest;
-        let mut see = |at: Nanos| *latest = (*latest).max(at);
-        match record {
-            SessionRecord::Info(_) => {}
-            SessionRecord::Thread(thread) => Arc::make_mut(&mut self.tables).add_thread(thread),
-            SessionRecord::Module(module) => {
-                Arc::make_mut(&mut self.tables).modules.push(module.clone())
-            }
-            SessionRecord::Function(function) => {
-                Arc::make_mut(&mut self.tables).functions.push(function.clone())
-            }
-            SessionRecord::Frame(frame) => Arc::make_mut(&mut self.tables).add_frame(frame),
-            SessionRecord::Stack(stack) => Arc::make_mut(&mut self.tables).add_stack(stack),
-            SessionRecord::Type(ty) => Arc::make_mut(&mut self.tables).types.push(ty.clone()),
-            SessionRecord::CpuSamples(batch) => {
-                see(end_of(batch.start, &batch.time_delta));
-                profile.cpu.add_batch(batch, |at, _, _| inside(at));
-            }
-            SessionRecord::WallSamples(batch) => {
-                see(end_of(batch.start, &batch.time_delta));
-                profile.wall.add_batch(batch, |at, _, _| inside(at));
-            }
-            SessionRecord::Exception(sample) => {
-                see(sample.time);
-                if inside(sample.time) {
-                    profile.exceptions.add(sample);
-                }
-            }
-            SessionRecord::ExceptionCounts { time, counts } => {
-                see(*time);
-                if inside(*time) {
-                    counts.iter().for_each(|(ty, count)| profile.exceptions.count(*ty, *count));
-                }
-            }
-            SessionRecord::Allocations(batch) => {
-                see(end_of(batch.start, &batch.time_delta));
-                profile.allocations.add_batch(batch, inside);
-            }
-            SessionRecord::AllocationWindow(window) => {
-                see(window.end);
-                if inside(window.followed_from) {
-                    profile.allocations.add_window(*window);
-                }
-            }
-            SessionRecord::AllocatedObjects(allocated) => {
-                see(allocated.time);
-                if inside(allocated.time) {
-                    profile.allocations.add_exact(allocated);
-                }
-            }
-            SessionRecord::Contentions(batch) => {
-                see(end_of(batch.start, &batch.time_delta));
-                profile.locks.add_batch(batch, inside);
-            }
-            SessionRecord::Calls(batch) => {
-                see(batch.time);
-                let series = match batch.kind {
-                    CallKind::Methods => &mut profile.calls,
-                    CallKind::Transitions => &mut profile.transitions,
-                };
-                if inside(batch.time) {
-                    series.add_calls(batch);
-                }
-            }
-            SessionRecord::Instrumented(method) => {
-                see(method.time);
-                profile.traced.add_method(method);
-                if self.options.keep_samples && inside(method.time) {
-                    profile.traced.events.push(TracedEvent::State(method.clone()));
-                }
-            }
-            SessionRecord::Rewritten(method) => {
-                see(method.time);
-                if self.options.keep_samples && inside(method.time) {
-                    profile.traced.events.push(TracedEvent::Rewritten(method.clone()));
-                }
-            }
-            SessionRecord::Recompiled(method) => {
-                see(method.time);
-                if self.options.keep_samples && inside(method.time) {
-                    profile.traced.events.push(TracedEvent::Recompiled(method.clone()));
-                }
-            }
-            SessionRecord::Traced(calls) => {
-                see(calls.time);
-                if inside(calls.time) {
-                    profile.traced.add_calls(calls);
-                }
-            }
-            SessionRecord::SingleCalls(calls) => {
-                for call in calls {
-                    see(call.begun.saturating_add(call.taken));
-                    if inside(call.begun) {
-                        profile.traced.add_single(call, None);
-                    }
-                }
-            }
-            SessionRecord::Parameters(method) => profile.traced.add_parameters(method),
-            SessionRecord::CallsWithArguments(calls) => {
-                for CallArguments { call, arguments } in calls {
-                    see(call.begun.saturating_add(call.taken));
-                    if inside(call.begun) {
-                        profile.traced.add_single(call, Some(arguments));
-                    }
-                }
-            }
-            SessionRecord::Compilations(batch) => {
-                see(end_of(batch.start, &batch.time_delta));
-                profile.jit.add_batch(batch, inside);
-            }
-            SessionRecord::Precompiled(count) => {
-                see(count.time);
-                if inside(count.time) {
-                    profile.jit.lookups.push(*count);
-                }
-            }
-            SessionRecord::AssemblyLoad(load) => {
-                see(load.time);
-                if inside(load.time) {
-                    profile.loads.add_assembly(load);
-                }
-            }
-            SessionRecord::AssemblyUnload { time, assembly, name } => {
-                see(*time);
-                if inside(*time) {
-                    profile.loads.unloads.push(Unload {
-                        time: *time,
-                        assembly: *assembly,
-                        name: name.clone(),
-                    });
-                }
-            }
-            SessionRecord::TypeLoads(batch) => {
-                see(end_of(batch.start, &batch.time_delta));
-                profile.loads.add_types(batch, inside);
-            }
-            SessionRecord::Counter(counter) => {
-                profile.counters.push(Counter { def: counter.clone(), values: Vec::new() });
-            }
-            SessionRecord::CounterValues { time, values } => {
-                see(*time);
-                for (counter, value) in
-                    values.iter().filter(|(_, value)| value.is_finite() && inside(*time))
-                {
-                    if let Some(counter) = profile.counters.get_mut(counter.index()) {
-                        counter.add(profile.start, *time, *value);
-                    }
-                }
-            }
-            SessionRecord::ThreadSnapshot(snapshot) => {
-                see(snapshot.time);
-                if inside(snapshot.time) {
-                    profile.threads.add_snapshot(snapshot);
-                }
-            }
-            SessionRecord::ThreadCreation(creation) => {
-                see(creation.time);
-                if inside(creation.time) {
-                    profile.threads.add_creation(creation);
-                }
-            }
-            SessionRecord::PoolSamples(batch) => {
-                see(end_of(batch.start, &batch.time_delta));
-                profile.pool.add_batch(batch, inside);
-            }
-            SessionRecord::PoolEvent(event) => {
-                see(event.time);
-                if inside(event.time) {
-                    profile.pool.events.push(event.clone());
-                }
-            }
-            SessionRecord::Gc(gc) => {
-                see(gc.end);
-                if inside(gc.start) {
-                    profile.gcs.push(gc.clone());
-                }
-            }
-            SessionRecord::InducedGc(call) => {
-                see(call.time);
-                if inside(call.time) {
-                    profile.inductions.push(*call);
-                }
-            }
-            SessionRecord::Pause(pause) => {
-                see(pause.resume_end);
-                if inside(pause.suspend_start) {
-                    profile.pauses.push(pause.clone());
-                }
-            }
-            SessionRecord::Survivors(snapshot) => {
-                see(snapshot.time);
-                if inside(snapshot.time) {
-                    profile.survivors.push(snapshot.clone());
-                }
-            }
-            SessionRecord::Observer(status) => {
-                see(status.time);
-                profile.observer.push(status.clone());
-            }
-            SessionRecord::Processors(used) => {
-                see(used.time);
-                if inside(used.time) {
-                    profile.processors.push(*used);
-                }
-            }
-            SessionRecord::SamplingRate(rate) => {
-                profile.rates.retain(|known| known.profiler != rate.profiler);
-                profile.rates.push(rate.clone());
-            }
-            SessionRecord::Resources(uses) => profile.resources.clone_from(uses),
-            SessionRecord::Note { time, message } => {
-                see(*time);
-                profile.notes.push((*time, message.clone()));
-            }
-            SessionRecord::Engine { profiler, engine } => {
-                let run = profile.info.profilers.iter_mut().find(|run| run.id == *profiler);
-                run.into_iter().for_each(|run| run.engine.clone_from(engine));
-            }
-            // Heap snapshots are no part of a profile.
-            SessionRecord::HeapBegin { time, .. } => see(*time),
-            SessionRecord::Collection { .. }
-            | SessionRecord::HeapChunk { .. }
-            | SessionRecord::HeapClasses { .. }
-            | SessionRecord::HeapMethods { .. }
-            | SessionRecord::HeapStatics { .. }
-            | SessionRecord::HeapFields { .. }
-            | SessionRecord::AsyncStateMachines { .. } => {}
-            SessionRecord::HeapEnd(end) => see(end.time),
-            SessionRecord::End(end) => {
-                see(end.time);
-                profile.end = Some(end.clone());
-            }
-        }
+        let keep_samples = self.options.keep_samples;
+        let times = Times { wanted: Wanted(time), latest: &mut self.latest };
+        Taking { tables: &mut self.tables, profile, times, keep_samples }.take(record);
     }
 
     fn begin(&mut self, info: &SessionInfo) {
@@ -414,6 +187,329 @@ impl ProfileBuilder {
         let limit =
             self.options.time.as_ref().map(|time| profile.info.start.saturating_add(time.end));
         profile.stop = limit.map_or(last, |limit| limit.min(last).max(profile.start));
+    }
+}
+
+/// The time that is wanted, on the clock of the recording; `None` for all.
+struct Wanted(Option<Range<Nanos>>);
+
+impl Wanted {
+    fn holds(&self, time: Nanos) -> bool {
+        self.0.as_ref().is_none_or(|wanted| wanted.contains(&time))
+    }
+}
+
+/// What the times of records are compared with.
+struct Times<'a> {
+    wanted: Wanted,
+    latest: &'a mut Nanos,
+}
+
+impl Times<'_> {
+    /// A record has this time.
+    fn see(&mut self, time: Nanos) {
+        *self.latest = (*self.latest).max(time);
+    }
+
+    /// A record has this time. Tells whether it is wanted.
+    fn take(&mut self, time: Nanos) -> bool {
+        self.see(time);
+        self.wanted.holds(time)
+    }
+
+    /// A batch has these times. Tells of each whether it is wanted.
+    fn of_batch(&mut self, start: Nanos, deltas: &[u64]) -> impl Fn(Nanos) -> bool + use<'_> {
+        self.see(end_of(start, deltas));
+        let wanted = &self.wanted;
+        move |time| wanted.holds(time)
+    }
+}
+
+/// What records are taken into.
+struct Taking<'a> {
+    tables: &'a mut Arc<Tables>,
+    profile: &'a mut Profile,
+    times: Times<'a>,
+    keep_samples: bool,
+}
+
+impl Taking<'_> {
+    fn take(&mut self, record: &SessionRecord) {
+        match record {
+            SessionRecord::Info(_) => {}
+            SessionRecord::Thread(thread) => self.tables().add_thread(thread),
+            SessionRecord::Module(module) => self.tables().modules.push(module.clone()),
+            SessionRecord::Function(function) => self.tables().functions.push(function.clone()),
+            SessionRecord::Frame(frame) => self.tables().add_frame(frame),
+            SessionRecord::Stack(stack) => self.tables().add_stack(stack),
+            SessionRecord::Type(ty) => self.tables().types.push(ty.clone()),
+            SessionRecord::CpuSamples(batch) => self.cpu_samples(batch),
+            SessionRecord::WallSamples(batch) => self.wall_samples(batch),
+            SessionRecord::Exception(sample) => self.exception(sample),
+            SessionRecord::ExceptionCounts { time, counts } => self.exception_counts(*time, counts),
+            SessionRecord::Allocations(batch) => self.allocations(batch),
+            SessionRecord::AllocationWindow(window) => self.allocation_window(*window),
+            SessionRecord::AllocatedObjects(allocated) => self.allocated_objects(allocated),
+            SessionRecord::Contentions(batch) => self.contentions(batch),
+            SessionRecord::Calls(batch) => self.calls(batch),
+            SessionRecord::Instrumented(method) => self.instrumented(method),
+            SessionRecord::Rewritten(method) => {
+                self.traced_event(method.time, || TracedEvent::Rewritten(method.clone()));
+            }
+            SessionRecord::Recompiled(method) => {
+                self.traced_event(method.time, || TracedEvent::Recompiled(method.clone()));
+            }
+            SessionRecord::Traced(calls) => self.traced(calls),
+            SessionRecord::SingleCalls(calls) => {
+                calls.iter().for_each(|call| self.single_call(call, None));
+            }
+            SessionRecord::Parameters(method) => self.profile.traced.add_parameters(method),
+            SessionRecord::CallsWithArguments(calls) => {
+                calls.iter().for_each(|call| self.single_call(&call.call, Some(&call.arguments)));
+            }
+            SessionRecord::Compilations(batch) => self.compilations(batch),
+            SessionRecord::Precompiled(count) => self.precompiled(*count),
+            SessionRecord::AssemblyLoad(load) => self.assembly_load(load),
+            SessionRecord::AssemblyUnload { time, assembly, name } => {
+                self.assembly_unload(*time, *assembly, name);
+            }
+            SessionRecord::TypeLoads(batch) => self.type_loads(batch),
+            SessionRecord::Counter(counter) => self.counter(counter),
+            SessionRecord::CounterValues { time, values } => self.counter_values(*time, values),
+            SessionRecord::ThreadSnapshot(snapshot) => self.thread_snapshot(snapshot),
+            SessionRecord::ThreadCreation(creation) => self.thread_creation(creation),
+            SessionRecord::PoolSamples(batch) => self.pool_samples(batch),
+            SessionRecord::PoolEvent(event) => self.pool_event(event),
+            SessionRecord::Gc(gc) => self.gc(gc),
+            SessionRecord::InducedGc(call) => self.induced_gc(*call),
+            SessionRecord::Pause(pause) => self.pause(pause),
+            SessionRecord::Survivors(snapshot) => self.survivors(snapshot),
+            SessionRecord::Observer(status) => self.observer(status),
+            SessionRecord::Processors(used) => self.processors(*used),
+            SessionRecord::SamplingRate(rate) => self.sampling_rate(rate),
+            SessionRecord::Resources(uses) => self.profile.resources.clone_from(uses),
+            SessionRecord::Note { time, message } => self.note(*time, message),
+            SessionRecord::Engine { profiler, engine } => self.engine(profiler, engine),
+            // Heap snapshots are no part of a profile.
+            SessionRecord::HeapBegin { time, .. } => self.times.see(*time),
+            SessionRecord::Collection { .. }
+            | SessionRecord::HeapChunk { .. }
+            | SessionRecord::HeapClasses { .. }
+            | SessionRecord::HeapMethods { .. }
+            | SessionRecord::HeapStatics { .. }
+            | SessionRecord::HeapFields { .. }
+            | SessionRecord::AsyncStateMachines { .. } => {}
+            SessionRecord::HeapEnd(end) => self.times.see(end.time),
+            SessionRecord::End(end) => self.end(end),
+        }
+    }
+
+    fn tables(&mut self) -> &mut Tables {
+        Arc::make_mut(self.tables)
+    }
+
+    fn cpu_samples(&mut self, batch: &SampleBatch) {
+        let inside = self.times.of_batch(batch.start, &batch.time_delta);
+        self.profile.cpu.add_batch(batch, |time, _, _| inside(time));
+    }
+
+    fn wall_samples(&mut self, batch: &SampleBatch) {
+        let inside = self.times.of_batch(batch.start, &batch.time_delta);
+        self.profile.wall.add_batch(batch, |time, _, _| inside(time));
+    }
+
+    fn exception(&mut self, sample: &ExceptionSample) {
+        if self.times.take(sample.time) {
+            self.profile.exceptions.add(sample);
+        }
+    }
+
+    fn exception_counts(&mut self, time: Nanos, counts: &[(TypeId, u64)]) {
+        if self.times.take(time) {
+            let exceptions = &mut self.profile.exceptions;
+            counts.iter().for_each(|(ty, count)| exceptions.count(*ty, *count));
+        }
+    }
+
+    fn allocations(&mut self, batch: &AllocationBatch) {
+        let inside = self.times.of_batch(batch.start, &batch.time_delta);
+        self.profile.allocations.add_batch(batch, inside);
+    }
+
+    fn allocation_window(&mut self, window: AllocationWindow) {
+        self.times.see(window.end);
+        if self.times.wanted.holds(window.followed_from) {
+            self.profile.allocations.add_window(window);
+        }
+    }
+
+    fn allocated_objects(&mut self, allocated: &AllocatedObjects) {
+        if self.times.take(allocated.time) {
+            self.profile.allocations.add_exact(allocated);
+        }
+    }
+
+    fn contentions(&mut self, batch: &ContentionBatch) {
+        let inside = self.times.of_batch(batch.start, &batch.time_delta);
+        self.profile.locks.add_batch(batch, inside);
+    }
+
+    fn calls(&mut self, batch: &CallBatch) {
+        let series = match batch.kind {
+            CallKind::Methods => &mut self.profile.calls,
+            CallKind::Transitions => &mut self.profile.transitions,
+        };
+        if self.times.take(batch.time) {
+            series.add_calls(batch);
+        }
+    }
+
+    fn instrumented(&mut self, method: &InstrumentedMethod) {
+        self.profile.traced.add_method(method);
+        self.traced_event(method.time, || TracedEvent::State(method.clone()));
+    }
+
+    /// Keeps an event of a method that is traced, where single ones are kept.
+    fn traced_event(&mut self, time: Nanos, event: impl FnOnce() -> TracedEvent) {
+        if self.times.take(time) && self.keep_samples {
+            self.profile.traced.events.push(event());
+        }
+    }
+
+    fn traced(&mut self, calls: &TracedCalls) {
+        if self.times.take(calls.time) {
+            self.profile.traced.add_calls(calls);
+        }
+    }
+
+    fn single_call(&mut self, call: &SingleCall, arguments: Option<&[(u16, Argument)]>) {
+        self.times.see(call.begun.saturating_add(call.taken));
+        if self.times.wanted.holds(call.begun) {
+            self.profile.traced.add_single(call, arguments);
+        }
+    }
+
+    fn compilations(&mut self, batch: &CompilationBatch) {
+        let inside = self.times.of_batch(batch.start, &batch.time_delta);
+        self.profile.jit.add_batch(batch, inside);
+    }
+
+    fn precompiled(&mut self, count: PrecompiledCount) {
+        if self.times.take(count.time) {
+            self.profile.jit.lookups.push(count);
+        }
+    }
+
+    fn assembly_load(&mut self, load: &AssemblyLoad) {
+        if self.times.take(load.time) {
+            self.profile.loads.add_assembly(load);
+        }
+    }
+
+    fn assembly_unload(&mut self, time: Nanos, assembly: u64, name: &str) {
+        if self.times.take(time) {
+            self.profile.loads.unloads.push(Unload { time, assembly, name: name.to_owned() });
+        }
+    }
+
+    fn type_loads(&mut self, batch: &TypeLoadBatch) {
+        let inside = self.times.of_batch(batch.start, &batch.time_delta);
+        self.profile.loads.add_types(batch, inside);
+    }
+
+    fn counter(&mut self, counter: &CounterDef) {
+        self.profile.counters.push(Counter { def: counter.clone(), values: Vec::new() });
+    }
+
+    fn counter_values(&mut self, time: Nanos, values: &[(CounterId, f64)]) {
+        if !self.times.take(time) {
+            return;
+        }
+        for (counter, value) in values.iter().filter(|(_, value)| value.is_finite()) {
+            if let Some(counter) = self.profile.counters.get_mut(counter.index()) {
+                counter.add(self.profile.start, time, *value);
+            }
+        }
+    }
+
+    fn thread_snapshot(&mut self, snapshot: &ThreadSnapshot) {
+        if self.times.take(snapshot.time) {
+            self.profile.threads.add_snapshot(snapshot);
+        }
+    }
+
+    fn thread_creation(&mut self, creation: &ThreadCreation) {
+        if self.times.take(creation.time) {
+            self.profile.threads.add_creation(creation);
+        }
+    }
+
+    fn pool_samples(&mut self, batch: &SampleBatch) {
+        let inside = self.times.of_batch(batch.start, &batch.time_delta);
+        self.profile.pool.add_batch(batch, inside);
+    }
+
+    fn pool_event(&mut self, event: &PoolEvent) {
+        if self.times.take(event.time) {
+            self.profile.pool.events.push(event.clone());
+        }
+    }
+
+    fn gc(&mut self, gc: &GcEvent) {
+        self.times.see(gc.end);
+        if self.times.wanted.holds(gc.start) {
+            self.profile.gcs.push(gc.clone());
+        }
+    }
+
+    fn induced_gc(&mut self, call: InducedGc) {
+        if self.times.take(call.time) {
+            self.profile.inductions.push(call);
+        }
+    }
+
+    fn pause(&mut self, pause: &PauseEvent) {
+        self.times.see(pause.resume_end);
+        if self.times.wanted.holds(pause.suspend_start) {
+            self.profile.pauses.push(pause.clone());
+        }
+    }
+
+    fn survivors(&mut self, snapshot: &SurvivorSnapshot) {
+        if self.times.take(snapshot.time) {
+            self.profile.survivors.push(snapshot.clone());
+        }
+    }
+
+    fn observer(&mut self, status: &ObserverStatus) {
+        self.times.see(status.time);
+        self.profile.observer.push(status.clone());
+    }
+
+    fn processors(&mut self, used: ProcessorUse) {
+        if self.times.take(used.time) {
+            self.profile.processors.push(used);
+        }
+    }
+
+    fn sampling_rate(&mut self, rate: &SamplingRate) {
+        self.profile.rates.retain(|known| known.profiler != rate.profiler);
+        self.profile.rates.push(rate.clone());
+    }
+
+    fn note(&mut self, time: Nanos, message: &str) {
+        self.times.see(time);
+        self.profile.notes.push((time, message.to_owned()));
+    }
+
+    fn engine(&mut self, profiler: &str, engine: &String) {
+        let run = self.profile.info.profilers.iter_mut().find(|run| run.id == *profiler);
+        run.into_iter().for_each(|run| run.engine.clone_from(engine));
+    }
+
+    fn end(&mut self, end: &SessionEnd) {
+        self.times.see(end.time);
+        self.profile.end = Some(end.clone());
     }
 }
 

@@ -3,8 +3,8 @@ use std::ops::Range;
 use session::{Nanos, StackId, ThreadId, ThreadState};
 
 use crate::{
-    Allocations, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, Tables, names::state_id,
-    series::Row,
+    Allocations, Exceptions, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, Tables,
+    names::state_id, series::Row,
 };
 
 /// What to keep. All that is set must hold.
@@ -109,6 +109,11 @@ impl Sieve {
         self.time.as_ref().is_none_or(|range| range.contains(&time))
     }
 
+    /// Whether it takes what a thread does that runs.
+    fn takes_running(&self, time: Nanos, thread: ThreadId, stack: StackId) -> bool {
+        self.takes_time(time) && self.takes(thread, stack, ThreadState::Running)
+    }
+
     fn series(&self, from: &Series, start: Nanos) -> Series {
         let mut series = Series::new(from.kind, start, from.samples.is_some());
         match &from.samples {
@@ -139,6 +144,95 @@ impl Sieve {
         }
         series.settle();
         series
+    }
+
+    fn exceptions(&self, exceptions: &mut Exceptions, start: Nanos) {
+        exceptions.series = Series::new(crate::SeriesKind::Exceptions, start, false);
+        exceptions.forget_counts();
+        for sample in std::mem::take(&mut exceptions.samples) {
+            if self.takes_running(sample.time, sample.thread, sample.stack) {
+                exceptions.add(&sample);
+            }
+        }
+    }
+
+    /// `counts`: whether exact counts are known of what the filter leaves.
+    fn allocations(&self, from: &Allocations, start: Nanos, counts: bool) -> Allocations {
+        let mut allocations = Allocations {
+            sampling: from.sampling,
+            ..Allocations::new(start, from.series.samples.is_some())
+        };
+        let windows = from.windows.iter();
+        allocations.windows.extend(windows.filter(|window| self.takes_time(window.followed_from)));
+        for sample in &from.samples {
+            if self.takes_running(sample.time, sample.thread, sample.stack) {
+                allocations.add(*sample);
+            }
+        }
+        if counts {
+            let takes = |thread: ThreadId| {
+                self.threads.as_ref().is_none_or(|threads| threads[thread.index()])
+            };
+            let kept = from.exact.iter().filter(|((thread, _), _)| takes(*thread));
+            allocations.exact.extend(kept.map(|(key, count)| (*key, *count)));
+        }
+        allocations.series.settle();
+        allocations
+    }
+
+    fn locks(&self, from: &Locks, start: Nanos) -> Locks {
+        let mut locks = Locks::new(start, from.series.samples.is_some());
+        for wait in &from.waits {
+            if self.takes_time(wait.time) && self.takes(wait.thread, wait.stack, ThreadState::Lock)
+            {
+                locks.add(*wait);
+            }
+        }
+        locks.series.settle();
+        locks
+    }
+
+    fn pool(&self, from: &Pool, start: Nanos) -> Pool {
+        let mut pool = Pool::new(start, from.series.samples.is_some());
+        for sample in &from.samples {
+            if self.takes_time(sample.time) && self.takes(sample.thread, sample.stack, sample.state)
+            {
+                pool.add(*sample);
+            }
+        }
+        pool.series.settle();
+        pool.events.extend(from.events.iter().filter(|event| self.takes_time(event.time)).cloned());
+        pool
+    }
+
+    fn jit(&self, from: &Jit, start: Nanos) -> Jit {
+        let mut jit = Jit::new(start, from.series.samples.is_some());
+        for one in &from.compilations {
+            if self.takes_running(one.time, one.thread, one.stack) {
+                jit.add(*one);
+            }
+        }
+        jit.series.settle();
+        jit.lookups.extend(from.lookups.iter().filter(|count| self.takes_time(count.time)));
+        jit
+    }
+
+    fn loads(&self, from: &Loads, start: Nanos) -> Loads {
+        let mut loads = Loads::new(start, from.series.samples.is_some());
+        for load in &from.assemblies {
+            if self.takes_running(load.time, load.thread, load.stack) {
+                loads.add_assembly(load);
+            }
+        }
+        for load in &from.types {
+            if self.takes_running(load.time, load.thread, load.stack) {
+                loads.add_type(*load);
+            }
+        }
+        loads.series.settle();
+        let unloads = from.unloads.iter().filter(|unload| self.takes_time(unload.time));
+        loads.unloads.extend(unloads.cloned());
+        loads
     }
 }
 
@@ -174,111 +268,26 @@ impl Profile {
         profile.calls = sieve.series(&self.calls, start);
         profile.transitions = sieve.series(&self.transitions, start);
         if filter != &Filter::default() {
-            profile.exceptions.series = Series::new(crate::SeriesKind::Exceptions, start, false);
-            profile.exceptions.samples.clear();
-            profile.exceptions.forget_counts();
-            for sample in &self.exceptions.samples {
-                if sieve.takes_time(sample.time)
-                    && sieve.takes(sample.thread, sample.stack, ThreadState::Running)
-                {
-                    profile.exceptions.add(sample);
-                }
-            }
+            sieve.exceptions(&mut profile.exceptions, start);
         }
         profile.exceptions.series.settle();
-        let keeps = |series: &Series| series.samples.is_some();
-        profile.allocations = Allocations {
-            sampling: self.allocations.sampling,
-            ..Allocations::new(start, keeps(&self.allocations.series))
-        };
-        let windows = self.allocations.windows.iter();
-        profile
-            .allocations
-            .windows
-            .extend(windows.filter(|window| sieve.takes_time(window.followed_from)));
-        for sample in &self.allocations.samples {
-            if sieve.takes_time(sample.time)
-                && sieve.takes(sample.thread, sample.stack, ThreadState::Running)
-            {
-                profile.allocations.add(*sample);
-            }
-        }
         // Counts know a thread and a type only. What a filter by time, state or text leaves of them
         // is not known.
-        if filter.time.is_none() && filter.states.is_none() && filter.text.is_none() {
-            let takes = |thread: ThreadId| {
-                sieve.threads.as_ref().is_none_or(|threads| threads[thread.index()])
-            };
-            let kept = self.allocations.exact.iter().filter(|((thread, _), _)| takes(*thread));
-            profile.allocations.exact.extend(kept.map(|(key, count)| (*key, *count)));
-        }
-        profile.allocations.series.settle();
-        profile.locks = Locks::new(start, keeps(&self.locks.series));
-        for wait in &self.locks.waits {
-            if sieve.takes_time(wait.time)
-                && sieve.takes(wait.thread, wait.stack, ThreadState::Lock)
-            {
-                profile.locks.add(*wait);
-            }
-        }
-        profile.locks.series.settle();
+        let counts = filter.time.is_none() && filter.states.is_none() && filter.text.is_none();
+        profile.allocations = sieve.allocations(&self.allocations, start, counts);
+        profile.locks = sieve.locks(&self.locks, start);
         // Looks are summed up, so that a time cannot be picked from them.
         profile.threads.retain(|thread, stack, state| sieve.takes(thread, stack, state));
         profile.threads.settle(start);
-        profile.pool = Pool::new(start, keeps(&self.pool.series));
-        for sample in &self.pool.samples {
-            if sieve.takes_time(sample.time)
-                && sieve.takes(sample.thread, sample.stack, sample.state)
-            {
-                profile.pool.add(*sample);
-            }
-        }
-        profile.pool.series.settle();
-        profile
-            .pool
-            .events
-            .extend(self.pool.events.iter().filter(|event| sieve.takes_time(event.time)).cloned());
-        profile.jit = Jit::new(start, keeps(&self.jit.series));
-        for one in &self.jit.compilations {
-            if sieve.takes_time(one.time)
-                && sieve.takes(one.thread, one.stack, ThreadState::Running)
-            {
-                profile.jit.add(*one);
-            }
-        }
-        profile.jit.series.settle();
-        profile
-            .jit
-            .lookups
-            .extend(self.jit.lookups.iter().filter(|count| sieve.takes_time(count.time)));
-        profile.loads = Loads::new(start, keeps(&self.loads.series));
-        for load in &self.loads.assemblies {
-            if sieve.takes_time(load.time)
-                && sieve.takes(load.thread, load.stack, ThreadState::Running)
-            {
-                profile.loads.add_assembly(load);
-            }
-        }
-        for load in &self.loads.types {
-            if sieve.takes_time(load.time)
-                && sieve.takes(load.thread, load.stack, ThreadState::Running)
-            {
-                profile.loads.add_type(*load);
-            }
-        }
-        profile.loads.series.settle();
-        profile.loads.unloads.extend(
-            self.loads.unloads.iter().filter(|unload| sieve.takes_time(unload.time)).cloned(),
-        );
+        profile.pool = sieve.pool(&self.pool, start);
+        profile.jit = sieve.jit(&self.jit, start);
+        profile.loads = sieve.loads(&self.loads, start);
         profile.processors.retain(|used| sieve.takes_time(used.time));
         for counter in &mut profile.counters {
             counter.values.retain(|(time, _)| sieve.takes_time(*time));
         }
         profile.gcs.retain(|gc| sieve.takes_time(gc.start));
-        profile.inductions.retain(|call| {
-            sieve.takes_time(call.time)
-                && sieve.takes(call.thread, call.stack, ThreadState::Running)
-        });
+        profile.inductions.retain(|call| sieve.takes_running(call.time, call.thread, call.stack));
         profile.pauses.retain(|pause| sieve.takes_time(pause.suspend_start));
         profile.survivors.retain(|look| sieve.takes_time(look.time));
         profile.filtered = match (&self.filtered, filter.describe()) {

@@ -203,6 +203,82 @@ pub fn blocks(state: ThreadState) -> bool {
     !matches!(state, Running | Idle | Gc | Runtime | NoProcessor | Throttled)
 }
 
+/// What workers spent their time on.
+#[derive(Default)]
+struct PoolTimes {
+    by_state: [u64; STATES.len()],
+    /// With work: all of it, and while items waited.
+    at_work: u64,
+    at_work_queued: u64,
+    /// Blocked: all of it, and while items waited.
+    blocked: u64,
+    blocked_queued: u64,
+    places: HashMap<(ThreadState, CallSite), PlaceSums>,
+}
+
+/// Sums of a place where workers are blocked.
+#[derive(Default)]
+struct PlaceSums {
+    time: u64,
+    time_queued: u64,
+    stacks: HashMap<StackId, u64>,
+    threads: BTreeSet<ThreadId>,
+}
+
+/// What the runtime reported of the number of workers; see [`PoolSummary`].
+#[derive(Default)]
+struct PoolChanges {
+    started: u64,
+    stopped: u64,
+    limits: Option<(u32, u32)>,
+    adjustments: Vec<AdjustmentRow>,
+}
+
+impl PoolChanges {
+    fn adjusted(&mut self, time: Nanos, reason: &str, more: i64) {
+        match self.adjustments.iter_mut().find(|row| row.reason == *reason) {
+            Some(row) => {
+                row.count += 1;
+                row.workers += more;
+                row.times.1 = time;
+            }
+            None => self.adjustments.push(AdjustmentRow {
+                reason: reason.to_owned(),
+                count: 1,
+                workers: more,
+                times: (time, time),
+            }),
+        }
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Longest first.
+fn blocking_rows(
+    places: HashMap<(ThreadState, CallSite), PlaceSums>,
+    at_work: u64,
+) -> Vec<BlockingRow> {
+    let mut rows: Vec<BlockingRow> = places
+        .into_iter()
+        .filter_map(|((state, place), sums)| {
+            Some(BlockingRow {
+                state,
+                place,
+                stack: crate::exceptions::heaviest(sums.stacks)?,
+                time: sums.time,
+                time_queued: sums.time_queued,
+                share: share(sums.time, at_work),
+                threads: sums.threads.len() as u64,
+            })
+        })
+        .collect();
+    rows.sort_by(|a, b| b.time.cmp(&a.time).then((a.state, a.place).cmp(&(b.state, b.place))));
+    rows
+}
+
 impl Profile {
     /// A counter of the thread pool, by the end of its name: `queue-length`, `thread-count`,
     /// `completed-items-count`.
@@ -274,88 +350,94 @@ impl Profile {
             let next = queue.partition_point(|(at, _)| *at < time);
             queue.get(next).or(queue.last()).is_some_and(|(_, waited)| *waited)
         };
-        let (mut by_state, mut at_work, mut at_work_queued, mut blocked, mut blocked_queued) =
-            ([0_u64; STATES.len()], 0_u64, 0_u64, 0_u64, 0_u64);
-        /// Time, time while items waited, time by stack, workers.
-        type Sums = (u64, u64, HashMap<StackId, u64>, BTreeMap<ThreadId, ()>);
-        let mut places: HashMap<(ThreadState, CallSite), Sums> = HashMap::new();
+        let times = self.pool_times(queued_at);
+        let (at_work, at_work_queued) = (times.at_work, times.at_work_queued);
+        let blocked = (share(times.blocked, at_work), share(times.blocked_queued, at_work_queued));
+        let PoolChanges { started, stopped, limits, adjustments } = self.pool_changes();
+        let waits = queue.iter().filter(|(_, waited)| *waited).count();
+        let queued = (!queue.is_empty()).then(|| waits as f64 / queue.len() as f64);
+        let health = if queue.len() < FEWEST_LOOKS {
+            PoolHealth::Unknown
+        } else {
+            self.pool_health(queued, at_work_queued, blocked, &adjustments)
+        };
+        PoolSummary {
+            health,
+            evidence,
+            queued,
+            blocked,
+            by_state: times.by_state,
+            at_work,
+            limits,
+            started,
+            stopped,
+            adjustments,
+            blocking: blocking_rows(times.places, at_work),
+        }
+    }
+
+    /// What workers spent their time on; `queued_at` says when items waited.
+    fn pool_times(&self, queued_at: impl Fn(Nanos) -> bool) -> PoolTimes {
+        let mut times = PoolTimes::default();
         let mut place_of: HashMap<StackId, CallSite> = HashMap::new();
         for sample in &self.pool.samples {
-            by_state[state_index(sample.state)] += sample.weight;
+            times.by_state[state_index(sample.state)] += sample.weight;
             if sample.state == ThreadState::Idle {
                 continue;
             }
             let queued = if queued_at(sample.time) { sample.weight } else { 0 };
-            at_work += sample.weight;
-            at_work_queued += queued;
+            times.at_work += sample.weight;
+            times.at_work_queued += queued;
             if !blocks(sample.state) {
                 continue;
             }
-            blocked += sample.weight;
-            blocked_queued += queued;
+            times.blocked += sample.weight;
+            times.blocked_queued += queued;
             let place =
                 *place_of.entry(sample.stack).or_insert_with(|| self.tables.place(sample.stack));
-            let sums = places.entry((sample.state, place)).or_default();
-            sums.0 += sample.weight;
-            sums.1 += queued;
-            *sums.2.entry(sample.stack).or_default() += sample.weight;
-            sums.3.insert(sample.thread, ());
+            let sums = times.places.entry((sample.state, place)).or_default();
+            sums.time += sample.weight;
+            sums.time_queued += queued;
+            *sums.stacks.entry(sample.stack).or_default() += sample.weight;
+            sums.threads.insert(sample.thread);
         }
-        let share =
-            |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        let mut blocking: Vec<BlockingRow> = places
-            .into_iter()
-            .filter_map(|((state, place), (time, time_queued, stacks, threads))| {
-                let stack = crate::exceptions::heaviest(stacks)?;
-                let (share, threads) = (share(time, at_work), threads.len() as u64);
-                Some(BlockingRow { state, place, stack, time, time_queued, share, threads })
-            })
-            .collect();
-        blocking
-            .sort_by(|a, b| b.time.cmp(&a.time).then((a.state, a.place).cmp(&(b.state, b.place))));
+        times
+    }
 
-        let (mut started, mut stopped, mut limits, mut workers) = (0, 0, None, None);
-        let mut adjustments: Vec<AdjustmentRow> = Vec::new();
+    /// What the runtime reported of the number of workers.
+    fn pool_changes(&self) -> PoolChanges {
+        let (mut changes, mut workers) = (PoolChanges::default(), None);
         for PoolEvent { time, change } in &self.pool.events {
             match change {
-                PoolChange::Started { .. } => started += 1,
-                PoolChange::Stopped { .. } => stopped += 1,
-                PoolChange::Limits { min, max } => limits = Some((*min, *max)),
+                PoolChange::Started { .. } => changes.started += 1,
+                PoolChange::Stopped { .. } => changes.stopped += 1,
+                PoolChange::Limits { min, max } => changes.limits = Some((*min, *max)),
                 PoolChange::Adjusted { workers: now, reason, .. } => {
                     // The first is counted as one more, which starvation and blocking always are.
                     let more = workers.map_or(1, |before: u32| i64::from(*now) - i64::from(before));
                     workers = Some(*now);
-                    match adjustments.iter_mut().find(|row| row.reason == *reason) {
-                        Some(row) => {
-                            row.count += 1;
-                            row.workers += more;
-                            row.times.1 = *time;
-                        }
-                        None => {
-                            let (reason, times) = (reason.clone(), (*time, *time));
-                            adjustments.push(AdjustmentRow {
-                                reason,
-                                count: 1,
-                                workers: more,
-                                times,
-                            });
-                        }
-                    }
+                    changes.adjusted(*time, reason, more);
                 }
             }
         }
-        adjustments.sort_by(|a, b| b.count.cmp(&a.count).then(a.reason.cmp(&b.reason)));
+        changes.adjustments.sort_by(|a, b| b.count.cmp(&a.count).then(a.reason.cmp(&b.reason)));
+        changes
+    }
 
-        let waits = queue.iter().filter(|(_, waited)| *waited).count();
-        let queued = (!queue.is_empty()).then(|| waits as f64 / queue.len() as f64);
-        let blocked = (share(blocked, at_work), share(blocked_queued, at_work_queued));
+    /// How the pool is, where enough is known of its queue.
+    fn pool_health(
+        &self,
+        queued: Option<f64>,
+        at_work_queued: u64,
+        blocked: (f64, f64),
+        adjustments: &[AdjustmentRow],
+    ) -> PoolHealth {
         let added: u64 = adjustments
             .iter()
             .filter(|row| matches!(row.reason.as_str(), STARVATION | "CooperativeBlocking"))
             .map(|row| row.count)
             .sum();
-        let health = match queued {
-            _ if queue.len() < FEWEST_LOOKS => PoolHealth::Unknown,
+        match queued {
             // Items that are done too fast for a worker to be seen at one. Where none is done,
             // nobody knows why they wait.
             Some(queued) if queued >= WAITS && at_work_queued == 0 => {
@@ -370,19 +452,6 @@ impl Profile {
             _ if added >= MANY_ADDED && blocked.0 >= BLOCKED => PoolHealth::Blocking,
             Some(queued) if queued >= WAITS => PoolHealth::Busy,
             _ => PoolHealth::Healthy,
-        };
-        PoolSummary {
-            health,
-            evidence,
-            queued,
-            blocked,
-            by_state,
-            at_work,
-            limits,
-            started,
-            stopped,
-            adjustments,
-            blocking,
         }
     }
 }

@@ -369,6 +369,17 @@ struct Evidence {
 
 type Judgement = (Standing, Option<Confidence>, String);
 
+/// Why a thread that makes no progress is idle, whatever it waits for.
+fn idle_by_role(role: ThreadRole, program: bool) -> Option<&'static str> {
+    match role {
+        ThreadRole::Native => Some("runs no managed code"),
+        ThreadRole::Runtime => Some("a thread of the runtime without work"),
+        ThreadRole::Pool if !program => Some("a worker of the thread pool without work"),
+        _ if !program => Some("a thread of a library: no method of the program is on its stack"),
+        _ => None,
+    }
+}
+
 fn judge(evidence: &Evidence) -> Judgement {
     let Evidence { role, meaning, state, program, limited, snapshots, changes, cpu, cpu_of_life } =
         *evidence;
@@ -382,21 +393,8 @@ fn judge(evidence: &Evidence) -> Judgement {
     if snapshots < FEWEST_LOOKS {
         return plain(Standing::Unjudged, "is in fewer than three snapshots");
     }
-    match role {
-        ThreadRole::Native => return plain(Standing::Idle, "runs no managed code"),
-        ThreadRole::Runtime => {
-            return plain(Standing::Idle, "a thread of the runtime without work");
-        }
-        ThreadRole::Pool if !program => {
-            return plain(Standing::Idle, "a worker of the thread pool without work");
-        }
-        _ if !program => {
-            return plain(
-                Standing::Idle,
-                "a thread of a library: no method of the program is on its stack",
-            );
-        }
-        _ => {}
+    if let Some(text) = idle_by_role(role, program) {
+        return plain(Standing::Idle, text);
     }
     let no_limit = match limited {
         Some(true) => {
