@@ -616,7 +616,11 @@ impl Cell<'_> {
             let status = process.wait(LIMIT);
             let text = process.transcript();
             let clrscope = ended.map(|ended| ended.text).unwrap_or_default();
-            bail!("THE PROCESS ENDED ({status:?}): {} / {}", text.trim().replace('\n', " | "), clrscope.trim());
+            bail!(
+                "THE PROCESS ENDED ({status:?}): {} / {}",
+                text.trim().replace('\n', " | "),
+                clrscope.trim()
+            );
         }
         let ended = ended?;
         if let Some(left) = before.left(pid, self.work.stays) {

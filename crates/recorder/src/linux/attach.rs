@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicU32},
     time::{Duration, Instant},
 };
-use wire::{ByeReason, Record, ResidentState, SessionConfig, frame::FrameError};
+use wire::{ByeReason, CpuEngine, Record, ResidentState, SessionConfig, frame::FrameError};
 
 /// How long the runtime may take to load the agent: a running background collection can hold it up.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
@@ -35,135 +35,43 @@ const MOST_TRIES: usize = 3;
 /// Returns when the agent has said hello and the first samples can come. The agent's file and
 /// socket are gone from the target's file system by then.
 pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recording, RecordError> {
-    if let Some(selection) = options.profilers.iter().find(|selection| !selection.spec.attach) {
-        return Err(RecordError::NeedsLaunch { profiler: selection.spec.id });
-    }
-    start::check_together(&options)?;
+    check(process, &options)?;
     let pid = process.pid;
-    if let Some((major, minor)) = process.runtime_major_minor() {
-        let number = |part: u32| u16::try_from(part).unwrap_or(u16::MAX);
-        start::fit_to_runtime(&options, pid, (number(major), number(minor)))?;
-    }
     let port = process.port()?;
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
     let viewer = target.viewer().map_err(|source| start::no_viewer(pid, source))?;
-    // First of all, so that it is done whatever is refused. What a killed clrscope has asked the
-    // runtime for may still be loaded: not without its file, and what is loaded is seen.
-    Staging::sweep(&viewer);
-    // What it has left of a launch is where we make our own temporary files, and belongs to us.
-    if let Ok(own) = Viewer::own() {
-        Staging::sweep(&own);
-    }
+    sweep(&viewer);
     room::check(pid)?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
-    // The main slot is left to others wherever the runtime can do with less (.NET 6): not only is
-    // it the only one, but a main profiler that leaves makes the runtime forget a notification-only
-    // one.
-    let needs_main = options
-        .profilers
-        .iter()
-        .find(|selection| selection.spec.needs_main_slot())
-        .map(|selection| selection.spec.id);
-    let knows_others = matches!(process.runtime_major_minor(), Some((6.., _)));
-    let as_main = needs_main.is_some() || !knows_others;
+    let slot = Slot::of(process, &options);
     // A resident agent has the main profiler slot. It is waited for where nobody else can do it,
     // and that may take long.
-    if let (true, Some(resident)) = (as_main, Resident::find(&target, viewer.owner)?) {
+    if let (true, Some(resident)) = (slot.is_main(), Resident::find(&target, viewer.owner)?) {
         resident.wait_until_ready(&target)?;
     }
     // Until the agent has answered: from then on others see that it is there.
-    let turn = needs_main.map(|profiler| LoadTurn::take(pid, profiler)).transpose()?;
+    let turn = slot.needs_main.map(|profiler| LoadTurn::take(pid, profiler)).transpose()?;
     let resident = match Resident::find(&target, viewer.owner)? {
-        Some(resident) if as_main => resident.wait_until_ready(&target)?.then_some(resident),
+        Some(resident) if slot.is_main() => resident.wait_until_ready(&target)?.then_some(resident),
         found => found.filter(|resident| resident.is_ready_soon(&target)),
     };
     // The ring is opened before the agent is loaded, so that no time is lost between the two, but
     // after all that may be long waited for: one that is bound to threads costs something
     // meanwhile.
     let cpu = start::open_cpu(&target, &options)?;
-    let mut stays = false;
-    if resident.is_none() {
-        Loaded::wait_for_room(pid, needs_main)?;
-        if let Some(profiler) =
-            needs_main.filter(|_| is_another_named(pid) && Loaded::of(pid).is_any())
-        {
-            return Err(RecordError::MainSlotTaken { ours: false, pid, profiler });
-        }
-        // Before anything can go wrong: what leaves the main slot is made up for already, however
-        // it comes to leave.
-        stays = knows_others
-            && needs_main.is_some()
-            && !rewrites(&options)
-            && !start::make_up(pid, &options)?;
-    }
-    let clsid = if as_main { wire::CLSID_MAIN } else { wire::CLSID_NOTIFY_ONLY };
-    let (mut tries, mut was_missing) = (1, false);
-    let (link, library, requested) = loop {
-        let mut place = Staging::make(&viewer, &options.agent)?;
-        let config =
-            SessionConfig { stays, ..start::config(pid, &place, &options, cpu.engine, false)? };
-        let requested = now();
-        let library = place.agent_path().display().to_string();
-        match &resident {
-            Some(resident) => {
-                resident.knock(&config.to_bytes()).map_err(|source| RecordError::Io {
-                    what: format!("handing the session to the resident agent in process {pid}"),
-                    source,
-                })?
-            }
-            None => match load(&port, clsid, &library, &config, &target, needs_main.is_none()) {
-                Ok(()) => {}
-                Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
-                // Somebody, such as a cleaner of temporary files, may have removed it before it was
-                // loaded.
-                Err(error)
-                    if error.hresult() == Some(HResult::MODULE_NOT_FOUND) && !was_missing =>
-                {
-                    was_missing = true;
-                    continue;
-                }
-                Err(error) if needs_main.is_none() && is_leaving(&error, pid) => {
-                    return Err(RecordError::Leaves { pid });
-                }
-                Err(error) => match needs_main {
-                    Some(profiler) if error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE) => {
-                        return Err(RecordError::MainSlotTaken {
-                            ours: Loaded::of(pid).main,
-                            pid,
-                            profiler,
-                        });
-                    }
-                    _ => return Err(error.into()),
-                },
-            },
-        }
-        let answer = hello(&mut place, &target, viewer.owner.uid, &config.token);
-        if matches!(answer, Err(RecordError::NoHello { .. }))
-            && resident
-                .as_ref()
-                .is_some_and(|resident| resident.state() != Some(ResidentState::Waits))
-        {
-            // Somebody else was faster.
-            return Err(RecordError::ResidentBusy { pid, reverts: false, waited: HELLO_LIMIT });
-        }
-        match answer? {
-            Answer::Serves(link) => break (link, place.agent_name().to_owned(), requested),
-            Answer::Refused => {
-                return Err(RecordError::TracedBefore {
-                    pid,
-                    profiler: needs_main.unwrap_or("recording"),
-                });
-            }
-            Answer::Stays if tries < MOST_TRIES => {
-                tries += 1;
-                Loaded::wait_for_room(pid, needs_main)?;
-            }
-            Answer::Stays => return Err(RecordError::TooManyAgents { pid, count: tries }),
-        }
+    let stays = resident.is_none() && slot.make_room(pid, &options)?;
+    let loading = Loading {
+        port: &port,
+        target: &target,
+        viewer: &viewer,
+        options: &options,
+        slot: &slot,
+        resident: resident.as_ref(),
+        engine: cpu.engine,
+        stays,
     };
+    let Agent { link, library, requested } = loading.agent()?;
     drop(turn);
-    let by_door = resident.is_some();
-    let entry = if main_slot_is_taken(pid) { Entry::AttachedBeside } else { Entry::Attached };
 
     let (live_sink, live) = start::live_pair(&options);
     let (stop, rules) = (StopHandle::default(), RuleHandle::new(options.instrument.clone()));
@@ -172,7 +80,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         target,
         link,
         cpu,
-        entry,
+        entry: if main_slot_is_taken(pid) { Entry::AttachedBeside } else { Entry::Attached },
         name: process.name.clone(),
         command_line: process.command_line(),
         port: Some(port),
@@ -184,7 +92,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         progress: progress.clone(),
         exit_code: None,
         requested: Some(requested),
-        stays: by_door,
+        stays: resident.is_some(),
         library,
     };
     let recorder = started.recorder(&options)?;
@@ -193,6 +101,182 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         Ok(Summary { sessions: vec![summary], exit_code: None, nested: Vec::new() })
     })?;
     Ok(Recording { stop, rules, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
+}
+
+/// Refuses what cannot be recorded of a process that runs.
+fn check(process: &DotnetProcess, options: &RecordOptions) -> Result<(), RecordError> {
+    if let Some(selection) = options.profilers.iter().find(|selection| !selection.spec.attach) {
+        return Err(RecordError::NeedsLaunch { profiler: selection.spec.id });
+    }
+    start::check_together(options)?;
+    if let Some((major, minor)) = process.runtime_major_minor() {
+        let number = |part: u32| u16::try_from(part).unwrap_or(u16::MAX);
+        start::fit_to_runtime(options, process.pid, (number(major), number(minor)))?;
+    }
+    Ok(())
+}
+
+/// Removes what a killed clrscope has left. First of all, so that it is done whatever is refused.
+fn sweep(viewer: &Viewer) {
+    // What it has asked the runtime for may still be loaded: not without its file, and what is
+    // loaded is seen.
+    Staging::sweep(viewer);
+    // What it has left of a launch is where we make our own temporary files, and belongs to us.
+    if let Ok(own) = Viewer::own() {
+        Staging::sweep(&own);
+    }
+}
+
+/// Which slot of the runtime the agent is loaded into.
+///
+/// The main slot is left to others wherever the runtime can do with less (.NET 6): not only is it
+/// the only one, but a main profiler that leaves makes the runtime forget a notification-only one.
+struct Slot {
+    /// A profiler that works in the main slot only.
+    needs_main: Option<&'static str>,
+    /// Whether the runtime has other slots.
+    knows_others: bool,
+}
+
+impl Slot {
+    fn of(process: &DotnetProcess, options: &RecordOptions) -> Self {
+        let needs_main = options
+            .profilers
+            .iter()
+            .find(|selection| selection.spec.needs_main_slot())
+            .map(|selection| selection.spec.id);
+        Self { needs_main, knows_others: matches!(process.runtime_major_minor(), Some((6.., _))) }
+    }
+
+    fn is_main(&self) -> bool {
+        self.needs_main.is_some() || !self.knows_others
+    }
+
+    fn clsid(&self) -> [u8; 16] {
+        if self.is_main() { wire::CLSID_MAIN } else { wire::CLSID_NOTIFY_ONLY }
+    }
+
+    /// Waits until there is room for another agent. Returns whether that one has to stay.
+    fn make_room(&self, pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {
+        Loaded::wait_for_room(pid, self.needs_main)?;
+        if let Some(profiler) =
+            self.needs_main.filter(|_| is_another_named(pid) && Loaded::of(pid).is_any())
+        {
+            return Err(RecordError::MainSlotTaken { ours: false, pid, profiler });
+        }
+        // Before anything can go wrong: what leaves the main slot is made up for already, however
+        // it comes to leave.
+        Ok(self.knows_others
+            && self.needs_main.is_some()
+            && !rewrites(options)
+            && !start::make_up(pid, options)?)
+    }
+}
+
+/// An agent that serves.
+struct Agent {
+    link: AgentLink,
+    /// Name of its file.
+    library: String,
+    /// When it was asked for.
+    requested: u64,
+}
+
+/// What an agent is loaded with.
+struct Loading<'a> {
+    port: &'a Port,
+    target: &'a Target,
+    viewer: &'a Viewer,
+    options: &'a RecordOptions,
+    slot: &'a Slot,
+    /// The agent that is there already.
+    resident: Option<&'a Resident>,
+    engine: CpuEngine,
+    stays: bool,
+}
+
+impl Loading<'_> {
+    /// Loads agents until one serves.
+    fn agent(&self) -> Result<Agent, RecordError> {
+        let pid = self.target.pid;
+        let (mut tries, mut was_missing) = (1, false);
+        loop {
+            let mut place = Staging::make(self.viewer, &self.options.agent)?;
+            let config = SessionConfig {
+                stays: self.stays,
+                ..start::config(pid, &place, self.options, self.engine, false)?
+            };
+            let requested = now();
+            let library = place.agent_path().display().to_string();
+            match self.resident {
+                Some(resident) => {
+                    resident.knock(&config.to_bytes()).map_err(|source| RecordError::Io {
+                        what: format!("handing the session to the resident agent in process {pid}"),
+                        source,
+                    })?
+                }
+                None => match self.load(&library, &config) {
+                    Ok(()) => {}
+                    Err(_) if !self.target.is_alive() => return Err(RecordError::Exited { pid }),
+                    // Somebody, such as a cleaner of temporary files, may have removed it before it
+                    // was loaded.
+                    Err(error)
+                        if error.hresult() == Some(HResult::MODULE_NOT_FOUND) && !was_missing =>
+                    {
+                        was_missing = true;
+                        continue;
+                    }
+                    Err(error) => return Err(self.refusal(error)),
+                },
+            }
+            match self.answer(&mut place, &config)? {
+                Answer::Serves(link) => {
+                    return Ok(Agent { link, library: place.agent_name().to_owned(), requested });
+                }
+                Answer::Refused => {
+                    return Err(RecordError::TracedBefore {
+                        pid,
+                        profiler: self.slot.needs_main.unwrap_or("recording"),
+                    });
+                }
+                Answer::Stays if tries < MOST_TRIES => {
+                    tries += 1;
+                    Loaded::wait_for_room(pid, self.slot.needs_main)?;
+                }
+                Answer::Stays => return Err(RecordError::TooManyAgents { pid, count: tries }),
+            }
+        }
+    }
+
+    fn load(&self, library: &str, config: &SessionConfig) -> Result<(), diagnostics::Error> {
+        let waits = self.slot.needs_main.is_none();
+        load(self.port, self.slot.clsid(), library, config, self.target, waits)
+    }
+
+    /// Why the runtime does not load the agent.
+    fn refusal(&self, error: diagnostics::Error) -> RecordError {
+        let pid = self.target.pid;
+        match self.slot.needs_main {
+            None if is_leaving(&error, pid) => RecordError::Leaves { pid },
+            Some(profiler) if error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE) => {
+                RecordError::MainSlotTaken { ours: Loaded::of(pid).main, pid, profiler }
+            }
+            _ => error.into(),
+        }
+    }
+
+    /// What the agent says at first.
+    fn answer(&self, place: &mut Staging, config: &SessionConfig) -> Result<Answer, RecordError> {
+        let answer = hello(place, self.target, self.viewer.owner.uid, &config.token);
+        if matches!(answer, Err(RecordError::NoHello { .. }))
+            && self.resident.is_some_and(|resident| resident.state() != Some(ResidentState::Waits))
+        {
+            // Somebody else was faster.
+            let pid = self.target.pid;
+            return Err(RecordError::ResidentBusy { pid, reverts: false, waited: HELLO_LIMIT });
+        }
+        answer
+    }
 }
 
 /// Asks the runtime to load the agent. One that has room for a single profiler (.NET Core 3.1)

@@ -193,23 +193,15 @@ impl Parser<'_> {
         self.characters.get(self.at + ahead).copied()
     }
 
-    fn ty(&mut self, depth: u32) -> String {
+    /// Names of a type and of those around it, outermost first, each with the number of its
+    /// parameters.
+    fn segments(&mut self) -> Vec<(String, usize)> {
         let mut segments = vec![(String::new(), 0)];
         // Compiler-made names begin with an angle bracket, which opens no arguments.
         let mut begin = true;
         while let (Some(character), Some((name, count))) = (self.peek(0), segments.last_mut()) {
             match character {
-                '<' if begin => {
-                    let mut open = 0;
-                    while let Some(part) = self.peek(0) {
-                        self.at += 1;
-                        name.push(part);
-                        open += i32::from(part == '<') - i32::from(part == '>');
-                        if open == 0 {
-                            break;
-                        }
-                    }
-                }
+                '<' if begin => self.compiler_name(name),
                 '`' => {
                     self.at += 1;
                     while let Some(digit) = self.peek(0).and_then(|digit| digit.to_digit(10)) {
@@ -235,6 +227,23 @@ impl Parser<'_> {
             }
             begin = false;
         }
+        segments
+    }
+
+    /// From an angle bracket to the one that closes it.
+    fn compiler_name(&mut self, name: &mut String) {
+        let mut open = 0;
+        while let Some(part) = self.peek(0) {
+            self.at += 1;
+            name.push(part);
+            open += i32::from(part == '<') - i32::from(part == '>');
+            if open == 0 {
+                break;
+            }
+        }
+    }
+
+    fn arguments(&mut self, depth: u32) -> Vec<String> {
         let mut arguments = Vec::new();
         let opens = match self.peek(0) {
             Some('<') => true,
@@ -255,6 +264,12 @@ impl Parser<'_> {
                 }
             }
         }
+        arguments
+    }
+
+    fn ty(&mut self, depth: u32) -> String {
+        let mut segments = self.segments();
+        let arguments = self.arguments(depth);
         for (name, _) in &mut segments {
             *name = name.trim().to_owned();
         }

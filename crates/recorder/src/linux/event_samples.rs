@@ -135,6 +135,26 @@ impl EventSamples {
         limit: Duration,
         all: bool,
     ) -> Vec<SessionRecord> {
+        self.release(frames, limit, all);
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.sort_by_key(EventSample::time);
+        let mut records = Records::new(frames, definitions, target);
+        for sample in ready {
+            match sample {
+                EventSample::Allocation(allocation) => self.allocation(&mut records, allocation),
+                EventSample::Contention(wait) => records.contention(&wait),
+                EventSample::Induced(call) => records.induced(&call),
+                EventSample::Creation(creation) => records.creation(creation),
+                EventSample::Compiled(compiled) => self.compiled(&mut records, &compiled),
+                EventSample::Loaded(load) => records.loaded(*load),
+                EventSample::TypeLoaded(load) => self.type_loaded(&mut records, load),
+            }
+        }
+        records.finish()
+    }
+
+    /// Finds the samples that no longer wait.
+    fn release(&mut self, frames: &mut Frames, limit: Duration, all: bool) {
         for _ in 0..self.waiting.len() {
             let Some(mut waiting) = self.waiting.pop_front() else { break };
             waiting.needs.retain(|address| !frames.knows(*address));
@@ -147,141 +167,81 @@ impl EventSamples {
                 self.waiting.push_back(waiting);
             }
         }
-        let mut ready = std::mem::take(&mut self.ready);
-        ready.sort_by_key(EventSample::time);
-        let (mut records, mut allocations, mut contentions) =
-            (Vec::new(), Allocations::default(), Contentions::default());
-        let (mut compilations, mut type_loads) = (Compilations::default(), TypeLoads::default());
-        for sample in ready {
-            let mut thread = |inner: u64| {
-                let os_tid = target.host_tid(u32::try_from(inner).unwrap_or(u32::MAX));
-                definitions.thread(os_tid, || target.thread_name(os_tid))
-            };
-            match sample {
-                EventSample::Allocation(allocation) => {
-                    let thread = thread(allocation.thread);
-                    let (stack, truncated) = frames.event_stack(definitions, &allocation.stack);
-                    let name = self
-                        .type_names
-                        .entry(allocation.type_name)
-                        .or_insert_with_key(|name| wire::as_csharp(name));
-                    let ty = definitions.ty(name);
-                    let sampling = match allocation.sampling {
-                        Sampling::Random => AllocationSampling::Random,
-                        Sampling::Tick => AllocationSampling::Tick,
-                    };
-                    if allocations.batch.sampling != sampling {
-                        records.extend(allocations.take());
-                    }
-                    let delta = allocations.next_row(allocation.time, &mut records);
-                    let batch = &mut allocations.batch;
-                    batch.sampling = sampling;
-                    batch.time_delta.push(delta);
-                    batch.thread.push(thread);
-                    batch.stack.push(stack);
-                    batch.ty.push(ty);
-                    batch.heap.push(match allocation.heap {
-                        Heap::Small => AllocationHeap::Small,
-                        Heap::Large => AllocationHeap::Large,
-                        Heap::Pinned => AllocationHeap::Pinned,
-                    });
-                    batch.size.push(allocation.size);
-                    batch.bytes.push(allocation.bytes);
-                    batch.truncated.push(truncated);
-                }
-                EventSample::Contention(wait) => {
-                    let waiter = thread(wait.thread);
-                    let owner: Option<ThreadId> = wait.owner.map(&mut thread);
-                    let (stack, truncated) = frames.event_stack(definitions, &wait.stack);
-                    let delta = contentions.next_row(wait.start, &mut records);
-                    let batch = &mut contentions.batch;
-                    batch.time_delta.push(delta);
-                    batch.thread.push(waiter);
-                    batch.stack.push(stack);
-                    batch.duration.push(wait.duration);
-                    batch.lock.push(wait.lock.unwrap_or(0));
-                    batch.owner.push(owner);
-                    batch.truncated.push(truncated);
-                }
-                EventSample::Induced(call) => {
-                    let thread = thread(call.thread);
-                    let (stack, truncated) = frames.event_stack(definitions, &call.stack);
-                    let call = InducedGc { time: call.time, thread, stack, truncated };
-                    records.push(SessionRecord::InducedGc(call));
-                }
-                EventSample::Creation(creation) => {
-                    let creator = creation.creator.map(&mut thread);
-                    let creator = creator.map(|creator| {
-                        (creator, frames.event_stack(definitions, &creation.stack).0)
-                    });
-                    let os_tid =
-                        target.host_tid(u32::try_from(creation.thread).unwrap_or(u32::MAX));
-                    let thread =
-                        definitions.thread_of(os_tid, creation.time, || target.thread_name(os_tid));
-                    let Creation { time, managed_id, pool, .. } = creation;
-                    let creation = ThreadCreation { time, thread, creator, managed_id, pool };
-                    records.push(SessionRecord::ThreadCreation(creation));
-                }
-                EventSample::Compiled(compiled) => {
-                    let thread = thread(compiled.thread);
-                    let function = self.function(frames, definitions, &compiled);
-                    let alone = if compiled.background { BACKGROUND } else { NO_CALLER };
-                    let (stack, truncated) =
-                        frames.event_stack_of(definitions, &compiled.stack, function, alone);
-                    let delta = compilations.next_row(compiled.start, &mut records);
-                    let batch = &mut compilations.batch;
-                    batch.time_delta.push(delta);
-                    batch.thread.push(thread);
-                    batch.stack.push(stack);
-                    batch.duration.push(compiled.duration);
-                    batch.method.push(compiled.method);
-                    batch.tier.push(tier(compiled.tier));
-                    batch.il_size.push(compiled.il_size);
-                    batch.native_size.push(compiled.native_size);
-                    batch.background.push(compiled.background);
-                    batch.precompiled.push(match compiled.precompiled {
-                        Precompiled::NotSought => PrecompiledCode::NotSought,
-                        Precompiled::Missing => PrecompiledCode::Missing,
-                        Precompiled::Rejected => PrecompiledCode::Rejected,
-                        Precompiled::RejectedByProfiler => PrecompiledCode::RejectedByProfiler,
-                    });
-                    batch.truncated.push(truncated);
-                }
-                EventSample::Loaded(load) => {
-                    let thread = thread(load.thread);
-                    let leaf = format!("[load {}]", loads::simple_name(&load.name));
-                    let leaf = definitions.named(FunctionKind::Runtime, &leaf, None);
-                    let (stack, truncated) =
-                        frames.event_stack_of(definitions, &load.stack, leaf, NO_CALLER);
-                    records.push(SessionRecord::AssemblyLoad(assembly_load(
-                        *load, thread, stack, truncated,
-                    )));
-                }
-                EventSample::TypeLoaded(load) => {
-                    let thread = thread(load.thread);
-                    let leaf = definitions.named(FunctionKind::Runtime, "[load types]", None);
-                    let (stack, truncated) =
-                        frames.event_stack_of(definitions, &load.stack, leaf, NO_CALLER);
-                    let name = self.loaded_names.entry(load.name);
-                    let ty = definitions
-                        .ty(name.or_insert_with_key(|name| event_names::type_name(name)));
-                    let delta = type_loads.next_row(load.start, &mut records);
-                    let batch = &mut type_loads.batch;
-                    batch.time_delta.push(delta);
-                    batch.thread.push(thread);
-                    batch.stack.push(stack);
-                    batch.ty.push(ty);
-                    batch.duration.push(load.duration);
-                    batch.own.push(load.own);
-                    batch.truncated.push(truncated);
-                }
-            }
+    }
+
+    fn allocation(&mut self, records: &mut Records<'_>, allocation: Allocation) {
+        let thread = records.thread(allocation.thread);
+        let (stack, truncated) = records.stack(&allocation.stack);
+        let name = self
+            .type_names
+            .entry(allocation.type_name)
+            .or_insert_with_key(|name| wire::as_csharp(name));
+        let ty = records.definitions.ty(name);
+        let sampling = match allocation.sampling {
+            Sampling::Random => AllocationSampling::Random,
+            Sampling::Tick => AllocationSampling::Tick,
+        };
+        if records.allocations.batch.sampling != sampling {
+            records.others.extend(records.allocations.take());
         }
-        records.extend(allocations.take());
-        records.extend(contentions.take());
-        records.extend(compilations.take());
-        records.extend(type_loads.take());
-        records
+        let delta = records.allocations.next_row(allocation.time, &mut records.others);
+        let batch = &mut records.allocations.batch;
+        batch.sampling = sampling;
+        batch.time_delta.push(delta);
+        batch.thread.push(thread);
+        batch.stack.push(stack);
+        batch.ty.push(ty);
+        batch.heap.push(match allocation.heap {
+            Heap::Small => AllocationHeap::Small,
+            Heap::Large => AllocationHeap::Large,
+            Heap::Pinned => AllocationHeap::Pinned,
+        });
+        batch.size.push(allocation.size);
+        batch.bytes.push(allocation.bytes);
+        batch.truncated.push(truncated);
+    }
+
+    fn compiled(&mut self, records: &mut Records<'_>, compiled: &Compilation) {
+        let thread = records.thread(compiled.thread);
+        let function = self.function(records.frames, records.definitions, compiled);
+        let alone = if compiled.background { BACKGROUND } else { NO_CALLER };
+        let (stack, truncated) = records.stack_of(&compiled.stack, function, alone);
+        let delta = records.compilations.next_row(compiled.start, &mut records.others);
+        let batch = &mut records.compilations.batch;
+        batch.time_delta.push(delta);
+        batch.thread.push(thread);
+        batch.stack.push(stack);
+        batch.duration.push(compiled.duration);
+        batch.method.push(compiled.method);
+        batch.tier.push(tier(compiled.tier));
+        batch.il_size.push(compiled.il_size);
+        batch.native_size.push(compiled.native_size);
+        batch.background.push(compiled.background);
+        batch.precompiled.push(match compiled.precompiled {
+            Precompiled::NotSought => PrecompiledCode::NotSought,
+            Precompiled::Missing => PrecompiledCode::Missing,
+            Precompiled::Rejected => PrecompiledCode::Rejected,
+            Precompiled::RejectedByProfiler => PrecompiledCode::RejectedByProfiler,
+        });
+        batch.truncated.push(truncated);
+    }
+
+    fn type_loaded(&mut self, records: &mut Records<'_>, load: TypeLoad) {
+        let thread = records.thread(load.thread);
+        let leaf = records.definitions.named(FunctionKind::Runtime, "[load types]", None);
+        let (stack, truncated) = records.stack_of(&load.stack, leaf, NO_CALLER);
+        let name = self.loaded_names.entry(load.name);
+        let ty =
+            records.definitions.ty(name.or_insert_with_key(|name| event_names::type_name(name)));
+        let delta = records.type_loads.next_row(load.start, &mut records.others);
+        let batch = &mut records.type_loads.batch;
+        batch.time_delta.push(delta);
+        batch.thread.push(thread);
+        batch.stack.push(stack);
+        batch.ty.push(ty);
+        batch.duration.push(load.duration);
+        batch.own.push(load.own);
+        batch.truncated.push(truncated);
     }
 }
 
@@ -431,3 +391,98 @@ growing!(Allocations, AllocationBatch, Allocations);
 growing!(Contentions, ContentionBatch, Contentions);
 growing!(Compilations, CompilationBatch, Compilations);
 growing!(TypeLoads, TypeLoadBatch, TypeLoads);
+
+/// The records that samples become.
+struct Records<'a> {
+    frames: &'a mut Frames,
+    definitions: &'a mut Definitions,
+    target: &'a Target,
+    allocations: Allocations,
+    contentions: Contentions,
+    compilations: Compilations,
+    type_loads: TypeLoads,
+    /// Full batches, and records of samples that are in no batch.
+    others: Vec<SessionRecord>,
+}
+
+impl<'a> Records<'a> {
+    fn new(frames: &'a mut Frames, definitions: &'a mut Definitions, target: &'a Target) -> Self {
+        Self {
+            frames,
+            definitions,
+            target,
+            allocations: Allocations::default(),
+            contentions: Contentions::default(),
+            compilations: Compilations::default(),
+            type_loads: TypeLoads::default(),
+            others: Vec::new(),
+        }
+    }
+
+    fn finish(mut self) -> Vec<SessionRecord> {
+        self.others.extend(self.allocations.take());
+        self.others.extend(self.contentions.take());
+        self.others.extend(self.compilations.take());
+        self.others.extend(self.type_loads.take());
+        self.others
+    }
+
+    /// The thread with an id in the pid namespace of the process.
+    fn thread(&mut self, inner: u64) -> ThreadId {
+        let target = self.target;
+        let os_tid = target.host_tid(u32::try_from(inner).unwrap_or(u32::MAX));
+        self.definitions.thread(os_tid, || target.thread_name(os_tid))
+    }
+
+    fn stack(&mut self, ips: &Arc<[u64]>) -> (StackId, bool) {
+        self.frames.event_stack(self.definitions, ips)
+    }
+
+    /// See [`Frames::event_stack_of`].
+    fn stack_of(&mut self, ips: &Arc<[u64]>, leaf: FunctionId, alone: &str) -> (StackId, bool) {
+        self.frames.event_stack_of(self.definitions, ips, leaf, alone)
+    }
+
+    fn contention(&mut self, wait: &Contention) {
+        let waiter = self.thread(wait.thread);
+        let owner = wait.owner.map(|owner| self.thread(owner));
+        let (stack, truncated) = self.stack(&wait.stack);
+        let delta = self.contentions.next_row(wait.start, &mut self.others);
+        let batch = &mut self.contentions.batch;
+        batch.time_delta.push(delta);
+        batch.thread.push(waiter);
+        batch.stack.push(stack);
+        batch.duration.push(wait.duration);
+        batch.lock.push(wait.lock.unwrap_or(0));
+        batch.owner.push(owner);
+        batch.truncated.push(truncated);
+    }
+
+    fn induced(&mut self, call: &Induction) {
+        let thread = self.thread(call.thread);
+        let (stack, truncated) = self.stack(&call.stack);
+        let call = InducedGc { time: call.time, thread, stack, truncated };
+        self.others.push(SessionRecord::InducedGc(call));
+    }
+
+    fn creation(&mut self, creation: Creation) {
+        let creator = creation.creator.map(|creator| self.thread(creator));
+        let creator = creator.map(|creator| (creator, self.stack(&creation.stack).0));
+        let target = self.target;
+        let os_tid = target.host_tid(u32::try_from(creation.thread).unwrap_or(u32::MAX));
+        let thread =
+            self.definitions.thread_of(os_tid, creation.time, || target.thread_name(os_tid));
+        let Creation { time, managed_id, pool, .. } = creation;
+        let creation = ThreadCreation { time, thread, creator, managed_id, pool };
+        self.others.push(SessionRecord::ThreadCreation(creation));
+    }
+
+    fn loaded(&mut self, load: Load) {
+        let thread = self.thread(load.thread);
+        let leaf = format!("[load {}]", loads::simple_name(&load.name));
+        let leaf = self.definitions.named(FunctionKind::Runtime, &leaf, None);
+        let (stack, truncated) = self.stack_of(&load.stack, leaf, NO_CALLER);
+        let load = assembly_load(load, thread, stack, truncated);
+        self.others.push(SessionRecord::AssemblyLoad(load));
+    }
+}

@@ -3,7 +3,7 @@
 use crate::RecordError;
 use diagnostics::{EventPipeConfig, EventPipeSession, Keeper, Port, Stopper};
 use nettrace::{
-    Reader,
+    Event, Reader,
     allocations::Allocation,
     counters::{self, Counted},
     gc,
@@ -207,75 +207,122 @@ fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
 
 fn read(
     mut reader: Reader<Gathered>,
-    mut counters: counters::Collector,
+    counters: counters::Collector,
     sender: &SyncSender<FromEvents>,
 ) {
-    let mut collector = gc::Collector::new();
-    let mut locks = locks::Collector::new();
-    let mut threads = threads::Collector::new();
-    let mut jit = jit::Collector::new();
-    let mut loads = loads::Collector::new();
-    let mut lost = 0;
-    loop {
-        let more = match reader.next_event() {
-            Ok(Some(event)) => {
-                collector.push(&event);
-                locks.push(&event);
-                threads.push(&event);
-                if let Some(change) = thread_pool::parse(&event)
-                    && sender.send(FromEvents::Pool(event.timestamp, change)).is_err()
-                {
-                    return;
+    let mut collectors = Collectors::new(counters);
+    // Nobody to tell is no error: the recording is over.
+    let _ = collectors.read(&mut reader, sender);
+}
+
+/// Nobody takes what is sent.
+struct Gone;
+
+fn send(sender: &SyncSender<FromEvents>, event: FromEvents) -> Result<(), Gone> {
+    sender.send(event).map_err(|_| Gone)
+}
+
+/// What make of single events what happened.
+struct Collectors {
+    gc: gc::Collector,
+    locks: locks::Collector,
+    threads: threads::Collector,
+    jit: jit::Collector,
+    loads: loads::Collector,
+    counters: counters::Collector,
+}
+
+impl Collectors {
+    fn new(counters: counters::Collector) -> Self {
+        Self {
+            gc: gc::Collector::new(),
+            locks: locks::Collector::new(),
+            threads: threads::Collector::new(),
+            jit: jit::Collector::new(),
+            loads: loads::Collector::new(),
+            counters,
+        }
+    }
+
+    /// Reads the session to its end.
+    fn read(
+        &mut self,
+        reader: &mut Reader<Gathered>,
+        sender: &SyncSender<FromEvents>,
+    ) -> Result<(), Gone> {
+        let mut lost = 0;
+        loop {
+            let more = match reader.next_event() {
+                Ok(Some(event)) => {
+                    self.push(&event, sender)?;
+                    true
                 }
-                jit.push(&event);
-                loads.push(&event);
-                let counted = counters.push(&event).map(|output| match output {
-                    counters::Output::Values(values) => {
-                        FromEvents::Counted(event.timestamp, values)
-                    }
-                    counters::Output::Complaint(text) => FromEvents::Failed(text),
-                });
-                if counted.is_some_and(|counted| sender.send(counted).is_err()) {
-                    return;
+                Ok(None) => {
+                    self.finish();
+                    false
                 }
-                true
+                Err(error) if error.is_timeout() => true,
+                Err(error) => {
+                    self.finish();
+                    let text = format!("the EventPipe stream broke off: {error}");
+                    let _ = send(sender, FromEvents::Failed(text));
+                    false
+                }
+            };
+            self.send_outputs(sender)?;
+            let now = reader.statistics().lost;
+            if now > lost {
+                send(sender, FromEvents::Lost(now - lost))?;
+                lost = now;
             }
-            Ok(None) => {
-                collector.finish();
-                loads.finish();
-                false
+            if !more {
+                return Ok(());
             }
-            Err(error) if error.is_timeout() => true,
-            Err(error) => {
-                collector.finish();
-                loads.finish();
-                // Nobody to tell is no error: the recording is over.
-                let _ = sender
-                    .send(FromEvents::Failed(format!("the EventPipe stream broke off: {error}")));
-                false
+        }
+    }
+
+    /// Takes an event. What stands for itself is sent at once.
+    fn push(&mut self, event: &Event, sender: &SyncSender<FromEvents>) -> Result<(), Gone> {
+        self.gc.push(event);
+        self.locks.push(event);
+        self.threads.push(event);
+        if let Some(change) = thread_pool::parse(event) {
+            send(sender, FromEvents::Pool(event.timestamp, change))?;
+        }
+        self.jit.push(event);
+        self.loads.push(event);
+        match self.counters.push(event) {
+            Some(counters::Output::Values(values)) => {
+                send(sender, FromEvents::Counted(event.timestamp, values))
             }
-        };
-        while let Some(output) = collector.next_output() {
+            Some(counters::Output::Complaint(text)) => send(sender, FromEvents::Failed(text)),
+            None => Ok(()),
+        }
+    }
+
+    /// No more events come.
+    fn finish(&mut self) {
+        self.gc.finish();
+        self.loads.finish();
+    }
+
+    /// Sends what is known by now.
+    fn send_outputs(&mut self, sender: &SyncSender<FromEvents>) -> Result<(), Gone> {
+        while let Some(output) = self.gc.next_output() {
             let event = match output {
                 gc::Output::Gc(gc) => FromEvents::Gc(convert_gc(gc)),
                 gc::Output::Induced(call) => FromEvents::Induced(call),
                 gc::Output::Pause(pause) => FromEvents::Pause(convert_pause(pause)),
             };
-            if sender.send(event).is_err() {
-                return;
-            }
+            send(sender, event)?;
         }
-        while let Some(wait) = locks.next_output() {
-            if sender.send(FromEvents::Contention(wait)).is_err() {
-                return;
-            }
+        while let Some(wait) = self.locks.next_output() {
+            send(sender, FromEvents::Contention(wait))?;
         }
-        while let Some(creation) = threads.next_output() {
-            if sender.send(FromEvents::Creation(creation)).is_err() {
-                return;
-            }
+        while let Some(creation) = self.threads.next_output() {
+            send(sender, FromEvents::Creation(creation))?;
         }
-        while let Some(output) = jit.next_output() {
+        while let Some(output) = self.jit.next_output() {
             let event = match output {
                 jit::Output::Compiled(compiled) => FromEvents::Compiled(compiled),
                 jit::Output::Lookup { time, found, duration } => {
@@ -283,11 +330,9 @@ fn read(
                 }
                 jit::Output::Freed => FromEvents::CodeFreed,
             };
-            if sender.send(event).is_err() {
-                return;
-            }
+            send(sender, event)?;
         }
-        while let Some(output) = loads.next_output() {
+        while let Some(output) = self.loads.next_output() {
             let event = match output {
                 loads::Output::Load(load) => FromEvents::Loaded(load),
                 loads::Output::Unloaded { time, assembly, name } => {
@@ -295,20 +340,9 @@ fn read(
                 }
                 loads::Output::Type(load) => FromEvents::TypeLoaded(load),
             };
-            if sender.send(event).is_err() {
-                return;
-            }
+            send(sender, event)?;
         }
-        let now = reader.statistics().lost;
-        if now > lost {
-            if sender.send(FromEvents::Lost(now - lost)).is_err() {
-                return;
-            }
-            lost = now;
-        }
-        if !more {
-            return;
-        }
+        Ok(())
     }
 }
 

@@ -245,33 +245,7 @@ impl Supervisor {
             .and_then(|target| start::open_chosen(&target, &self.options, self.config.cpu).ok())
             .filter(CpuSource::is_of_processors);
         self.keeper = if start::wants_events(&self.options) { Keeper::start().ok() } else { None };
-        // Kernels before 5.3 have none.
-        let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
-        let mut searched = Instant::now();
-        let status = loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => break Ok(status),
-                Ok(None) => {}
-                Err(source) => {
-                    break Err(RecordError::Io {
-                        what: format!("waiting for {}", self.shown),
-                        source,
-                    });
-                }
-            }
-            let either =
-                iter::once(self.place.listener().as_fd()).chain(end.as_ref().map(AsFd::as_fd));
-            if let Err(source) = link::wait_readable(either, ROUND) {
-                self.failures
-                    .push(RecordError::Io { what: "waiting for the agent".into(), source });
-            }
-            self.accept_one();
-            if self.running.is_empty() && self.other_user.is_none() && searched.elapsed() >= SEARCH
-            {
-                self.other_user = OtherUser::below(self.child.id(), geteuid().as_raw());
-                searched = Instant::now();
-            }
-        };
+        let status = self.wait();
         self.command.store(0, Ordering::Release);
         // No process wanted it.
         self.keeper = None;
@@ -300,7 +274,42 @@ impl Supervisor {
             }
             return Ok(Summary { sessions, exit_code: Some(exit_code), nested: self.nested });
         }
-        let hint = match (self.failures.pop(), &self.other_user) {
+        let hint = self.why_nothing();
+        Err(RecordError::NothingProfiled { command: self.shown, exit_code, hint })
+    }
+
+    /// Takes in agents until the command has ended.
+    fn wait(&mut self) -> Result<ExitStatus, RecordError> {
+        // Kernels before 5.3 have none.
+        let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
+        let mut searched = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) => {}
+                Err(source) => {
+                    let what = format!("waiting for {}", self.shown);
+                    return Err(RecordError::Io { what, source });
+                }
+            }
+            let either =
+                iter::once(self.place.listener().as_fd()).chain(end.as_ref().map(AsFd::as_fd));
+            if let Err(source) = link::wait_readable(either, ROUND) {
+                self.failures
+                    .push(RecordError::Io { what: "waiting for the agent".into(), source });
+            }
+            self.accept_one();
+            if self.running.is_empty() && self.other_user.is_none() && searched.elapsed() >= SEARCH
+            {
+                self.other_user = OtherUser::below(self.child.id(), geteuid().as_raw());
+                searched = Instant::now();
+            }
+        }
+    }
+
+    /// Why nothing was recorded, as far as that is known.
+    fn why_nothing(&mut self) -> String {
+        match (self.failures.pop(), &self.other_user) {
             (Some(failure), _) => failure.to_string(),
             (None, Some(other)) => other.hint(&self.place.agent_path()),
             (None, None) if !self.skipped.is_empty() => {
@@ -314,8 +323,7 @@ impl Supervisor {
                 NativeAOT programs cannot load a profiler"
                     .to_owned()
             }
-        };
-        Err(RecordError::NothingProfiled { command: self.shown, exit_code, hint })
+        }
     }
 
     /// Puts the session first that has the named file. Where the command ran nothing that the file
@@ -372,67 +380,13 @@ impl Supervisor {
     /// Handles a process that has loaded the agent and waits until we resume it.
     fn connected(&mut self, stream: UnixStream, peer: Peer) -> Result<(), RecordError> {
         let pid = peer.pid;
-        let Ok(mut link) = AgentLink::new(stream, Instant::now() + HELLO_LIMIT) else {
-            return if proc::stat(pid).is_ok() {
-                let hint = "its first message was not understood".to_owned();
-                Err(RecordError::NoHello { pid, limit: HELLO_LIMIT, hint })
-            } else {
-                Ok(())
-            };
-        };
-        if link.hello.protocol != wire::PROTOCOL_VERSION {
-            return Err(RecordError::StaleAgent { pid, found: link.hello.protocol });
-        }
-        if link.hello.token != self.config.token {
-            return Ok(());
-        }
-        let role = Role::of(&link.hello.command_line);
-        if link
-            .first()
-            .iter()
-            .any(|record| matches!(record, Record::Bye(bye) if bye.reason == ByeReason::Skipped))
-        {
-            match link.hello.runtime == [0; 4] {
-                true => self.nested.push(pid),
-                false if self.skipped.contains(&role.word()) => {}
-                false => self.skipped.push(role.word()),
-            }
-            return Ok(());
-        }
-        // After stop() the command runs on unrecorded: a process that connects now is resumed and
-        // left alone.
-        if self.stop.is_stopped() {
-            let _ = link.send(&Control::Go);
-            let _ = link.send(&Control::Stop);
-            return Ok(());
-        }
-        // The command may have set limits of its own.
-        if let Err(no_room) = room::check(pid) {
-            let _ = link.send(&Control::Go);
-            let _ = link.send(&Control::Stop);
-            return Err(no_room);
-        }
+        let Some(mut link) = self.admit(stream, pid)? else { return Ok(()) };
         let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
-        let cpu = match self.cpu.take().filter(|_| pid == self.child.id()) {
-            Some(mut cpu) => {
-                // What it has seen before was no .NET program yet.
-                cpu.forget();
-                cpu
-            }
-            None => start::open_chosen(&target, &self.options, self.config.cpu)?,
-        };
+        let cpu = self.cpu_of(&target)?;
         if self.config.cpu == CpuEngine::KernelRing && cpu.engine == CpuEngine::Signals {
             link.send(&Control::SampleInside).map_err(|_| RecordError::Exited { pid })?;
         }
-        let first = self.first_output.take_if(|_| self.wanted.is_main(role));
-        if first.is_some() {
-            self.named = Some(pid);
-        }
-        let output = match (first, &self.options.output) {
-            (Some(first), _) => Some(first),
-            (None, Some(path)) => Some(OutputFile::create(&with_pid(path, pid))?),
-            (None, None) => None,
-        };
+        let output = self.output_of(pid, Role::of(&link.hello.command_line))?;
         let command_line = link.hello.command_line.clone();
         let start = Start {
             // .NET Core 3.1 serves its port only once it has started, and it has not.
@@ -478,6 +432,76 @@ impl Supervisor {
             })?;
         self.running.push(session);
         Ok(())
+    }
+
+    /// The link to the agent of a process, if that is to be recorded.
+    fn admit(&mut self, stream: UnixStream, pid: u32) -> Result<Option<AgentLink>, RecordError> {
+        let Ok(mut link) = AgentLink::new(stream, Instant::now() + HELLO_LIMIT) else {
+            return if proc::stat(pid).is_ok() {
+                let hint = "its first message was not understood".to_owned();
+                Err(RecordError::NoHello { pid, limit: HELLO_LIMIT, hint })
+            } else {
+                Ok(None)
+            };
+        };
+        if link.hello.protocol != wire::PROTOCOL_VERSION {
+            return Err(RecordError::StaleAgent { pid, found: link.hello.protocol });
+        }
+        if link.hello.token != self.config.token {
+            return Ok(None);
+        }
+        if link
+            .first()
+            .iter()
+            .any(|record| matches!(record, Record::Bye(bye) if bye.reason == ByeReason::Skipped))
+        {
+            let role = Role::of(&link.hello.command_line);
+            match link.hello.runtime == [0; 4] {
+                true => self.nested.push(pid),
+                false if self.skipped.contains(&role.word()) => {}
+                false => self.skipped.push(role.word()),
+            }
+            return Ok(None);
+        }
+        // After stop() the command runs on unrecorded: a process that connects now is resumed and
+        // left alone.
+        if self.stop.is_stopped() {
+            let _ = link.send(&Control::Go);
+            let _ = link.send(&Control::Stop);
+            return Ok(None);
+        }
+        // The command may have set limits of its own.
+        if let Err(no_room) = room::check(pid) {
+            let _ = link.send(&Control::Go);
+            let _ = link.send(&Control::Stop);
+            return Err(no_room);
+        }
+        Ok(Some(link))
+    }
+
+    /// The source of CPU samples of a process: the one that was opened ahead, if it is for that.
+    fn cpu_of(&mut self, target: &Target) -> Result<CpuSource, RecordError> {
+        match self.cpu.take().filter(|_| target.pid == self.child.id()) {
+            Some(mut cpu) => {
+                // What it has seen before was no .NET program yet.
+                cpu.forget();
+                Ok(cpu)
+            }
+            None => start::open_chosen(target, &self.options, self.config.cpu),
+        }
+    }
+
+    /// The session file of a process.
+    fn output_of(&mut self, pid: u32, role: Role) -> Result<Option<OutputFile>, RecordError> {
+        let first = self.first_output.take_if(|_| self.wanted.is_main(role));
+        if first.is_some() {
+            self.named = Some(pid);
+        }
+        match (first, &self.options.output) {
+            (Some(first), _) => Ok(Some(first)),
+            (None, Some(path)) => OutputFile::create(&with_pid(path, pid)).map(Some),
+            (None, None) => Ok(None),
+        }
     }
 }
 

@@ -41,6 +41,7 @@ use std::{
     collections::{HashMap, HashSet, VecDeque},
     fs::File,
     io::{BufWriter, Write},
+    os::fd::OwnedFd,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, mpsc::Receiver},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -788,11 +789,7 @@ impl Recorder {
         }
     }
 
-    fn record(
-        &mut self,
-        record: Record,
-        descriptors: &mut impl Iterator<Item = std::os::fd::OwnedFd>,
-    ) {
+    fn record(&mut self, record: Record, descriptors: &mut impl Iterator<Item = OwnedFd>) {
         match record {
             // Comparisons are for checks of ours, and no recording asks for them.
             Record::Hello(_) | Record::Comparison(_) => {}
@@ -809,98 +806,25 @@ impl Recorder {
                 self.frames.freed(start);
                 self.requested.clear();
             }
-            Record::ThreadStarted(thread) => {
-                let os_tid = self.sources.target.host_tid(thread.os_tid);
-                let target = &self.sources.target;
-                if let Some(time) = thread.time {
-                    self.definitions.thread_begins(os_tid, time);
-                }
-                self.definitions.thread(os_tid, || target.thread_name(os_tid));
-                self.definitions.update_thread(os_tid, |known| {
-                    known.managed = true;
-                    known.started = known.started.or(thread.time);
-                    known.name = thread.name.or(known.name.take());
-                });
-            }
+            Record::ThreadStarted(thread) => self.thread_started(thread),
             Record::ThreadNamed { os_tid, name } => {
                 let os_tid = self.sources.target.host_tid(os_tid);
                 self.definitions.update_thread(os_tid, |thread| thread.name = Some(name));
             }
-            Record::ThreadEnded { os_tid: inner, time } => {
-                let os_tid = self.sources.target.host_tid(inner);
-                self.blocked.ended(inner);
-                self.definitions.thread_ended(os_tid, time);
-                self.pool_threads.remove(&os_tid);
-            }
+            Record::ThreadEnded { os_tid, time } => self.thread_ended(os_tid, time),
             Record::Stack(stack) => self.frames.walked_stack(&mut self.definitions, &stack),
-            Record::CpuSample(sample) => {
-                let Some(weight) = self.window.weight(sample.time, sample.cpu) else { return };
-                let os_tid = self.sources.target.host_tid(sample.os_tid);
-                let target = &self.sources.target;
-                self.rate.sample(target.pid, os_tid, sample.time);
-                let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
-                let (stack, truncated) =
-                    self.frames.walked(&mut self.definitions, Some(sample.stack));
-                self.cpu.push(PendingSample {
-                    time: sample.time,
-                    os_tid,
-                    thread,
-                    stack,
-                    weight,
-                    state: ThreadState::Running,
-                    truncated,
-                    runtime_leaf: false,
-                    near: 0,
-                });
-                self.cpu_sample_kept();
-            }
+            Record::CpuSample(sample) => self.walked_sample(&sample),
             Record::WallTick(tick) => self.wall_tick(tick),
             Record::BlockedStack(stack) => self.blocked.arrived(stack),
             Record::WalkBlocked { reason } => self.walk_blocked(&reason),
             Record::Exception(exception) => self.exception(exception),
-            Record::ExceptionCaught(caught) => {
-                let method = caught.method.and_then(|method| self.frames.function_of(method));
-                if let Some((sample, _)) = self.exceptions.get_mut(&caught.sequence) {
-                    sample.caught_by = method;
-                    sample.time_to_catch = Some(caught.time.saturating_sub(sample.time));
-                    self.write_exception(caught.sequence);
-                }
-            }
-            Record::ExceptionCounts { counts, .. } if !self.window.exceptions(&counts) => {}
-            Record::ExceptionCounts { time, counts } => {
-                let total = counts.iter().map(|(_, count)| count).sum();
-                let counts = counts
-                    .into_iter()
-                    .map(|(class, count)| {
-                        (self.definitions.ty(&self.frames.class_name(class)), count)
-                    })
-                    .collect();
-                self.write_definitions();
-                self.write(&SessionRecord::ExceptionCounts { time, counts });
-                self.count("exceptions", total);
-            }
+            Record::ExceptionCaught(caught) => self.exception_caught(&caught),
+            Record::ExceptionCounts { time, counts } => self.exception_counts(time, counts),
             Record::Calls(calls) => self.calls(&calls),
             Record::Instrumented(method) => self.instrumented(method),
             Record::Rewritten(method) => self.rewritten(method),
-            Record::Recompiled { time, method, failed } => {
-                if let Some(function) = self.frames.function_of(method) {
-                    self.write_definitions();
-                    self.write(&SessionRecord::Recompiled(RecompiledMethod {
-                        time,
-                        function,
-                        failed,
-                    }));
-                }
-            }
-            Record::Applied => {
-                self.applied.get_or_insert_with(Instant::now);
-                self.progress().rules_applied += 1;
-                let methods = std::mem::take(&mut self.instrumented).len();
-                self.stage(&format!(
-                    "tracing {methods} method{}",
-                    if methods == 1 { "" } else { "s" }
-                ));
-            }
+            Record::Recompiled { time, method, failed } => self.recompiled(time, method, failed),
+            Record::Applied => self.rules_applied(),
             Record::Traced(calls) => self.traced(calls),
             Record::SingleCalls(calls) => self.single_calls(&calls),
             Record::Parameters(method) => self.parameters(method),
@@ -908,41 +832,8 @@ impl Recorder {
             Record::RulesEnded => self.rules_ended = true,
             Record::AllocatedObjects(allocated) => self.allocated(allocated),
             Record::RuntimeWork(work) => self.runtime_work(work),
-            Record::SampleRing(layout) => {
-                let gave_way = self.sources.cpu.engine == CpuEngine::KernelRing;
-                let error = match descriptors.next() {
-                    Some(descriptor) => self.sources.cpu.share(descriptor, layout).err(),
-                    None => Some("its descriptor is missing".to_owned()),
-                };
-                match error {
-                    Some(error) => {
-                        self.note(format!("the agent's sample ring cannot be read: {error}"))
-                    }
-                    None if gave_way && self.runs("cpu") => {
-                        let engine = self.sources.cpu.description().to_owned();
-                        self.write(&SessionRecord::Engine { profiler: "cpu".to_owned(), engine });
-                    }
-                    None => {}
-                }
-            }
-            Record::EngineFallback { reason }
-                if self.runs("cpu")
-                    && self.sources.engine == EngineChoice::Signals
-                    && !self.sources.cpu.is_shared() =>
-            {
-                self.refused.get_or_insert(RecordError::Engine { engine: "signals", reason });
-            }
-            Record::EngineFallback { reason } => {
-                self.sources.cpu.walk_instead(&reason);
-                // The agent says by itself what that means for those that only need the stacks of
-                // running threads.
-                if !self.runs("cpu") {
-                    return;
-                }
-                let engine = self.sources.cpu.description().to_owned();
-                self.note(format!("CPU samples are taken by {engine}"));
-                self.write(&SessionRecord::Engine { profiler: "cpu".to_owned(), engine });
-            }
+            Record::SampleRing(layout) => self.sample_ring(layout, descriptors.next()),
+            Record::EngineFallback { reason } => self.engine_fallback(reason),
             Record::Status(status) => self.agent_says(status),
             Record::Log { level, message } => {
                 if level >= LogLevel::Warning {
@@ -956,56 +847,97 @@ impl Recorder {
             Record::ThreadSnapshot(snapshot) => self.thread_snapshot(snapshot),
             Record::PoolTick(tick) => self.pool_tick(tick),
             Record::HeapBegin { time, .. } => self.snapshot_begins(time),
-            Record::HeapChunk { bytes, .. } if self.survivors.is_under_way() => {
-                if !self.survivors.chunk(&bytes) {
-                    self.drop_sample("damaged parts of snapshots of collections", 1);
-                }
-            }
-            Record::HeapClasses { classes, .. } if self.survivors.is_under_way() => {
-                self.survivors.classes(classes)
-            }
-            Record::HeapMethods { methods, .. } if self.survivors.is_under_way() => {
-                self.survivors.methods(methods)
-            }
+            Record::HeapChunk { objects, bytes, .. } => self.heap_chunk(objects, bytes),
+            Record::HeapClasses { classes, .. } => self.heap_classes(classes),
+            Record::HeapMethods { methods, .. } => self.heap_methods(methods),
             Record::SurvivorsBegin { .. } => self.survivors.begin(),
             Record::SurvivorsEnd(end) => self.survivors_end(end),
-            // The agent is not believed: what does not fit is left out.
-            Record::HeapChunk { objects, bytes, .. } if bytes.len() <= session::MAX_HEAP_CHUNK => {
-                self.in_snapshot(|snapshot| SessionRecord::HeapChunk { snapshot, bytes });
-                if let Some(seen) = &mut self.heap_snapshots.under_way {
-                    *seen = objects;
-                    self.counts.insert("heap", objects);
-                    self.stage(&format!("taking a heap snapshot: {objects} objects so far"));
-                }
-            }
-            Record::HeapChunk { .. } => {
-                self.drop_sample("parts of a heap snapshot that are too large", 1)
-            }
-            Record::HeapClasses { classes, .. } => {
-                self.in_snapshot(|snapshot| SessionRecord::HeapClasses { snapshot, classes })
-            }
-            Record::HeapMethods { methods, .. } => {
-                self.in_snapshot(|snapshot| SessionRecord::HeapMethods { snapshot, methods })
-            }
-            Record::HeapStatics { fields, .. } => {
-                let fields = fields.into_iter().map(heap_fields::static_field).collect();
-                self.in_snapshot(|snapshot| SessionRecord::HeapStatics { snapshot, fields })
-            }
-            Record::HeapFields { classes, .. } => {
-                let classes = classes.into_iter().map(heap_fields::class).collect();
-                self.in_snapshot(|snapshot| SessionRecord::HeapFields { snapshot, classes })
-            }
-            Record::AsyncStateMachines { machines, .. } => {
-                let frames = &mut self.frames;
-                let machines =
-                    machines.into_iter().map(|machine| frames.machine(machine)).collect();
-                self.in_snapshot(|snapshot| SessionRecord::AsyncStateMachines {
-                    snapshot,
-                    machines,
-                });
-            }
+            Record::HeapStatics { fields, .. } => self.heap_statics(fields),
+            Record::HeapFields { classes, .. } => self.heap_fields(classes),
+            Record::AsyncStateMachines { machines, .. } => self.async_machines(machines),
             Record::HeapEnd(end) => self.snapshot_ends(end),
         }
+    }
+
+    fn thread_started(&mut self, thread: wire::ThreadStarted) {
+        let os_tid = self.sources.target.host_tid(thread.os_tid);
+        let target = &self.sources.target;
+        if let Some(time) = thread.time {
+            self.definitions.thread_begins(os_tid, time);
+        }
+        self.definitions.thread(os_tid, || target.thread_name(os_tid));
+        self.definitions.update_thread(os_tid, |known| {
+            known.managed = true;
+            known.started = known.started.or(thread.time);
+            known.name = thread.name.or(known.name.take());
+        });
+    }
+
+    fn thread_ended(&mut self, inner: u32, time: u64) {
+        let os_tid = self.sources.target.host_tid(inner);
+        self.blocked.ended(inner);
+        self.definitions.thread_ended(os_tid, time);
+        self.pool_threads.remove(&os_tid);
+    }
+
+    /// A CPU sample whose stack the runtime has walked.
+    fn walked_sample(&mut self, sample: &wire::CpuSample) {
+        let Some(weight) = self.window.weight(sample.time, sample.cpu) else { return };
+        let os_tid = self.sources.target.host_tid(sample.os_tid);
+        let target = &self.sources.target;
+        self.rate.sample(target.pid, os_tid, sample.time);
+        let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
+        let (stack, truncated) = self.frames.walked(&mut self.definitions, Some(sample.stack));
+        self.cpu.push(PendingSample {
+            time: sample.time,
+            os_tid,
+            thread,
+            stack,
+            weight,
+            state: ThreadState::Running,
+            truncated,
+            runtime_leaf: false,
+            near: 0,
+        });
+        self.cpu_sample_kept();
+    }
+
+    /// The agent has made a ring for samples that it takes inside the process.
+    fn sample_ring(&mut self, layout: wire::ring::Layout, descriptor: Option<OwnedFd>) {
+        let gave_way = self.sources.cpu.engine == CpuEngine::KernelRing;
+        let error = match descriptor {
+            Some(descriptor) => self.sources.cpu.share(descriptor, layout).err(),
+            None => Some("its descriptor is missing".to_owned()),
+        };
+        match error {
+            Some(error) => self.note(format!("the agent's sample ring cannot be read: {error}")),
+            None if gave_way && self.runs("cpu") => self.write_engine(),
+            None => {}
+        }
+    }
+
+    /// The agent cannot take samples as it was asked to.
+    fn engine_fallback(&mut self, reason: String) {
+        if self.runs("cpu")
+            && self.sources.engine == EngineChoice::Signals
+            && !self.sources.cpu.is_shared()
+        {
+            self.refused.get_or_insert(RecordError::Engine { engine: "signals", reason });
+            return;
+        }
+        self.sources.cpu.walk_instead(&reason);
+        // The agent says by itself what that means for those that only need the stacks of
+        // running threads.
+        if self.runs("cpu") {
+            self.note(format!("CPU samples are taken by {}", self.sources.cpu.description()));
+            self.write_engine();
+        }
+    }
+
+    /// Writes by what CPU samples are taken from now on.
+    fn write_engine(&mut self) {
+        let engine = self.sources.cpu.description().to_owned();
+        self.write(&SessionRecord::Engine { profiler: "cpu".to_owned(), engine });
     }
 
     // Looks at collections
@@ -1023,6 +955,58 @@ impl Recorder {
     }
 
     // Heap snapshots
+
+    fn heap_chunk(&mut self, objects: u64, bytes: Vec<u8>) {
+        if self.survivors.is_under_way() {
+            if !self.survivors.chunk(&bytes) {
+                self.drop_sample("damaged parts of snapshots of collections", 1);
+            }
+            return;
+        }
+        // The agent is not believed: what does not fit is left out.
+        if bytes.len() > session::MAX_HEAP_CHUNK {
+            self.drop_sample("parts of a heap snapshot that are too large", 1);
+            return;
+        }
+        self.in_snapshot(|snapshot| SessionRecord::HeapChunk { snapshot, bytes });
+        if let Some(seen) = &mut self.heap_snapshots.under_way {
+            *seen = objects;
+            self.counts.insert("heap", objects);
+            self.stage(&format!("taking a heap snapshot: {objects} objects so far"));
+        }
+    }
+
+    fn heap_classes(&mut self, classes: Vec<(u64, String, String)>) {
+        if self.survivors.is_under_way() {
+            self.survivors.classes(classes);
+        } else {
+            self.in_snapshot(|snapshot| SessionRecord::HeapClasses { snapshot, classes });
+        }
+    }
+
+    fn heap_methods(&mut self, methods: Vec<(u64, String)>) {
+        if self.survivors.is_under_way() {
+            self.survivors.methods(methods);
+        } else {
+            self.in_snapshot(|snapshot| SessionRecord::HeapMethods { snapshot, methods });
+        }
+    }
+
+    fn heap_statics(&mut self, fields: Vec<wire::StaticField>) {
+        let fields = fields.into_iter().map(heap_fields::static_field).collect();
+        self.in_snapshot(|snapshot| SessionRecord::HeapStatics { snapshot, fields });
+    }
+
+    fn heap_fields(&mut self, classes: Vec<wire::ClassFields>) {
+        let classes = classes.into_iter().map(heap_fields::class).collect();
+        self.in_snapshot(|snapshot| SessionRecord::HeapFields { snapshot, classes });
+    }
+
+    fn async_machines(&mut self, machines: Vec<wire::Machine>) {
+        let frames = &mut self.frames;
+        let machines = machines.into_iter().map(|machine| frames.machine(machine)).collect();
+        self.in_snapshot(|snapshot| SessionRecord::AsyncStateMachines { snapshot, machines });
+    }
 
     fn snapshot_begins(&mut self, time: u64) {
         self.close_snapshot("another snapshot began");
@@ -1162,6 +1146,20 @@ impl Recorder {
             slot,
             bodies,
         }));
+    }
+
+    fn recompiled(&mut self, time: u64, method: u32, failed: Option<String>) {
+        if let Some(function) = self.frames.function_of(method) {
+            self.write_definitions();
+            self.write(&SessionRecord::Recompiled(RecompiledMethod { time, function, failed }));
+        }
+    }
+
+    fn rules_applied(&mut self) {
+        self.applied.get_or_insert_with(Instant::now);
+        self.progress().rules_applied += 1;
+        let methods = std::mem::take(&mut self.instrumented).len();
+        self.stage(&format!("tracing {methods} method{}", if methods == 1 { "" } else { "s" }));
     }
 
     fn traced(&mut self, calls: wire::Traced) {
@@ -1621,6 +1619,29 @@ impl Recorder {
         self.exceptions.insert(exception.sequence, (sample, Instant::now()));
     }
 
+    fn exception_caught(&mut self, caught: &wire::ExceptionCaught) {
+        let method = caught.method.and_then(|method| self.frames.function_of(method));
+        if let Some((sample, _)) = self.exceptions.get_mut(&caught.sequence) {
+            sample.caught_by = method;
+            sample.time_to_catch = Some(caught.time.saturating_sub(sample.time));
+            self.write_exception(caught.sequence);
+        }
+    }
+
+    fn exception_counts(&mut self, time: u64, counts: Vec<(u32, u64)>) {
+        if !self.window.exceptions(&counts) {
+            return;
+        }
+        let total = counts.iter().map(|(_, count)| count).sum();
+        let counts = counts
+            .into_iter()
+            .map(|(class, count)| (self.definitions.ty(&self.frames.class_name(class)), count))
+            .collect();
+        self.write_definitions();
+        self.write(&SessionRecord::ExceptionCounts { time, counts });
+        self.count("exceptions", total);
+    }
+
     fn write_exception(&mut self, sequence: u64) {
         if let Some((sample, _)) = self.exceptions.remove(&sequence) {
             self.write_definitions();
@@ -1668,29 +1689,14 @@ impl Recorder {
                 self.count("gc", 1);
                 self.write(&SessionRecord::Gc(GcEvent { start, end, ..gc }));
             }
-            FromEvents::Pause(pause) => {
-                if self.window.part(pause.suspend_start, pause.resume_end).is_some() {
-                    self.write(&SessionRecord::Pause(PauseEvent {
-                        suspend_start: self.window.clamp(pause.suspend_start),
-                        suspend_end: self.window.clamp(pause.suspend_end),
-                        resume_start: self.window.clamp(pause.resume_start),
-                        resume_end: self.window.clamp(pause.resume_end),
-                        ..pause
-                    }));
-                }
-            }
+            FromEvents::Pause(pause) => self.pause(pause),
             FromEvents::Allocation(allocation) => {
                 self.event_sample("allocations", EventSample::Allocation(allocation))
             }
             FromEvents::AllocationWindow(window) => {
                 self.write(&SessionRecord::AllocationWindow(window))
             }
-            FromEvents::Contention(wait) => {
-                let part = self.window.part(wait.start, wait.start.saturating_add(wait.duration));
-                let Some((start, end)) = part else { return };
-                let wait = Contention { start, duration: end - start, ..wait };
-                self.event_sample("locks", EventSample::Contention(wait));
-            }
+            FromEvents::Contention(wait) => self.contention(wait),
             FromEvents::Compiled(compiled) => {
                 self.event_sample("jit", EventSample::Compiled(compiled))
             }
@@ -1726,36 +1732,7 @@ impl Recorder {
                     }));
                 }
             }
-            FromEvents::Counted(time, mut counted) => {
-                // Those of the thread pool come with all others of their source, which nobody may
-                // have asked for.
-                if !self.runs("counters") {
-                    let (source, prefix) = POOL_COUNTERS;
-                    counted.retain(|counted| {
-                        counted.source == source && counted.name.starts_with(prefix)
-                    });
-                }
-                let came = counted.len() as u64;
-                let values = counted.into_iter().filter_map(|counted| {
-                    let kind = match counted.kind {
-                        counters::Kind::Level => CounterKind::Level,
-                        counters::Kind::Rate => CounterKind::Rate,
-                    };
-                    let Counted { source, name, title, unit, tags, value, .. } = counted;
-                    let id = CounterId(0);
-                    let def = CounterDef { id, source, name, title, unit, tags, kind };
-                    Some((self.definitions.counter(def)?, value))
-                });
-                let values: Vec<_> = values.collect();
-                if self.runs("counters") {
-                    self.count("counters", values.len() as u64);
-                }
-                self.drop_sample("values of too many counters", came - values.len() as u64);
-                if !values.is_empty() {
-                    self.write_definitions();
-                    self.write(&SessionRecord::CounterValues { time, values });
-                }
-            }
+            FromEvents::Counted(time, counted) => self.counted(time, counted),
             FromEvents::Lost(count) => {
                 self.drop_sample("EventPipe events lost by the runtime", count)
             }
@@ -1763,6 +1740,55 @@ impl Recorder {
                 self.drop_sample("allocations of a moment with too many", count)
             }
             FromEvents::Note(message) | FromEvents::Failed(message) => self.note(message),
+        }
+    }
+
+    fn pause(&mut self, pause: PauseEvent) {
+        if self.window.part(pause.suspend_start, pause.resume_end).is_some() {
+            self.write(&SessionRecord::Pause(PauseEvent {
+                suspend_start: self.window.clamp(pause.suspend_start),
+                suspend_end: self.window.clamp(pause.suspend_end),
+                resume_start: self.window.clamp(pause.resume_start),
+                resume_end: self.window.clamp(pause.resume_end),
+                ..pause
+            }));
+        }
+    }
+
+    fn contention(&mut self, wait: Contention) {
+        let part = self.window.part(wait.start, wait.start.saturating_add(wait.duration));
+        let Some((start, end)) = part else { return };
+        let wait = Contention { start, duration: end - start, ..wait };
+        self.event_sample("locks", EventSample::Contention(wait));
+    }
+
+    /// Values of counters.
+    fn counted(&mut self, time: u64, mut counted: Vec<Counted>) {
+        // Those of the thread pool come with all others of their source, which nobody may have
+        // asked for.
+        if !self.runs("counters") {
+            let (source, prefix) = POOL_COUNTERS;
+            counted.retain(|counted| counted.source == source && counted.name.starts_with(prefix));
+        }
+        let came = counted.len() as u64;
+        let values = counted.into_iter().filter_map(|counted| {
+            let kind = match counted.kind {
+                counters::Kind::Level => CounterKind::Level,
+                counters::Kind::Rate => CounterKind::Rate,
+            };
+            let Counted { source, name, title, unit, tags, value, .. } = counted;
+            let id = CounterId(0);
+            let def = CounterDef { id, source, name, title, unit, tags, kind };
+            Some((self.definitions.counter(def)?, value))
+        });
+        let values: Vec<_> = values.collect();
+        if self.runs("counters") {
+            self.count("counters", values.len() as u64);
+        }
+        self.drop_sample("values of too many counters", came - values.len() as u64);
+        if !values.is_empty() {
+            self.write_definitions();
+            self.write(&SessionRecord::CounterValues { time, values });
         }
     }
 
@@ -2001,19 +2027,42 @@ impl Recorder {
         self.stage("finishing");
         self.rate.read(self.sources.target.pid);
         self.close_window();
+        self.take_last_samples();
+        self.take_last_events();
+        if !self.closed {
+            self.detach();
+        }
+        let reason = self.end_reason();
+        self.settle_all(reason);
+        self.every_second();
+        let rate = self.sampling_rate();
+        let exit_code = self.exit_code(reason);
+        let end = SessionEnd { time: self.window.end(), reason, exit_code };
+        self.write(&SessionRecord::End(end));
+        self.close_file()?;
+        self.stage("done");
+        Ok(self.summary(reason, rate))
+    }
+
+    /// Stops the CPU engine. What was sampled deserves its names: a last chance for the agent to
+    /// resolve them.
+    fn take_last_samples(&mut self) {
         self.take_cpu(Duration::ZERO);
         self.sources.cpu.stop();
-        // What was sampled deserves its names: a last chance for the agent to resolve them.
         let deadline = Instant::now() + RESOLVE_LIMIT;
         let waits =
             |recorder: &Self| !recorder.waiting.is_empty() || !recorder.blocked.is_settled();
-        while waits(&self) && !self.closed && self.bye.is_none() && Instant::now() < deadline {
+        while waits(self) && !self.closed && self.bye.is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
             self.take_agent();
             self.retry_waiting(false);
             self.settle_blocked(false);
             self.ask();
         }
+    }
+
+    /// Ends the EventPipe sessions, and resolves what came last.
+    fn take_last_events(&mut self) {
         let mut rest = Vec::new();
         for events in &mut self.sources.events {
             events.finish(&mut rest);
@@ -2035,51 +2084,53 @@ impl Recorder {
             self.take_agent();
             self.settle_event_samples(false);
         }
-        let mut reason = EndReason::Stopped;
+    }
+
+    /// Asks the agent to detach, and waits until it is unloaded. It says goodbye, closes, and asks
+    /// the runtime to detach it.
+    fn detach(&mut self) {
+        let runs = self.bye.is_none()
+            && self.sources.target.is_alive()
+            && !self.sources.target.is_stopped();
+        self.before_detach.take().filter(|_| runs).into_iter().for_each(|act| act());
+        let asked = self.bye.is_none().then(Instant::now);
+        if asked.is_some() {
+            let _ = self.sources.link.send(&Control::Stop);
+        }
+        let begun = Instant::now();
+        let goes_on = |recorder: &Self| match begun.elapsed() {
+            waited if waited < BYE_LIMIT => true,
+            waited => {
+                waited < PUT_BACK_LIMIT
+                    && recorder.runs("trace")
+                    && !recorder.sources.target.is_stopped()
+            }
+        };
+        while !self.closed && goes_on(self) {
+            self.take_agent();
+            std::thread::sleep(Duration::from_millis(2));
+        }
         if !self.closed {
-            let runs = self.bye.is_none()
-                && self.sources.target.is_alive()
-                && !self.sources.target.is_stopped();
-            self.before_detach.take().filter(|_| runs).into_iter().for_each(|act| act());
-            let asked = self.bye.is_none().then(Instant::now);
-            if asked.is_some() {
-                let _ = self.sources.link.send(&Control::Stop);
-            }
-            // The agent says goodbye, closes, and asks the runtime to detach it.
-            let begun = Instant::now();
-            let goes_on = |recorder: &Self| match begun.elapsed() {
-                waited if waited < BYE_LIMIT => true,
-                waited => {
-                    waited < PUT_BACK_LIMIT
-                        && recorder.runs("trace")
-                        && !recorder.sources.target.is_stopped()
-                }
-            };
-            while !self.closed && goes_on(&self) {
-                self.take_agent();
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            if !self.closed {
-                self.note(
-                    "the agent did not confirm that it has detached; it detaches when \
-                    clrscope ends"
-                        .into(),
-                );
-            } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
-                // The runtime checks only now and then whether the profiler can detach.
-                let left = self.sources.target.wait_unloaded(&self.sources.library, UNLOAD_LIMIT);
-                self.timings.detach = left.map(|()| asked.elapsed());
-                if left.is_none() {
-                    self.note(
-                        "the agent has stopped, but the runtime has not unloaded it yet".into(),
-                    );
-                } else if !self.sources.target.is_alive() {
-                    self.note("the process ended while the agent was about to detach".into());
-                }
+            self.note(
+                "the agent did not confirm that it has detached; it detaches when clrscope ends"
+                    .into(),
+            );
+        } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
+            // The runtime checks only now and then whether the profiler can detach.
+            let left = self.sources.target.wait_unloaded(&self.sources.library, UNLOAD_LIMIT);
+            self.timings.detach = left.map(|()| asked.elapsed());
+            if left.is_none() {
+                self.note("the agent has stopped, but the runtime has not unloaded it yet".into());
+            } else if !self.sources.target.is_alive() {
+                self.note("the process ended while the agent was about to detach".into());
             }
         }
+    }
+
+    /// Why the recording ended, by the agent's goodbye. Notes why the agent stays, if it does.
+    fn end_reason(&mut self) -> EndReason {
         match self.bye {
-            Some(ByeReason::Shutdown) => reason = EndReason::ProcessExited,
+            Some(ByeReason::Shutdown) => return EndReason::ProcessExited,
             // The agent itself has reported why it stays.
             Some(ByeReason::Stopped | ByeReason::Handler) => {}
             Some(ByeReason::Stays) => self.note(STAYS.into()),
@@ -2089,17 +2140,22 @@ impl Recorder {
             Some(ByeReason::Hooked) => self.note(HOOKED.into()),
             Some(ByeReason::Resident) => self.note(RESIDENT.into()),
             Some(ByeReason::Failed | ByeReason::Skipped | ByeReason::Refused) => {
-                reason = EndReason::AgentLost
+                return EndReason::AgentLost;
             }
             None => {
                 self.sources.target.wait_exit(Duration::from_millis(300));
-                reason = match (self.sources.target.is_alive(), self.closed) {
+                return match (self.sources.target.is_alive(), self.closed) {
                     (false, _) => EndReason::ProcessExited,
                     (true, true) => EndReason::AgentLost,
                     (true, false) => EndReason::Stopped,
                 };
             }
         }
+        EndReason::Stopped
+    }
+
+    /// Writes everything that has waited for something: nothing more comes.
+    fn settle_all(&mut self, reason: EndReason) {
         self.close_snapshot(match reason {
             EndReason::ProcessExited => "the process ended",
             _ if self.notes.iter().any(|note| note == STAYS_STOPPED) => STAYS_STOPPED,
@@ -2117,14 +2173,10 @@ impl Recorder {
         if let Err(why) = self.sources.cpu.wait_for_costs() {
             self.note(why.to_owned());
         }
-        self.every_second();
-        let rate = self.sampling_rate();
-        let exit_code = self.exit_code(reason);
-        let end = SessionEnd { time: self.window.end(), reason, exit_code };
-        self.write(&SessionRecord::End(end));
-        let mut samples: Vec<(&'static str, u64)> =
-            self.counts.iter().map(|(id, count)| (*id, *count)).collect();
-        samples.sort_unstable();
+    }
+
+    /// Closes the session file; removes it where there was nothing to record.
+    fn close_file(&mut self) -> Result<(), RecordError> {
         let path = self.sources.path.clone().unwrap_or_default();
         let closed = match (self.failure.take(), self.sources.out.0.take()) {
             (Some(error), _) => Err(error),
@@ -2132,12 +2184,18 @@ impl Recorder {
             (None, Some(writer)) => writer.finish().and_then(|mut file| Ok(file.flush()?)),
         };
         closed.map_err(|source| RecordError::Output { path: path.clone(), source })?;
-        if let Some(refused) = self.refused {
+        if let Some(refused) = self.refused.take() {
             let _ = std::fs::remove_file(path);
             return Err(refused);
         }
-        self.stage("done");
-        Ok(SessionSummary {
+        Ok(())
+    }
+
+    fn summary(self, reason: EndReason, rate: Option<SamplingRate>) -> SessionSummary {
+        let mut samples: Vec<(&'static str, u64)> =
+            self.counts.iter().map(|(id, count)| (*id, *count)).collect();
+        samples.sort_unstable();
+        SessionSummary {
             pid: self.sources.info.pid,
             process_name: self.sources.info.process_name.clone(),
             command_line: self.sources.info.command_line.clone(),
@@ -2155,7 +2213,7 @@ impl Recorder {
             notes: self.notes,
             end: reason,
             timings: self.timings,
-        })
+        }
     }
 }
 

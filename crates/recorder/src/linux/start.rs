@@ -564,107 +564,15 @@ pub(super) struct Start {
 
 impl Start {
     /// Opens the session file and the EventPipe session.
-    pub fn recorder(self, options: &RecordOptions) -> Result<Recorder, RecordError> {
+    pub fn recorder(mut self, options: &RecordOptions) -> Result<Recorder, RecordError> {
         let [major, minor, ..] = self.link.hello.runtime;
         let (options, notes) = fit_to_runtime(options, self.target.pid, (major, minor))?;
         let options = &options;
         let path = self.output.as_ref().map(|output| output.path.clone());
-        let writer = self.output.map(OutputFile::writer).transpose()?;
-        let out: Out = Tee(writer, self.live);
-
-        let session = format!("clrscope-{}-{}", std::process::id(), now());
-        let major = self.link.hello.runtime[0];
-        let mut events = Vec::new();
-        let mut allocations = None;
-        let configs = event_pipes(options, major, &session);
-        let allocates = options.profilers.iter().find(|selection| selection.spec.id == ALLOCATIONS);
-        if !configs.is_empty() || allocates.is_some() {
-            let keeper = self.keeper.map_or_else(Keeper::start, Ok)?;
-            for config in configs {
-                events.push(match &self.port {
-                    Some(port) => Events::start(keeper.clone(), port, &config, &session)?,
-                    None => Events::start_later(
-                        keeper.clone(),
-                        self.target.pid,
-                        config,
-                        session.clone(),
-                    )?,
-                });
-            }
-            allocations = allocates
-                .map(|selection| {
-                    allocation_events(keeper, selection, self.port.as_ref(), self.target.pid, major)
-                })
-                .transpose()?;
-        }
-
-        let [major, minor, build, _] = self.link.hello.runtime;
-        let by_events = self.link.hello.event_mask.1 & COR_PRF_HIGH_MONITOR_EVENT_PIPE != 0;
-        let info = SessionInfo {
-            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: self.target.pid,
-            process_name: self.name,
-            command_line: self.command_line,
-            runtime: format!("{major}.{minor}.{build}"),
-            platform: format!(
-                "linux-{}",
-                if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" }
-            ),
-            entry: self.entry,
-            start_unix_ms: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |time| time.as_millis() as u64),
-            start: now(),
-            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
-            profilers: options
-                .profilers
-                .iter()
-                .map(|selection| ProfilerRun {
-                    id: selection.spec.id.to_owned(),
-                    engine: match selection.spec.id {
-                        "cpu" => self.cpu.description().to_owned(),
-                        "wall" => stacks_by(&self.cpu),
-                        "exceptions" if by_events => "runtime events, adaptive sampling".to_owned(),
-                        "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
-                        "threads" => {
-                            format!(
-                                "{}; the kernel's own figures; EventPipe for starts",
-                                stacks_by(&self.cpu)
-                            )
-                        }
-                        "threadpool" if major < EventPipeSpec::EVENT_COUNTERS.0 => {
-                            format!("{}; EventPipe", stacks_by(&self.cpu))
-                        }
-                        "threadpool" => {
-                            format!("{}; EventPipe, EventCounters", stacks_by(&self.cpu))
-                        }
-                        "allocations" if major >= 10 => {
-                            "EventPipe, AllocationSampled: randomly sampled, unbiased".to_owned()
-                        }
-                        "allocations" => {
-                            "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned()
-                        }
-                        "exact-allocations" => "runtime callbacks, every object".to_owned(),
-                        "heap" => "forced collections, every surviving object".to_owned(),
-                        "async" => {
-                            "forced collections, every surviving task and its state".to_owned()
-                        }
-                        "survivors" => {
-                            "runtime callbacks of the program's own collections".to_owned()
-                        }
-                        "calls" => "enter and leave hooks, every call".to_owned(),
-                        "transitions" => "runtime callbacks, every call".to_owned(),
-                        "trace" => "rewritten methods, every call".to_owned(),
-                        _ => "EventPipe".to_owned(),
-                    },
-                    rate_hz: match selection.spec.id {
-                        "cpu" => Some(options.rate_hz),
-                        _ => selection.param("rate").and_then(|rate| rate.parse().ok()),
-                    },
-                    params: selection.params.clone(),
-                })
-                .collect(),
-        };
+        let writer = self.output.take().map(OutputFile::writer).transpose()?;
+        let out: Out = Tee(writer, self.live.take());
+        let (events, allocations) = self.event_sessions(options)?;
+        let info = self.info(options);
         let sources = Sources {
             target: self.target,
             link: self.link,
@@ -693,6 +601,101 @@ impl Start {
         // This comes before a launched process is resumed.
         recorder.instrument()?;
         Ok(recorder)
+    }
+
+    /// Starts the EventPipe sessions that profilers need.
+    fn event_sessions(
+        &mut self,
+        options: &RecordOptions,
+    ) -> Result<(Vec<Events>, Option<AllocationEvents>), RecordError> {
+        let session = format!("clrscope-{}-{}", std::process::id(), now());
+        let major = self.link.hello.runtime[0];
+        let configs = event_pipes(options, major, &session);
+        let allocates = options.profilers.iter().find(|selection| selection.spec.id == ALLOCATIONS);
+        let mut events = Vec::new();
+        if configs.is_empty() && allocates.is_none() {
+            return Ok((events, None));
+        }
+        let keeper = self.keeper.take().map_or_else(Keeper::start, Ok)?;
+        for config in configs {
+            events.push(match &self.port {
+                Some(port) => Events::start(keeper.clone(), port, &config, &session)?,
+                None => {
+                    Events::start_later(keeper.clone(), self.target.pid, config, session.clone())?
+                }
+            });
+        }
+        let allocations = allocates
+            .map(|selection| {
+                allocation_events(keeper, selection, self.port.as_ref(), self.target.pid, major)
+            })
+            .transpose()?;
+        Ok((events, allocations))
+    }
+
+    fn info(&mut self, options: &RecordOptions) -> SessionInfo {
+        let [major, minor, build, _] = self.link.hello.runtime;
+        SessionInfo {
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: self.target.pid,
+            process_name: std::mem::take(&mut self.name),
+            command_line: std::mem::take(&mut self.command_line),
+            runtime: format!("{major}.{minor}.{build}"),
+            platform: format!(
+                "linux-{}",
+                if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" }
+            ),
+            entry: self.entry,
+            start_unix_ms: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |time| time.as_millis() as u64),
+            start: now(),
+            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
+            profilers: options
+                .profilers
+                .iter()
+                .map(|selection| ProfilerRun {
+                    id: selection.spec.id.to_owned(),
+                    engine: self.engine(selection.spec.id),
+                    rate_hz: match selection.spec.id {
+                        "cpu" => Some(options.rate_hz),
+                        _ => selection.param("rate").and_then(|rate| rate.parse().ok()),
+                    },
+                    params: selection.params.clone(),
+                })
+                .collect(),
+        }
+    }
+
+    /// How a profiler gets what it shows.
+    fn engine(&self, profiler: &str) -> String {
+        let major = self.link.hello.runtime[0];
+        let by_events = self.link.hello.event_mask.1 & COR_PRF_HIGH_MONITOR_EVENT_PIPE != 0;
+        match profiler {
+            "cpu" => self.cpu.description().to_owned(),
+            "wall" => stacks_by(&self.cpu),
+            "exceptions" if by_events => "runtime events, adaptive sampling".to_owned(),
+            "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
+            "threads" => {
+                format!("{}; the kernel's own figures; EventPipe for starts", stacks_by(&self.cpu))
+            }
+            "threadpool" if major < EventPipeSpec::EVENT_COUNTERS.0 => {
+                format!("{}; EventPipe", stacks_by(&self.cpu))
+            }
+            "threadpool" => format!("{}; EventPipe, EventCounters", stacks_by(&self.cpu)),
+            "allocations" if major >= 10 => {
+                "EventPipe, AllocationSampled: randomly sampled, unbiased".to_owned()
+            }
+            "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
+            "exact-allocations" => "runtime callbacks, every object".to_owned(),
+            "heap" => "forced collections, every surviving object".to_owned(),
+            "async" => "forced collections, every surviving task and its state".to_owned(),
+            "survivors" => "runtime callbacks of the program's own collections".to_owned(),
+            "calls" => "enter and leave hooks, every call".to_owned(),
+            "transitions" => "runtime callbacks, every call".to_owned(),
+            "trace" => "rewritten methods, every call".to_owned(),
+            _ => "EventPipe".to_owned(),
+        }
     }
 }
 
