@@ -70,7 +70,7 @@ pub fn names(runtime: &Runtime, class: ClassId) -> Option<ClassFields> {
     let about = runtime.info().class_info(class).ok()?;
     let parent = about.parent.map_or(0, |parent| parent.0 as u64);
     let layout = runtime.info().class_layout(class).ok()?;
-    // The objects of a value type are boxes, and its fields are told from the start of the value.
+    // The objects of a value type are boxes, and its fields are given from the start of the value.
     let start = runtime.info().box_value_offset(class).unwrap_or(0);
     let metadata = runtime.names().metadata(about.module.non_null()?).ok()?;
     let mut fields: Vec<Field> = Vec::with_capacity(layout.fields.len());

@@ -46,7 +46,7 @@ const CONNECT_LIMIT: Nanos = 2_000_000_000;
 const ROUND: Nanos = 20_000_000;
 const CALM_ROUND: Nanos = 50_000_000;
 const IDLE_ROUND: Nanos = 100_000_000;
-/// So many events in one round are much.
+/// From this number of events in one round on, much is collected.
 const MUCH: u64 = 256;
 /// How often threads are visited for the signal engine until all have answered, and nanoseconds
 /// between.

@@ -3,8 +3,8 @@ use std::collections::HashMap;
 /// Derived classes that are followed to the fields of those that they are derived from.
 const MOST_PARENTS: usize = 64;
 
-/// The shape of objects of which it is not known where they hold their references. No table has so
-/// many.
+/// The shape of objects of which it is not known where they hold their references. No table is
+/// so long.
 pub(crate) const UNKNOWN_SHAPE: u32 = u32::MAX;
 
 /// Shapes that are kept: real heaps have some thousands.

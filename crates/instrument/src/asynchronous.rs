@@ -457,7 +457,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Tells of the end of the task, in front of the call that ends it.
+    /// Reports the end of the task, in front of the call that ends it.
     fn tell_end(&self, editor: &mut MethodEditor, end: &End) -> Result<(), Refusal> {
         let (resumed, ended, on) = (editor.label(), editor.label(), editor.label());
         let failed = NewInstruction::ldc_i4(i32::from(end.exception.is_some()));
@@ -495,7 +495,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Tells of a first run that returns before the task has ended.
+    /// Reports a first run that returns before the task has ended.
     fn tell_return(&self, editor: &mut MethodEditor, at: InstructionId) -> Result<(), Refusal> {
         let on = editor.label();
         let mut code = vec![

@@ -217,7 +217,7 @@ impl Times<'_> {
         self.wanted.holds(time)
     }
 
-    /// A batch has these times. Tells of each whether it is wanted.
+    /// A batch has these times. Says of each time whether it is wanted.
     fn of_batch(&mut self, start: Nanos, deltas: &[u64]) -> impl Fn(Nanos) -> bool + use<'_> {
         self.see(end_of(start, deltas));
         let wanted = &self.wanted;
