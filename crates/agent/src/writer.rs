@@ -41,13 +41,10 @@ use wire::{
 
 /// How long to try to connect, nanoseconds.
 const CONNECT_LIMIT: Nanos = 2_000_000_000;
-/// Nanoseconds between two rounds of writing what was collected: while much is, while a little is,
-/// and while nothing is. Each round takes a processor from the program for a moment.
+/// Nanoseconds between two rounds of writing what callbacks collected, while they do, and while
+/// they do not.
 const ROUND: Nanos = 20_000_000;
-const CALM_ROUND: Nanos = 50_000_000;
 const IDLE_ROUND: Nanos = 100_000_000;
-/// From this number of events in one round on, much is collected.
-const MUCH: u64 = 256;
 /// How often threads are visited for the signal engine until all have answered, and nanoseconds
 /// between.
 const MOST_VISITS: u32 = 10;
@@ -269,13 +266,9 @@ impl<'a> Writer<'a> {
                 })?;
                 return Ok(ByeReason::Failed);
             }
-            let came = agent.events.passed().wrapping_sub(passed);
-            passed = passed.wrapping_add(came);
-            let round = match came {
-                0 if !agent.wants_ticks() => IDLE_ROUND,
-                0..MUCH => CALM_ROUND,
-                _ => ROUND,
-            };
+            let busy = agent.events.passed() != passed || agent.wants_ticks();
+            passed = agent.events.passed();
+            let round = if busy { ROUND } else { IDLE_ROUND };
             let timeout =
                 if begun { round.min(next_status.saturating_sub(now)) } else { STATUS_INTERVAL };
             let incoming =

@@ -52,10 +52,8 @@ use wire::{
     RuntimeWork, RuntimeWorkKind, WallSample, WallTick, frame::FrameError,
 };
 
-/// How long one round waits for something to come: at first and where what comes must be read soon,
-/// and else. Each round takes a processor from the program for a moment.
+/// How long one round waits for something to come.
 const ROUND: Duration = Duration::from_millis(10);
-const CALM_ROUND: Duration = Duration::from_millis(40);
 
 /// How long what the agent says is taken at a time, before something else has its turn.
 const TAKE_LIMIT: Duration = Duration::from_millis(100);
@@ -285,8 +283,6 @@ pub(super) struct Recorder {
     bye: Option<ByeReason>,
     closed: bool,
     timings: Timings,
-    /// How long a round waits now.
-    round: Duration,
     /// When the rules had been applied.
     applied: Option<Instant>,
     /// Methods that were instrumented since rules were sent.
@@ -346,7 +342,6 @@ impl Recorder {
             refused: None,
             window: Window::new(start),
             early: VecDeque::new(),
-            round: ROUND,
             flushed: None,
             held: false,
             bye: None,
@@ -426,7 +421,6 @@ impl Recorder {
             // The first sample is waited for.
             if gives_way && started.elapsed() >= Duration::from_nanos(FIRST) {
                 gives_way = false;
-                self.round = CALM_ROUND;
                 // Where the kernel refuses, samples are read as before.
                 let _ = sampler::give_way();
             }
@@ -526,7 +520,7 @@ impl Recorder {
             let first = self.sources.requested.is_some()
                 && self.timings.attach_to_first_sample.is_none()
                 && now().saturating_sub(self.window.start) < FIRST;
-            self.take_cpu(if first { FIRST_ROUND } else { self.round });
+            self.take_cpu(if first { FIRST_ROUND } else { ROUND });
         } else {
             // The agent's answer lets waiting samples continue, and often leads to the next
             // question. It comes in a millisecond.
