@@ -84,7 +84,8 @@ pub fn names(runtime: &Runtime, class: ClassId) -> Option<ClassFields> {
     Some(ClassFields { class: class.0 as u64, parent, fields })
 }
 
-fn kind(sig: &TypeSig) -> FieldKind {
+/// What a field of a type can hold.
+pub fn kind(sig: &TypeSig) -> FieldKind {
     use cil::Primitive::{Object, String};
     match sig.unmodified() {
         TypeSig::Primitive(String | Object)

@@ -6,7 +6,7 @@
 //! loaded types are ([`find`]): a field is the element at its address. So nothing has to be asked
 //! for while the runtime is suspended, and a field that changes meanwhile is named all the same.
 //!
-//! Only what harms nobody is asked:
+//! Only what does no harm is asked:
 //!
 //! - A type is loaded if one of its methods is known by its token (`GetFunctionFromToken`, a lookup
 //!   in a table of the module that takes no lock). `GetClassFromToken` would load it.
@@ -17,10 +17,11 @@
 //!   address would make one. So nothing is asked where code may be edited
 //!   ([`crate::os::editing::may_be_edited`]).
 
+use crate::object_fields::kind;
 use crate::os::clock;
 use crate::runtime::Runtime;
 use crate::snapshots::Ids;
-use cil::{Primitive, TypeSig};
+use cil::TypeSig;
 use com::codes::CORPROF_E_FUNCTION_IS_PARAMETERIZED;
 use corprof::ObjectId;
 use corprof::abi::COR_PRF_MODULE_FLAGS;
@@ -32,7 +33,7 @@ use corprof::metadata::token::{FieldDef, MethodDef, TypeDef};
 use corprof::signature::decode_field;
 use std::ops::Range;
 use std::sync::Arc;
-use wire::{Nanos, StaticField};
+use wire::{FieldKind, Nanos, StaticField};
 
 /// Slots for addresses of objects that handles hold.
 const HELD: usize = 64 << 10;
@@ -216,7 +217,7 @@ impl Search<'_> {
                 return Some(ends);
             }
             let column = |column| tables.value(table::TYPE_DEF, column, row).ok();
-            // Lists are told as tokens.
+            // Lists are given as tokens.
             let row = |token: u32| token & 0x00ff_ffff;
             Some((row(column(table::TYPE_FIELDS)?), row(column(table::TYPE_METHODS)?)))
         };
@@ -303,20 +304,13 @@ fn is_wanted(tables: &MetadataTables, row: u32) -> Option<bool> {
 }
 
 fn is_reference(sig: &TypeSig) -> bool {
-    match sig.unmodified() {
-        TypeSig::Primitive(primitive) => {
-            matches!(primitive, Primitive::String | Primitive::Object)
-        }
-        TypeSig::Class(_) | TypeSig::SzArray(_) | TypeSig::Array { .. } => true,
-        TypeSig::GenericInst { value_type, .. } => !value_type,
-        _ => false,
-    }
+    kind(sig) == FieldKind::Reference
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cil::encode_field;
+    use cil::{Primitive, encode_field};
 
     /// Header, class, length and elements, as the runtime lays out an array of references.
     fn array(elements: &[u64]) -> Vec<u64> {

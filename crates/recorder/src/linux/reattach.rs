@@ -26,13 +26,11 @@ use wire::ResidentState;
 
 /// How long the agent may take to read a session's configuration.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How long an agent that leaves may take.
+/// How long an agent that leaves may take, with the time until it notices that its clrscope is gone.
 pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// How long the runtime may take to unload an agent that has stopped: on a busy machine it looks
 /// after five seconds.
 pub(super) const UNLOAD_LIMIT: Duration = Duration::from_secs(7);
-/// How long an agent may take to notice that its clrscope is gone.
-const NOTICE_LIMIT: Duration = LEAVE_LIMIT;
 /// How long a resident agent may take to revert what a session has changed: there may be tens of
 /// thousands of methods.
 const REVERT_LIMIT: Duration = Duration::from_secs(60);
@@ -141,17 +139,14 @@ impl Resident {
     }
 
     /// Whether it can take a session, now or in a moment: it is waited for where another agent
-    /// would be a third library, for as long as it may take to notice that its clrscope is gone, or
-    /// a little longer while it reverts.
+    /// would be a third library, for as long as it may take to notice that its clrscope is gone.
     pub fn is_ready_soon(&self, target: &Target) -> bool {
         let began = Instant::now();
         loop {
-            let limit = match self.state() {
-                Some(ResidentState::Waits) => return true,
-                Some(ResidentState::Reverts) => LEAVE_LIMIT,
-                Some(ResidentState::Records) | None => NOTICE_LIMIT,
-            };
-            if began.elapsed() > limit
+            if self.state() == Some(ResidentState::Waits) {
+                return true;
+            }
+            if began.elapsed() > LEAVE_LIMIT
                 || self.is_gone()
                 || Loaded::of(target.pid).libraries < MOST_MAPPED
             {
@@ -332,8 +327,7 @@ impl Loaded {
     /// may be mapped soon. An agent whose clrscope was killed looks for a moment as if it was at
     /// work.
     fn may_get_fewer(&self, waited: Duration) -> bool {
-        let limit = if self.left > 0 { UNLOAD_LIMIT } else { NOTICE_LIMIT };
-        self.libraries >= MOST_MAPPED && waited < limit
+        self.libraries >= MOST_MAPPED && waited < LEAVE_LIMIT
     }
 
     /// Waits until there is room for one more agent, as the main profiler or beside it: those that
@@ -439,7 +433,7 @@ mod tests {
         assert!(!waits(loaded(0, 0), 0) && !waits(loaded(1, 1), 0));
         // Two commands that record at the same time.
         assert!(waits(loaded(2, 0), 1_900) && !waits(loaded(2, 0), 2_100));
-        assert!(waits(loaded(2, 1), 6_900) && !waits(loaded(2, 1), 7_100));
+        assert!(waits(loaded(2, 1), 1_900) && !waits(loaded(2, 1), 2_100));
     }
 
     #[test]
