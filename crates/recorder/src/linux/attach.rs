@@ -152,6 +152,12 @@ impl Slot {
         self.needs_main.is_some() || !self.knows_others
     }
 
+    /// Whether an agent of ours that is leaving can be what holds it. Where there are several slots,
+    /// those that need the main one do not leave.
+    fn frees_itself(&self) -> bool {
+        self.needs_main.is_none() || !self.knows_others
+    }
+
     fn clsid(&self) -> [u8; 16] {
         if self.is_main() { wire::CLSID_MAIN } else { wire::CLSID_NOTIFY_ONLY }
     }
@@ -249,15 +255,14 @@ impl Loading<'_> {
     }
 
     fn load(&self, library: &str, config: &SessionConfig) -> Result<(), diagnostics::Error> {
-        let waits = self.slot.needs_main.is_none();
-        load(self.port, self.slot.clsid(), library, config, self.target, waits)
+        load(self.port, self.slot, library, config, self.target)
     }
 
     /// Why the runtime does not load the agent.
     fn refusal(&self, error: diagnostics::Error) -> RecordError {
         let pid = self.target.pid;
         match self.slot.needs_main {
-            None if is_leaving(&error, pid) => RecordError::Leaves { pid },
+            _ if self.slot.frees_itself() && is_leaving(&error, pid) => RecordError::Leaves { pid },
             Some(profiler) if error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE) => {
                 RecordError::MainSlotTaken { ours: Loaded::of(pid).main, pid, profiler }
             }
@@ -280,14 +285,13 @@ impl Loading<'_> {
 }
 
 /// Asks the runtime to load the agent. One that has room for a single profiler (.NET Core 3.1)
-/// refuses until the last agent of ours has left: that is waited for, if `waits`.
+/// refuses until the last agent of ours has left: that is waited for.
 fn load(
     port: &Port,
-    clsid: [u8; 16],
+    slot: &Slot,
     library: &str,
     config: &SessionConfig,
     target: &Target,
-    waits: bool,
 ) -> Result<(), diagnostics::Error> {
     let began = Instant::now();
     // One that is at work may be about to stop.
@@ -296,10 +300,10 @@ fn load(
     };
     let mut leaves = false;
     loop {
-        let asked = port.attach_profiler(clsid, library, &config.to_bytes(), ATTACH_LIMIT);
+        let asked = port.attach_profiler(slot.clsid(), library, &config.to_bytes(), ATTACH_LIMIT);
         let refused = asked.as_ref().is_err_and(|error| error.is_profiler_already_active());
         let loaded = Loaded::of(target.pid);
-        leaves = leaves || waits && refused && loaded.is_any();
+        leaves = leaves || slot.frees_itself() && refused && loaded.is_any();
         if !refused || !leaves || is_late(&loaded) {
             return asked;
         }

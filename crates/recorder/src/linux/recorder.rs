@@ -99,6 +99,13 @@ const SUMS_MISSING: &str = "the process did not answer at the end of the recordi
 
 /// How long the agent may take to say goodbye, and then to detach.
 const BYE_LIMIT: Duration = Duration::from_secs(6);
+/// How long a recording that somebody has stopped waits for the runtime to unload the agent, which
+/// has stopped already: who presses Ctrl-C waits for the end.
+const INTERRUPTED_LIMIT: Duration = Duration::from_secs(1);
+
+/// The message where it takes longer.
+const UNLOADS: &str = "the agent has stopped; the runtime has not unloaded it yet, and does so by \
+    itself";
 
 /// How long it may take in a process that runs, where the agent reverts instrumented methods
 /// before: there may be tens of thousands.
@@ -2111,10 +2118,12 @@ impl Recorder {
             );
         } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
             // The runtime checks only now and then whether the profiler can detach.
-            let left = self.sources.target.wait_unloaded(&self.sources.library, UNLOAD_LIMIT);
+            let limit =
+                if self.sources.stop.is_stopped() { INTERRUPTED_LIMIT } else { UNLOAD_LIMIT };
+            let left = self.sources.target.wait_unloaded(&self.sources.library, limit);
             self.timings.detach = left.map(|()| asked.elapsed());
             if left.is_none() {
-                self.note("the agent has stopped, but the runtime has not unloaded it yet".into());
+                self.note(UNLOADS.into());
             } else if !self.sources.target.is_alive() {
                 self.note("the process ended while the agent was about to detach".into());
             }
