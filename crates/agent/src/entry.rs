@@ -116,9 +116,6 @@ impl Entry {
         if mask.contains(EventMask::OBJECT_ALLOCATED) {
             allocated::start(info);
         }
-        if Rewriting::of(&agent.config) != Rewriting::Off {
-            instrumentation::allow(&agent.runtime);
-        }
         let (for_thread, sessions) = (Arc::clone(&agent), Arc::clone(&self.sessions));
         // clrscope sees by these names who is in a process.
         let name = if self.notify_only { "clrscope-agent" } else { "clrscope-main" };
@@ -129,6 +126,11 @@ impl Entry {
         agent.keep_main(main);
         if fault::is_asked_for(&agent, "fail-initialize") {
             return Err(E_FAIL);
+        }
+        // It stays for the life of the library: nothing may fail behind it. The thread asks for it
+        // once the session runs, and callbacks come later, too.
+        if Rewriting::of(&agent.config) != Rewriting::Off {
+            instrumentation::allow(&agent.runtime);
         }
         if launched {
             agent.attached.store(true, SeqCst);
