@@ -24,8 +24,8 @@ mod validated;
 
 use clap::{Parser, Subcommand};
 use commands::{
-    checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, trace,
-    validate,
+    checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, schema,
+    trace, validate,
 };
 use exit::Code;
 use std::process::ExitCode;
@@ -85,6 +85,7 @@ enum Command {
     Il(il::Args),
     Validate(validate::Args),
     Newrelic(commands::newrelic::Args),
+    Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -107,6 +108,7 @@ impl Command {
             Self::Il(args) => il::run(args),
             Self::Validate(args) => validate::run(args),
             Self::Newrelic(args) => commands::newrelic::run(args),
+            Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

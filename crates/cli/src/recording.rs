@@ -14,6 +14,8 @@ use profilers::Selection;
 use recorder::{
     EngineChoice, Progress, RecordError, RecordOptions, Recording, SessionSummary, Summary,
 };
+use report::ResourceJson;
+use schemars::JsonSchema;
 use serde::Serialize;
 use session::{EndReason, SamplingRate};
 use std::{
@@ -523,14 +525,14 @@ fn quoted(path: &Path) -> String {
     }
 }
 
-#[derive(Serialize)]
-struct SummaryJson {
+#[derive(Serialize, JsonSchema)]
+pub struct SummaryJson<'a> {
     exit_code: Option<i32>,
-    sessions: Vec<SessionJson>,
+    sessions: Vec<SessionJson<'a>>,
 }
 
-#[derive(Serialize)]
-struct SessionJson {
+#[derive(Serialize, JsonSchema)]
+struct SessionJson<'a> {
     pid: u32,
     process: String,
     command: String,
@@ -548,7 +550,7 @@ struct SessionJson {
     target_cpu_seconds: f64,
     target_stopped_seconds: f64,
     target_memory_bytes: u64,
-    resources: Vec<session::ResourceUse>,
+    resources: Vec<ResourceJson<'a>>,
     own_cpu_seconds: f64,
     notes: Vec<String>,
     end: &'static str,
@@ -557,8 +559,8 @@ struct SessionJson {
     detach_seconds: Option<f64>,
 }
 
-impl SessionJson {
-    fn of(session: &SessionSummary) -> Self {
+impl<'a> SessionJson<'a> {
+    fn of(session: &'a SessionSummary) -> Self {
         let seconds = |nanos: u64| nanos as f64 / 1e9;
         Self {
             pid: session.pid,
@@ -581,7 +583,7 @@ impl SessionJson {
             target_cpu_seconds: seconds(session.observer.target_cpu),
             target_stopped_seconds: seconds(session.observer.target_stopped),
             target_memory_bytes: session.observer.target_memory,
-            resources: session.resources.clone(),
+            resources: session.resources.iter().map(Into::into).collect(),
             own_cpu_seconds: seconds(session.observer.own_cpu),
             notes: session.notes.clone(),
             end: match session.end {
@@ -603,7 +605,7 @@ impl SessionJson {
 }
 
 /// What was recorded, for programs.
-pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
+pub fn summary_json(summary: &Summary) -> SummaryJson<'_> {
     SummaryJson {
         exit_code: summary.exit_code,
         sessions: summary.sessions.iter().map(SessionJson::of).collect(),

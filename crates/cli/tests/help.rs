@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "ps",
     "profilers",
     "record",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 17] = [
     "il",
     "validate",
     "newrelic",
+    "schema",
     "completions",
     "man",
 ];

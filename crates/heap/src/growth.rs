@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -86,7 +87,7 @@ fn references(snapshot: &Snapshot) -> HashMap<TypeInfo, HashMap<TypeInfo, u64>> 
 }
 
 /// A line through a quantity over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Trend {
     /// First to last.
     pub change: f64,
@@ -160,7 +161,7 @@ fn critical_t(freedom: usize) -> f64 {
 }
 
 /// How sure it is that a type leaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It grew between two snapshots: that may be a cache that fills, or random variation.

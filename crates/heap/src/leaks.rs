@@ -1,5 +1,6 @@
 use std::cmp::Reverse;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -13,9 +14,9 @@ use crate::{
 };
 
 /// Growth between heap snapshots, for people and programs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LeakReport {
-    /// [`SCHEMA`].
+    /// Version of these keys and their meaning: [`SCHEMA`].
     pub schema: u32,
     /// Name of the process.
     pub process: String,
@@ -37,7 +38,7 @@ pub struct LeakReport {
 }
 
 /// A heap snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SnapshotRow {
     /// When, since the first snapshot.
     pub seconds: f64,
@@ -52,7 +53,7 @@ pub struct SnapshotRow {
 }
 
 /// A type over all snapshots.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GrowthRow {
     /// Full name.
     #[serde(rename = "type")]
@@ -72,7 +73,7 @@ pub struct GrowthRow {
 }
 
 /// A leak: objects of one or several types that grow, and what retains them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Suspect {
     /// The type whose objects accumulate: of the growing types the one that is closest to the
     /// owner.
@@ -90,7 +91,7 @@ pub struct Suspect {
 }
 
 /// An object that retains what grows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Owner {
     /// Where it is in the last snapshot.
     pub address: u64,
@@ -106,7 +107,7 @@ pub struct Owner {
 }
 
 /// A type that grows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Member {
     /// How it grew.
     #[serde(flatten)]

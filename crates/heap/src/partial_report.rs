@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -10,9 +11,9 @@ use crate::{
 
 /// Report on a partial snapshot: a histogram, or roots. A partial snapshot has no references, so
 /// the report has no retention paths and no retained sizes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PartialReport {
-    /// [`SCHEMA`].
+    /// Version of these keys and their meaning: [`SCHEMA`].
     pub schema: u32,
     /// What is in it.
     #[serde(rename = "kind")]
@@ -49,7 +50,7 @@ pub struct PartialReport {
 }
 
 /// Sums over a partial snapshot.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BriefTotals {
     /// Objects.
     pub objects: u64,
@@ -60,7 +61,7 @@ pub struct BriefTotals {
 }
 
 /// Objects of a type.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BriefRow {
     /// Full name.
     #[serde(rename = "type")]
@@ -76,7 +77,7 @@ pub struct BriefRow {
 }
 
 /// Roots of a kind that refer to objects of a type.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RootTypeRow {
     /// Of which kind the roots are.
     pub kind: RootKind,

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -31,9 +32,9 @@ impl Default for ReportOptions {
 pub const SCHEMA: u32 = 1;
 
 /// A snapshot for people and programs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// Version of these keys and their meaning: [`SCHEMA`].
     pub schema: u32,
     /// Name of the process.
     pub process: String,
@@ -72,7 +73,7 @@ pub struct Report {
 }
 
 /// Sums over a snapshot.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Totals {
     /// All objects.
     pub objects: u64,
@@ -89,7 +90,7 @@ pub struct Totals {
 }
 
 /// A generation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GenerationRow {
     /// See [`generation_name`].
     pub name: &'static str,
@@ -100,7 +101,7 @@ pub struct GenerationRow {
 }
 
 /// All roots of a kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RootRow {
     /// Which.
     pub kind: RootKind,
@@ -115,7 +116,7 @@ pub struct RootRow {
 }
 
 /// Objects of a type.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TypeRow {
     /// Full name.
     #[serde(rename = "type")]
@@ -133,7 +134,7 @@ pub struct TypeRow {
 }
 
 /// A step of a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Step {
     /// Type of the object.
     #[serde(rename = "type")]
@@ -148,7 +149,7 @@ pub struct Step {
 }
 
 /// A shortest path from a root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PathRow {
     /// What it begins with.
     pub root: RootKind,
@@ -180,7 +181,7 @@ impl PathRow {
 }
 
 /// An object that retains much, while nothing below it retains nearly as much.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Retainer {
     /// Where it is.
     pub address: u64,
@@ -196,7 +197,7 @@ pub struct Retainer {
 }
 
 /// Contents of strings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Strings {
     /// Strings that were compared.
     pub objects: u64,
@@ -211,7 +212,7 @@ pub struct Strings {
 }
 
 /// A content that several strings have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StringRow {
     /// How it begins, where that is known.
     pub text: Option<String>,
@@ -226,7 +227,7 @@ pub struct StringRow {
 }
 
 /// A way in which objects of a type are held.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HolderRow {
     /// How many objects, of those that were looked at.
     pub objects: u64,
@@ -237,7 +238,7 @@ pub struct HolderRow {
 }
 
 /// A type that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TypeDetail {
     /// Its objects.
     #[serde(flatten)]
@@ -251,7 +252,7 @@ pub struct TypeDetail {
 }
 
 /// What a snapshot lacks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Missing {
     /// Objects that no root leads to.
     pub unreached_objects: u64,

@@ -1,5 +1,6 @@
 use std::{collections::HashMap, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -14,7 +15,7 @@ pub type NodeId = u32;
 pub type TypeId = u32;
 
 /// What keeps an object alive from outside of the heap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RootKind {
     /// A static field, where it is known to be one.
@@ -98,7 +99,7 @@ pub fn generation_name(generation: usize) -> &'static str {
 }
 
 /// What a snapshot was meant to include.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Extent {
     /// Everything.
@@ -144,7 +145,7 @@ pub struct TypeInfo {
 }
 
 /// What a snapshot does not hold, or could not resolve.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Gaps {
     /// References to addresses where no object is known.
     pub dangling_references: u64,

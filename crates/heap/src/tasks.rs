@@ -1,6 +1,7 @@
 use std::collections::{HashMap, HashSet, VecDeque, hash_map::DefaultHasher};
 use std::hash::Hasher;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::snapshot::{NodeId, Snapshot, TypeId};
@@ -83,7 +84,7 @@ pub struct AsyncStack {
 }
 
 /// What the method at the leaf of a stack waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A `TaskCompletionSource` that nobody has completed.

@@ -4,12 +4,13 @@ use crate::{
     Frame, LockKind, Owner, Snapshot, Stacks, Wait,
     snapshot::{Lock, ManagedThread},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use session::ThreadState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What was found in a process.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Findings {
     /// In one word.
     pub outcome: Outcome,
@@ -29,7 +30,7 @@ pub struct Findings {
 }
 
 /// How a check of the locks ended, from the worst on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Threads wait for each other, or for a lock whose owner has ended.
@@ -43,7 +44,7 @@ pub enum Outcome {
 }
 
 /// Threads that wait for each other in a ring.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Cycle {
     /// Each waits for a lock that the next one holds, and the last for one of the first.
     pub threads: Vec<BlockedThread>,
@@ -54,7 +55,7 @@ pub struct Cycle {
 }
 
 /// A lock whose owner has ended.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Orphan {
     /// The lock.
     pub lock: LockShown,
@@ -65,7 +66,7 @@ pub struct Orphan {
 }
 
 /// Threads that wait for a thread which waits for no lock itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Chain {
     /// That thread.
     pub owner: BlockedThread,
@@ -76,7 +77,7 @@ pub struct Chain {
 }
 
 /// A thread and its locks.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BlockedThread {
     /// Thread id of the operating system.
     pub os_tid: u32,
@@ -99,7 +100,7 @@ pub struct BlockedThread {
 }
 
 /// A lock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LockShown {
     /// `monitor`, or `lock` for a `System.Threading.Lock`.
     pub kind: &'static str,
@@ -112,7 +113,7 @@ pub struct LockShown {
 }
 
 /// Threads that wait for the same kind of thing at the same place.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BlockedGroup {
     /// What they wait for: `SemaphoreSlim`, `Task.Wait`, `WaitHandle`, `Thread.Join` …
     pub kind: String,
@@ -125,7 +126,7 @@ pub struct BlockedGroup {
 }
 
 /// A thread by its names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ThreadShown {
     /// Thread id of the operating system.
     pub os_tid: u32,

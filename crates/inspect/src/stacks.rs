@@ -4,6 +4,7 @@ use crate::wait_kind::{doing, wait_kind};
 use diagnostics::DotnetProcess;
 use profilers::Selection;
 use recorder::{AgentFile, EngineChoice, RecordError, RecordOptions, StopHandle};
+use schemars::JsonSchema;
 use serde::Serialize;
 use session::{
     FrameDef, FunctionDef, SessionRecord, StackDef, StackId, ThreadId, ThreadSnapshot, ThreadState,
@@ -21,7 +22,7 @@ const PROFILER: &str = "threads";
 const DEEPEST: usize = 256;
 
 /// A managed frame.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Frame {
     /// Type, method and parameters as the programmer wrote them.
     pub name: String,

@@ -1,11 +1,13 @@
 use crate::{SingleCall, Tables, TracedMethod};
+use schemars::JsonSchema;
 use serde::Serialize;
 use session::{Argument, Parameter, ParameterShown};
 use std::fmt;
 
 /// The argument of one parameter in a single call. As JSON: `name`, `type`, and what there is of
 /// the rest.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Argument")]
 pub struct ShownArgument {
     /// Name of the parameter.
     pub name: String,
@@ -32,8 +34,8 @@ pub struct ShownArgument {
     pub lost: bool,
 }
 
-/// The value of an argument.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The value of an argument: a truth value, a number or a text; null for no object.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ArgumentValue {
     /// No object.

@@ -1,12 +1,14 @@
 //! The findings of a check-up, as text, JSON, Markdown or one page of HTML.
 
-use crate::{ReportError, html, markdown, plain, text::clean};
+use crate::{ReportError, html, json::schema_of, markdown, plain, text::clean};
 use diagnose::{Finding, RULES, Severity};
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use std::io::Write;
 
 /// A process and what was found about it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "clrscope check-up")]
 pub struct Checkup<'a> {
     /// The process.
     pub target: Target<'a>,
@@ -17,7 +19,7 @@ pub struct Checkup<'a> {
 }
 
 /// The process that was observed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Target<'a> {
     /// Process id.
     pub pid: u32,
@@ -25,7 +27,7 @@ pub struct Target<'a> {
     pub name: &'a str,
     /// Version of its runtime.
     pub runtime: &'a str,
-    /// For how long it was observed.
+    /// For how long it was observed, seconds.
     #[serde(rename = "observed_seconds")]
     pub looked_for_seconds: f64,
 }
@@ -51,6 +53,11 @@ impl CheckupFormat {
         (Self::Markdown, "markdown"),
         (Self::Html, "html"),
     ];
+}
+
+/// The JSON Schema of a check-up in [`CheckupFormat::Json`].
+pub fn schema() -> Schema {
+    schema_of::<Checkup<'_>>()
 }
 
 /// What is said where nothing is wrong.

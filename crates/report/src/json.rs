@@ -1,15 +1,22 @@
-//! The complete profile as JSON; docs/formats.md describes every field.
+//! The complete profile as JSON; docs/formats.md describes every field, and [`schema`] too.
 
 use std::{collections::BTreeMap, io::Write};
 
-use profile::{
-    CallSite, Distribution, FunctionTotals, NameStyle, Profile, SampleTable, SeriesKind, Timeline,
-    kind_id, session, state_id, state_machine_id,
+use profile::{CallSite, Distribution, Estimate, Profile, STATES, session, state_id};
+use schemars::{
+    JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema,
+    transform::RecursiveTransform,
 };
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-use crate::{Exporter, Options, ReportError, format, kinds, views};
+use crate::{Exporter, Options, ReportError, kinds, views};
+
+mod recording;
+mod series;
+mod tables;
+
+pub use recording::ResourceJson;
 
 pub const EXPORTER: Exporter = Exporter {
     id: "json",
@@ -25,119 +32,169 @@ pub const EXPORTER: Exporter = Exporter {
 /// away, not when one is added.
 const SCHEMA: u32 = 1;
 
-#[derive(Serialize)]
+/// A report of a recording. Numbers that stand for a thread, module, function, file, frame, stack
+/// or type are indices in the list of that name. Names of times end in `_ns`: these are
+/// nanoseconds, and points in time are nanoseconds since the start of the recording, unless their
+/// description says otherwise.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Report", title = "clrscope report")]
 struct File<'a> {
+    #[schemars(extend("const" = "clrscope-profile"))]
     format: &'static str,
+    /// Grows when a field changes its meaning or goes away.
+    #[schemars(extend("const" = SCHEMA))]
     version: u32,
-    recording: Value,
-    threads: Vec<Value>,
-    modules: &'a [session::ModuleDef],
-    functions: Vec<Value>,
+    #[serde(serialize_with = "sorted")]
+    recording: recording::RecordingJson<'a>,
+    #[serde(serialize_with = "sorted")]
+    threads: Vec<tables::ThreadJson<'a>>,
+    modules: Vec<tables::ModuleJson<'a>>,
+    #[serde(serialize_with = "sorted")]
+    functions: Vec<tables::FunctionJson<'a>>,
+    /// Paths of source files.
     files: &'a [String],
-    frames: Vec<Value>,
-    stacks: Stacks,
+    #[serde(serialize_with = "sorted")]
+    frames: Vec<tables::FrameJson>,
+    stacks: tables::StacksJson,
+    /// Names of types.
     types: Vec<&'a str>,
-    series: Vec<Series>,
-    /// What the views say, by their keys.
+    /// One for each profiler that has samples.
+    series: Vec<series::SeriesJson<'a>>,
     #[serde(flatten)]
-    views: BTreeMap<&'static str, Value>,
-    observer: &'a [session::ObserverStatus],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    processor_use: Option<Value>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    resources: &'a [session::ResourceUse],
-    notes: Vec<Value>,
-    /// `heap` and `async`, in recordings of these profilers.
+    views: Views,
+    /// What the recording cost and lost so far, by time.
+    observer: Vec<recording::ObserverJson<'a>>,
+    /// Where `wall` or `threadpool` ran.
+    #[serde(serialize_with = "sorted", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "recording::ProcessorUseJson")]
+    processor_use: Option<recording::ProcessorUseJson>,
+    /// What the agent held in the process. Missing in older recordings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    resources: Vec<ResourceJson<'a>>,
+    /// What clrscope noticed during the recording.
+    #[serde(serialize_with = "sorted")]
+    notes: Vec<recording::NoteJson<'a>>,
     #[serde(flatten)]
-    snapshots: BTreeMap<&'static str, &'a Value>,
+    snapshots: Snapshots<'a>,
 }
 
+/// What the views say, by their keys.
 #[derive(Serialize)]
-struct Stacks {
-    parent: Vec<Option<u32>>,
-    frame: Vec<u32>,
+#[serde(transparent)]
+struct Views(BTreeMap<&'static str, Value>);
+
+impl JsonSchema for Views {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Views".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let schemas = views::json_parts().map(|part| (part.key, (part.schema)(generator)));
+        let properties: BTreeMap<_, _> = schemas.collect();
+        let required: Vec<_> = properties.keys().collect();
+        json_schema!({ "type": "object", "required": required, "properties": properties })
+    }
 }
 
+/// `heap` and `async`, in recordings of these profilers.
 #[derive(Serialize)]
-struct Series {
-    profiler: &'static str,
-    unit: &'static str,
-    samples: u64,
-    weight: u64,
-    truncated: u64,
-    effective_samples: f64,
-    states: Value,
-    functions: Vec<Value>,
-    sums: Sums,
-    timeline: Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    single: Option<Value>,
+#[serde(transparent)]
+struct Snapshots<'a>(BTreeMap<&'static str, &'a Value>);
+
+impl JsonSchema for Snapshots<'_> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Snapshots".into()
+    }
+
+    // The commands that read snapshots describe what stands here.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "heap": {
+                    "description": "The last heap snapshot, as `clrscope heap --json` prints it; \
+                        null where no snapshot could be read. Only in recordings of `heap` that \
+                        are not narrowed down.",
+                },
+                "async": {
+                    "description": "The asynchronous methods of the last heap snapshot, as \
+                        `clrscope async --json` prints them; null where no snapshot could be \
+                        read. Only in recordings of `async` that are not narrowed down.",
+                },
+            },
+        })
+    }
 }
 
-#[derive(Default, Serialize)]
-struct Sums {
-    stack: Vec<u32>,
-    thread: Vec<u32>,
-    state: Vec<&'static str>,
-    truncated: Vec<bool>,
-    samples: Vec<u32>,
-    weight: Vec<u64>,
+/// The JSON Schema of a report.
+pub fn schema() -> Schema {
+    schema_of::<File<'_>>()
+}
+
+/// The JSON Schema (draft 2020-12) of what a type is written as.
+pub fn schema_of<T: JsonSchema>() -> Schema {
+    let settings =
+        SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(describe));
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
+/// Descriptions are doc comments, whose links lead nowhere in a schema.
+fn describe(schema: &mut Schema) {
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        *text = without_links(text);
+    }
+}
+
+/// ``[`Name`](place)`` and ``[`Name`]`` become `` `Name` ``.
+fn without_links(text: &str) -> String {
+    let (mut plain, mut rest) = (String::new(), text);
+    while let Some((before, name, behind)) = link(rest) {
+        plain.extend([before, "`", name, "`"]);
+        rest = behind;
+    }
+    plain + rest
+}
+
+/// What stands before the first link, its name, and what stands behind it.
+fn link(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, link) = text.split_once("[`")?;
+    let (name, behind) = link.split_once("`]")?;
+    let place = behind.strip_prefix('(').and_then(|place| place.split_once(')'));
+    Some((before, name, place.map_or(behind, |(_, behind)| behind)))
 }
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     let tables = &profile.tables;
-    let stacks = (0..tables.stack_count()).map(|id| session::StackId(id as u32));
+    let snapshots = options.snapshots.iter().map(|section| (section.id, &section.json));
+    let kinds = kinds(profile, options).into_iter();
     let file = File {
         format: "clrscope-profile",
         version: SCHEMA,
-        recording: recording(profile),
-        threads: tables.threads.iter().map(|thread| json!({
-            "id": thread.id.0, "os_tid": thread.os_tid, "name": thread.name, "managed": thread.managed,
-            "started_ns": thread.started.map(|time| since(profile, time)),
-            "ended_ns": thread.ended.map(|time| since(profile, time)),
-        })).collect(),
-        modules: &tables.modules,
-        functions: tables.functions.iter().map(|function| json!({
-            "id": function.id.0,
-            "name": tables.function_name(function.id, NameStyle::FULL),
-            "kind": kind_id(function.kind),
-            "module": function.module,
-            "type_name": function.type_name,
-            "method": function.name,
-            "parameters": function.parameters,
-            "state_machine": function.state_machine.map(state_machine_id),
-        })).collect(),
+        recording: recording::recording(profile),
+        threads: tables::threads(profile),
+        modules: tables::modules(tables),
+        functions: tables::functions(tables),
         files: &tables.files,
-        frames: tables.frames.iter().map(|frame| match frame.line {
-            Some(line) => json!({"function": frame.function.0, "file": line.file.0, "line": line.line, "trust": trust(frame.trust)}),
-            None => json!({"function": frame.function.0, "trust": trust(frame.trust)}),
-        }).collect(),
-        stacks: Stacks {
-            parent: stacks.clone().map(|id| tables.parent(id).map(|parent| parent.0)).collect(),
-            frame: stacks.map(|id| tables.stack_frame(id).0).collect(),
-        },
+        frames: tables::frames(tables),
+        stacks: tables::stacks(tables),
         types: tables.types.iter().map(|ty| ty.name.as_str()).collect(),
-        series: kinds(profile, options).into_iter().map(|kind| series(profile, kind)).collect(),
-        views: views::json(profile),
-        observer: &profile.observer,
-        processor_use: profile.processor_summary().map(|of| json!({
-            "elapsed_ns": of.elapsed,
-            "processors": of.processors,
-            "ran_ns": of.ran,
-            "waited_ns": of.waited,
-            "busy_ns": of.busy,
-            "quota": of.quota.map(|(time, period)| json!({"time_ns": time, "period_ns": period})),
-            "periods": of.periods,
-            "throttled_periods": of.throttled_periods,
-            "throttled_ns": of.throttled,
-        })),
-        resources: &profile.resources,
-        notes: profile.notes.iter().map(|(time, message)| json!({"time_ns": since(profile, *time), "message": message})).collect(),
-        snapshots: options.snapshots.iter().map(|section| (section.id, &section.json)).collect(),
+        series: kinds.map(|kind| series::series(profile, kind)).collect(),
+        views: Views(views::json(profile)),
+        observer: recording::observer(profile),
+        processor_use: recording::processor_use(profile),
+        resources: profile.resources.iter().map(Into::into).collect(),
+        notes: recording::notes(profile),
+        snapshots: Snapshots(snapshots.collect()),
     };
     crate::plain::write_json(&mut *out, &file)?;
     writeln!(out)?;
     Ok(())
+}
+
+/// Writes keys in alphabetical order, as those of views are.
+fn sorted<S: Serializer>(value: &impl Serialize, serializer: S) -> Result<S::Ok, S::Error> {
+    let value = serde_json::to_value(value).map_err(serde::ser::Error::custom)?;
+    value.serialize(serializer)
 }
 
 /// Nanoseconds since the start of the recording.
@@ -145,137 +202,101 @@ pub(crate) fn since(profile: &Profile, time: session::Nanos) -> u64 {
     time.saturating_sub(profile.info.start)
 }
 
-fn trust(trust: session::FrameTrust) -> &'static str {
-    match trust {
-        session::FrameTrust::Context => "context",
-        session::FrameTrust::Runtime => "runtime",
-        session::FrameTrust::Tables => "tables",
-        session::FrameTrust::Learned => "learned",
-        session::FrameTrust::Scan => "scan",
+/// The words for states of threads.
+pub(crate) fn state_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": STATES.map(state_id) })
+}
+
+/// A column of them.
+fn states_schema(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": state_schema(generator) })
+}
+
+/// A share with its 95 % interval, each 0 to 1. Where every event is counted, the interval is the
+/// share itself.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Share")]
+pub(crate) struct ShareJson {
+    share: f64,
+    low: f64,
+    high: f64,
+}
+
+impl From<&Estimate> for ShareJson {
+    fn from(&Estimate { share, low, high }: &Estimate) -> Self {
+        Self { share, low, high }
     }
 }
 
-fn recording(profile: &Profile) -> Value {
-    let info = &profile.info;
-    json!({
-        "tool_version": info.tool_version,
-        "process": {"pid": info.pid, "name": info.process_name, "command_line": info.command_line},
-        "runtime": info.runtime,
-        "platform": info.platform,
-        "processors": info.cpus,
-        "entry": match info.entry {
-            session::Entry::Attached => "attached",
-            session::Entry::AttachedBeside => "attached-beside",
-            session::Entry::Launched => "launched",
-            session::Entry::LaunchedBeside => "launched-beside",
-        },
-        "start_unix_ms": info.start_unix_ms,
-        "clock_start_ns": info.start,
-        "from_ns": since(profile, profile.start),
-        "duration_ns": profile.duration(),
-        "profilers": info.profilers.iter().map(|run| json!({
-            "id": run.id, "engine": run.engine, "rate_hz": run.rate_hz,
-            "sampling": profile.sampling_rate(&run.id).map(|rate| json!({
-                "achieved_hz": rate.achieved_hz(),
-                "differs": rate.differs(),
-                "limit": rate.limit.as_ref().filter(|_| rate.differs()),
-                "kernel_tick_hz": rate.tick_hz,
-                "samples": rate.samples,
-                "cpu_ns": rate.cpu,
-                "threads_without_timer": rate.threads_without_timer,
-            })),
-            "parameters": run.params.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>(),
-        })).collect::<Vec<_>>(),
-        "end": profile.end.as_ref().map(|end| json!({
-            "time_ns": since(profile, end.time),
-            "reason": match end.reason {
-                session::EndReason::Stopped => "stopped",
-                session::EndReason::ProcessExited => "process-exited",
-                session::EndReason::AgentLost => "agent-lost",
-            },
-            "exit_code": end.exit_code,
-        })),
-        "cut_short": profile.cut_short,
-        "damage": profile.damage,
-        "filtered": profile.filtered,
-        "dropped": profile.dropped(),
-        "summary": format::ending(profile),
-    })
+/// A value at a time.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Point")]
+pub(crate) struct PointJson {
+    /// Nanoseconds since the start of the recording.
+    time_ns: u64,
+    value: f64,
 }
 
-fn function(row: &FunctionTotals) -> Value {
-    let share = |share: &profile::Estimate| json!({"share": share.share, "low": share.low, "high": share.high});
-    json!({
-        "function": row.function.0,
-        "self_samples": row.own.samples, "self_weight": row.own.weight, "self": share(&row.own_share),
-        "total_samples": row.total.samples, "total_weight": row.total.weight, "total": share(&row.total_share),
-    })
-}
-
-fn series(profile: &Profile, kind: SeriesKind) -> Series {
-    let series = profile.series(kind);
-    let mut sums = Sums::default();
-    for cell in &series.cells {
-        sums.stack.push(cell.stack.0);
-        sums.thread.push(cell.thread.0);
-        sums.state.push(state_id(cell.state));
-        sums.truncated.push(cell.truncated);
-        sums.samples.push(cell.samples);
-        sums.weight.push(cell.weight);
-    }
-    let states = profile::STATES.iter().zip(series.by_state());
-    let states = states.filter(|(_, totals)| totals.samples > 0).map(|(state, totals)| {
-        (state_id(*state).to_owned(), json!({"samples": totals.samples, "weight": totals.weight}))
-    });
-    Series {
-        profiler: kind.id(),
-        unit: kind.value_type().unit.id(),
-        samples: series.totals.samples,
-        weight: series.totals.weight,
-        truncated: series.truncated,
-        effective_samples: series.effective_samples(),
-        states: Value::Object(states.collect()),
-        functions: profile.top_functions(kind).iter().map(function).collect(),
-        sums,
-        timeline: timeline(profile, &series.timeline),
-        single: series.samples.as_ref().map(|table| single(profile, table)),
+impl PointJson {
+    pub fn of(profile: &Profile, time: session::Nanos, value: f64) -> Self {
+        Self { time_ns: since(profile, time), value }
     }
 }
 
-fn timeline(profile: &Profile, timeline: &Timeline) -> Value {
-    let states: serde_json::Map<String, Value> = profile::STATES
-        .iter()
-        .map(|state| {
-            let weights =
-                timeline.buckets().iter().map(|bucket| bucket[profile::state_index(*state)]);
-            (*state, weights.collect::<Vec<_>>())
-        })
-        .filter(|(_, weights)| weights.iter().any(|weight| *weight > 0))
-        .map(|(state, weights)| (state_id(state).to_owned(), json!(weights)))
-        .collect();
-    json!({"from_ns": since(profile, timeline.start()), "width_ns": timeline.width(), "weight": states})
+/// Values and how they are spread.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Distribution")]
+pub(crate) struct DistributionJson {
+    /// How many values there are.
+    count: u64,
+    /// Their sum.
+    total: u64,
+    /// The median.
+    p50: u64,
+    /// 95 % are at most this.
+    p95: u64,
+    /// 99 % are at most this.
+    p99: u64,
+    /// The largest.
+    max: u64,
 }
 
-fn single(profile: &Profile, table: &SampleTable) -> Value {
-    json!({
-        "time_ns": table.time.iter().map(|time| since(profile, *time)).collect::<Vec<_>>(),
-        "thread": table.thread,
-        "stack": table.stack,
-        "weight": table.weight,
-        "state": table.state.iter().map(|state| state_id(*state)).collect::<Vec<_>>(),
-        "truncated": table.truncated,
-    })
+impl From<&Distribution> for DistributionJson {
+    fn from(&Distribution { count, total, p50, p95, p99, max }: &Distribution) -> Self {
+        Self { count, total, p50, p95, p99, max }
+    }
 }
 
-pub(crate) fn distribution(distribution: &Distribution) -> Value {
-    let Distribution { count, total, p50, p95, p99, max } = distribution;
-    json!({"count": count, "total": total, "p50": p50, "p95": p95, "p99": p99, "max": max})
+/// Where something is called.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Place")]
+pub(crate) struct PlaceJson {
+    /// Index in `functions`.
+    function: u32,
+    /// Index in `files`; null where the line is not known.
+    file: Option<u32>,
+    /// The line, from 1.
+    line: Option<u32>,
 }
 
-pub(crate) fn place(place: &CallSite) -> Value {
-    json!({
-        "function": place.function.0,
-        "file": place.line.map(|line| line.file.0),
-        "line": place.line.map(|line| line.line),
-    })
+impl From<&CallSite> for PlaceJson {
+    fn from(place: &CallSite) -> Self {
+        Self {
+            function: place.function.0,
+            file: place.line.map(|line| line.file.0),
+            line: place.line.map(|line| line.line),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_links;
+
+    #[test]
+    fn links_of_comments_become_names() {
+        let text = "Bytes, see [`Heap`](crate::Heap) and [`Of`].";
+        assert_eq!(without_links(text), "Bytes, see `Heap` and `Of`.");
+        assert_eq!(without_links("[`Open"), "[`Open");
+    }
 }

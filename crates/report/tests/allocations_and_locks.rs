@@ -1,6 +1,7 @@
 //! What all formats say of allocations and of waits for locks.
 
 mod browser;
+mod schema;
 
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
 use report::Options;
@@ -141,6 +142,14 @@ fn render(profile: &Profile, id: &str, options: &Options) -> Vec<u8> {
 
 fn text(profile: &Profile, id: &str, options: &Options) -> String {
     String::from_utf8(render(profile, id, options)).unwrap()
+}
+
+#[test]
+fn programs_get_what_the_schemas_say() {
+    for sampling in [AllocationSampling::Random, AllocationSampling::Tick] {
+        schema::check(&profile(sampling, true));
+        schema::check(&profile(sampling, false));
+    }
 }
 
 #[test]
@@ -302,6 +311,7 @@ fn objects_that_were_counted_have_no_error_bars() {
         ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
     records.iter().for_each(|record| builder.add(record).unwrap());
     let all = builder.finish(false).unwrap();
+    schema::check(&all);
     let page = text(&all, "text", &Options::default());
     let page =
         page.split("Allocations").nth(1).and_then(|page| page.split("Locks").next()).unwrap();

@@ -1,6 +1,7 @@
 //! What all formats say of calls and of transitions.
 
 mod browser;
+mod schema;
 
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
 use report::Options;
@@ -120,6 +121,12 @@ fn text(profile: &Profile, id: &str, options: &Options) -> String {
     let mut out = Vec::new();
     report::exporter(id).unwrap().write(profile, options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn programs_get_what_the_schemas_say() {
+    schema::check(&profile(BuildOptions::default()));
+    schema::check(&profile(BuildOptions { keep_samples: true, ..BuildOptions::default() }));
 }
 
 #[test]

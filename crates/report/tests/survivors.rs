@@ -1,6 +1,7 @@
 //! What the formats say of survivors.
 
 mod browser;
+mod schema;
 
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, session::*};
 use report::Options;
@@ -89,6 +90,11 @@ fn text(profile: &Profile, id: &str) -> String {
     let options = Options { width: 140, ..Options::default() };
     report::exporter(id).unwrap().write(profile, &options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn programs_get_what_the_schemas_say() {
+    schema::check(&profile());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What all formats say of threads and of the thread pool.
 
 mod browser;
+mod schema;
 
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
 use report::Options;
@@ -183,6 +184,12 @@ fn text(profile: &Profile, format: &str, options: &Options) -> String {
 }
 
 #[test]
+fn programs_get_what_the_schemas_say() {
+    schema::check(&profile(false));
+    schema::check(&profile(true));
+}
+
+#[test]
 fn text_page() {
     insta::assert_snapshot!(text(&profile(false), "text", &Options::default()));
 }
@@ -267,6 +274,7 @@ fn without_the_length_of_the_queue_its_workers_tell() {
         let profile = builder.finish(false).unwrap();
         let json: Value =
             serde_json::from_str(&text(&profile, "json", &Options::default())).unwrap();
+        schema::check(&profile);
         let pool = &json["threadpool"];
         assert_eq!(pool["queue_evidence"], "workers");
         let page = text(&profile, "text", &Options::default());

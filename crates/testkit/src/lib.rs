@@ -29,6 +29,7 @@ mod kiosk;
 mod process;
 mod runtime;
 mod sample;
+mod schema;
 
 pub use cache::{Cache, source_root};
 pub use compile::{CompileError, Compiler, Extras};
@@ -37,3 +38,4 @@ pub use kiosk::{Kiosk, Load};
 pub use process::{Launch, Stream, TargetProcess};
 pub use runtime::{Host, Runtime, on_sample_runtimes_at_once, runtimes, sample_runtimes};
 pub use sample::{Sample, samples};
+pub use schema::JsonSchema;

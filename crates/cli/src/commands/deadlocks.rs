@@ -8,6 +8,7 @@ use crate::{
 };
 use diagnostics::DotnetProcess;
 use inspect::{BlockedThread, Findings, Frame, LockShown, Outcome, Stacks, ThreadShown};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::{
     fmt::Write as _,
@@ -52,8 +53,8 @@ pub struct Args {
 }
 
 /// What is printed as JSON.
-#[derive(Serialize)]
-struct Output<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct Output<'a> {
     pid: u32,
     process: &'a str,
     runtime: Option<&'a str>,
@@ -66,7 +67,7 @@ struct Output<'a> {
 }
 
 /// Whether there are stacks.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct StacksShown {
     taken: bool,
     /// Why not.

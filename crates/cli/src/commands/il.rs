@@ -7,6 +7,7 @@ use crate::{
 use anyhow::Context as _;
 use cil::Verifier;
 use metadata::{Assembly, BundledFile, Error, Method, bundled_files};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::{
     fmt::Write as _,
@@ -79,7 +80,7 @@ struct Total {
 }
 
 /// A method whose body is not as it should be.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Failure {
     assembly: String,
     token: String,
@@ -88,15 +89,15 @@ struct Failure {
 }
 
 /// A file that could not be read.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Unreadable {
     path: String,
     error: String,
 }
 
 /// What `--verify --json` prints.
-#[derive(Serialize)]
-struct Verified<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct Verified<'a> {
     schema: u32,
     assemblies: u64,
     /// Files in folders that are no .NET assemblies.
@@ -108,15 +109,15 @@ struct Verified<'a> {
 }
 
 /// What `--json` prints otherwise.
-#[derive(Serialize)]
-struct Listed<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct Listed<'a> {
     schema: u32,
     assemblies: &'a [AssemblyShown],
     skipped: u64,
     errors: &'a [Unreadable],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct AssemblyShown {
     path: String,
     name: Option<String>,
@@ -124,7 +125,7 @@ struct AssemblyShown {
     methods: Vec<MethodShown>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct MethodShown {
     token: String,
     name: String,

@@ -13,6 +13,7 @@ pub mod profilers;
 pub mod ps;
 pub mod record;
 pub mod report;
+pub mod schema;
 pub mod tasks;
 pub mod top;
 pub mod trace;

@@ -2,6 +2,7 @@
 
 use crate::{console, exit::Code, exit::failure};
 use profilers::{ParamKind, ProfilerSpec};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -38,8 +39,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 }
 
 /// A profiler in JSON.
-#[derive(Serialize)]
-struct Profiler {
+#[derive(Serialize, JsonSchema)]
+pub struct Profiler {
     id: &'static str,
     summary: &'static str,
     description: &'static str,
@@ -49,13 +50,13 @@ struct Profiler {
     params: Vec<Param>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Value {
     kind: &'static str,
     unit: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Param {
     name: &'static str,
     help: &'static str,

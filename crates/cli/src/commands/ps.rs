@@ -6,6 +6,7 @@ use crate::{
     exit::Code,
 };
 use diagnostics::{DotnetProcess, Hosting};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::{
     fmt::Write as _,
@@ -35,8 +36,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 }
 
 /// A process in JSON.
-#[derive(Serialize)]
-struct Process<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct Process<'a> {
     pid: u32,
     namespace_pid: u32,
     user: Option<&'a str>,

@@ -29,6 +29,9 @@ pub struct Args {
     /// Format of the report
     #[arg(short, long, default_value = "text", value_parser = formats())]
     format: String,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -58,6 +61,12 @@ pub struct Args {
     rows: u32,
 }
 
+impl Args {
+    fn format(&self) -> &str {
+        if self.json { "json" } else { &self.format }
+    }
+}
+
 /// All exporters, as clap takes them.
 fn formats() -> PossibleValuesParser {
     PossibleValuesParser::new(
@@ -66,8 +75,8 @@ fn formats() -> PossibleValuesParser {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
-    let exporter = report::exporter(&args.format)
-        .ok_or_else(|| failure(Code::Usage, format!("there is no format `{}`", args.format)))?;
+    let exporter = report::exporter(args.format())
+        .ok_or_else(|| failure(Code::Usage, format!("there is no format `{}`", args.format())))?;
     let options = options(args)?;
     if exporter.binary && args.output.is_none() && io::stdout().is_terminal() {
         return Err(failure(
@@ -115,7 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 fn snapshots(args: &Args, profile: &Profile, problems: &mut Vec<String>) -> Vec<SnapshotSection> {
     let (path, rows) = (&args.session, args.rows as usize);
     // A file or a page is as wide as its text.
-    let width = console::width().filter(|_| args.output.is_none() && args.format == "text");
+    let width = console::width().filter(|_| args.output.is_none() && args.format() == "text");
     let mut sections = Vec::new();
     let mut add =
         |id: &'static str, title: &'static str, report: anyhow::Result<SnapshotReport>| {

@@ -21,6 +21,7 @@ use newrelic_compat::{
     strategy::CallingStrategy,
 };
 use rules::Version;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -31,7 +32,7 @@ const PINVOKE_IMPL: u32 = 0x2000;
 const DEEPEST: usize = 64;
 
 /// Who asks for the instrumentation of a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// An instrumentation file.
@@ -45,7 +46,7 @@ pub enum Source {
 }
 
 /// What becomes of a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It gets a new body when it is first called.
@@ -59,7 +60,7 @@ pub enum Outcome {
 }
 
 /// A method that matches by class and name, or has attributes that ask for instrumentation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MethodReport {
     /// Full name of its type.
     pub class: String,
@@ -82,7 +83,7 @@ pub struct MethodReport {
 }
 
 /// A point that no method matches.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Unmatched {
     /// Full name of the class.
     pub class: String,
@@ -95,7 +96,7 @@ pub struct Unmatched {
 }
 
 /// What the points come to in an assembly.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AssemblyReport {
     /// Path of its file, or its path in a single-file application.
     pub path: String,

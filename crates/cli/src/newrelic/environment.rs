@@ -1,6 +1,7 @@
 //! The environment variables that count, and which of several names wins.
 
 use newrelic_compat::environment::{DETACH_VARIABLE, Environment, MODE_VARIABLE, SHAPE_VARIABLE};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Variables for one purpose. The first that is set wins.
@@ -59,7 +60,7 @@ const FRAMEWORK: [(&str, &str); 5] = [
 ];
 
 /// A variable that counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Variable {
     /// What it is for.
     pub purpose: &'static str,
@@ -72,7 +73,7 @@ pub struct Variable {
 }
 
 /// A variable that does not count because another one wins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Overridden {
     /// Its name.
     pub name: &'static str,

@@ -16,6 +16,7 @@ use newrelic_compat::{
     strategy::CallingStrategy,
     xml,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -29,7 +30,7 @@ const MOST_ENTRIES: usize = 10_000;
 const MOST_BYTES: usize = 64 << 20;
 
 /// How a home folder came to be known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HomeSource {
     /// It was named on the command line.
@@ -52,7 +53,7 @@ pub struct Home<'a> {
 }
 
 /// The managed agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Agent {
     /// Its path; `None` where it was not found.
     pub path: Option<String>,
@@ -153,7 +154,7 @@ fn mode(environment: &Environment) -> &'static str {
 }
 
 /// A configuration file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConfigurationFile {
     /// `global`, `local` or `application`.
     pub kind: &'static str,
@@ -166,7 +167,7 @@ pub struct ConfigurationFile {
 }
 
 /// Where the profiler's log is, and what is in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Log {
     /// Whether there is one.
     pub enabled: bool,
@@ -181,7 +182,7 @@ pub struct Log {
 }
 
 /// A class, or a whole assembly, that is not instrumented.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Ignored {
     /// Simple name of the assembly.
     pub assembly: String,
@@ -190,7 +191,7 @@ pub struct Ignored {
 }
 
 /// What the configuration says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConfigurationReport {
     /// The files, in the order in which they are read.
     pub files: Vec<ConfigurationFile>,
@@ -309,7 +310,7 @@ fn texts(messages: &[Message]) -> Vec<String> {
 }
 
 /// An instrumentation file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PointsFile {
     /// Its path.
     pub path: String,
@@ -322,7 +323,7 @@ pub struct PointsFile {
 }
 
 /// Points for the methods of an assembly.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AssemblyPoints {
     /// Simple name of the assembly.
     pub name: String,
@@ -331,7 +332,7 @@ pub struct AssemblyPoints {
 }
 
 /// The instrumentation points of a home folder.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PointsReport {
     /// How many there are.
     pub total: usize,

@@ -4,6 +4,7 @@
 
 use super::{location::Location, process::Target};
 use elf::Elf;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
@@ -88,7 +89,7 @@ impl fmt::Display for Machine {
 }
 
 /// The native library, as far as its file tells.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Library {
     /// The variable that names it; `None` for the one in the home folder.
     pub variable: Option<&'static str>,

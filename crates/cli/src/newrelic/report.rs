@@ -21,6 +21,7 @@ use newrelic_compat::{
     shape::AgentShape,
     strategy::CallingStrategy,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
 
@@ -39,7 +40,7 @@ pub enum Subject<'s> {
 }
 
 /// Everything that is found out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     schema: u32,
     /// Whether the process is instrumented; `null` without a process.
@@ -73,7 +74,7 @@ pub struct Report {
 }
 
 /// A process.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ProcessReport {
     /// Its id.
     pub pid: u32,
@@ -88,7 +89,7 @@ pub struct ProcessReport {
 }
 
 /// The home folder.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct HomeReport {
     /// As it was written.
     pub path: String,
@@ -97,7 +98,7 @@ pub struct HomeReport {
 }
 
 /// Assemblies.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ModulesReport {
     /// How many there are, with those that nothing is about.
     pub seen: usize,

@@ -5,13 +5,14 @@
 
 use super::library::Machine;
 use newrelic_compat::environment::Environment;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The class id of the agent's own profiler. The library of this project takes every class id.
 pub const CLASS_ID: &str = "{36032161-FFC0-4B61-B559-F6C5D41BAE5A}";
 
 /// The runtime's switches for profilers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Profiling {
     /// Variables that have to be set and are not, or say no.
     pub missing: Vec<&'static str>,

@@ -13,13 +13,14 @@ use newrelic_compat::{
     decision::{Decision, Process, Reason, decide, unix_command_line},
     environment::{DETACH_VARIABLE, Environment},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The oldest runtime that the agent works on.
 const OLDEST: (u32, u32) = (3, 1);
 
 /// Whether a process is instrumented.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Verdict {
     /// Whether it is, or would be after a restart.
     pub instrumented: bool,
@@ -29,7 +30,7 @@ pub struct Verdict {
 }
 
 /// What is decided about the process by its name, command line and environment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DecisionReport {
     /// Whether it is instrumented.
     pub instrument: bool,

@@ -4,6 +4,7 @@
 use super::report::method;
 use ::heap::{Tasks, is_link};
 use profile::{Profile, Series, Tables};
+use schemars::JsonSchema;
 use serde::Serialize;
 use session::{FunctionDef, FunctionId, FunctionKind, StackId, StateMachine};
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +15,7 @@ const MOST_CALLERS: usize = 5;
 const MOST_FRAMES: usize = 64;
 
 /// Where time went.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Hot {
     /// CPU time of all samples.
     pub cpu_seconds: f64,
@@ -27,7 +28,7 @@ pub struct Hot {
 }
 
 /// A logical stack with time on it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct HotPath {
     pub cpu_seconds: f64,
     /// Share in the CPU time of all samples.

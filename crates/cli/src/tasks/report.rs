@@ -4,6 +4,7 @@ use super::hot::Hot;
 use crate::heap::source::{self, MemoryArgs, Reading};
 use anyhow::Context;
 use heap::{AsyncStack, Cause, Snapshot, Tasks, blocks_a_thread, is_link};
+use schemars::JsonSchema;
 use serde::Serialize;
 use session::{SessionReader, SessionRecord};
 use std::{
@@ -18,7 +19,7 @@ use symbols::demangle_compiler_names;
 const SCHEMA: u32 = 1;
 
 /// What waits in a process.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     pub schema: u32,
     /// Name of the process.
@@ -49,7 +50,7 @@ pub struct Report {
 }
 
 /// A snapshot.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SnapshotRow {
     /// Since the first one.
     pub seconds: f64,
@@ -63,7 +64,7 @@ pub struct SnapshotRow {
 }
 
 /// What methods wait for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct CauseRow {
     pub cause: Cause,
     /// The same in words.
@@ -75,7 +76,7 @@ pub struct CauseRow {
 }
 
 /// Methods that await each other in the same way.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct StackRow {
     /// How many there are.
     pub count: u64,
@@ -99,7 +100,7 @@ pub struct StackRow {
 }
 
 /// A method in a stack.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub struct FrameRow {
     /// The method that the programmer wrote; for what is no method, in words.
     pub method: String,

@@ -5,6 +5,7 @@ use profile::{
     BuildOptions, Cell, NameStyle, ProfileBuilder, STATES, SeriesKind, Tables, pause_length,
     state_id,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use session::{
     FunctionId, FunctionKind, GcEvent, ModelError, Nanos, ObserverStatus, SessionInfo,
@@ -66,7 +67,7 @@ pub struct Question {
 }
 
 /// Everything that a screen shows, or a line of JSON holds.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct View {
     /// Process id.
     pub pid: u32,
@@ -116,7 +117,7 @@ pub struct View {
 }
 
 /// CPU of a method.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MethodRow {
     /// Full name.
     pub name: String,
@@ -136,7 +137,7 @@ pub struct MethodRow {
 }
 
 /// A thread.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ThreadRow {
     /// Id in the recording.
     #[serde(skip)]
@@ -157,7 +158,7 @@ pub struct ThreadRow {
 }
 
 /// Exceptions of a type.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExceptionRow {
     /// The type.
     pub name: String,
@@ -172,7 +173,7 @@ pub struct ExceptionRow {
 }
 
 /// A collection.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CollectionRow {
     /// Number since the process started.
     pub number: u32,

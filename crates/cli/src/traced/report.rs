@@ -3,10 +3,11 @@
 use profile::session::InstrumentState;
 use profile::{CallTree, NameStyle, Profile, ShownArgument, SingleCall, TracedMethod, TreeOptions};
 use recorder::Summary;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What is printed as JSON. Names of fields are a contract with scripts.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     pub pid: u32,
     pub process: String,
@@ -31,7 +32,7 @@ pub struct Report {
 }
 
 /// A method that was called.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Method {
     pub method: String,
     pub rule: String,
@@ -56,7 +57,7 @@ pub struct Method {
 }
 
 /// One of the slowest calls.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Slow {
     pub ns: u64,
     /// When it began, from the start of the recording.
@@ -69,14 +70,14 @@ pub struct Slow {
 }
 
 /// A method by its name.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Named {
     pub method: String,
     pub rule: String,
 }
 
 /// A method that is left alone.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Refused {
     pub method: String,
     pub rule: String,
@@ -84,7 +85,7 @@ pub struct Refused {
 }
 
 /// A method as it was called by the one above.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Node {
     pub method: String,
     pub depth: u32,

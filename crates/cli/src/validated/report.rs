@@ -8,6 +8,7 @@ use super::{
 };
 use crate::console::{self, printable};
 use profile::format::{count, counted, duration};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -17,7 +18,7 @@ const SCHEMA: u32 = 1;
 const MOST_LINES: usize = 40;
 
 /// What `--json` prints.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Report<'e> {
     schema: u32,
     a: Side,
@@ -34,14 +35,14 @@ pub struct Report<'e> {
     more: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Side {
     path: String,
     /// Events that were compared.
     events: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Numbers {
     equal: u64,
     different: u64,
@@ -51,7 +52,7 @@ struct Numbers {
     fidelity: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct AspectShown {
     aspect: &'static str,
     compared: u64,
@@ -59,7 +60,7 @@ struct AspectShown {
     percent: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Shown<'e> {
     kind: &'static str,
     name: &'e str,
@@ -72,7 +73,7 @@ struct Shown<'e> {
     code: Vec<CodeShown>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct CodeShown {
     part: &'static str,
     diff: Vec<String>,

@@ -7,15 +7,17 @@ pub mod tracing;
 use serde_json::Value;
 use session::{SessionReader, SessionRecord};
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs::File,
     io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::Mutex,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-use testkit::{Runtime, TargetProcess};
+use testkit::{JsonSchema, Runtime, TargetProcess};
 
 /// What any one command may take on a busy machine. A command that hangs fails its test here.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -38,6 +40,8 @@ pub fn clrscope<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
 /// How a command ended and what it wrote.
 #[derive(Debug)]
 pub struct Ended {
+    /// The command of clrscope.
+    command: String,
     pub status: ExitStatus,
     pub out: String,
     pub err: String,
@@ -74,16 +78,42 @@ impl Ended {
         ended
     }
 
-    /// Standard output as JSON.
+    /// Standard output as JSON, which is what the schema of this command says.
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.out)
-            .unwrap_or_else(|error| panic!("no JSON ({error}): {}", self.out))
+        let value = serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("no JSON ({error}): {}", self.out));
+        // A build without optimization takes long for larger ones.
+        if self.out.len() <= MOST_CHECKED {
+            assert_schema(&self.command, &value);
+        }
+        value
+    }
+}
+
+/// Most bytes of output that are checked by its schema.
+const MOST_CHECKED: usize = 4 << 20;
+
+/// Asserts that the schema of what a command prints allows this, and names everything in it.
+#[track_caller]
+pub fn assert_schema(command: &str, value: &Value) {
+    static SCHEMAS: Mutex<BTreeMap<String, &'static JsonSchema>> = Mutex::new(BTreeMap::new());
+    let known = SCHEMAS.lock().unwrap().get(command).copied();
+    let schema = known.unwrap_or_else(|| {
+        let printed = run(["schema", command]).expect(0).out;
+        let schema = JsonSchema::new(serde_json::from_str(&printed).unwrap()).unwrap();
+        let schema: &'static JsonSchema = Box::leak(Box::new(schema));
+        SCHEMAS.lock().unwrap().insert(command.to_owned(), schema);
+        schema
+    });
+    if let Err(error) = schema.check(value) {
+        panic!("`clrscope schema {command}` does not describe this output: {error}");
     }
 }
 
 /// A command that runs beside the test; killed when it is dropped.
 pub struct Running {
+    command: String,
     child: Child,
     out: Option<JoinHandle<String>>,
     err: Option<JoinHandle<String>>,
@@ -92,23 +122,36 @@ pub struct Running {
 impl Running {
     #[track_caller]
     pub fn start(mut command: Command) -> Self {
+        // Behind the last program that runs another one, such as `setpriv`.
+        let mut words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+        let first = if command.get_program() == binary() {
+            words.next()
+        } else {
+            words.by_ref().find(|word| word == binary()).and_then(|_| words.next())
+        };
+        let first = first.unwrap_or_default();
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
         let out = child.stdout.take().map(collect);
         let err = child.stderr.take().map(collect);
-        Self { child, out, err }
+        Self { command: first, child, out, err }
     }
 
     /// One that was started by other means, with what it has said on standard error, and the rest
     /// of that.
-    pub fn adopt(mut child: Child, said: String, mut error: impl Read + Send + 'static) -> Self {
+    pub fn adopt(
+        command: &str,
+        mut child: Child,
+        said: String,
+        mut error: impl Read + Send + 'static,
+    ) -> Self {
         let out = child.stdout.take().map(collect);
         let err = std::thread::spawn(move || {
             let mut said = said;
             let _ = error.read_to_string(&mut said);
             said
         });
-        Self { child, out, err: Some(err) }
+        Self { command: command.to_owned(), child, out, err: Some(err) }
     }
 
     pub fn pid(&self) -> u32 {
@@ -147,7 +190,7 @@ impl Running {
             std::thread::sleep(Duration::from_millis(5));
         };
         let (out, err) = self.output();
-        Ended { status, out, err }
+        Ended { command: std::mem::take(&mut self.command), status, out, err }
     }
 
     fn output(&mut self) -> (String, String) {
@@ -379,7 +422,7 @@ impl Report {
 
     /// Exact number of exceptions by type name.
     #[track_caller]
-    pub fn exceptions(&self) -> std::collections::BTreeMap<String, u64> {
+    pub fn exceptions(&self) -> BTreeMap<String, u64> {
         assert_eq!(self.0["exceptions"]["exact"], true, "exception counts must be exact");
         let types = self.0["exceptions"]["types"].as_array().expect("types");
         let name = |row: &Value| open_type(row["type_name"].as_str().expect("a name")).to_owned();

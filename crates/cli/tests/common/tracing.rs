@@ -31,7 +31,7 @@ impl Tracing {
         while !said.lines().any(|line| line.starts_with("tracing ")) {
             assert_ne!(error.read_line(&mut said).unwrap(), 0, "it ended: {said}");
         }
-        Self(Running::adopt(child, said, error))
+        Self(Running::adopt("trace", child, said, error))
     }
 
     #[track_caller]

@@ -1,24 +1,31 @@
 //! `allocations` and `exact-allocations`: which types are allocated, and where.
 
+use std::collections::BTreeMap;
+
 use profile::{
-    Amount, CallSite, NameStyle, OBJECT_HEAPS, Profile, SeriesKind,
+    AllocationRow, Amount, CallSite, NameStyle, OBJECT_HEAPS, Profile, SeriesKind,
     session::{AllocationHeap, AllocationSampling},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     Cell, Section, Table, View,
     cells::{methods, type_name, with_place},
-    is_wanted, left, right,
+    is_wanted, json_part, left, right,
 };
 use crate::{
     Options, format,
     html::{Interner, MOST_ROWS},
-    json::place,
+    json::{PlaceJson, ShareJson},
 };
 
-pub const VIEW: View =
-    View { section, json: Some(("allocations", json)), page: Some(("allocations", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("allocations", Json<'_>, json)),
+    page: Some(("allocations", page)),
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Allocations)
@@ -152,59 +159,156 @@ pub fn heap_word(heap: AllocationHeap) -> &'static str {
     }
 }
 
-fn json(profile: &Profile) -> Value {
+/// Which types are allocated, and where.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Allocations")]
+struct Json<'a> {
+    /// Number of samples.
+    samples: usize,
+    /// `random` (randomly sampled, unbiased) or `tick` (the object that fills up each 100 KB of a
+    /// heap); null without samples.
+    #[schemars(extend("enum" = ["random", "tick", null]))]
+    sampling: Option<&'static str>,
+    /// Share of the time in which allocations were recorded, 0 to 1; the rest is estimated from
+    /// that.
+    duty_cycle: f64,
+    /// What was counted, object by object; null without `exact-allocations`.
+    exact: Option<ExactJson<'a>>,
+    /// Allocated bytes.
+    bytes: AmountJson,
+    /// Allocated objects; null where the runtime does not report sizes (.NET Core 3.1).
+    objects: Option<AmountJson>,
+    /// Allocated bytes by heap: `small_objects`, `large_objects` and `pinned_objects`.
+    heaps: BTreeMap<String, AmountJson>,
+    /// Most bytes first.
+    types: Vec<TypeJson<'a>>,
+}
+
+/// An estimate: `value` ± `margin` is its 95 % interval.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Amount")]
+struct AmountJson {
+    value: f64,
+    margin: f64,
+}
+
+impl From<&Amount> for AmountJson {
+    fn from(&Amount { value, margin }: &Amount) -> Self {
+        Self { value, margin }
+    }
+}
+
+/// Allocations of a type.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AllocatedType")]
+struct TypeJson<'a> {
+    /// Index in `types` of the report.
+    r#type: u32,
+    type_name: &'a str,
+    /// Number of samples.
+    samples: u64,
+    bytes: AmountJson,
+    /// Null where the runtime does not report sizes (.NET Core 3.1).
+    objects: Option<AmountJson>,
+    /// Share in all allocated bytes.
+    share: ShareJson,
+    /// Bytes by heap: `small_objects`, `large_objects` and `pinned_objects`.
+    heaps: BTreeMap<String, u64>,
+    /// Where most of its bytes were allocated: the innermost method of the program, or otherwise
+    /// of .NET; null where not known.
+    allocated_at: Option<PlaceJson>,
+}
+
+/// Allocations where every object is counted.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ExactAllocations")]
+struct ExactJson<'a> {
+    objects: u64,
+    bytes: u64,
+    /// Most bytes first.
+    types: Vec<ExactTypeJson<'a>>,
+    threads: Vec<ExactThreadJson>,
+}
+
+/// Counted allocations of a type.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ExactAllocationsOfType")]
+struct ExactTypeJson<'a> {
+    /// Index in `types` of the report.
+    r#type: u32,
+    type_name: &'a str,
+    objects: u64,
+    bytes: u64,
+}
+
+/// Counted allocations of a thread.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ExactAllocationsOfThread")]
+struct ExactThreadJson {
+    /// Index in `threads`.
+    thread: u32,
+    objects: u64,
+    bytes: u64,
+}
+
+fn json(profile: &Profile) -> Json<'_> {
     let allocations = &profile.allocations;
-    let key = |heap: AllocationHeap| heap_word(heap).replace(' ', "_");
-    json!({
-        "samples": allocations.samples.len(),
-        "sampling": allocations.sampling.map(|sampling| match sampling {
+    let heaps = OBJECT_HEAPS.iter().zip(allocations.heaps());
+    Json {
+        samples: allocations.samples.len(),
+        sampling: allocations.sampling.map(|sampling| match sampling {
             AllocationSampling::Random => "random",
             AllocationSampling::Tick => "tick",
         }),
-        "duty_cycle": allocations.followed(profile.duration()),
-        "exact": exact_json(profile),
-        "bytes": amount(&allocations.bytes()),
-        "objects": allocations.objects().as_ref().map(amount),
-        "heaps": OBJECT_HEAPS.iter().zip(allocations.heaps()).map(|(heap, bytes)| (key(*heap), amount(&bytes)))
-            .collect::<serde_json::Map<_, _>>(),
-        "types": profile.allocation_rows().iter().map(|row| json!({
-            "type": row.ty.0,
-            "type_name": profile.tables.ty(row.ty).name,
-            "samples": row.samples,
-            "bytes": amount(&row.bytes),
-            "objects": row.objects.as_ref().map(amount),
-            "share": {"share": row.share.share, "low": row.share.low, "high": row.share.high},
-            "heaps": OBJECT_HEAPS.iter().zip(row.heaps).map(|(heap, bytes)| (key(*heap), json!(bytes)))
-                .collect::<serde_json::Map<_, _>>(),
-            "allocated_at": row.allocated_at.as_ref().map(place),
-        })).collect::<Vec<_>>(),
-    })
+        duty_cycle: allocations.followed(profile.duration()),
+        exact: exact_json(profile),
+        bytes: (&allocations.bytes()).into(),
+        objects: allocations.objects().as_ref().map(Into::into),
+        heaps: heaps.map(|(heap, bytes)| (heap_key(*heap), (&bytes).into())).collect(),
+        types: profile.allocation_rows().iter().map(|row| type_json(profile, row)).collect(),
+    }
 }
 
-fn amount(amount: &Amount) -> Value {
-    json!({"value": amount.value, "margin": amount.margin})
+fn heap_key(heap: AllocationHeap) -> String {
+    heap_word(heap).replace(' ', "_")
 }
 
-fn exact_json(profile: &Profile) -> Value {
+fn type_json<'a>(profile: &'a Profile, row: &AllocationRow) -> TypeJson<'a> {
+    let heaps = OBJECT_HEAPS.iter().zip(row.heaps);
+    TypeJson {
+        r#type: row.ty.0,
+        type_name: &profile.tables.ty(row.ty).name,
+        samples: row.samples,
+        bytes: (&row.bytes).into(),
+        objects: row.objects.as_ref().map(Into::into),
+        share: (&row.share).into(),
+        heaps: heaps.map(|(heap, bytes)| (heap_key(*heap), bytes)).collect(),
+        allocated_at: row.allocated_at.as_ref().map(Into::into),
+    }
+}
+
+fn exact_json(profile: &Profile) -> Option<ExactJson<'_>> {
     let allocations = &profile.allocations;
     if allocations.exact.is_empty() && profile.run("exact-allocations").is_none() {
-        return Value::Null;
+        return None;
     }
     let total = allocations.exact_total();
-    json!({
-        "objects": total.objects,
-        "bytes": total.bytes,
-        "types": allocations.exact_types().iter().map(|(ty, count)| json!({
-            "type": ty.0,
-            "type_name": profile.tables.ty(*ty).name,
-            "objects": count.objects,
-            "bytes": count.bytes,
-        })).collect::<Vec<_>>(),
-        "threads": allocations.exact_threads().iter().map(|(thread, count)| json!({
-            "thread": thread.0,
-            "objects": count.objects,
-            "bytes": count.bytes,
-        })).collect::<Vec<_>>(),
+    let types = allocations.exact_types().into_iter().map(|(ty, count)| ExactTypeJson {
+        r#type: ty.0,
+        type_name: &profile.tables.ty(ty).name,
+        objects: count.objects,
+        bytes: count.bytes,
+    });
+    let threads = allocations.exact_threads().into_iter().map(|(thread, count)| ExactThreadJson {
+        thread: thread.0,
+        objects: count.objects,
+        bytes: count.bytes,
+    });
+    Some(ExactJson {
+        objects: total.objects,
+        bytes: total.bytes,
+        types: types.collect(),
+        threads: threads.collect(),
     })
 }
 

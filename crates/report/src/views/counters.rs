@@ -4,17 +4,22 @@ use profile::{
     Counter, Profile,
     session::{CounterDef, CounterKind},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Cell, Section, Table, View, left, right};
+use super::{Cell, Section, Table, View, json_part, left, right};
 use crate::{
     Options, format,
     html::{Interner, MOST_POINTS, MOST_ROWS, micros},
-    json::since,
+    json::PointJson,
 };
 
-pub const VIEW: View =
-    View { section, json: Some(("counters", json)), page: Some(("counters", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("counters", Vec<CounterJson<'_>>, json)),
+    page: Some(("counters", page)),
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     // Those of the thread pool are in its section.
@@ -83,21 +88,46 @@ fn counters(profile: &Profile, options: &Options) -> Section {
     section
 }
 
-fn json(profile: &Profile) -> Value {
+/// A counter of the process.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Counter")]
+struct CounterJson<'a> {
+    /// The EventSource or meter.
+    source: &'a str,
+    name: &'a str,
+    /// Name for people.
+    title: &'a str,
+    /// Unit of the values; may be empty.
+    unit: &'a str,
+    /// Pairs of name and value, separated by commas; may be empty.
+    tags: &'a str,
+    /// `level`: values are means over the interval, or the last value; `rate`: they are increases
+    /// per second.
+    #[schemars(extend("enum" = ["level", "rate"]))]
+    kind: &'static str,
+    /// By time.
+    values: Vec<PointJson>,
+}
+
+fn json(profile: &Profile) -> Vec<CounterJson<'_>> {
     profile.counters.iter().map(|counter| self::counter(profile, counter)).collect()
 }
 
-fn counter(profile: &Profile, counter: &Counter) -> Value {
+fn counter<'a>(profile: &Profile, counter: &'a Counter) -> CounterJson<'a> {
     let CounterDef { source, name, title, unit, tags, kind, .. } = &counter.def;
-    json!({
-        "source": source, "name": name, "title": title, "unit": unit, "tags": tags,
-        "kind": match kind {
+    let values = counter.values.iter();
+    CounterJson {
+        source,
+        name,
+        title,
+        unit,
+        tags,
+        kind: match kind {
             CounterKind::Level => "level",
             CounterKind::Rate => "rate",
         },
-        "values": counter.values.iter().map(|(time, value)| json!({"time_ns": since(profile, *time), "value": value}))
-            .collect::<Vec<_>>(),
-    })
+        values: values.map(|(time, value)| PointJson::of(profile, *time, *value)).collect(),
+    }
 }
 
 fn page(profile: &Profile, _: &mut Interner<'_>, _: &Options) -> Value {

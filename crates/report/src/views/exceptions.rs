@@ -1,21 +1,26 @@
 //! `exceptions`: which are thrown, where, and who catches them.
 
-use profile::{ExceptionRow, NameStyle, Profile, SeriesKind};
+use profile::{CallSite, ExceptionRow, NameStyle, Profile, SeriesKind};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     Cell, Section, Table, View,
     cells::{type_name, with_place},
-    left, right,
+    json_part, left, right,
 };
 use crate::{
     Options, format,
     html::Interner,
-    json::{distribution, since},
+    json::{DistributionJson, PlaceJson, since},
 };
 
-pub const VIEW: View =
-    View { section, json: Some(("exceptions", json)), page: Some(("exceptions", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("exceptions", Json<'_>, json)),
+    page: Some(("exceptions", page)),
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = options.series.is_none_or(|series| series == SeriesKind::Exceptions)
@@ -101,40 +106,97 @@ fn exceptions(profile: &Profile, options: &Options) -> Section {
     section
 }
 
-fn json(profile: &Profile) -> Value {
-    let row = |row: &ExceptionRow| {
-        json!({
-            "type": row.ty.0,
-            "type_name": profile.tables.ty(row.ty).name,
-            "count": row.count,
-            "per_second": row.per_second,
-            "samples": row.samples,
-            "message": row.message,
-            "messages": row.messages,
-            "thrown_at": row.thrown_at.map(|(function, line)| json!({
-                "function": function.0,
-                "file": line.map(|line| line.file.0),
-                "line": line.map(|line| line.line),
-            })),
-            "caught_by": row.caught_by.map(|function| function.0),
-            "time_to_catch_ns": distribution(&row.time_to_catch),
-        })
-    };
-    json!({
-        "total": profile.exceptions.total(),
-        "exact": profile.exceptions.exact(),
-        "types": profile.exception_rows().iter().map(row).collect::<Vec<_>>(),
-        "samples": profile.exceptions.samples.iter().map(|sample| json!({
-            "time_ns": since(profile, sample.time),
-            "thread": sample.thread.0,
-            "type": sample.ty.0,
-            "message": sample.message,
-            "stack": sample.stack.0,
-            "weight": sample.weight,
-            "caught_by": sample.caught_by.map(|function| function.0),
-            "time_to_catch_ns": sample.time_to_catch,
-        })).collect::<Vec<_>>(),
-    })
+/// Exceptions that were thrown.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Exceptions")]
+struct Json<'a> {
+    /// Number of exceptions.
+    total: u64,
+    /// Whether numbers are counted, not estimated.
+    exact: bool,
+    /// Most frequent first.
+    types: Vec<TypeJson<'a>>,
+    /// Exceptions that were kept with message and stack.
+    samples: Vec<SampleJson<'a>>,
+}
+
+/// Exceptions of a type.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ExceptionType")]
+struct TypeJson<'a> {
+    /// Index in `types` of the report.
+    r#type: u32,
+    type_name: &'a str,
+    /// Number of exceptions.
+    count: u64,
+    per_second: f64,
+    /// How many of them were kept.
+    samples: u64,
+    /// The most frequent message, where there is one.
+    message: Option<String>,
+    /// Number of different messages.
+    messages: u64,
+    /// Where most of them were thrown, where known.
+    thrown_at: Option<PlaceJson>,
+    /// The method that caught most of them, where known: index in `functions`.
+    caught_by: Option<u32>,
+    /// From the throw to the entry of the catch block, nanoseconds.
+    time_to_catch_ns: DistributionJson,
+}
+
+/// An exception that was kept.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ExceptionSample")]
+struct SampleJson<'a> {
+    /// When it was thrown, nanoseconds since the start of the recording.
+    time_ns: u64,
+    /// Index in `threads`.
+    thread: u32,
+    /// Index in `types` of the report.
+    r#type: u32,
+    message: Option<&'a str>,
+    /// Where it was thrown: index in `stacks`.
+    stack: u32,
+    /// How many exceptions of its type it stands for.
+    weight: u64,
+    /// The method that caught it, where known: index in `functions`.
+    caught_by: Option<u32>,
+    /// From the throw to the entry of the catch block, nanoseconds, where known.
+    time_to_catch_ns: Option<u64>,
+}
+
+fn json(profile: &Profile) -> Json<'_> {
+    let samples = profile.exceptions.samples.iter().map(|sample| SampleJson {
+        time_ns: since(profile, sample.time),
+        thread: sample.thread.0,
+        r#type: sample.ty.0,
+        message: sample.message.as_deref(),
+        stack: sample.stack.0,
+        weight: sample.weight,
+        caught_by: sample.caught_by.map(|function| function.0),
+        time_to_catch_ns: sample.time_to_catch,
+    });
+    Json {
+        total: profile.exceptions.total(),
+        exact: profile.exceptions.exact(),
+        types: profile.exception_rows().into_iter().map(|row| type_json(profile, row)).collect(),
+        samples: samples.collect(),
+    }
+}
+
+fn type_json(profile: &Profile, row: ExceptionRow) -> TypeJson<'_> {
+    TypeJson {
+        r#type: row.ty.0,
+        type_name: &profile.tables.ty(row.ty).name,
+        count: row.count,
+        per_second: row.per_second,
+        samples: row.samples,
+        message: row.message,
+        messages: row.messages,
+        thrown_at: row.thrown_at.map(|(function, line)| (&CallSite { function, line }).into()),
+        caught_by: row.caught_by.map(|function| function.0),
+        time_to_catch_ns: (&row.time_to_catch).into(),
+    }
 }
 
 fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {

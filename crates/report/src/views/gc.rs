@@ -1,18 +1,24 @@
 //! `gc`: collections and GC pauses.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use profile::{GcSummary, HEAPS, NameStyle, PROFILER_PAUSE, Profile, pause_length};
+use profile::{
+    GcSummary, HEAPS, NameStyle, PROFILER_PAUSE, Profile, pause_length,
+    session::{GcEvent, PauseEvent},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Cell, Section, Table, View, cells::place_cell, left, right};
+use super::{Cell, Section, Table, View, cells::place_cell, json_part, left, right};
 use crate::{
     Options, format,
     html::{Interner, MOST_ROWS, micros},
-    json::{distribution, place, since},
+    json::{DistributionJson, PlaceJson, since},
 };
 
-pub const VIEW: View = View { section, json: Some(("gc", json)), page: Some(("gc", page)) };
+pub const VIEW: View =
+    View { section, json: Some(json_part!("gc", Json<'_>, json)), page: Some(("gc", page)) };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = options.series.is_none()
@@ -111,44 +117,143 @@ fn pauses(summary: &GcSummary) -> Table {
     Table { columns, rows }
 }
 
-fn json(profile: &Profile) -> Value {
+/// Collections and pauses. Times are nanoseconds, and points in time nanoseconds since the start of
+/// the recording; sizes are bytes.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Gc")]
+struct Json<'a> {
+    /// By generation.
+    collections: [u64; 3],
+    /// Collections in the background.
+    background: u64,
+    /// Collections that the program has requested.
+    induced: u64,
+    /// Who requested them, most calls first.
+    induced_by: Vec<InducerJson>,
+    /// Collections by reason.
+    reasons: BTreeMap<String, u64>,
+    /// Share of the time in which the program was paused, 0 to 1.
+    pause_share: f64,
+    pauses_ns: DistributionJson,
+    /// The part of the pauses in which threads were being stopped.
+    suspending_ns: DistributionJson,
+    pauses_by_generation_ns: Vec<DistributionJson>,
+    pause_reasons_ns: BTreeMap<String, DistributionJson>,
+    /// Sizes of the heaps after the last collection.
+    heap_last: Heaps,
+    /// The largest sum of these sizes after a collection.
+    heap_peak: u64,
+    /// Sums of all collections.
+    promoted: Heaps,
+    /// All collections, in order.
+    events: Vec<CollectionJson<'a>>,
+    /// All pauses, in order.
+    pauses: Vec<PauseJson<'a>>,
+}
+
+/// Bytes of each heap: `gen_0`, `gen_1`, `gen_2`, `large_objects` and `pinned_objects`.
+type Heaps = BTreeMap<String, u64>;
+
+/// A place that calls `GC.Collect`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "GcInducer")]
+struct InducerJson {
+    called_at: PlaceJson,
+    calls: u64,
+    /// Index in `stacks`.
+    stack: u32,
+}
+
+/// A collection.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Collection")]
+struct CollectionJson<'a> {
+    /// The runtime's number of it.
+    number: u32,
+    generation: u8,
+    reason: &'a str,
+    kind: &'a str,
+    /// Whether the program has requested it.
+    induced: bool,
+    start_ns: u64,
+    end_ns: u64,
+    size_after: Heaps,
+    promoted: Heaps,
+    pinned_objects: u32,
+    gc_handles: u32,
+}
+
+/// A pause of the runtime.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Pause")]
+struct PauseJson<'a> {
+    reason: &'a str,
+    /// Number of the collection, if it was for one.
+    gc: Option<u32>,
+    suspend_start_ns: u64,
+    suspend_end_ns: u64,
+    resume_start_ns: u64,
+    resume_end_ns: u64,
+}
+
+fn json(profile: &Profile) -> Json<'_> {
     let summary = profile.gc_summary();
-    let heap = |sizes: &[u64; 5]| -> Value {
-        HEAPS
-            .iter()
-            .zip(sizes)
-            .map(|(heap, size)| (heap.replace(' ', "_"), json!(size)))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
-    };
-    json!({
-        "collections": summary.collections,
-        "background": summary.background,
-        "induced": summary.induced,
-        "induced_by": profile.inducers().iter().map(|inducer| json!({
-            "called_at": place(&inducer.at), "calls": inducer.calls, "stack": inducer.stack.0,
-        })).collect::<Vec<_>>(),
-        "reasons": summary.reasons.iter().map(|(reason, count)| (reason.clone(), json!(count))).collect::<serde_json::Map<_, _>>(),
-        "pause_share": summary.share,
-        "pauses_ns": distribution(&summary.pauses),
-        "suspending_ns": distribution(&summary.suspending),
-        "pauses_by_generation_ns": summary.pauses_by_generation.iter().map(distribution).collect::<Vec<_>>(),
-        "pause_reasons_ns": summary.pause_reasons.iter().map(|(reason, pauses)| (reason.clone(), distribution(pauses))).collect::<serde_json::Map<_, _>>(),
-        "heap_last": heap(&summary.heap_last),
-        "heap_peak": summary.heap_peak,
-        "promoted": heap(&summary.promoted),
-        "events": profile.gcs.iter().map(|gc| json!({
-            "number": gc.number, "generation": gc.generation, "reason": gc.reason, "kind": gc.kind, "induced": gc.induced,
-            "start_ns": since(profile, gc.start), "end_ns": since(profile, gc.end),
-            "size_after": heap(&gc.size_after), "promoted": heap(&gc.promoted),
-            "pinned_objects": gc.pinned_objects, "gc_handles": gc.gc_handles,
-        })).collect::<Vec<_>>(),
-        "pauses": profile.pauses.iter().map(|pause| json!({
-            "reason": pause.reason, "gc": pause.gc,
-            "suspend_start_ns": since(profile, pause.suspend_start), "suspend_end_ns": since(profile, pause.suspend_end),
-            "resume_start_ns": since(profile, pause.resume_start), "resume_end_ns": since(profile, pause.resume_end),
-        })).collect::<Vec<_>>(),
-    })
+    Json {
+        collections: summary.collections,
+        background: summary.background,
+        induced: summary.induced,
+        induced_by: (profile.inducers().iter())
+            .map(|inducer| InducerJson {
+                called_at: (&inducer.at).into(),
+                calls: inducer.calls,
+                stack: inducer.stack.0,
+            })
+            .collect(),
+        reasons: summary.reasons.into_iter().collect(),
+        pause_share: summary.share,
+        pauses_ns: (&summary.pauses).into(),
+        suspending_ns: (&summary.suspending).into(),
+        pauses_by_generation_ns: summary.pauses_by_generation.iter().map(Into::into).collect(),
+        pause_reasons_ns: (summary.pause_reasons.iter())
+            .map(|(reason, pauses)| (reason.clone(), pauses.into()))
+            .collect(),
+        heap_last: heaps(&summary.heap_last),
+        heap_peak: summary.heap_peak,
+        promoted: heaps(&summary.promoted),
+        events: profile.gcs.iter().map(|gc| collection(profile, gc)).collect(),
+        pauses: profile.pauses.iter().map(|pause| pause_json(profile, pause)).collect(),
+    }
+}
+
+fn heaps(sizes: &[u64; 5]) -> Heaps {
+    HEAPS.iter().zip(sizes).map(|(heap, size)| (heap.replace(' ', "_"), *size)).collect()
+}
+
+fn collection<'a>(profile: &Profile, gc: &'a GcEvent) -> CollectionJson<'a> {
+    CollectionJson {
+        number: gc.number,
+        generation: gc.generation,
+        reason: &gc.reason,
+        kind: &gc.kind,
+        induced: gc.induced,
+        start_ns: since(profile, gc.start),
+        end_ns: since(profile, gc.end),
+        size_after: heaps(&gc.size_after),
+        promoted: heaps(&gc.promoted),
+        pinned_objects: gc.pinned_objects,
+        gc_handles: gc.gc_handles,
+    }
+}
+
+fn pause_json<'a>(profile: &Profile, pause: &'a PauseEvent) -> PauseJson<'a> {
+    PauseJson {
+        reason: &pause.reason,
+        gc: pause.gc,
+        suspend_start_ns: since(profile, pause.suspend_start),
+        suspend_end_ns: since(profile, pause.suspend_end),
+        resume_start_ns: since(profile, pause.resume_start),
+        resume_end_ns: since(profile, pause.resume_end),
+    }
 }
 
 /// Most pauses that are drawn; the longest are kept.

@@ -4,20 +4,23 @@ use profile::{
     LoadSummary, Profile, SeriesKind,
     session::{AssemblyLoad, LoadOutcome},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     Cell, Section, Table, View,
     cells::{place_cell, type_name},
-    is_wanted, left, right,
+    is_wanted, json_part, left, right,
 };
 use crate::{
     Options, format,
     html::{Interner, MOST_ROWS, micros},
-    json::{place, since},
+    json::{PlaceJson, since},
 };
 
-pub const VIEW: View = View { section, json: Some(("loads", json)), page: Some(("loads", page)) };
+pub const VIEW: View =
+    View { section, json: Some(json_part!("loads", Json<'_>, json)), page: Some(("loads", page)) };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Loads);
@@ -259,64 +262,235 @@ fn threads(profile: &Profile, options: &Options, summary: &LoadSummary) -> Optio
     Table::of(columns, rows)
 }
 
-fn json(profile: &Profile) -> Value {
+/// Assemblies and types that were loaded.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Loads")]
+struct Json<'a> {
+    /// Assemblies that were loaded.
+    loaded: u64,
+    /// Requests for an assembly that was already loaded.
+    known: u64,
+    /// Requests that failed.
+    failed: u64,
+    /// Loaded assemblies that were made at run time.
+    dynamic: u64,
+    /// Loaded assemblies that can be unloaded.
+    collectible: u64,
+    /// Loaded assemblies with precompiled (ready-to-run) code.
+    precompiled: u64,
+    /// Assemblies that were unloaded.
+    unloaded: u64,
+    /// Whether the runtime reported how long loads took.
+    timed: bool,
+    /// Time for assemblies, without loads within it, nanoseconds.
+    assembly_ns: u64,
+    /// The part of it for requests that failed, nanoseconds.
+    failed_ns: u64,
+    /// Steps of loading types.
+    type_steps: u64,
+    /// Time for types, without loads within it, nanoseconds.
+    type_ns: u64,
+    /// Different types that were loaded.
+    distinct_types: u64,
+    /// What each thread waited for.
+    threads: Vec<ThreadJson>,
+    /// In the order in which they were loaded.
+    assemblies: Vec<AssemblyJson<'a>>,
+    /// By time.
+    unloads: Vec<UnloadJson<'a>>,
+    /// Longest first.
+    types: Vec<TypeJson>,
+}
+
+/// Loads of a thread.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LoadThread")]
+struct ThreadJson {
+    /// Index in `threads` of the report.
+    thread: u32,
+    /// Requests for assemblies.
+    requests: u64,
+    /// Time for assemblies, without loads within it, nanoseconds.
+    assembly_ns: u64,
+    /// Steps of loading types.
+    type_steps: u64,
+    /// Time for types, without loads within it, nanoseconds.
+    type_ns: u64,
+}
+
+/// An assembly that was loaded or requested.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AssemblyLoad")]
+struct AssemblyJson<'a> {
+    /// When it was requested, nanoseconds since the start of the recording; when it was loaded,
+    /// where the runtime does not report that.
+    time_ns: u64,
+    /// From the request until it was there or failed, nanoseconds; null without a request.
+    duration_ns: Option<u64>,
+    /// The same without other loads within it, nanoseconds; null without a request.
+    own_ns: Option<u64>,
+    /// How long it took to find it, nanoseconds; null without a request.
+    resolution_ns: Option<u64>,
+    /// Index in `threads` of the report.
+    thread: u32,
+    /// The call that made it necessary, with the load as its leaf: index in `stacks`.
+    stack: u32,
+    called_at: PlaceJson,
+    #[schemars(extend("enum" = ["loaded", "known", "failed"]))]
+    outcome: &'static str,
+    /// The runtime's number of the assembly, as hexadecimal text; null unless it was loaded here.
+    assembly: Option<String>,
+    /// Simple name.
+    name: &'a str,
+    version: &'a str,
+    /// Full name: of the assembly, or otherwise as it was requested.
+    full_name: &'a str,
+    /// Path of its file; empty where there is none.
+    path: &'a str,
+    /// Full name that was requested; empty without a request.
+    requested: &'a str,
+    /// Full name of the assembly that requested it; may be empty.
+    requested_by: &'a str,
+    /// Load context of the request; may be empty.
+    context: &'a str,
+    /// Whether it was made at run time.
+    dynamic: bool,
+    /// Whether it can be unloaded.
+    collectible: bool,
+    /// Whether it has precompiled (ready-to-run) code.
+    precompiled: bool,
+    /// Steps of the search, in order.
+    steps: Vec<StepJson<'a>>,
+}
+
+/// A step of the search for an assembly.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LoadStep")]
+struct StepJson<'a> {
+    /// A stage of the search, a handler, or a file.
+    what: &'a str,
+    /// Whether it gave an assembly, or the file was there.
+    found: bool,
+    /// What was found, or why nothing was; may be empty.
+    result: &'a str,
+    /// Time since the step before, or since the request, nanoseconds.
+    took_ns: u64,
+}
+
+/// An assembly that was unloaded.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AssemblyUnload")]
+struct UnloadJson<'a> {
+    /// Nanoseconds since the start of the recording.
+    time_ns: u64,
+    /// The runtime's number of the assembly, as hexadecimal text, where known.
+    assembly: Option<String>,
+    full_name: &'a str,
+}
+
+/// Loads of a type.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LoadedType")]
+struct TypeJson {
+    /// Index in `types` of the report.
+    r#type: u32,
+    /// Number of steps.
+    steps: u64,
+    /// Time without loads within it, nanoseconds.
+    own_ns: u64,
+    /// The longest step, with everything within it, nanoseconds.
+    longest_ns: u64,
+    /// The call that made most of it necessary, where known.
+    called_at: Option<PlaceJson>,
+}
+
+fn json(profile: &Profile) -> Json<'_> {
     let summary = profile.load_summary();
-    let id = |assembly: u64| (assembly != 0).then(|| format!("{assembly:#x}"));
-    json!({
-        "loaded": summary.loaded,
-        "known": summary.known,
-        "failed": summary.failed,
-        "dynamic": summary.dynamic,
-        "collectible": summary.collectible,
-        "precompiled": summary.precompiled,
-        "unloaded": summary.unloaded,
-        "timed": summary.timed,
-        "assembly_ns": summary.assembly_time,
-        "failed_ns": summary.failed_time,
-        "type_steps": summary.types.samples,
-        "type_ns": summary.types.weight,
-        "distinct_types": summary.distinct_types,
-        "threads": summary.by_thread.iter().map(|(thread, assemblies, types)| json!({
-            "thread": thread.0, "requests": assemblies.samples, "assembly_ns": assemblies.weight,
-            "type_steps": types.samples, "type_ns": types.weight,
-        })).collect::<Vec<_>>(),
-        "assemblies": profile.loads.assemblies.iter().map(|load| json!({
-            "time_ns": since(profile, load.time),
-            "duration_ns": load.duration,
-            "own_ns": load.own,
-            "resolution_ns": load.resolution,
-            "thread": load.thread.0,
-            "stack": load.stack.0,
-            "called_at": place(&profile.tables.place(load.stack)),
-            "outcome": match load.outcome {
-                LoadOutcome::Loaded => "loaded",
-                LoadOutcome::Known => "known",
-                LoadOutcome::Failed => "failed",
-            },
-            // As text: JavaScript has no whole numbers of 64 bits.
-            "assembly": id(load.assembly),
-            "name": assembly_name(&load.name).0,
-            "version": assembly_name(&load.name).1,
-            "full_name": load.name,
-            "path": load.path,
-            "requested": load.requested,
-            "requested_by": load.requested_by,
-            "context": load.context,
-            "dynamic": load.dynamic,
-            "collectible": load.collectible,
-            "precompiled": load.precompiled,
-            "steps": load.steps.iter().map(|step| json!({
-                "what": step.what, "found": step.found, "result": step.result, "took_ns": step.took,
-            })).collect::<Vec<_>>(),
-        })).collect::<Vec<_>>(),
-        "unloads": profile.loads.unloads.iter().map(|unload| json!({
-            "time_ns": since(profile, unload.time), "assembly": id(unload.assembly), "full_name": unload.name,
-        })).collect::<Vec<_>>(),
-        "types": profile.type_load_rows().iter().map(|row| json!({
-            "type": row.ty.0, "steps": row.totals.samples, "own_ns": row.totals.weight, "longest_ns": row.longest,
-            "called_at": row.called_at.as_ref().map(place),
-        })).collect::<Vec<_>>(),
-    })
+    let threads = summary.by_thread.iter().map(|(thread, assemblies, types)| ThreadJson {
+        thread: thread.0,
+        requests: assemblies.samples,
+        assembly_ns: assemblies.weight,
+        type_steps: types.samples,
+        type_ns: types.weight,
+    });
+    let unloads = profile.loads.unloads.iter().map(|unload| UnloadJson {
+        time_ns: since(profile, unload.time),
+        assembly: assembly_id(unload.assembly),
+        full_name: &unload.name,
+    });
+    let rows = profile.type_load_rows();
+    let types = rows.iter().map(|row| TypeJson {
+        r#type: row.ty.0,
+        steps: row.totals.samples,
+        own_ns: row.totals.weight,
+        longest_ns: row.longest,
+        called_at: row.called_at.as_ref().map(Into::into),
+    });
+    Json {
+        loaded: summary.loaded,
+        known: summary.known,
+        failed: summary.failed,
+        dynamic: summary.dynamic,
+        collectible: summary.collectible,
+        precompiled: summary.precompiled,
+        unloaded: summary.unloaded,
+        timed: summary.timed,
+        assembly_ns: summary.assembly_time,
+        failed_ns: summary.failed_time,
+        type_steps: summary.types.samples,
+        type_ns: summary.types.weight,
+        distinct_types: summary.distinct_types,
+        threads: threads.collect(),
+        assemblies: profile.loads.assemblies.iter().map(|load| assembly(profile, load)).collect(),
+        unloads: unloads.collect(),
+        types: types.collect(),
+    }
+}
+
+fn assembly<'a>(profile: &Profile, load: &'a AssemblyLoad) -> AssemblyJson<'a> {
+    let (name, version) = assembly_name(&load.name);
+    let steps = load.steps.iter().map(|step| StepJson {
+        what: &step.what,
+        found: step.found,
+        result: &step.result,
+        took_ns: step.took,
+    });
+    AssemblyJson {
+        time_ns: since(profile, load.time),
+        duration_ns: load.duration,
+        own_ns: load.own,
+        resolution_ns: load.resolution,
+        thread: load.thread.0,
+        stack: load.stack.0,
+        called_at: (&profile.tables.place(load.stack)).into(),
+        outcome: outcome_id(load.outcome),
+        assembly: assembly_id(load.assembly),
+        name,
+        version,
+        full_name: &load.name,
+        path: &load.path,
+        requested: &load.requested,
+        requested_by: &load.requested_by,
+        context: &load.context,
+        dynamic: load.dynamic,
+        collectible: load.collectible,
+        precompiled: load.precompiled,
+        steps: steps.collect(),
+    }
+}
+
+/// As text: JavaScript has no whole numbers of 64 bits.
+fn assembly_id(assembly: u64) -> Option<String> {
+    (assembly != 0).then(|| format!("{assembly:#x}"))
+}
+
+/// Word for what became of a request for an assembly, in data formats.
+pub(crate) fn outcome_id(outcome: LoadOutcome) -> &'static str {
+    match outcome {
+        LoadOutcome::Loaded => "loaded",
+        LoadOutcome::Known => "known",
+        LoadOutcome::Failed => "failed",
+    }
 }
 
 fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {

@@ -1,16 +1,19 @@
 //! `locks`: waits for locks.
 
 use profile::{NameStyle, Profile, SeriesKind, WaitTimes};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Cell, Section, Table, View, cells::with_place, is_wanted, left, right};
+use super::{Cell, Section, Table, View, cells::with_place, is_wanted, json_part, left, right};
 use crate::{
     Options, format,
     html::{Interner, MOST_ROWS},
-    json::place,
+    json::PlaceJson,
 };
 
-pub const VIEW: View = View { section, json: Some(("locks", json)), page: Some(("locks", page)) };
+pub const VIEW: View =
+    View { section, json: Some(json_part!("locks", Json, json)), page: Some(("locks", page)) };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Locks);
@@ -103,28 +106,89 @@ fn histogram(times: &WaitTimes) -> Table {
     Table { columns, rows: bars.collect() }
 }
 
-fn json(profile: &Profile) -> Value {
-    json!({
-        "waits_ns": wait_times(&profile.locks.durations()),
-        "locks": profile.lock_rows().iter().map(|row| json!({
-            // As text: JavaScript has no whole numbers of 64 bits.
-            "lock": row.lock.map(|lock| format!("{lock:#x}")),
-            "waits_ns": wait_times(&row.waits),
-            "share": row.share,
-            "waited_at": place(&row.waited_at),
-            "places": row.places,
-            "threads": row.threads,
-            "owner": row.owner.map(|owner| owner.0),
-        })).collect::<Vec<_>>(),
-    })
+/// Waits for locks.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Locks")]
+struct Json {
+    /// How long all waits were, nanoseconds.
+    waits_ns: WaitTimesJson,
+    /// Longest waits first.
+    locks: Vec<LockJson>,
 }
 
-fn wait_times(times: &WaitTimes) -> Value {
-    json!({
-        "count": times.count, "total": times.total,
-        "p50": times.p50, "p90": times.p90, "p99": times.p99, "max": times.max,
-        "histogram": times.histogram.iter().map(|(from, count)| json!({"from": from, "count": count})).collect::<Vec<_>>(),
-    })
+/// Waits for a lock.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Lock")]
+struct LockJson {
+    /// The runtime's number of the lock, as hexadecimal text; null before .NET 8, where there is
+    /// one row for each place where threads waited instead.
+    lock: Option<String>,
+    /// How long the waits for it were, nanoseconds.
+    waits_ns: WaitTimesJson,
+    /// Share in the time of all waits, 0 to 1.
+    share: f64,
+    /// Where most of that time was spent.
+    waited_at: PlaceJson,
+    /// In how many places threads waited for it.
+    places: u64,
+    /// How many threads waited for it.
+    threads: u64,
+    /// The thread that held it during most of that time, where known: index in `threads` of the
+    /// report.
+    owner: Option<u32>,
+}
+
+/// Waits, and how long they were, nanoseconds.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "WaitTimes")]
+struct WaitTimesJson {
+    /// Number of waits.
+    count: u64,
+    /// Their sum.
+    total: u64,
+    /// The median.
+    p50: u64,
+    /// 90 % are at most this.
+    p90: u64,
+    /// 99 % are at most this.
+    p99: u64,
+    /// The longest.
+    max: u64,
+    /// Waits by powers of two of nanoseconds; only those that occur.
+    histogram: Vec<BucketJson>,
+}
+
+/// Waits from a power of two up to the next.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "WaitBucket")]
+struct BucketJson {
+    /// Nanoseconds: a power of two, or 0.
+    from: u64,
+    count: u64,
+}
+
+impl From<&WaitTimes> for WaitTimesJson {
+    fn from(times: &WaitTimes) -> Self {
+        let &WaitTimes { count, total, p50, p90, p99, max, .. } = times;
+        let histogram = times.histogram.iter();
+        let histogram = histogram.map(|(from, count)| BucketJson { from: *from, count: *count });
+        Self { count, total, p50, p90, p99, max, histogram: histogram.collect() }
+    }
+}
+
+fn json(profile: &Profile) -> Json {
+    let rows = profile.lock_rows();
+    let locks = rows.iter().map(|row| LockJson {
+        // As text: JavaScript has no whole numbers of 64 bits.
+        lock: row.lock.map(|lock| format!("{lock:#x}")),
+        waits_ns: (&row.waits).into(),
+        share: row.share,
+        waited_at: (&row.waited_at).into(),
+        places: row.places,
+        threads: row.threads,
+        owner: row.owner.map(|owner| owner.0),
+    });
+    Json { waits_ns: (&profile.locks.durations()).into(), locks: locks.collect() }
 }
 
 fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {

@@ -1,9 +1,10 @@
-//! What each profiler has to say in a report, in every form: a section for text and Markdown, values
-//! for JSON, and the data of the page.
+//! What each profiler has to say in a report, in every form: a section for text and Markdown,
+//! values for JSON, and the data of the page.
 //!
 //! One file for each, and [`VIEWS`] is the one registry of them. The renderers know none by name.
 
 mod cells;
+mod json_part;
 mod table;
 
 pub use cells::state_word;
@@ -15,6 +16,8 @@ use profile::{Profile, SeriesKind};
 use serde_json::Value;
 
 use crate::{Options, SnapshotSection, html::Interner};
+pub use json_part::JsonPart;
+use json_part::json_part;
 use table::{left, right};
 
 /// Declares the modules of all views and the list of them, in the order of a report.
@@ -39,13 +42,11 @@ pub mod observer;
 pub struct View {
     /// For text and Markdown; none if the recording has nothing of it, or other samples are wanted.
     section: fn(&Profile, &Options) -> Option<Section>,
-    /// For JSON: the key, and the value of it.
-    json: Option<(&'static str, JsonValue)>,
+    /// For JSON.
+    json: Option<JsonPart>,
     /// For the page: the key, and the value of it.
     page: Option<(&'static str, PageValue)>,
 }
-
-type JsonValue = fn(&Profile) -> Value;
 
 type PageValue = fn(&Profile, &mut Interner<'_>, &Options) -> Value;
 
@@ -67,8 +68,12 @@ pub fn parts<'a>(profile: &Profile, options: &'a Options) -> Vec<Part<'a>> {
 
 /// What all views have to say in JSON, by key.
 pub fn json(profile: &Profile) -> BTreeMap<&'static str, Value> {
-    let values = VIEWS.iter().filter_map(|view| view.json);
-    values.map(|(key, value)| (key, value(profile))).collect()
+    json_parts().map(|part| (part.key, (part.value)(profile))).collect()
+}
+
+/// The parts of JSON that views make.
+pub fn json_parts() -> impl Iterator<Item = &'static JsonPart> {
+    VIEWS.iter().filter_map(|view| view.json.as_ref())
 }
 
 /// The data of all views for the page, by key.

@@ -1,19 +1,27 @@
 //! `survivors`: what survives a collection, and what retains it.
 
+use std::collections::BTreeMap;
+
 use profile::{
-    Profile, SurvivorRow, SurvivorSummary, Totals, generation_word, session::SurvivorHolder,
+    Profile, SurvivorChain, SurvivorRow, SurvivorSummary, Totals, generation_word,
+    session::{SurvivorHolder, SurvivorSnapshot},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Cell, Section, Table, View, cells::type_name, left, right};
+use super::{Cell, Section, Table, View, cells::type_name, json_part, left, right};
 use crate::{
     Options, format,
     html::{Interner, MOST_ROWS},
     json::since,
 };
 
-pub const VIEW: View =
-    View { section, json: Some(("survivors", json)), page: Some(("survivors", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("survivors", Json<'_>, json)),
+    page: Some(("survivors", page)),
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = options.series.is_none()
@@ -157,60 +165,230 @@ fn chains(profile: &Profile, options: &Options, summary: &SurvivorSummary) -> Op
     Table::of(columns, rows)
 }
 
-fn json(profile: &Profile) -> Value {
+/// What survives collections, and what retains it. Sums are of complete snapshots.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Survivors")]
+struct Json<'a> {
+    /// Collections with a snapshot, by the oldest generation collected: 0, 1, 2.
+    collections: [u64; 3],
+    /// Incomplete ones, which count only in times.
+    incomplete: u64,
+    /// Induced ones.
+    induced: u64,
+    /// Time in which the program was paused for these collections, nanoseconds.
+    paused_ns: u64,
+    /// The part of it that the snapshots took, nanoseconds.
+    snapshot_ns: u64,
+    /// The longest such part, nanoseconds.
+    longest_snapshot_ns: u64,
+    /// Objects that the runtime reported.
+    objects_reported: u64,
+    /// Bytes that the collections moved.
+    moved: u64,
+    /// Sums by generation: `gen_0`, `gen_1`, `gen_2`, `large_objects` and `pinned_objects`.
+    generations: BTreeMap<String, GenerationJson>,
+    /// Most bytes of young survivors first.
+    types: Vec<TypeJson<'a>>,
+    /// What retains young survivors, most bytes first.
+    held: Vec<ChainJson>,
+    /// All snapshots, in order.
+    snapshots: Vec<SnapshotJson<'a>>,
+}
+
+/// What survived of a generation.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "GenerationSurvival")]
+struct GenerationJson {
+    /// Collections of this generation.
+    collections: u64,
+    /// Bytes in use before these collections.
+    before: u64,
+    /// Bytes that survived.
+    survived: u64,
+    /// Objects that survived.
+    objects: u64,
+    /// Share that survived, 0 to 1; null where nothing was there.
+    rate: Option<f64>,
+}
+
+/// Objects and their bytes.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SurvivorSums")]
+struct SumsJson {
+    objects: u64,
+    bytes: u64,
+}
+
+/// Survivors of a type.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SurvivorType")]
+struct TypeJson<'a> {
+    /// Index in `types` of the report.
+    r#type: u32,
+    type_name: &'a str,
+    objects: u64,
+    bytes: u64,
+    /// Those that were in generation 0 or 1.
+    young: SumsJson,
+    /// Survivors by generation before and after the collection.
+    moves: Vec<MoveJson>,
+}
+
+/// Survivors that were in one generation before the collection and in one after it: 0, 1, 2; 3 are
+/// large objects, 4 pinned ones.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SurvivorMove")]
+struct MoveJson {
+    /// Generation before the collection.
+    before: u8,
+    /// Generation after it; null where unknown.
+    after: Option<u8>,
+    objects: u64,
+    bytes: u64,
+}
+
+/// Young survivors that are retained in one way.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SurvivorChain")]
+struct ChainJson {
+    #[schemars(extend("enum" = [
+        "older_object", "handle", "variable", "conditional_weak_table", "runtime",
+        "finalizer_queue", "unknown"
+    ]))]
+    holder: &'static str,
+    /// Generation of an older object, where known.
+    generation: Option<u8>,
+    /// Method of a variable, where known.
+    method: Option<String>,
+    /// Types along the shortest chain, as indices in `types` of the report: that of an older object
+    /// first, that of the survivors last.
+    path: Vec<u32>,
+    /// The same in words.
+    text: String,
+    objects: u64,
+    bytes: u64,
+    /// Collections with any of these survivors.
+    collections: u64,
+}
+
+/// What survived one collection.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SurvivorSnapshot")]
+struct SnapshotJson<'a> {
+    /// Nanoseconds since the start of the recording.
+    time_ns: u64,
+    /// The oldest generation that was collected: 0, 1 or 2.
+    generation: u8,
+    /// Whether the collection was induced.
+    induced: bool,
+    /// How long the program was paused for the collection with the snapshot, nanoseconds; 0 where
+    /// not known.
+    paused_ns: u64,
+    /// The part of it that the snapshot took, nanoseconds.
+    snapshot_ns: u64,
+    /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were
+    /// not collected.
+    before: [u64; 5],
+    /// Bytes that the collection moved.
+    moved: u64,
+    /// Objects that the runtime reported.
+    objects_reported: u64,
+    /// Bytes that survived.
+    survived: u64,
+    /// Whether all survivors were seen.
+    complete: bool,
+    /// Why not; also, in a complete one, what else is missing.
+    reason: Option<&'a str>,
+}
+
+fn json(profile: &Profile) -> Json<'_> {
     let summary = profile.survivor_summary();
-    let generations: Vec<&str> = (0..5).map(generation_word).collect();
-    let key = |name: &str| name.replace(' ', "_");
-    let sums = |totals: &Totals| json!({"objects": totals.samples, "bytes": totals.weight});
-    json!({
-        "collections": summary.collections,
-        "incomplete": summary.incomplete,
-        "induced": summary.induced,
-        "paused_ns": summary.paused,
-        "snapshot_ns": summary.telling,
-        "longest_snapshot_ns": summary.longest,
-        "objects_reported": summary.objects,
-        "moved": summary.moved,
-        "generations": generations.iter().zip(&summary.generations).map(|(name, generation)| (key(name), json!({
-            "collections": generation.collections, "before": generation.before,
-            "survived": generation.survived.weight, "objects": generation.survived.samples, "rate": generation.rate(),
-        }))).collect::<serde_json::Map<_, _>>(),
-        "types": summary.types.iter().map(|row| json!({
-            "type": row.ty.0, "type_name": profile.tables.ty(row.ty).name,
-            "objects": row.totals.samples, "bytes": row.totals.weight, "young": sums(&row.young),
-            "moves": row.moves.iter().map(|((before, after), totals)| json!({
-                "before": before, "after": (*after != u8::MAX).then_some(after), "objects": totals.samples, "bytes": totals.weight,
-            })).collect::<Vec<_>>(),
-        })).collect::<Vec<_>>(),
-        "held": summary.chains.iter().map(|chain| json!({
-            "holder": match &chain.holder {
-                SurvivorHolder::Older(_) => "older_object",
-                SurvivorHolder::Handle => "handle",
-                SurvivorHolder::Stack(_) => "variable",
-                SurvivorHolder::Dependent => "conditional_weak_table",
-                SurvivorHolder::Other => "runtime",
-                SurvivorHolder::Finalizer => "finalizer_queue",
-                SurvivorHolder::Unknown => "unknown",
-            },
-            "generation": match &chain.holder {
-                SurvivorHolder::Older(generation) if *generation != u8::MAX => Some(generation),
-                _ => None,
-            },
-            "method": match &chain.holder {
-                SurvivorHolder::Stack(method) if !method.is_empty() => Some(method),
-                _ => None,
-            },
-            "path": chain.path.iter().map(|ty| ty.0).collect::<Vec<_>>(),
-            "text": profile.chain_text(chain, false),
-            "objects": chain.totals.samples, "bytes": chain.totals.weight, "collections": chain.collections,
-        })).collect::<Vec<_>>(),
-        "snapshots": profile.survivors.iter().map(|snapshot| json!({
-            "time_ns": since(profile, snapshot.time), "generation": snapshot.generation, "induced": snapshot.induced,
-            "paused_ns": snapshot.paused, "snapshot_ns": snapshot.telling, "before": snapshot.before, "moved": snapshot.moved,
-            "objects_reported": snapshot.objects, "complete": snapshot.complete, "reason": snapshot.reason,
-            "survived": snapshot.counts.iter().fold(0_u64, |sum, count| sum.saturating_add(count.bytes)),
-        })).collect::<Vec<_>>(),
-    })
+    let generations = (0..).map(generation_word).zip(&summary.generations);
+    let generations = generations.map(|(name, generation)| {
+        let of = GenerationJson {
+            collections: generation.collections,
+            before: generation.before,
+            survived: generation.survived.weight,
+            objects: generation.survived.samples,
+            rate: generation.rate(),
+        };
+        (name.replace(' ', "_"), of)
+    });
+    Json {
+        collections: summary.collections,
+        incomplete: summary.incomplete,
+        induced: summary.induced,
+        paused_ns: summary.paused,
+        snapshot_ns: summary.telling,
+        longest_snapshot_ns: summary.longest,
+        objects_reported: summary.objects,
+        moved: summary.moved,
+        generations: generations.collect(),
+        types: summary.types.iter().map(|row| type_json(profile, row)).collect(),
+        held: summary.chains.iter().map(|chain| chain_json(profile, chain)).collect(),
+        snapshots: profile.survivors.iter().map(|of| snapshot_json(profile, of)).collect(),
+    }
+}
+
+fn type_json<'a>(profile: &'a Profile, row: &SurvivorRow) -> TypeJson<'a> {
+    let moves = row.moves.iter().map(|((before, after), totals)| MoveJson {
+        before: *before,
+        after: Some(*after).filter(|after| *after != u8::MAX),
+        objects: totals.samples,
+        bytes: totals.weight,
+    });
+    TypeJson {
+        r#type: row.ty.0,
+        type_name: &profile.tables.ty(row.ty).name,
+        objects: row.totals.samples,
+        bytes: row.totals.weight,
+        young: SumsJson { objects: row.young.samples, bytes: row.young.weight },
+        moves: moves.collect(),
+    }
+}
+
+fn chain_json(profile: &Profile, chain: &SurvivorChain) -> ChainJson {
+    ChainJson {
+        holder: match &chain.holder {
+            SurvivorHolder::Older(_) => "older_object",
+            SurvivorHolder::Handle => "handle",
+            SurvivorHolder::Stack(_) => "variable",
+            SurvivorHolder::Dependent => "conditional_weak_table",
+            SurvivorHolder::Other => "runtime",
+            SurvivorHolder::Finalizer => "finalizer_queue",
+            SurvivorHolder::Unknown => "unknown",
+        },
+        generation: match &chain.holder {
+            SurvivorHolder::Older(generation) if *generation != u8::MAX => Some(*generation),
+            _ => None,
+        },
+        method: match &chain.holder {
+            SurvivorHolder::Stack(method) if !method.is_empty() => Some(method.clone()),
+            _ => None,
+        },
+        path: chain.path.iter().map(|ty| ty.0).collect(),
+        text: profile.chain_text(chain, false),
+        objects: chain.totals.samples,
+        bytes: chain.totals.weight,
+        collections: chain.collections,
+    }
+}
+
+fn snapshot_json<'a>(profile: &Profile, snapshot: &'a SurvivorSnapshot) -> SnapshotJson<'a> {
+    let counts = snapshot.counts.iter();
+    SnapshotJson {
+        time_ns: since(profile, snapshot.time),
+        generation: snapshot.generation,
+        induced: snapshot.induced,
+        paused_ns: snapshot.paused,
+        snapshot_ns: snapshot.telling,
+        before: snapshot.before,
+        moved: snapshot.moved,
+        objects_reported: snapshot.objects,
+        survived: counts.fold(0_u64, |sum, count| sum.saturating_add(count.bytes)),
+        complete: snapshot.complete,
+        reason: snapshot.reason.as_deref(),
+    }
 }
 
 fn page(profile: &Profile, _: &mut Interner<'_>, _: &Options) -> Value {

@@ -1,25 +1,32 @@
 //! `threadpool`: the queue, the workers, and what blocks them.
 
+use std::collections::BTreeMap;
+
 use profile::{
     NameStyle, PoolHealth, PoolSummary, Profile, QueueEvidence, STATES, SeriesKind,
-    session::{PoolChange, ThreadState},
+    session::{PoolChange, PoolEvent, ThreadState},
     state_id, state_index,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     Cell, Section, Table, View,
     cells::{place_cell, state_word},
-    is_wanted, left, right,
+    is_wanted, json_part, left, right,
 };
 use crate::{
     Options, format,
     html::{Interner, MOST_POINTS, MOST_ROWS, at, micros},
-    json::{place, since},
+    json::{PlaceJson, PointJson, since, state_schema},
 };
 
-pub const VIEW: View =
-    View { section, json: Some(("threadpool", json)), page: Some(("pool", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("threadpool", Json<'_>, json)),
+    page: Some(("pool", page)),
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Pool);
@@ -200,48 +207,168 @@ fn blocking(profile: &Profile, options: &Options, summary: &PoolSummary) -> Opti
     Table::of(columns, rows)
 }
 
-fn json(profile: &Profile) -> Value {
+/// The thread pool: its queue, its workers, and what blocks them.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ThreadPool")]
+struct Json<'a> {
+    #[schemars(extend("enum" = ["starved", "blocking", "busy", "healthy", "unknown"]))]
+    health: &'static str,
+    /// The verdict in words.
+    verdict: String,
+    /// What says whether items waited: `length` (samples of the queue length) or `workers` (on
+    /// runtimes that do not report it: what the workers did, second by second).
+    #[schemars(extend("enum" = ["length", "workers"]))]
+    queue_evidence: &'static str,
+    /// Share of the queue samples that found items in the queue, or of the seconds in which items
+    /// waited and no worker was free; 0 to 1, null where nothing is known.
+    queued_share: Option<f64>,
+    /// Share of the time of workers with work in which they were blocked, 0 to 1.
+    blocked_share: f64,
+    /// The same while items were queued.
+    blocked_share_while_queued: f64,
+    /// Time of all workers by state, nanoseconds; only states that occur.
+    time_ns: BTreeMap<&'static str, u64>,
+    /// Time of workers with work, nanoseconds.
+    at_work_ns: u64,
+    /// Fewest workers, where the runtime reported it.
+    min_workers: Option<u32>,
+    /// Most workers, where the runtime reported it.
+    max_workers: Option<u32>,
+    workers_started: u64,
+    workers_stopped: u64,
+    /// Values of `queue_length`, `thread_count` and `completed_items_count`; empty on .NET Core 3.1
+    /// and .NET 5.
+    counters: BTreeMap<String, Vec<PointJson>>,
+    /// How the pool changed the number of its workers.
+    adjustments: Vec<AdjustmentJson>,
+    /// By time.
+    events: Vec<EventJson<'a>>,
+    /// Where workers were blocked, longest first.
+    blocking: Vec<BlockingJson>,
+}
+
+/// Changes of the number of workers for one reason.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PoolAdjustment")]
+struct AdjustmentJson {
+    /// In the words of the runtime.
+    reason: String,
+    /// Number of changes.
+    count: u64,
+    /// By how many workers in total.
+    workers: i64,
+    /// The first, nanoseconds since the start of the recording.
+    first_ns: u64,
+    /// The last, nanoseconds since the start of the recording.
+    last_ns: u64,
+}
+
+/// Something that happened to the thread pool. `time_ns` is nanoseconds since the start of the
+/// recording.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "what", rename_all = "lowercase")]
+#[schemars(rename = "PoolEvent")]
+enum EventJson<'a> {
+    /// A worker began.
+    Started {
+        time_ns: u64,
+        /// Workers that are active now.
+        workers: u32,
+    },
+    /// A worker ended.
+    Stopped {
+        time_ns: u64,
+        /// Workers that are active now.
+        workers: u32,
+    },
+    /// The pool changed the number of workers that it wants.
+    Adjusted {
+        time_ns: u64,
+        /// Workers that it wants now.
+        workers: u32,
+        /// Finished items per second that it has measured.
+        throughput: f64,
+        /// In the words of the runtime.
+        reason: &'a str,
+    },
+    /// The limits of the number of workers were set.
+    Limits { time_ns: u64, min: u32, max: u32 },
+}
+
+/// Workers that were blocked in one place.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PoolBlocking")]
+struct BlockingJson {
+    #[schemars(schema_with = "state_schema")]
+    state: &'static str,
+    at: PlaceJson,
+    /// Index in `stacks`.
+    stack: u32,
+    /// Blocked time, nanoseconds.
+    time_ns: u64,
+    /// The part of it while items were queued, nanoseconds.
+    time_while_queued_ns: u64,
+    /// Share in the time of workers with work, 0 to 1.
+    share: f64,
+    /// Number of workers.
+    threads: u64,
+}
+
+fn json(profile: &Profile) -> Json<'_> {
     let summary = profile.pool_summary();
     let by_state = STATES.iter().zip(summary.by_state).filter(|(_, time)| *time > 0);
-    json!({
-        "health": summary.health.id(),
-        "verdict": pool_verdict(profile, &summary),
-        "queue_evidence": summary.evidence.id(),
-        "queued_share": summary.queued,
-        "blocked_share": summary.blocked.0,
-        "blocked_share_while_queued": summary.blocked.1,
-        "time_ns": by_state.map(|(state, time)| (state_id(*state).to_owned(), json!(time))).collect::<serde_json::Map<_, _>>(),
-        "at_work_ns": summary.at_work,
-        "min_workers": summary.limits.map(|(min, _)| min),
-        "max_workers": summary.limits.map(|(_, max)| max),
-        "workers_started": summary.started,
-        "workers_stopped": summary.stopped,
-        "counters": POOL_COUNTERS.iter().filter_map(|(name, _)| {
-            let values = profile.pool_counter(name)?.values.iter().copied();
-            let values = values.map(|(time, value)| json!({"time_ns": since(profile, time), "value": value}));
-            Some((name.replace('-', "_"), Value::Array(values.collect())))
-        }).collect::<serde_json::Map<_, _>>(),
-        "adjustments": summary.adjustments.iter().map(|row| json!({
-            "reason": row.reason, "count": row.count, "workers": row.workers,
-            "first_ns": since(profile, row.times.0), "last_ns": since(profile, row.times.1),
-        })).collect::<Vec<_>>(),
-        "events": profile.pool.events.iter().map(|event| {
-            let mut value = match &event.change {
-                PoolChange::Started { active } => json!({"what": "started", "workers": active}),
-                PoolChange::Stopped { active } => json!({"what": "stopped", "workers": active}),
-                PoolChange::Adjusted { workers, throughput, reason } => {
-                    json!({"what": "adjusted", "workers": workers, "throughput": throughput, "reason": reason})
-                }
-                PoolChange::Limits { min, max } => json!({"what": "limits", "min": min, "max": max}),
-            };
-            value["time_ns"] = json!(since(profile, event.time));
-            value
-        }).collect::<Vec<_>>(),
-        "blocking": summary.blocking.iter().map(|row| json!({
-            "state": state_id(row.state), "at": place(&row.place), "stack": row.stack.0, "time_ns": row.time,
-            "time_while_queued_ns": row.time_queued, "share": row.share, "threads": row.threads,
-        })).collect::<Vec<_>>(),
-    })
+    let counters = POOL_COUNTERS.iter().filter_map(|(name, _)| {
+        let values = profile.pool_counter(name)?.values.iter();
+        let values = values.map(|(time, value)| PointJson::of(profile, *time, *value));
+        Some((name.replace('-', "_"), values.collect()))
+    });
+    let blocking = summary.blocking.iter().map(|row| BlockingJson {
+        state: state_id(row.state),
+        at: (&row.place).into(),
+        stack: row.stack.0,
+        time_ns: row.time,
+        time_while_queued_ns: row.time_queued,
+        share: row.share,
+        threads: row.threads,
+    });
+    Json {
+        health: summary.health.id(),
+        verdict: pool_verdict(profile, &summary),
+        queue_evidence: summary.evidence.id(),
+        queued_share: summary.queued,
+        blocked_share: summary.blocked.0,
+        blocked_share_while_queued: summary.blocked.1,
+        time_ns: by_state.map(|(state, time)| (state_id(*state), time)).collect(),
+        at_work_ns: summary.at_work,
+        min_workers: summary.limits.map(|(min, _)| min),
+        max_workers: summary.limits.map(|(_, max)| max),
+        workers_started: summary.started,
+        workers_stopped: summary.stopped,
+        counters: counters.collect(),
+        blocking: blocking.collect(),
+        events: profile.pool.events.iter().map(|event| event_json(profile, event)).collect(),
+        adjustments: (summary.adjustments.into_iter())
+            .map(|row| AdjustmentJson {
+                reason: row.reason,
+                count: row.count,
+                workers: row.workers,
+                first_ns: since(profile, row.times.0),
+                last_ns: since(profile, row.times.1),
+            })
+            .collect(),
+    }
+}
+
+fn event_json<'a>(profile: &Profile, event: &'a PoolEvent) -> EventJson<'a> {
+    let time_ns = since(profile, event.time);
+    match &event.change {
+        PoolChange::Started { active } => EventJson::Started { time_ns, workers: *active },
+        PoolChange::Stopped { active } => EventJson::Stopped { time_ns, workers: *active },
+        PoolChange::Adjusted { workers, throughput, reason } => {
+            EventJson::Adjusted { time_ns, workers: *workers, throughput: *throughput, reason }
+        }
+        PoolChange::Limits { min, max } => EventJson::Limits { time_ns, min: *min, max: *max },
+    }
 }
 
 fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {

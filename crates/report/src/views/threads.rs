@@ -4,21 +4,26 @@ use profile::{
     CallSite, CallTree, Confidence, NameStyle, Profile, SeriesKind, Standing, Starter, ThreadRole,
     ThreadRow, TreeOptions, state_id,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     Cell, Section, Table, View,
     cells::{place_cell, state_word},
-    is_wanted, left, right,
+    is_wanted, json_part, left, right,
 };
 use crate::{
     Options, format,
     html::{Interner, MOST_POINTS, MOST_ROWS, at, micros},
-    json::{place, since},
+    json::{PlaceJson, since, state_schema},
 };
 
-pub const VIEW: View =
-    View { section, json: Some(("all_threads", json)), page: Some(("looks", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("all_threads", Json, json)),
+    page: Some(("looks", page)),
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Threads);
@@ -245,48 +250,148 @@ fn merged_stacks(profile: &Profile, options: &Options) -> Table {
     Table { columns: vec![right("threads"), left("merged stacks, from the root")], rows }
 }
 
-fn json(profile: &Profile) -> Value {
-    json!({
-        "snapshots": profile.threads.counts.iter().map(|(time, threads)| json!({"time_ns": since(profile, *time), "threads": threads}))
-            .collect::<Vec<_>>(),
-        "threads": profile.thread_rows().iter().map(|row| json!({
-            "thread": row.thread.0,
-            "role": row.role.id(),
-            "managed_id": row.managed_id,
-            "age_ns": row.age,
-            "cpu_ns": row.cpu,
-            "cpu_of_life_ns": row.cpu_of_life,
-            "os_state": char::from(row.seen.os_state).to_string(),
-            "state": state_id(row.seen.state),
-            "stack": row.seen.stack.0,
-            "at": place(&profile.tables.place(row.seen.stack)),
-            "system_call": row.seen.call,
-            "time_limit": row.seen.limited,
-            "snapshots": row.snapshots,
-            "watched_ns": row.watched,
-            "alive": row.alive,
-            "standing": row.standing.id(),
-            "confidence": row.confidence.map(|confidence| confidence.id()),
-            "reason": row.reason,
-            "started_at": row.started_at.as_ref().map(place),
-        })).collect::<Vec<_>>(),
-        "starts": profile.start_rows().iter().map(|row| json!({
-            "starter": match row.starter {
-                Starter::Method(_) => "method",
-                Starter::Pool => "pool",
-                Starter::Unknown => "unknown",
-                Starter::Native => "native",
-            },
-            "at": row.place.as_ref().map(place),
-            "stack": row.stack.map(|stack| stack.0),
-            "started": row.started,
-            "ended": row.ended,
-            "per_second": row.per_second,
-            "example": row.example,
-            "leak": row.leak,
-            "reason": row.reason,
-        })).collect::<Vec<_>>(),
-    })
+/// All threads, which make no progress, and who starts them.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AllThreads")]
+struct Json {
+    /// The thread snapshots, in order.
+    snapshots: Vec<SnapshotJson>,
+    /// Suspects first.
+    threads: Vec<ThreadJson>,
+    /// Threads that were started during the recording, leaks first.
+    starts: Vec<StartJson>,
+}
+
+/// A thread snapshot.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ThreadSnapshot")]
+struct SnapshotJson {
+    /// Nanoseconds since the start of the recording.
+    time_ns: u64,
+    /// Number of threads.
+    threads: u64,
+}
+
+/// What is known of a thread by the snapshots.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ThreadInSnapshots")]
+struct ThreadJson {
+    /// Index in `threads` of the report.
+    thread: u32,
+    /// Whose work it does.
+    #[schemars(extend("enum" = ["main", "program", "pool", "runtime", "native"]))]
+    role: &'static str,
+    /// The runtime's number of it, where known.
+    managed_id: Option<u32>,
+    /// Age at its last snapshot, nanoseconds.
+    age_ns: u64,
+    /// CPU time during the recording, nanoseconds.
+    cpu_ns: u64,
+    /// CPU time in its life, nanoseconds.
+    cpu_of_life_ns: u64,
+    /// State letter of the kernel: `R`, `S`, `D` …; `?` where it could not be read.
+    os_state: String,
+    #[schemars(schema_with = "state_schema")]
+    state: &'static str,
+    /// Index in `stacks`.
+    stack: u32,
+    /// The innermost method of the program.
+    at: PlaceJson,
+    /// Number of the system call in which it waits, where known.
+    system_call: Option<u32>,
+    /// Whether that call has a time limit; null where not known.
+    time_limit: Option<bool>,
+    /// Number of snapshots with it.
+    snapshots: u32,
+    /// Time from its first snapshot to its last, nanoseconds.
+    watched_ns: u64,
+    /// Whether it is in the last snapshot.
+    alive: bool,
+    /// Whether it makes progress.
+    #[schemars(extend("enum" = ["zombie-suspect", "blocked", "idle", "progress", "unjudged"]))]
+    standing: &'static str,
+    /// How sure it is that a suspect is one; null for others.
+    #[schemars(extend("enum" = ["high", "medium", "low", null]))]
+    confidence: Option<&'static str>,
+    /// The reason in words.
+    reason: String,
+    /// Where it was started, where known.
+    started_at: Option<PlaceJson>,
+}
+
+/// Threads that were started in one place.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ThreadStart")]
+struct StartJson {
+    #[schemars(extend("enum" = ["method", "pool", "unknown", "native"]))]
+    starter: &'static str,
+    /// The place, where known.
+    at: Option<PlaceJson>,
+    /// Index in `stacks`, where known.
+    stack: Option<u32>,
+    /// Number of threads that were started.
+    started: u64,
+    /// Those of them that have ended.
+    ended: u64,
+    /// Threads started per second.
+    per_second: f64,
+    /// Name of one of them.
+    example: String,
+    /// Whether threads accumulate.
+    leak: bool,
+    /// The reason in words.
+    reason: String,
+}
+
+fn json(profile: &Profile) -> Json {
+    let snapshots = profile.threads.counts.iter();
+    let snapshots = snapshots
+        .map(|(time, threads)| SnapshotJson { time_ns: since(profile, *time), threads: *threads });
+    let starts = profile.start_rows().into_iter().map(|row| StartJson {
+        starter: match row.starter {
+            Starter::Method(_) => "method",
+            Starter::Pool => "pool",
+            Starter::Unknown => "unknown",
+            Starter::Native => "native",
+        },
+        at: row.place.as_ref().map(Into::into),
+        stack: row.stack.map(|stack| stack.0),
+        started: row.started,
+        ended: row.ended,
+        per_second: row.per_second,
+        example: row.example,
+        leak: row.leak,
+        reason: row.reason,
+    });
+    Json {
+        snapshots: snapshots.collect(),
+        threads: profile.thread_rows().into_iter().map(|row| thread(profile, row)).collect(),
+        starts: starts.collect(),
+    }
+}
+
+fn thread(profile: &Profile, row: ThreadRow) -> ThreadJson {
+    ThreadJson {
+        thread: row.thread.0,
+        role: row.role.id(),
+        managed_id: row.managed_id,
+        age_ns: row.age,
+        cpu_ns: row.cpu,
+        cpu_of_life_ns: row.cpu_of_life,
+        os_state: char::from(row.seen.os_state).to_string(),
+        state: state_id(row.seen.state),
+        stack: row.seen.stack.0,
+        at: (&profile.tables.place(row.seen.stack)).into(),
+        system_call: row.seen.call,
+        time_limit: row.seen.limited,
+        snapshots: row.snapshots,
+        watched_ns: row.watched,
+        alive: row.alive,
+        standing: row.standing.id(),
+        confidence: row.confidence.map(Confidence::id),
+        reason: row.reason,
+        started_at: row.started_at.as_ref().map(Into::into),
+    }
 }
 
 fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {

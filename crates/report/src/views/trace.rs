@@ -1,12 +1,14 @@
 //! `trace`: calls of traced methods.
 
-use profile::{NameStyle, Profile, ShownArgument, SingleCall};
-use serde_json::{Value, json};
+use profile::{NameStyle, Profile, ShownArgument, SingleCall, TracedMethod};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{Cell, Section, Table, View, cells::name, left, right};
+use super::{Cell, Section, Table, View, cells::name, json_part, left, right};
 use crate::{Options, format};
 
-pub const VIEW: View = View { section, json: Some(("traced", json)), page: None };
+pub const VIEW: View =
+    View { section, json: Some(json_part!("traced", Json<'_>, json)), page: None };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown =
@@ -104,31 +106,98 @@ fn arguments(profile: &Profile, slowest: &[SingleCall], options: &Options) -> Op
         .then(|| Table { rows, columns: vec![right("slowest"), left("with its arguments")] })
 }
 
-fn json(profile: &Profile) -> Value {
-    let methods = profile.traced.methods().map(|method| {
-        let calls = &method.calls;
-        let nanos = |time: Option<f64>| time.map(|time| time.round() as u64);
-        json!({
-            "function": method.function.0,
-            "rule": method.rule,
-            "refused": method.refusal(),
-            "calls": calls.calls,
-            "timed": calls.timed,
-            "errors": calls.failed,
-            "total_ns": calls.total.round() as u64,
-            "p50_ns": nanos(calls.quantile(0.5)),
-            "p90_ns": nanos(calls.quantile(0.9)),
-            "p99_ns": nanos(calls.quantile(0.99)),
-            "max_ns": nanos((calls.timed > 0).then_some(calls.longest)),
-            "histogram": calls.histogram().map(|(from, to, count)| json!([from.round() as u64, to.round() as u64, count])).collect::<Vec<_>>(),
-            "slowest": method.slowest.iter().map(|call| json!({
-                "ns": call.taken,
-                "time_ns": call.begun.saturating_sub(profile.start),
-                "thread": call.thread.0,
-                "error": call.failed,
-                "arguments": ShownArgument::of(&profile.tables, method, call),
-            })).collect::<Vec<_>>(),
-        })
+/// Calls of instrumented methods.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Traced")]
+struct Json<'a> {
+    /// Time since the first method was instrumented, seconds.
+    seconds: f64,
+    /// Methods that match a rule.
+    methods: Vec<MethodJson<'a>>,
+}
+
+/// A method that matches a rule. Times of calls are from the call to its end, also of asynchronous
+/// methods.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TracedMethod")]
+struct MethodJson<'a> {
+    /// Index in `functions`.
+    function: u32,
+    /// Name of the rule.
+    rule: &'a str,
+    /// Why the method was not instrumented, or null.
+    refused: Option<&'a str>,
+    /// Number of calls.
+    calls: u64,
+    /// Calls that were timed and have ended.
+    timed: u64,
+    /// Those of them that ended with an exception.
+    errors: u64,
+    /// Time of the timed calls, nanoseconds.
+    total_ns: u64,
+    /// The median, nanoseconds, exact to 3 %; null without timed calls.
+    p50_ns: Option<u64>,
+    /// 90 % of the timed calls took at most this, nanoseconds, exact to 3 %.
+    p90_ns: Option<u64>,
+    /// 99 % of the timed calls took at most this, nanoseconds, exact to 3 %.
+    p99_ns: Option<u64>,
+    /// The longest call, nanoseconds; null without timed calls.
+    max_ns: Option<u64>,
+    /// Rows of from, to (nanoseconds) and the number of timed calls.
+    histogram: Vec<(u64, u64, u64)>,
+    /// The slowest calls, slowest first.
+    slowest: Vec<CallJson>,
+}
+
+/// A call that has ended.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TracedCall")]
+struct CallJson {
+    /// How long it took, nanoseconds.
+    ns: u64,
+    /// When it began, nanoseconds since the start of the time that the profile covers.
+    time_ns: u64,
+    /// The thread on which it ended: index in `threads`.
+    thread: u32,
+    /// Whether it ended with an exception.
+    error: bool,
+    /// In the order of the parameters; empty unless arguments were requested.
+    arguments: Vec<ShownArgument>,
+}
+
+fn json(profile: &Profile) -> Json<'_> {
+    Json {
+        seconds: profile.traced.time().as_secs_f64(),
+        methods: profile.traced.methods().map(|method| method_json(profile, method)).collect(),
+    }
+}
+
+fn method_json<'a>(profile: &Profile, method: &'a TracedMethod) -> MethodJson<'a> {
+    let calls = &method.calls;
+    let nanos = |time: Option<f64>| time.map(|time| time.round() as u64);
+    let histogram = calls.histogram();
+    let slowest = method.slowest.iter().map(|call| CallJson {
+        ns: call.taken,
+        time_ns: call.begun.saturating_sub(profile.start),
+        thread: call.thread.0,
+        error: call.failed,
+        arguments: ShownArgument::of(&profile.tables, method, call),
     });
-    json!({"seconds": profile.traced.time().as_secs_f64(), "methods": methods.collect::<Vec<_>>()})
+    MethodJson {
+        function: method.function.0,
+        rule: &method.rule,
+        refused: method.refusal(),
+        calls: calls.calls,
+        timed: calls.timed,
+        errors: calls.failed,
+        total_ns: calls.total.round() as u64,
+        p50_ns: nanos(calls.quantile(0.5)),
+        p90_ns: nanos(calls.quantile(0.9)),
+        p99_ns: nanos(calls.quantile(0.99)),
+        max_ns: nanos((calls.timed > 0).then_some(calls.longest)),
+        histogram: histogram
+            .map(|(from, to, count)| (from.round() as u64, to.round() as u64, count))
+            .collect(),
+        slowest: slowest.collect(),
+    }
 }

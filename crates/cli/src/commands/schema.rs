@@ -1,0 +1,107 @@
+//! `clrscope schema`: what `--json` prints, as JSON Schema.
+
+use crate::{
+    commands::{deadlocks, il, profilers::Profiler, ps},
+    console,
+    exit::{Code, failure},
+    newrelic, recording, tasks,
+    top::model::View,
+    traced, validated,
+};
+use schemars::{JsonSchema, Schema};
+
+/// List what can be printed as JSON, or print the JSON Schema of it
+///
+/// The schemas are made from the types that are printed. They are of the draft 2020-12. A key may
+/// be added in a later version; a key that changes its meaning or goes away changes the version
+/// that the output itself contains.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Print the schema of this output
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// What a command prints as JSON.
+struct Output {
+    /// The command.
+    name: &'static str,
+    /// With its options.
+    printed_by: &'static str,
+    schema: fn() -> Schema,
+}
+
+macro_rules! outputs {
+    ($($name:literal $printed_by:literal $schema:expr;)*) => {
+        /// Everything that is printed as JSON.
+        const OUTPUTS: &[Output] =
+            &[$(Output { name: $name, printed_by: $printed_by, schema: $schema },)*];
+    };
+}
+
+outputs! {
+    "ps" "clrscope ps --json" report::schema_of::<Vec<ps::Process<'_>>>;
+    "profilers" "clrscope profilers [PROFILER] --json" report::schema_of::<Profilers>;
+    "record" "clrscope record --json" report::schema_of::<recording::SummaryJson<'_>>;
+    "launch" "clrscope launch --json" report::schema_of::<recording::SummaryJson<'_>>;
+    "report" "clrscope report --json" report::report_schema;
+    "events" "clrscope report --format events, each line" report::events_schema;
+    "checkup" "clrscope checkup --json" report::checkup_schema;
+    "top" "clrscope top --json, each line" report::schema_of::<View>;
+    "heap" "clrscope heap --json" report::schema_of::<Heap>;
+    "leaks" "clrscope leaks --json" report::schema_of::<::heap::LeakReport>;
+    "async" "clrscope async --json" report::schema_of::<tasks::report::Report>;
+    "deadlocks" "clrscope deadlocks --json" report::schema_of::<deadlocks::Output<'_>>;
+    "trace" "clrscope trace --json" report::schema_of::<traced::report::Report>;
+    "il" "clrscope il --json" report::schema_of::<Il>;
+    "validate" "clrscope validate --json" report::schema_of::<validated::report::Report<'_>>;
+    "newrelic" "clrscope newrelic check --json" report::schema_of::<newrelic::Report>;
+}
+
+/// All profilers, or the one that was named.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its schema is needed")]
+enum Profilers {
+    All(Vec<Profiler>),
+    One(Profiler),
+}
+
+/// A full heap snapshot, or one with `--histogram` or `--roots`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its schema is needed")]
+enum Heap {
+    Full(::heap::Report),
+    Partial(::heap::PartialReport),
+}
+
+/// A list of methods, or what `--verify` found.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its schema is needed")]
+enum Il {
+    Listed(il::Listed<'static>),
+    Verified(il::Verified<'static>),
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let Some(name) = &args.name else {
+        let row = |output: &Output| vec![output.name.to_owned(), output.printed_by.to_owned()];
+        let rows: Vec<Vec<String>> = OUTPUTS.iter().map(row).collect();
+        let mut text = console::table(&["NAME", "PRINTED BY"], &rows, None);
+        text.push_str("\n`clrscope schema <NAME>` prints its JSON Schema.\n");
+        console::print(&text)?;
+        return Ok(Code::Success);
+    };
+    let output = OUTPUTS.iter().find(|output| output.name == name).ok_or_else(|| {
+        let names: Vec<&str> = OUTPUTS.iter().map(|output| output.name).collect();
+        let message =
+            format!("there is no output with the name `{name}`; there are {}", names.join(", "));
+        failure(Code::Usage, message)
+    })?;
+    let mut schema = (output.schema)();
+    schema.insert("title".to_owned(), output.printed_by.into());
+    console::print_json(&schema)?;
+    Ok(Code::Success)
+}
