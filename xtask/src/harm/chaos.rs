@@ -247,8 +247,8 @@ fn one(
     let tmp = folder.path().join("t");
     fs::create_dir(&tmp)?;
     let start = || start(bench, target, runtime, length, &tmp);
-    // The app grows by itself for hours.
-    let twin = if target.work == Work::App { Some(start()?) } else { None };
+    // Programs grow by themselves: azmcp for hours, and others by some megabytes at a time.
+    let (twin, twin_pid) = start()?;
     let (driver, pid) = start()?;
     let begun = Instant::now();
     let possible = |action: &&Action| {
@@ -280,7 +280,7 @@ fn one(
             ran.libraries = ran.libraries.max(state.libraries.len());
             resident.push(state.resident);
         }
-        if let Some(state) = twin.as_ref().and_then(|(_, pid)| State::of(*pid, &tmp)) {
+        if let Some(state) = State::of(twin_pid, &tmp) {
             alone.push(state.resident);
         }
         if begun.elapsed() < WARM_TIME.min(length / WARM_PART) {
@@ -292,9 +292,7 @@ fn one(
         }
     }
     (ran.growth, ran.alone) = (growth(&resident, warm), growth(&alone, warm));
-    if let Some((twin, _)) = twin {
-        twin.wait()?;
-    }
+    twin.wait()?;
     let died = !is_alive(pid);
     let ended = driver.wait()?;
     ran.units = ended.units;

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Cell, Section, Table, View, cells::name, json_part, left, right};
-use crate::{Options, format};
+use crate::{Options, format, json::since};
 
 pub const VIEW: View =
     View { section, json: Some(json_part!("traced", Json<'_>, json)), page: None };
@@ -64,7 +64,7 @@ fn traced(profile: &Profile, options: &Options) -> Section {
     let slowest = profile.traced.slowest();
     if !slowest.is_empty() {
         let rows = slowest.iter().take(options.rows).map(|call| {
-            let from = call.begun.saturating_sub(profile.start) as f64 / 1e9;
+            let from = since(profile, call.begun) as f64 / 1e9;
             vec![
                 Cell::text(format::duration(call.taken)),
                 Cell::text(format!("{from:.3} s")),
@@ -155,7 +155,7 @@ struct MethodJson<'a> {
 struct CallJson {
     /// How long it took, nanoseconds.
     ns: u64,
-    /// When it began, nanoseconds since the start of the time that the profile covers.
+    /// When it began, nanoseconds since the start of the recording.
     time_ns: u64,
     /// The thread on which it ended: index in `threads`.
     thread: u32,
@@ -178,7 +178,7 @@ fn method_json<'a>(profile: &Profile, method: &'a TracedMethod) -> MethodJson<'a
     let histogram = calls.histogram();
     let slowest = method.slowest.iter().map(|call| CallJson {
         ns: call.taken,
-        time_ns: call.begun.saturating_sub(profile.start),
+        time_ns: since(profile, call.begun),
         thread: call.thread.0,
         error: call.failed,
         arguments: ShownArgument::of(&profile.tables, method, call),
