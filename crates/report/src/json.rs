@@ -8,7 +8,7 @@ use schemars::{
     transform::RecursiveTransform,
 };
 use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{Exporter, Options, ReportError, kinds, views};
 
@@ -96,7 +96,7 @@ impl JsonSchema for Views {
     }
 }
 
-/// `heap` and `async`, in recordings of these profilers.
+/// What heap snapshots say, in recordings of the profilers that take them.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Snapshots<'a>(BTreeMap<&'static str, &'a Value>);
@@ -106,36 +106,41 @@ impl JsonSchema for Snapshots<'_> {
         "Snapshots".into()
     }
 
-    // The commands that read snapshots describe what stands here.
+    // `schema` adds what stands here.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "object",
-            "properties": {
-                "heap": {
-                    "description": "The last heap snapshot, as `clrscope heap --json` prints it; \
-                        null where no snapshot could be read. Only in recordings of `heap` that \
-                        are not narrowed down.",
-                },
-                "async": {
-                    "description": "The asynchronous methods of the last heap snapshot, as \
-                        `clrscope async --json` prints them; null where no snapshot could be \
-                        read. Only in recordings of `async` that are not narrowed down.",
-                },
-            },
-        })
+        json_schema!({ "type": "object" })
     }
 }
 
-/// The JSON Schema of a report.
-pub fn schema() -> Schema {
-    schema_of::<File<'_>>()
+/// The schema of what the heap snapshots of a profiler say in a report.
+pub type SnapshotSchema = fn(&mut SchemaGenerator) -> Schema;
+
+/// The JSON Schema of a report, with that of each [`SnapshotSection`](crate::SnapshotSection) by its
+/// id.
+pub fn schema(snapshots: &[(&'static str, SnapshotSchema)]) -> Schema {
+    let mut generator = generator();
+    let snapshots: Vec<_> =
+        snapshots.iter().map(|(id, schema)| (*id, schema(&mut generator))).collect();
+    let mut report = generator.into_root_schema_for::<File<'_>>();
+    let properties = report.ensure_object().entry("properties").or_insert_with(|| json!({}));
+    for (id, schema) in snapshots {
+        properties[id] = json!({
+            "description": "What the heap snapshots show, in recordings of this profiler that are \
+                not filtered; null where no snapshot could be read.",
+            "anyOf": [schema, { "type": "null" }],
+        });
+    }
+    report
 }
 
 /// The JSON Schema (draft 2020-12) of what a type is written as.
 pub fn schema_of<T: JsonSchema>() -> Schema {
-    let settings =
-        SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(describe));
-    settings.into_generator().into_root_schema_for::<T>()
+    generator().into_root_schema_for::<T>()
+}
+
+fn generator() -> SchemaGenerator {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.with_transform(RecursiveTransform(describe)).into_generator()
 }
 
 /// Descriptions are doc comments, whose links lead nowhere in a schema.

@@ -12,7 +12,7 @@ mod views;
 
 pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema};
 pub use events::schema as events_schema;
-pub use json::{ResourceJson, schema as report_schema, schema_of};
+pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of};
 pub use profile::format;
 
 use std::io::{Read, Write};

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use common::{START, profile, records, text};
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
 use report::{Checkup, CheckupFormat, Options, SnapshotSection, Target};
-use schema::{check, check_with, strict};
+use schema::{SNAPSHOTS, check, check_with, strict};
 use serde_json::Value;
 
 const MS: u64 = 1_000_000;
@@ -255,7 +255,7 @@ fn keys_that_are_missing_or_unknown_are_noticed() {
         &Options::default(),
     ))
     .unwrap();
-    let schema = strict(&report::report_schema());
+    let schema = strict(&report::report_schema(SNAPSHOTS));
     schema.check(&json).unwrap();
     // One row is enough of each list, so that many variants are quick to check.
     let json = shortened(&json);
@@ -308,7 +308,8 @@ fn shortened(value: &Value) -> Value {
 
 #[test]
 fn types_have_names_of_their_own() {
-    let schemas = [report::report_schema(), report::events_schema(), report::checkup_schema()];
+    let schemas =
+        [report::report_schema(SNAPSHOTS), report::events_schema(), report::checkup_schema()];
     for schema in &schemas {
         let names = schema.as_value()["$defs"].as_object().unwrap().keys();
         // A second type of a name gets a number behind it.

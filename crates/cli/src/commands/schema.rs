@@ -44,7 +44,7 @@ outputs! {
     "profilers" "clrscope profilers [PROFILER] --json" report::schema_of::<Profilers>;
     "record" "clrscope record --json" report::schema_of::<recording::SummaryJson<'_>>;
     "launch" "clrscope launch --json" report::schema_of::<recording::SummaryJson<'_>>;
-    "report" "clrscope report --json" report::report_schema;
+    "report" "clrscope report --json" report_schema;
     "events" "clrscope report --format events, each line" report::events_schema;
     "checkup" "clrscope checkup --json" report::checkup_schema;
     "top" "clrscope top --json, each line" report::schema_of::<View>;
@@ -56,6 +56,14 @@ outputs! {
     "il" "clrscope il --json" report::schema_of::<Il>;
     "validate" "clrscope validate --json" report::schema_of::<validated::report::Report<'_>>;
     "newrelic" "clrscope newrelic check --json" report::schema_of::<newrelic::Report>;
+}
+
+/// A report can contain what heap snapshots say.
+fn report_schema() -> Schema {
+    report::report_schema(&[
+        ("heap", |generator| generator.subschema_for::<Heap>()),
+        ("async", |generator| generator.subschema_for::<tasks::report::Report>()),
+    ])
 }
 
 /// All profilers, or the one that was named.

@@ -152,8 +152,8 @@ impl Slot {
         self.needs_main.is_some() || !self.knows_others
     }
 
-    /// Whether an agent of ours that is leaving can be what holds it. Where there are several slots,
-    /// those that need the main one do not leave.
+    /// Whether it may be occupied by an agent of ours that is about to leave it. Where there are
+    /// several slots, those that need the main one do not leave.
     fn frees_itself(&self) -> bool {
         self.needs_main.is_none() || !self.knows_others
     }
