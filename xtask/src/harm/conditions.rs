@@ -16,6 +16,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Cache, Compiler, Extras, Runtime, source_root};
 
+/// How often, and how far apart, the threads of a target are counted before they are limited.
+const THREAD_COUNTS: u32 = 10;
+const THREAD_COUNT_PAUSE: Duration = Duration::from_millis(20);
+
 /// A circumstance.
 #[derive(Clone)]
 pub struct Condition {
@@ -294,7 +298,13 @@ fn pids(scene: &mut Scene) -> Result<()> {
     let group = scene.group("pids")?;
     let more = scene.random.below(41) as u64;
     scene.when_ready(move |_| {
-        let limit = (group.number("pids.current", "pids.current")? + more).to_string();
+        // Programs that start threads all the time have more of them at one moment than at another.
+        let mut most = 0;
+        for _ in 0..THREAD_COUNTS {
+            most = most.max(group.number("pids.current", "pids.current")?);
+            thread::sleep(THREAD_COUNT_PAUSE);
+        }
+        let limit = (most + more).to_string();
         group.limit(("pids.max", &limit), ("pids.max", &limit))
     });
     Ok(())
