@@ -8,6 +8,7 @@ use crate::{
     histogram::{Histogram, TypeCounts},
     paths::{Holdings, Paths, RootPath},
     snapshot::{GENERATIONS, Gaps, NodeId, RootKind, Snapshot, TypeId, generation_name},
+    strings::DuplicateString,
 };
 
 /// What a [`Report`] shows.
@@ -338,36 +339,45 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
         .collect();
     report.asked = asked
         .into_iter()
-        .map(|(type_id, row)| {
-            let holdings = paths.holdings(type_id);
-            TypeDetail {
-                row,
-                examined_objects: holdings.examined,
-                unreached_objects: holdings.unreached,
-                holders: holder_rows(snapshot, &holdings, options.paths),
-            }
-        })
+        .map(|(type_id, row)| type_detail(snapshot, &paths, type_id, row, options.paths))
         .collect();
+    report.strings = strings(snapshot, &paths, options.top);
+    report
+}
+
+fn type_detail(
+    snapshot: &Snapshot,
+    paths: &Paths<'_>,
+    type_id: TypeId,
+    row: TypeRow,
+    most: usize,
+) -> TypeDetail {
+    let holdings = paths.holdings(type_id);
+    TypeDetail {
+        row,
+        examined_objects: holdings.examined,
+        unreached_objects: holdings.unreached,
+        holders: holder_rows(snapshot, &holdings, most),
+    }
+}
+
+/// What is known of the strings; `None` if there are none.
+fn strings(snapshot: &Snapshot, paths: &Paths<'_>, most: usize) -> Option<Strings> {
     let strings = snapshot.strings();
-    report.strings = (strings.count > 0).then(|| Strings {
+    let row = |duplicate: &DuplicateString| StringRow {
+        text: duplicate.text.clone(),
+        length: duplicate.length,
+        objects: duplicate.count,
+        wasted_bytes: duplicate.wasted,
+        path: paths.to(duplicate.example).map(|path| path_row(snapshot, &path)),
+    };
+    (strings.count > 0).then(|| Strings {
         objects: strings.count,
         bytes: strings.bytes,
         distinct: strings.distinct,
         wasted_bytes: strings.wasted,
-        duplicates: strings
-            .duplicates
-            .iter()
-            .take(options.top)
-            .map(|duplicate| StringRow {
-                text: duplicate.text.clone(),
-                length: duplicate.length,
-                objects: duplicate.count,
-                wasted_bytes: duplicate.wasted,
-                path: paths.to(duplicate.example).map(|path| path_row(snapshot, &path)),
-            })
-            .collect(),
-    });
-    report
+        duplicates: strings.duplicates.iter().take(most).map(row).collect(),
+    })
 }
 
 pub(crate) fn seconds(nanos: u64) -> f64 {

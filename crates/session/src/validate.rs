@@ -1,7 +1,8 @@
 use crate::{
     AllocatedObjects, AllocationBatch, Argument, CallArguments, CallBatch, CompilationBatch,
     ContentionBatch, ExceptionSample, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch,
-    SessionRecord, StackDef, StackId, SurvivorSnapshot, ThreadId, TypeId, TypeLoadBatch,
+    SessionRecord, StackDef, StackId, SurvivorSnapshot, ThreadCreation, ThreadId, TypeId,
+    TypeLoadBatch,
 };
 
 /// How a record breaks the rules of the stream.
@@ -179,10 +180,7 @@ impl Validator {
                 snapshot.threads.iter().try_for_each(|seen| self.place(seen.thread, seen.stack))
             }
             SessionRecord::InducedGc(call) => self.place(call.thread, call.stack),
-            SessionRecord::ThreadCreation(creation) => {
-                self.thread(creation.thread)?;
-                creation.creator.map_or(Ok(()), |(creator, stack)| self.place(creator, stack))
-            }
+            SessionRecord::ThreadCreation(creation) => self.creation(creation),
             SessionRecord::Instrumented(method) => self.function(method.function),
             SessionRecord::Rewritten(method) => self.function(method.function),
             SessionRecord::Recompiled(method) => self.function(method.function),
@@ -218,6 +216,11 @@ impl Validator {
             | SessionRecord::AsyncStateMachines { snapshot, .. } => self.snapshot(*snapshot),
             SessionRecord::HeapEnd(end) => self.end_snapshot(end.snapshot),
         }
+    }
+
+    fn creation(&self, creation: &ThreadCreation) -> Result<(), ModelError> {
+        self.thread(creation.thread)?;
+        creation.creator.map_or(Ok(()), |(creator, stack)| self.place(creator, stack))
     }
 
     fn stack_definition(&mut self, stack: &StackDef) -> Result<(), ModelError> {

@@ -25,6 +25,33 @@ enum RootNode {
     Other,
 }
 
+impl RootNode {
+    /// The node that holds it.
+    fn above(self) -> Option<Self> {
+        match self {
+            Self::All => None,
+            Self::Statics | Self::Locals | Self::Others => Some(Self::All),
+            Self::Static => Some(Self::Statics),
+            Self::Finalizer | Self::Pinning | Self::Strong | Self::Other => Some(Self::Others),
+        }
+    }
+
+    /// As `dotnet-gcdump` writes it; `field` is the static field.
+    fn name(self, field: Option<&str>) -> String {
+        match self {
+            Self::All => "[.NET Roots]".into(),
+            Self::Statics => "[static vars]".into(),
+            Self::Static => format!("[static var {}]", field.unwrap_or_default()),
+            Self::Locals => "[local vars]".into(),
+            Self::Others => "[other roots]".into(),
+            Self::Finalizer => "[finalizer Handles]".into(),
+            Self::Pinning => "[pinning Handles]".into(),
+            Self::Strong => "[strong Handles]".into(),
+            Self::Other => "[other Handles]".into(),
+        }
+    }
+}
+
 /// A node that is none of the heap.
 struct Extra {
     type_index: i32,
@@ -84,13 +111,19 @@ pub fn write(snapshot: &Snapshot, output: impl Write) -> Result<u64, GcdumpError
     }
     // 64 bits.
     out.bytes(&[tag::BYTE, 1, tag::END_OBJECT])?;
+    behind_graph(snapshot, &mut out)?;
+    out.output.flush()?;
+    Ok(out.at)
+}
 
+/// What follows the graph: when and of which process it was taken, and the ends of all objects.
+fn behind_graph(snapshot: &Snapshot, out: &mut Out<impl Write>) -> Result<(), GcdumpError> {
     out.bytes(&[1])?;
     // Nothing was left out to make the file smaller.
     out.bytes(&1f32.to_le_bytes())?;
     out.bytes(&1f32.to_le_bytes())?;
     out.bytes(&[tag::NULL])?;
-    heap_info(snapshot, &mut out)?;
+    heap_info(snapshot, out)?;
     let end = snapshot.end();
     out.text(Some(&end.reason))?;
     out.i64((end.unix_ms as i64).saturating_mul(10_000).saturating_add(TICKS_TO_1970))?;
@@ -117,8 +150,7 @@ pub fn write(snapshot: &Snapshot, output: impl Write) -> Result<u64, GcdumpError
     let trailer = out.label()?;
     out.i32(table as i32)?;
     out.i32(trailer as i32)?;
-    out.output.flush()?;
-    Ok(out.at)
+    Ok(())
 }
 
 /// The node that others refer to while nobody has described them: type 0, no references. It comes
@@ -226,10 +258,39 @@ fn size_of(snapshot: &Snapshot, node: NodeId) -> i32 {
     i32::try_from(snapshot.size(node)).unwrap_or(i32::MAX)
 }
 
+/// A node for roots, the name of its static field, and what it holds.
+type Held<'a> = (RootNode, Option<&'a str>, Vec<u32>);
+
 /// Names of the types of the nodes for roots, which follow the `types` others, and those nodes, the
 /// first of all first.
 fn root_nodes(snapshot: &Snapshot, types: i32) -> (Vec<String>, Vec<Extra>) {
-    let mut held: Vec<(RootNode, Option<&str>, Vec<u32>)> = [
+    let mut held = held_by_roots(snapshot);
+    let number = |index: usize| snapshot.len() as u32 + index as u32;
+    let links: Vec<(usize, u32)> = held
+        .iter()
+        .enumerate()
+        .filter_map(|(index, (node, _, _))| {
+            let above = node.above()?;
+            Some((held.iter().position(|(other, _, _)| *other == above)?, number(index)))
+        })
+        .collect();
+    for (above, child) in links {
+        if let Some((_, _, children)) = held.get_mut(above) {
+            children.push(child);
+        }
+    }
+    let names = held.iter().map(|(node, name, _)| node.name(*name)).collect();
+    let extras = held
+        .into_iter()
+        .enumerate()
+        .map(|(index, (_, _, children))| Extra { type_index: types + index as i32, children })
+        .collect();
+    (names, extras)
+}
+
+/// The nodes for roots, with the objects that they refer to. Those without any are left out.
+fn held_by_roots(snapshot: &Snapshot) -> Vec<Held<'_>> {
+    let mut held: Vec<Held<'_>> = [
         RootNode::All,
         RootNode::Statics,
         RootNode::Locals,
@@ -265,7 +326,6 @@ fn root_nodes(snapshot: &Snapshot, types: i32) -> (Vec<String>, Vec<Extra>) {
             children.push(root.node);
         }
     }
-    // Root nodes without children are not written.
     let holds = |nodes: &[RootNode]| {
         held.iter().any(|(node, _, held)| nodes.contains(node) && !held.is_empty())
     };
@@ -278,45 +338,7 @@ fn root_nodes(snapshot: &Snapshot, types: i32) -> (Vec<String>, Vec<Extra>) {
         RootNode::Others => others,
         _ => !children.is_empty(),
     });
-    let number = |index: usize| snapshot.len() as u32 + index as u32;
-    let links: Vec<(usize, u32)> = held
-        .iter()
-        .enumerate()
-        .filter_map(|(index, (node, _, _))| {
-            let above = match node {
-                RootNode::All => return None,
-                RootNode::Statics | RootNode::Locals | RootNode::Others => RootNode::All,
-                RootNode::Static => RootNode::Statics,
-                _ => RootNode::Others,
-            };
-            Some((held.iter().position(|(other, _, _)| *other == above)?, number(index)))
-        })
-        .collect();
-    for (above, child) in links {
-        if let Some((_, _, children)) = held.get_mut(above) {
-            children.push(child);
-        }
-    }
-    let names = held
-        .iter()
-        .map(|(node, name, _)| match node {
-            RootNode::All => "[.NET Roots]".into(),
-            RootNode::Statics => "[static vars]".into(),
-            RootNode::Static => format!("[static var {}]", name.unwrap_or_default()),
-            RootNode::Locals => "[local vars]".into(),
-            RootNode::Others => "[other roots]".into(),
-            RootNode::Finalizer => "[finalizer Handles]".into(),
-            RootNode::Pinning => "[pinning Handles]".into(),
-            RootNode::Strong => "[strong Handles]".into(),
-            RootNode::Other => "[other Handles]".into(),
-        })
-        .collect();
-    let extras = held
-        .into_iter()
-        .enumerate()
-        .map(|(index, (_, _, children))| Extra { type_index: types + index as i32, children })
-        .collect();
-    (names, extras)
+    held
 }
 
 /// A step through the descriptions of all nodes.
