@@ -151,6 +151,20 @@ struct Writer<'a> {
     instrumented: HashMap<(ModuleId, MethodDef), u32>,
 }
 
+/// What a session does next, and when.
+struct Due {
+    /// Whether the runtime answers.
+    begun: bool,
+    /// How often clrscope has asked for everything so far.
+    flushes: u32,
+    /// When the next status is sent.
+    status: Nanos,
+    /// When threads are visited next.
+    visit: Nanos,
+    /// Events that had passed in the last round.
+    passed: u64,
+}
+
 /// The other side is gone, or does not read.
 struct Gone;
 
@@ -180,78 +194,20 @@ impl<'a> Writer<'a> {
 
     /// From hello to the reason to end.
     fn session(&mut self) -> Result<ByeReason, Gone> {
-        self.hello()?;
-        // One that is launched is called: nobody can have left before the first instruction.
-        if self.agent.notify_only && !self.agent.config.launched {
-            match self.agent.is_called() {
-                Called::Yes => {}
-                Called::No => return Ok(ByeReason::Stays),
-                Called::Busy => {
-                    // At once: to find out whether we may leave takes longer than clrscope waits.
-                    self.put(Record::Log { level: LogLevel::Error, message: BUSY.to_owned() })?;
-                    self.put(Record::Bye(Bye {
-                        reason: ByeReason::Failed,
-                        status: Status::default(),
-                    }))?;
-                    self.send()?;
-                    return Ok(ByeReason::Failed);
-                }
-            }
+        if let Some(reason) = self.greet()? {
+            return Ok(reason);
         }
-        self.send()?;
-        // Until the attach is complete the runtime gives no answers.
-        let mut begun = false;
-        let mut flushes = 0;
-        let mut next_status = clock::monotonic() + STATUS_INTERVAL;
-        let agent = self.agent;
-        let mut passed = 0;
-        let mut next_visit = clock::monotonic() + VISIT_INTERVAL;
+        let now = clock::monotonic();
+        let mut due = Due {
+            begun: false,
+            flushes: 0,
+            status: now + STATUS_INTERVAL,
+            visit: now + VISIT_INTERVAL,
+            passed: 0,
+        };
         loop {
-            if !begun && self.agent.phase() >= Phase::Running {
-                begun = true;
-                self.begin()?;
-            }
-            if begun {
-                for _ in 0..std::mem::take(&mut flushes) {
-                    self.flush()?;
-                }
-            }
             let now = clock::monotonic();
-            self.agent.count_seconds(now);
-            if begun && self.visits > 0 && now >= next_visit {
-                next_visit = now + VISIT_INTERVAL;
-                self.flush_single_calls()?;
-                self.visit_threads();
-            }
-            if agent.with_signals(SignalEngine::is_displaced) == Some(true) {
-                agent.walk_instead("another tool has set a handler for SIGPROF");
-                self.start_ticks();
-            }
-            agent.with_signals(SignalEngine::reclaim);
-            // A process that ends may not answer.
-            if agent.phase() == Phase::Running
-                && let Some(storm) = &mut self.storm
-            {
-                storm.look(agent, now);
-            }
-            if now >= next_status {
-                next_status = now + STATUS_INTERVAL;
-                self.flush_collectors()?;
-                self.flush_calls(false)?;
-                self.flush_allocated()?;
-                self.flush_traced()?;
-                let status = self.status();
-                self.put(Record::Status(status))?;
-            }
-            // Names of many methods at once would take long as the process ends, and so would many
-            // calls.
-            self.define_instrumented()?;
-            traced::free_shards_if_grown();
-            if begun && self.calls.has_much() {
-                self.flush_calls(false)?;
-            }
-            self.drain()?;
-            self.send()?;
+            self.work(&mut due, now)?;
             if self.agent.phase() == Phase::Stopping {
                 return Ok(if self.agent.is_shutdown() {
                     ByeReason::Shutdown
@@ -266,50 +222,139 @@ impl<'a> Writer<'a> {
                 })?;
                 return Ok(ByeReason::Failed);
             }
-            let busy = agent.events.passed() != passed || agent.wants_ticks();
-            passed = agent.events.passed();
-            let round = if busy { ROUND } else { IDLE_ROUND };
-            let timeout =
-                if begun { round.min(next_status.saturating_sub(now)) } else { STATUS_INTERVAL };
-            let incoming =
-                self.connection.receive(timeout.div_ceil(1_000_000) as i32, &self.agent.wake);
-            self.agent.wake.clear();
-            let Incoming::Messages(messages) = incoming else { return Err(Gone) };
-            for message in messages {
-                match message {
-                    Control::Go => {
-                        // Before the first module is loaded: what comes later is seen to as it
-                        // comes.
-                        self.agent.instrumentation.wait_done();
-                        self.agent.go();
-                    }
-                    Control::Resolve { mut executed, mut guessed } => {
-                        executed.truncate(Control::MAX_RESOLVE);
-                        guessed.truncate(Control::MAX_RESOLVE);
-                        self.answer(&executed, &guessed)?;
-                    }
-                    Control::Status => {
-                        let status = self.status();
-                        self.put(Record::Status(status))?;
-                    }
-                    Control::CopyMore(bytes) => agent.copy_more(bytes),
-                    Control::SampleInside
-                        if agent.config.cpu != CpuEngine::KernelRing || self.inside => {}
-                    Control::SampleInside => {
-                        self.inside = true;
-                        if begun {
-                            self.start_signals()?;
-                            self.start_ticks();
-                        }
-                    }
-                    Control::Flush => flushes += 1,
-                    Control::Instrument(rules) => {
-                        agent.instrumentation.apply(rules, Rewriting::of(&agent.config));
-                    }
-                    Control::Stop => return Ok(ByeReason::Stopped),
+            for message in self.messages(&mut due, now)? {
+                if let Control::Stop = message {
+                    return Ok(ByeReason::Stopped);
+                }
+                self.obey(message, &mut due)?;
+            }
+        }
+    }
+
+    /// Says hello. Returns why the session ends, if it does so at once.
+    fn greet(&mut self) -> Result<Option<ByeReason>, Gone> {
+        self.hello()?;
+        // One that is launched is called: nobody can have left before the first instruction.
+        if self.agent.notify_only && !self.agent.config.launched {
+            match self.agent.is_called() {
+                Called::Yes => {}
+                Called::No => return Ok(Some(ByeReason::Stays)),
+                Called::Busy => {
+                    // At once: to find out whether we may leave takes longer than clrscope waits.
+                    self.put(Record::Log { level: LogLevel::Error, message: BUSY.to_owned() })?;
+                    self.put(Record::Bye(Bye {
+                        reason: ByeReason::Failed,
+                        status: Status::default(),
+                    }))?;
+                    self.send()?;
+                    return Ok(Some(ByeReason::Failed));
                 }
             }
         }
+        self.send()?;
+        Ok(None)
+    }
+
+    /// Does what is due, and sends what there is.
+    fn work(&mut self, due: &mut Due, now: Nanos) -> Result<(), Gone> {
+        let agent = self.agent;
+        // Until the attach is complete the runtime gives no answers.
+        if !due.begun && agent.phase() >= Phase::Running {
+            due.begun = true;
+            self.begin()?;
+        }
+        if due.begun {
+            for _ in 0..std::mem::take(&mut due.flushes) {
+                self.flush()?;
+            }
+        }
+        agent.count_seconds(now);
+        if due.begun && self.visits > 0 && now >= due.visit {
+            due.visit = now + VISIT_INTERVAL;
+            self.flush_single_calls()?;
+            self.visit_threads();
+        }
+        if agent.with_signals(SignalEngine::is_displaced) == Some(true) {
+            agent.walk_instead("another tool has set a handler for SIGPROF");
+            self.start_ticks();
+        }
+        agent.with_signals(SignalEngine::reclaim);
+        // A process that ends may not answer.
+        if agent.phase() == Phase::Running
+            && let Some(storm) = &mut self.storm
+        {
+            storm.look(agent, now);
+        }
+        if now >= due.status {
+            due.status = now + STATUS_INTERVAL;
+            self.flush_collectors()?;
+            self.flush_calls(false)?;
+            self.flush_allocated()?;
+            self.flush_traced()?;
+            let status = self.status();
+            self.put(Record::Status(status))?;
+        }
+        // Names of many methods at once would take long as the process ends, and so would many
+        // calls.
+        self.define_instrumented()?;
+        traced::free_shards_if_grown();
+        if due.begun && self.calls.has_much() {
+            self.flush_calls(false)?;
+        }
+        self.drain()?;
+        self.send()
+    }
+
+    /// Waits for messages, not longer than until something is due.
+    fn messages(&mut self, due: &mut Due, now: Nanos) -> Result<Vec<Control>, Gone> {
+        let agent = self.agent;
+        let busy = agent.events.passed() != due.passed || agent.wants_ticks();
+        due.passed = agent.events.passed();
+        let round = if busy { ROUND } else { IDLE_ROUND };
+        let timeout =
+            if due.begun { round.min(due.status.saturating_sub(now)) } else { STATUS_INTERVAL };
+        let incoming = self.connection.receive(timeout.div_ceil(1_000_000) as i32, &agent.wake);
+        agent.wake.clear();
+        match incoming {
+            Incoming::Messages(messages) => Ok(messages),
+            _ => Err(Gone),
+        }
+    }
+
+    /// Does what clrscope wants, but for the end.
+    fn obey(&mut self, message: Control, due: &mut Due) -> Result<(), Gone> {
+        let agent = self.agent;
+        match message {
+            Control::Go => {
+                // Before the first module is loaded: what comes later is seen to as it comes.
+                agent.instrumentation.wait_done();
+                agent.go();
+            }
+            Control::Resolve { mut executed, mut guessed } => {
+                executed.truncate(Control::MAX_RESOLVE);
+                guessed.truncate(Control::MAX_RESOLVE);
+                self.answer(&executed, &guessed)?;
+            }
+            Control::Status => {
+                let status = self.status();
+                self.put(Record::Status(status))?;
+            }
+            Control::CopyMore(bytes) => agent.copy_more(bytes),
+            Control::SampleInside if agent.config.cpu != CpuEngine::KernelRing || self.inside => {}
+            Control::SampleInside => {
+                self.inside = true;
+                if due.begun {
+                    self.start_signals()?;
+                    self.start_ticks();
+                }
+            }
+            Control::Flush => due.flushes += 1,
+            Control::Instrument(rules) => {
+                agent.instrumentation.apply(rules, Rewriting::of(&agent.config));
+            }
+            Control::Stop => {}
+        }
+        Ok(())
     }
 
     fn hello(&mut self) -> Result<(), Gone> {

@@ -140,8 +140,9 @@ fn addresses_become_methods_with_exact_unwind_tables() {
             "{runtime}: {} ns to name a method",
             naming("nanoseconds naming") / naming("methods named").max(1)
         );
+        // .NET Core 3.1 takes longer to unload it the busier the machine is.
         let gone = wait_gone(process.pid());
-        assert!(gone < Duration::from_secs(2), "{runtime}: {gone:?}");
+        assert!(gone < Duration::from_secs(8), "{runtime}: {gone:?}");
         assert!(process.is_running());
     }
 }

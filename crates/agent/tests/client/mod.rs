@@ -362,7 +362,7 @@ pub fn resident(pid: u32) -> u64 {
 /// runs.
 pub fn running(runtime: Runtime) -> TargetProcess {
     if runtime.runs_samples() {
-        let mut process = testkit::Sample::named("burn").start(runtime, &["--seconds", "60"]);
+        let mut process = testkit::Sample::named("burn").start(runtime, &["--seconds", "300"]);
         process.wait_for_ready();
         process
     } else {
