@@ -525,6 +525,7 @@ fn quoted(path: &Path) -> String {
     }
 }
 
+/// What was recorded, in one file for each process.
 #[derive(Serialize, JsonSchema)]
 pub struct SummaryJson<'a> {
     exit_code: Option<i32>,

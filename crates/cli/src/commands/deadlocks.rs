@@ -52,7 +52,7 @@ pub struct Args {
     agent: AgentArgs,
 }
 
-/// What is printed as JSON.
+/// Which threads of a process block each other, and where they wait.
 #[derive(Serialize, JsonSchema)]
 pub struct Output<'a> {
     pid: u32,

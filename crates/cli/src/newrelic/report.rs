@@ -39,7 +39,7 @@ pub enum Subject<'s> {
     Assembly(&'s Path),
 }
 
-/// Everything that is found out.
+/// What a New Relic agent does, or would do, in a process or with an assembly.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     schema: u32,

@@ -66,7 +66,7 @@ pub struct Question {
     pub by_total: bool,
 }
 
-/// Everything that a screen shows, or a line of JSON holds.
+/// What a process does: CPU, threads, exceptions and pauses of the window that the view covers.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct View {
     /// Process id.

@@ -6,7 +6,7 @@ use recorder::Summary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What is printed as JSON. Names of fields are a contract with scripts.
+/// What instrumented methods did: calls, errors and times.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     pub pid: u32,

@@ -17,7 +17,7 @@ const SCHEMA: u32 = 1;
 /// Most lines of one difference in text.
 const MOST_LINES: usize = 40;
 
-/// What `--json` prints.
+/// Where two recordings or assemblies are equal, and where they differ.
 #[derive(Serialize, JsonSchema)]
 pub struct Report<'e> {
     schema: u32,
