@@ -192,9 +192,8 @@ fn details(found: &Findings, stacks: &StacksShown, no_attach: bool) -> Document 
                 .map(|more| format!("{more} more")),
         );
         let mut tree = Tree::default();
-        tree.push(0, [Cell::text(who.join(", "))]);
         frames(&mut tree, &group.stack);
-        add(format!("{count} in {}", group.kind), tree);
+        add(format!("{count} in {}: {}", group.kind, who.join(", ")), tree);
     }
     let mut notes = Section::new("Notes");
     notes.lead = found.notes.iter().map(|note| format!("{note}.")).collect();
