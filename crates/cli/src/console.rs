@@ -1,6 +1,10 @@
 //! Standard output and standard error: terminals, colours, JSON, tables, closed pipes.
 
-use report::plain::visible_lines;
+use document::{
+    Document,
+    plain::{json, json_pretty, visible, visible_lines},
+    text::{self, Style},
+};
 use serde::Serialize;
 use std::{
     env, fmt,
@@ -78,12 +82,23 @@ pub fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Writes a document to standard output, as wide as the terminal and in its colours.
+///
+/// # Errors
+/// As [`print()`].
+pub fn show(document: &Document) -> io::Result<()> {
+    let style = Style { width: width(), colour: colours(&io::stdout()) };
+    let mut out = output();
+    text::write(document, style, &mut out)?;
+    out.flush()
+}
+
 /// Writes a value to standard output as indented JSON.
 ///
 /// # Errors
 /// As [`print()`].
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut text = report::plain::json_pretty(value)?;
+    let mut text = json_pretty(value)?;
     text.push('\n');
     Ok(print(&text)?)
 }
@@ -93,7 +108,7 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 /// # Errors
 /// As [`print()`].
 pub fn print_json_line(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut line = report::plain::json(value)?;
+    let mut line = json(value)?;
     line.push('\n');
     Ok(print(&line)?)
 }
@@ -138,82 +153,12 @@ pub fn is_closed_output(error: &anyhow::Error) -> bool {
 
 /// Text of others (names, command lines) without what could steer a terminal or mislead its reader.
 pub fn printable(text: &str) -> String {
-    report::plain::visible(text).into_owned()
-}
-
-/// Rows under a head, each column as wide as its widest cell; the last one is not filled up, and is
-/// cut where the terminal ends.
-pub fn table(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
-    let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
-    for row in std::iter::once(&head).chain(rows) {
-        let mut line = String::new();
-        for (index, cell) in row.iter().enumerate() {
-            line.push_str(cell);
-            if index + 1 < row.len() {
-                let fill =
-                    widths.get(index).copied().unwrap_or(0).saturating_sub(cell.chars().count());
-                line.extend(std::iter::repeat_n(' ', fill + 2));
-            }
-        }
-        let line = line.trim_end();
-        match width {
-            Some(width) if line.chars().count() > width => {
-                text.extend(line.chars().take(width.saturating_sub(1)));
-                text.push('…');
-            }
-            _ => text.push_str(line),
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// Text in lines of at most `width` columns, as far as its words allow.
-pub fn wrapped(text: &str, width: usize) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join("\n")
+    visible(text).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tables_are_aligned_and_cut_only_on_terminals() {
-        let rows = vec![
-            vec!["1".into(), "web".into(), "dotnet web.dll".into()],
-            vec!["12345".into(), "x".into()],
-        ];
-        let whole = "PID    NAME  COMMAND\n1      web   dotnet web.dll\n12345  x\n";
-        assert_eq!(table(&["PID", "NAME", "COMMAND"], &rows, None), whole);
-        assert_eq!(table(&["PID", "NAME", "COMMAND"], &rows, Some(80)), whole);
-        assert_eq!(
-            table(&["PID", "NAME", "COMMAND"], &rows, Some(18)).lines().nth(1),
-            Some("1      web   dotn…")
-        );
-    }
-
-    #[test]
-    fn text_is_wrapped_between_words() {
-        assert_eq!(wrapped("one two  three\nfour", 9), "one two\nthree\nfour");
-        assert_eq!(wrapped("unbreakable", 3), "unbreakable");
-    }
 
     #[test]
     fn causes_are_told_once() {

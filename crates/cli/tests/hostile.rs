@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Running, agent_is_mapped, clrscope, file, run, scratch};
-use report::plain::is_hostile;
+use document::plain::is_hostile;
 use rustix::{
     fs::{CWD, FileType, Mode, mknodat},
     process::getuid,

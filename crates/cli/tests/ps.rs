@@ -85,7 +85,7 @@ fn what_cannot_be_profiled_is_listed_with_the_reason() {
         assert!(entry["obstacle"].as_str().unwrap().contains(reason), "{entry}");
     }
     let text = run(["ps"]).expect(0).out;
-    assert!(text.contains("These cannot be profiled:"), "{text}");
+    assert!(text.contains("\nThese cannot be profiled\n  "), "{text}");
 }
 
 #[test]

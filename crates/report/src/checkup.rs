@@ -1,7 +1,11 @@
 //! The findings of a check-up, as text, JSON, Markdown or one page of HTML.
 
-use crate::{ReportError, html, json::schema_of, markdown, plain, text::clean};
+use crate::{ReportError, html as page, json::schema_of};
 use diagnose::{Finding, RULES, Severity};
+use document::{
+    Cell, Document, Section, Table, html, markdown, plain,
+    text::{self, Style},
+};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use std::io::Write;
@@ -64,17 +68,23 @@ pub fn schema() -> Schema {
 const HEALTHY: &str = "Nothing was found to be wrong.";
 
 impl Checkup<'_> {
-    /// Writes it.
+    /// Writes it; text in this style.
     ///
     /// # Errors
     /// When the output fails.
-    pub fn write(&self, format: CheckupFormat, out: &mut dyn Write) -> Result<(), ReportError> {
+    pub fn write(
+        &self,
+        format: CheckupFormat,
+        style: Style,
+        out: &mut dyn Write,
+    ) -> Result<(), ReportError> {
         match format {
-            CheckupFormat::Text => self.text(out),
-            CheckupFormat::Json => Ok(writeln!(out, "{}", plain::json_pretty(self)?)?),
-            CheckupFormat::Markdown => self.markdown(out),
-            CheckupFormat::Html => self.html(out),
+            CheckupFormat::Text => text::write(&self.document(), style, out)?,
+            CheckupFormat::Json => writeln!(out, "{}", plain::json_pretty(self)?)?,
+            CheckupFormat::Markdown => markdown::write(&self.document(), out)?,
+            CheckupFormat::Html => self.html(out)?,
         }
+        Ok(())
     }
 
     fn title(&self) -> String {
@@ -82,118 +92,50 @@ impl Checkup<'_> {
         format!("{name} (pid {pid}, .NET {runtime}), observed for {looked_for_seconds:.1} s")
     }
 
-    fn text(&self, out: &mut dyn Write) -> Result<(), ReportError> {
-        writeln!(out, "{}", clean(&self.title()))?;
+    /// For people.
+    fn document(&self) -> Document {
+        let mut head = Section::new(self.title());
         if self.findings.is_empty() {
-            writeln!(out, "\n{HEALTHY}")?;
+            head.say(HEALTHY);
         }
-        for (index, finding) in self.findings.iter().enumerate() {
-            let severity = word(finding.severity).to_uppercase();
-            writeln!(out, "\n{}. {severity}  {}", index + 1, clean(&finding.title))?;
-            if let Some(culprit) = &finding.culprit {
-                writeln!(out, "   culprit   {}", clean(culprit))?;
-            }
-            for (line, evidence) in finding.evidence.iter().enumerate() {
-                writeln!(
-                    out,
-                    "   {:<8}  {}",
-                    if line == 0 { "evidence" } else { "" },
-                    clean(evidence)
-                )?;
-            }
-            writeln!(out, "   next      {}", clean(&finding.next))?;
-            writeln!(out, "   finding   {}, {:.0} % sure", finding.id, finding.confidence * 100.0)?;
-        }
-        for (index, note) in self.notes.iter().enumerate() {
-            writeln!(out, "{}note: {}", if index == 0 { "\n" } else { "" }, clean(note))?;
-        }
-        Ok(())
-    }
-
-    fn markdown(&self, out: &mut dyn Write) -> Result<(), ReportError> {
-        let escape = markdown::escape;
-        writeln!(out, "# Check-up of {}", escape(&self.title()))?;
-        if self.findings.is_empty() {
-            writeln!(out, "\n{HEALTHY}")?;
-        }
-        for (index, finding) in self.findings.iter().enumerate() {
-            writeln!(
-                out,
-                "\n## {}. {} ({})",
-                index + 1,
-                escape(&finding.title),
-                word(finding.severity)
-            )?;
-            writeln!(out)?;
-            if let Some(culprit) = &finding.culprit {
-                writeln!(out, "- Culprit: {}", markdown::code(culprit))?;
-            }
-            for evidence in &finding.evidence {
-                writeln!(out, "- {}", escape(evidence))?;
-            }
-            writeln!(out, "- Next: {}", escape(&finding.next))?;
-            writeln!(
-                out,
-                "- Finding {}, {:.0} % sure",
-                markdown::code(finding.id),
-                finding.confidence * 100.0
-            )?;
-        }
-        for note in self.notes {
-            writeln!(out, "\nNote: {}", escape(note))?;
-        }
-        Ok(())
+        let findings = self.findings.iter().map(section);
+        let mut notes = Section::new("Notes");
+        notes.lead = self.notes.to_vec();
+        let notes = Some(notes).filter(|notes| !notes.lead.is_empty());
+        Document { sections: std::iter::once(head).chain(findings).chain(notes).collect() }
     }
 
     fn html(&self, out: &mut dyn Write) -> Result<(), ReportError> {
-        let escape = html::escape;
-        let title = escape(&self.title());
+        let title = self.title();
+        let title = html::escape(&title);
         write!(
             out,
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-            <title>{title} – clrscope</title>\n<style>\n{}\n{STYLE}</style>\n</head>\n<body>\n\
-            <div class=\"page\">\n\
-            <header><div><div class=\"brand\">clrscope checkup</div><h1>{}</h1><div class=\"facts\">{title}</div></div></header>\n",
-            html::STYLE,
-            escape(self.target.name),
+            <title>{title} – clrscope</title>\n<style>\n{}\n</style>\n</head>\n<body>\n\
+            <div class=\"page\">\n<header><div><div class=\"brand\">clrscope checkup</div></div></header>\n",
+            page::STYLE,
         )?;
-        if self.findings.is_empty() {
-            writeln!(out, "<p class=\"well\">{HEALTHY}</p>")?;
-        }
-        for finding in self.findings {
-            let severity = word(finding.severity);
-            writeln!(out, "<section class=\"finding {severity}\">")?;
-            writeln!(
-                out,
-                "<h2><span class=\"severity\">{severity}</span> {}</h2>",
-                escape(&finding.title)
-            )?;
-            if let Some(culprit) = &finding.culprit {
-                writeln!(out, "<p class=\"culprit\"><code>{}</code></p>", escape(culprit))?;
-            }
-            writeln!(out, "<ul>")?;
-            for evidence in &finding.evidence {
-                writeln!(out, "<li>{}</li>", escape(evidence))?;
-            }
-            writeln!(out, "</ul>\n<p class=\"next\"><b>Next:</b> {}</p>", escape(&finding.next))?;
-            let summary =
-                RULES.iter().find(|rule| rule.id == finding.id).map_or("", |rule| rule.summary);
-            let sure = finding.confidence * 100.0;
-            writeln!(
-                out,
-                "<p class=\"about\">{}: {}; {sure:.0} % sure</p>\n</section>",
-                finding.id,
-                escape(summary)
-            )?;
-        }
-        for note in self.notes {
-            writeln!(out, "<p class=\"about\">Note: {}</p>", escape(note))?;
-        }
-        writeln!(out, "</div>\n</body>\n</html>")?;
-        Ok(())
+        html::write(&self.document(), out)?;
+        Ok(writeln!(out, "</div>\n</body>\n</html>")?)
     }
+}
+
+fn section(finding: &Finding) -> Section {
+    let mut section = Section::new(finding.title.as_str());
+    section.badge = Some(word(finding.severity));
+    let mut facts: Vec<(&str, Cell)> = Vec::new();
+    facts.extend(finding.culprit.as_deref().map(|culprit| ("culprit", Cell::name(culprit))));
+    for (index, evidence) in finding.evidence.iter().enumerate() {
+        facts.push((if index == 0 { "evidence" } else { "" }, Cell::text(evidence)));
+    }
+    facts.push(("next", Cell::text(&finding.next)));
+    let (id, sure) = (finding.id, finding.confidence * 100.0);
+    let summary = RULES.iter().find(|rule| rule.id == id).map_or("", |rule| rule.summary);
+    facts.push(("finding", Cell::text(format!("{id}: {summary}; {sure:.0} % sure"))));
+    section.add(Table::facts(facts));
+    section
 }
 
 /// A severity in a word.
@@ -206,15 +148,6 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-/// What a page of findings has beside the style of reports.
-const STYLE: &str = "\
-.finding { background: var(--card); border: 1px solid var(--line); border-left: 5px solid var(--faint); border-radius: 9px; padding: 10px 16px; margin-bottom: 12px; box-shadow: var(--shadow); }
-.finding.medium { border-left-color: #d9a520; } .finding.high { border-left-color: #d9662c; } .finding.critical { border-left-color: #c62828; }
-.finding h2 { font-size: 16px; margin: 2px 0 6px; } .finding p { margin: 4px 0; } .finding ul { margin: 4px 0; padding-left: 20px; }
-.severity { font-size: 11px; text-transform: uppercase; letter-spacing: .06em; color: var(--soft); border: 1px solid var(--line); border-radius: 5px; padding: 1px 6px; vertical-align: 2px; }
-.culprit code { font-family: var(--mono); overflow-wrap: anywhere; } .about { color: var(--faint); font-size: 12px; } .well { font-size: 16px; }
-";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,7 +157,9 @@ mod tests {
             Target { pid: 12, name: "Shop<1>", runtime: "9.0.5", looked_for_seconds: 10.04 };
         let mut out = Vec::new();
         let notes = ["no heap snapshot was taken".to_owned()];
-        Checkup { target, findings, notes: &notes }.write(format, &mut out).unwrap();
+        Checkup { target, findings, notes: &notes }
+            .write(format, Style::default(), &mut out)
+            .unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -30,7 +30,10 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             let value = match kind {
                 SeriesKind::Cpu | SeriesKind::Wall => cell.samples.into(),
                 SeriesKind::Exceptions | SeriesKind::Allocations | SeriesKind::Locks => cell.weight,
-                SeriesKind::Threads | SeriesKind::Pool | SeriesKind::Calls | SeriesKind::Transitions => cell.weight,
+                SeriesKind::Threads
+                | SeriesKind::Pool
+                | SeriesKind::Calls
+                | SeriesKind::Transitions => cell.weight,
                 SeriesKind::Jit | SeriesKind::Loads => cell.weight,
             };
             Some((cell.thread.0, tree.node_of(cell.stack)?, value))
@@ -53,7 +56,9 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             path.push(node);
             at = tree.parent(node);
         }
-        out.write_all(plain(&profile.tables.thread_name(profile::session::ThreadId(thread))).as_bytes())?;
+        out.write_all(
+            plain(&profile.tables.thread_name(profile::session::ThreadId(thread))).as_bytes(),
+        )?;
         for node in path.iter().rev() {
             let name = names[*node].get_or_insert_with(|| {
                 plain(&profile.tables.function_name(tree.nodes()[*node].function, options.names))
@@ -68,5 +73,5 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
 
 /// A name without what separates frames and lines.
 fn plain(name: &str) -> String {
-    crate::plain::visible(name).replace(';', ":")
+    document::plain::visible(name).replace(';', ":")
 }

@@ -289,7 +289,7 @@ fn render(profile: &Profile, _: &Options, out: &mut dyn Write) -> Result<(), Rep
 /// Writes a line, with keys in alphabetical order.
 fn write(line: &Line<'_>, out: &mut dyn Write) -> Result<(), ReportError> {
     let line = serde_json::to_value(line)?;
-    Ok(writeln!(out, "{}", crate::plain::json(&line)?)?)
+    Ok(writeln!(out, "{}", document::plain::json(&line)?)?)
 }
 
 type Events<'a> = Vec<(Nanos, Event<'a>)>;

@@ -443,6 +443,6 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         writer.samples(kind);
     }
     writer.pauses();
-    crate::plain::write_json(out, &writer.out)?;
+    document::plain::write_json(out, &writer.out)?;
     Ok(())
 }

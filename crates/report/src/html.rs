@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, io::Write};
 
+use document::html::{self, escape};
 use profile::{
     CallSite, NONE, NameStyle, Profile,
     session::{FunctionId, FunctionKind, Nanos},
@@ -79,8 +80,8 @@ struct Page {
     views: BTreeMap<&'static str, Value>,
     observer: Value,
     notes: Vec<(f64, String)>,
-    /// Id, title and text of what heap snapshots say.
-    snapshots: Vec<(&'static str, &'static str, String)>,
+    /// Id and title of what heap snapshots say; the page has a template for each.
+    snapshots: Vec<(&'static str, &'static str)>,
 }
 
 /// Columns of functions, by their number in the page.
@@ -206,13 +207,14 @@ impl Write for Embedded<'_> {
     }
 }
 
-/// Text for HTML.
-pub(crate) fn escape(text: &str) -> String {
-    crate::plain::visible(text)
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+/// What the page shows as it is, each in a template with the name of the profiler that says it.
+fn documents(options: &Options, out: &mut dyn Write) -> std::io::Result<()> {
+    for part in &options.snapshots {
+        writeln!(out, "<template id=\"document-{}\">", escape(part.id))?;
+        html::write(&part.document, out)?;
+        writeln!(out, "</template>")?;
+    }
+    Ok(())
 }
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
@@ -228,11 +230,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         series,
         views,
         observer: views::observer::page(profile),
-        snapshots: options
-            .snapshots
-            .iter()
-            .map(|part| (part.id, part.title, part.text.trim_end().to_owned()))
-            .collect(),
+        snapshots: options.snapshots.iter().map(|part| (part.id, part.title)).collect(),
         notes: profile
             .notes
             .iter()
@@ -251,7 +249,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     // The template's parts come in a fixed order; a part is never searched for within what was put
     // in.
     let mut rest = TEMPLATE;
-    for (mark, part) in [("{{title}}", 0), ("{{style}}", 1), ("{{data}}", 2), ("{{program}}", 3)] {
+    let parts = ["{{title}}", "{{style}}", "{{data}}", "{{documents}}", "{{program}}"];
+    for (part, mark) in parts.into_iter().enumerate() {
         let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
         out.write_all(before.as_bytes())?;
         match part {
@@ -259,7 +258,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
                 escape(&format!("{} – clrscope", profile.info.process_name)).as_bytes(),
             )?,
             1 => out.write_all(STYLE.as_bytes())?,
-            2 => crate::plain::write_visible_json(Embedded(out), &page)?,
+            2 => document::plain::write_visible_json(Embedded(out), &page)?,
+            3 => documents(options, out)?,
             _ => out.write_all(PROGRAM.as_bytes())?,
         }
         rest = after;

@@ -191,7 +191,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         notes: recording::notes(profile),
         snapshots: Snapshots(snapshots.collect()),
     };
-    crate::plain::write_json(&mut *out, &file)?;
+    document::plain::write_json(&mut *out, &file)?;
     writeln!(out)?;
     Ok(())
 }

@@ -7,16 +7,16 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod checkup;
-pub mod plain;
 mod views;
 
 pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema};
 pub use events::schema as events_schema;
 pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of};
-pub use profile::format;
+use profile::format;
 
 use std::io::{Read, Write};
 
+use document::Document;
 use profile::{BuildOptions, Filter, FilterError, NameStyle, Profile, ProfileError, SeriesKind};
 
 /// Declares the modules of all exporters and the list of them, in the order that help shows.
@@ -78,10 +78,10 @@ pub struct Options {
 pub struct SnapshotSection {
     /// The profiler that took them, which is also the key in JSON.
     pub id: &'static str,
-    /// A heading.
+    /// A word or two, for the tab of a page.
     pub title: &'static str,
-    /// For people: lines of text.
-    pub text: String,
+    /// For people.
+    pub document: Document,
     /// For programs; null where no snapshot could be read.
     pub json: serde_json::Value,
 }

@@ -64,8 +64,11 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         text("process.runtime.version", &info.runtime),
     ]});
     let scope = json!({"name": "clrscope", "version": info.tool_version});
-    let (resource, scope) = (crate::plain::json(&resource)?, crate::plain::json(&scope)?);
-    write!(out, "{{\"resourceSpans\":[{{\"resource\":{resource},\"scopeSpans\":[{{\"scope\":{scope},\"spans\":[")?;
+    let (resource, scope) = (document::plain::json(&resource)?, document::plain::json(&scope)?);
+    write!(
+        out,
+        "{{\"resourceSpans\":[{{\"resource\":{resource},\"scopeSpans\":[{{\"scope\":{scope},\"spans\":["
+    )?;
     let mut any = false;
     for ((thread, asynchronous), mut calls) in threads {
         // Who began first, or lasts longer, has called the other.
@@ -84,11 +87,16 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             let (trace, span) = ids(info.pid, started, index);
             let caller = open.last();
             let trace = caller.map_or(trace, |caller| caller.trace);
-            let mut attributes = vec![text("code.function.name", &profile.tables.function_name(call.function, options.names))];
+            let mut attributes = vec![text(
+                "code.function.name",
+                &profile.tables.function_name(call.function, options.names),
+            )];
             attributes.extend(thread_attributes.iter().cloned());
             if let Some(method) = profile.traced.method(call.function) {
                 let arguments = ShownArgument::of(&profile.tables, method, call);
-                attributes.extend(arguments.iter().map(|shown| text(&format!("code.argument.{}", shown.name), &shown.value_text())));
+                attributes.extend(arguments.iter().map(|shown| {
+                    text(&format!("code.argument.{}", shown.name), &shown.value_text())
+                }));
             }
             let line = Span {
                 trace_id: hex(&trace),
@@ -104,7 +112,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             };
             out.write_all(if any { b",\n" } else { b"\n" })?;
             any = true;
-            crate::plain::write_json(&mut *out, &line)?;
+            document::plain::write_json(&mut *out, &line)?;
             open.push(Open { end, trace, span });
         }
     }

@@ -138,7 +138,7 @@ struct Strings {
 impl Strings {
     /// Number of a text with visible escapes: pprof prints names to terminals as they are.
     fn id(&mut self, text: &str) -> i64 {
-        let text: &str = &crate::plain::visible(text);
+        let text: &str = &document::plain::visible(text);
         if let Some(id) = self.ids.get(text) {
             return *id;
         }

@@ -114,13 +114,18 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
                 unit,
                 start_value: 0,
                 end_value: weights.iter().fold(0, |sum, weight| sum.saturating_add(*weight)),
-                samples: rows.iter().map(|row| Path { profile, frames: &frame_ids, stack: row.0 }).collect(),
+                samples: rows
+                    .iter()
+                    .map(|row| Path { profile, frames: &frame_ids, stack: row.0 })
+                    .collect(),
                 weights,
             });
         }
     }
     // The busiest thread of the first kind is what a reader wants to see first.
-    let first = profiles.first().map(|profile| profile.name.split(' ').next().unwrap_or_default().to_owned());
+    let first = profiles
+        .first()
+        .map(|profile| profile.name.split(' ').next().unwrap_or_default().to_owned());
     let active = (0..profiles.len())
         .filter(|index| first.as_deref() == profiles[*index].name.split(' ').next())
         .max_by_key(|index| (profiles[*index].end_value, std::cmp::Reverse(*index)));
@@ -132,7 +137,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         shared: Shared { frames },
         profiles,
     };
-    crate::plain::write_json(out, &file)?;
+    document::plain::write_json(out, &file)?;
     Ok(())
 }
 
@@ -144,7 +149,10 @@ fn by_thread(profile: &Profile, kind: SeriesKind) -> BTreeMap<ThreadId, Vec<(Sta
     match (&series.samples, kind) {
         (Some(table), _) if table.len() <= MOST_SAMPLES => {
             for row in 0..table.len() {
-                threads.entry(table.thread[row]).or_default().push((table.stack[row], table.weight[row]));
+                threads
+                    .entry(table.thread[row])
+                    .or_default()
+                    .push((table.stack[row], table.weight[row]));
             }
         }
         (_, SeriesKind::Exceptions) => {

@@ -3,15 +3,25 @@ mod browser;
 mod common;
 
 use common::{profile, text};
+use document::{Cell, Document, Section, Table, left, right};
 use report::{EXPORTERS, Options, SnapshotSection};
 
-const TEXT: &str =
-    "Heap of shop (pid 7)\n  10 objects\n\nTypes by bytes\n  640 B  <b>Shop.Line</b>\n";
+const TEXT: &str = "Heap of shop (pid 7)\n  10 objects\n\nTypes by bytes\n  bytes  type\n  \
+                    640 B  <b>Shop.Line</b>\n";
+
+fn document() -> Document {
+    let mut head = Section::new("Heap of shop (pid 7)");
+    head.say("10 objects");
+    let mut types = Section::new("Types by bytes");
+    let row = vec![Cell::bytes(640), Cell::name("<b>Shop.Line</b>")];
+    types.add(Table::new(vec![right("bytes"), left("type")], [row]));
+    Document { sections: vec![head, types] }
+}
 
 fn options() -> Options {
     let json = serde_json::json!({ "schema": 1, "totals": { "objects": 10 } });
     Options {
-        snapshots: vec![SnapshotSection { id: "heap", title: "Heap", text: TEXT.into(), json }],
+        snapshots: vec![SnapshotSection { id: "heap", title: "Heap", document: document(), json }],
         ..Options::default()
     }
 }
@@ -23,7 +33,9 @@ fn they_stand_behind_the_profilers_and_before_the_cost() {
     assert!(before.contains("\nExceptions\n") && before.ends_with("\n\n"), "{page}");
     assert!(after.starts_with('\n') && after.contains("Cost of the observation"), "{page}");
     let page = text(&profile(), "markdown", &options());
-    assert!(page.contains(&format!("\n\n## Heap\n\n```text\n{TEXT}```\n\n## ")), "{page}");
+    let part = "\n\n## Heap of shop (pid 7)\n\n10 objects\n\n## Types by bytes\n\n\
+                | bytes | type |\n| ---: | --- |\n| 640 B | `<b>Shop.Line</b>` |\n\n## ";
+    assert!(page.contains(part), "{page}");
 }
 
 #[test]

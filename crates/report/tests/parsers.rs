@@ -612,7 +612,7 @@ fn names_of_the_recording_never_become_markup() {
     let parsed: serde_json::Value =
         serde_json::from_str(data).expect("the element ends where the data ends");
     assert!(parsed["functions"]["name"].as_array().unwrap().iter().any(|name| {
-        name.as_str().unwrap().contains(&*report::plain::visible_lines(common::HOSTILE))
+        name.as_str().unwrap().contains(&*document::plain::visible_lines(common::HOSTILE))
     }));
     let seen = drive(
         &html,

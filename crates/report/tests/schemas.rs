@@ -162,7 +162,7 @@ fn the_small_recording_and_parts_of_it() {
     let snapshots = snapshots.map(|(id, json)| SnapshotSection {
         id,
         title: "Heap",
-        text: String::new(),
+        document: document::Document::default(),
         json,
     });
     check_with(&profile(), &Options { snapshots: snapshots.into(), ..Options::default() });
@@ -223,7 +223,7 @@ fn check_ups() {
     for (findings, notes) in [(&findings[..], vec!["no heap".to_owned()]), (&[], vec![])] {
         let mut out = Vec::new();
         let checkup = Checkup { target: target(), findings, notes: &notes };
-        checkup.write(CheckupFormat::Json, &mut out).unwrap();
+        checkup.write(CheckupFormat::Json, document::text::Style::default(), &mut out).unwrap();
         schema.check(&serde_json::from_slice(&out).unwrap()).unwrap();
     }
 }

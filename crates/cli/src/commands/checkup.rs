@@ -14,6 +14,7 @@ use anyhow::Context;
 use clap::{ValueEnum, builder::PossibleValue};
 use diagnose::{Evidence, HeapSnapshots, LimitsOf, LockSnapshot, Waiter};
 use diagnostics::{DotnetProcess, MemorySplit};
+use document::text::Style;
 use profile::{BuildOptions, Profile};
 use profilers::Selection;
 use recorder::{EngineChoice, RecordOptions, Summary};
@@ -332,8 +333,10 @@ fn judge(
     };
     let checkup = Checkup { target, findings: &findings, notes };
     let format = if args.json { CheckupFormat::Json } else { args.format.0 };
+    let style =
+        Style { width: console::width().filter(|_| args.report.is_none()), ..Style::default() };
     let mut page = Vec::new();
-    checkup.write(format, &mut page)?;
+    checkup.write(format, style, &mut page)?;
     match &args.report {
         Some(path) => session::create_file(path)
             .and_then(|mut file| file.write_all(&page))

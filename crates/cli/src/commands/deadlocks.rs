@@ -2,17 +2,19 @@
 
 use crate::{
     agent::AgentArgs,
-    console::{self, printable},
+    console,
     exit::{Code, failure},
     interrupt::{self, StopOnSignal},
 };
 use diagnostics::DotnetProcess;
+use document::{
+    Cell, Document, Section, Tree,
+    format::{counted, file_name},
+};
 use inspect::{BlockedThread, Findings, Frame, LockShown, Outcome, Stacks, ThreadShown};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::{
-    fmt::Write as _,
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -96,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut found = findings(None);
     if !args.json {
         // The verdict does not depend on stacks, which may take a while, or not come at all.
-        console::print(&headline(&process, &found))?;
+        console::show(&headline(&process, &found))?;
     }
     let stacks = match args.no_attach {
         true => Err("they were not requested".to_owned()),
@@ -125,7 +127,13 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
             findings: &found,
             stacks: shown,
         })?,
-        false => console::print(&details(&found, &shown, args.no_attach))?,
+        false => {
+            let details = details(&found, &shown, args.no_attach);
+            if !details.sections.is_empty() {
+                console::print("\n")?;
+                console::show(&details)?;
+            }
+        }
     }
     Ok(match found.outcome {
         Outcome::Deadlock => Code::Deadlock,
@@ -134,131 +142,118 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     })
 }
 
-fn headline(process: &DotnetProcess, found: &Findings) -> String {
-    format!("{} ({}): {}\n", printable(&process.name), process.pid, printable(&found.verdict))
+/// What is known without stacks.
+fn headline(process: &DotnetProcess, found: &Findings) -> Document {
+    let title = format!("{} ({}): {}", process.name, process.pid, found.verdict);
+    Document { sections: vec![Section::new(title)] }
 }
 
-fn details(found: &Findings, stacks: &StacksShown, no_attach: bool) -> String {
-    let mut text = String::new();
+/// Everything else.
+fn details(found: &Findings, stacks: &StacksShown, no_attach: bool) -> Document {
+    let mut sections = Vec::new();
+    let mut add = |title: String, tree: Tree| {
+        let mut section = Section::new(title);
+        section.add(tree);
+        sections.push(section);
+    };
     for (index, cycle) in found.cycles.iter().enumerate() {
-        let _ = writeln!(
-            text,
-            "\nDeadlock {}: each waits for the next, the last for the first",
-            index + 1
-        );
-        threads(&mut text, &cycle.threads);
+        let number = index + 1;
+        let title = format!("Deadlock {number}: each waits for the next, the last for the first");
+        add(title, threads(&cycle.threads));
         if !cycle.behind.is_empty() {
-            text.push_str("\n  These threads wait behind it:\n");
-            threads(&mut text, &cycle.behind);
+            add(format!("Threads that wait behind deadlock {number}"), threads(&cycle.behind));
         }
     }
     for orphan in &found.orphans {
-        let owner = orphan
-            .owner
-            .as_deref()
-            .map_or_else(String::new, |name| format!(", {},", printable(name)));
+        let owner = orphan.owner.as_deref();
+        let owner = owner.map_or_else(String::new, |name| format!(", {name},"));
         let lock = lock(&orphan.lock);
-        let _ = writeln!(
-            text,
-            "\nThe {lock} is held by a thread{owner} that has ended. These wait for it:"
-        );
-        threads(&mut text, &orphan.threads);
+        let title =
+            format!("The {lock} is held by a thread{owner} that has ended. These wait for it");
+        add(title, threads(&orphan.threads));
     }
     for chain in &found.chains {
-        let _ = writeln!(
-            text,
-            "\nThese threads wait for locks of {}, directly or indirectly:",
-            name(&chain.owner)
-        );
-        threads(&mut text, &chain.threads);
+        let owner = name(&chain.owner);
+        let mut tree = threads(&chain.threads);
         let doing = chain.owner.doing.map_or_else(String::new, |doing| format!(": {doing}"));
-        let _ = writeln!(text, "  {} itself does not wait for a lock{doing}", name(&chain.owner));
-        frames(&mut text, &chain.owner.stack);
+        let itself = format!("{owner} itself does not wait for a lock{doing}");
+        tree.push(0, [Cell::text(itself)]);
+        frames(&mut tree, &chain.owner.stack);
+        add(format!("These threads wait for locks of {owner}, directly or indirectly"), tree);
     }
     for group in &found.blocked {
-        let plural = if group.count == 1 { "" } else { "s" };
-        let who: Vec<String> = group.threads.iter().take(THREADS).map(of_shown).collect();
-        let more = if group.count > THREADS {
-            format!(" and {} more", group.count - THREADS)
-        } else {
-            String::new()
-        };
-        let _ = writeln!(
-            text,
-            "\n{} thread{plural} in {}: {}{more}",
-            group.count,
-            group.kind,
-            who.join(", ")
+        let count = counted(group.count as u64, "thread");
+        let mut who: Vec<String> = group.threads.iter().take(THREADS).map(of_shown).collect();
+        who.extend(
+            group
+                .count
+                .checked_sub(THREADS)
+                .filter(|more| *more > 0)
+                .map(|more| format!("{more} more")),
         );
-        frames(&mut text, &group.stack);
+        let mut tree = Tree::default();
+        frames(&mut tree, &group.stack);
+        add(format!("{count} in {}: {}", group.kind, who.join(", ")), tree);
     }
-    for note in &found.notes {
-        let _ = writeln!(text, "\nNote: {note}.");
-    }
+    let mut notes = Section::new("Notes");
+    notes.lead = found.notes.iter().map(|note| format!("{note}.")).collect();
     if let (Some(reason), false) = (&stacks.reason, no_attach) {
-        let _ = writeln!(text, "\nThere are no stacks: {}", printable(reason));
+        notes.say(format!("There are no stacks: {reason}"));
     }
-    text
+    sections.extend(Some(notes).filter(|notes| !notes.lead.is_empty()));
+    Document { sections }
 }
 
-fn threads(text: &mut String, threads: &[BlockedThread]) {
+fn threads(threads: &[BlockedThread]) -> Tree {
+    let mut tree = Tree::default();
     for thread in threads.iter().take(THREADS) {
-        let _ = writeln!(text, "  {}", name(thread));
+        tree.push(0, [Cell::text(name(thread))]);
         for held in &thread.holds {
-            let _ = writeln!(text, "    holds      {}", lock(held));
+            tree.push(1, [Cell::text(format!("holds      {}", lock(held)))]);
         }
         if let Some(wanted) = &thread.waits_for {
-            let owner = thread
-                .held_by
-                .as_ref()
-                .map_or_else(String::new, |owner| format!(", held by {}", of_shown(owner)));
+            let owner = thread.held_by.as_ref();
+            let owner =
+                owner.map_or_else(String::new, |owner| format!(", held by {}", of_shown(owner)));
             let limit = thread
                 .timeout_ms
                 .map_or_else(String::new, |limit| format!(", for at most {limit} ms"));
-            let _ = writeln!(text, "    waits for  {}{owner}{limit}", lock(wanted));
+            tree.push(1, [Cell::text(format!("waits for  {}{owner}{limit}", lock(wanted)))]);
         }
-        frames(text, &thread.stack);
+        frames(&mut tree, &thread.stack);
     }
-    if let Some(more) = threads.len().checked_sub(THREADS).filter(|more| *more > 0) {
-        let _ = writeln!(text, "  and {more} more");
-    }
+    tree.more = threads.len().saturating_sub(THREADS);
+    tree
 }
 
-fn frames(text: &mut String, stack: &[Frame]) {
+fn frames(tree: &mut Tree, stack: &[Frame]) {
     for frame in stack.iter().take(FRAMES) {
-        let _ = write!(text, "      at {}", printable(&frame.name));
-        if let (Some(file), Some(line)) = (&frame.file, frame.line) {
-            let file = Path::new(file)
-                .file_name()
-                .map_or(file.as_str().into(), |name| name.to_string_lossy());
-            let _ = write!(text, "  {}:{line}", printable(&file));
-        }
-        text.push('\n');
+        let place = frame.file.as_deref().zip(frame.line);
+        let place = place.map(|(file, line)| format!("{}:{line}", file_name(file)));
+        let forms = vec![format!("at {}", frame.name)];
+        tree.push(2, [Cell::Name { forms, place }]);
     }
     if let Some(more) = stack.len().checked_sub(FRAMES).filter(|more| *more > 0) {
-        let _ = writeln!(text, "      … {more} more");
+        tree.push(2, [Cell::text(format!("… {more} more"))]);
     }
 }
 
 fn name(thread: &BlockedThread) -> String {
     let ids = format!("thread {}, managed {}", thread.os_tid, thread.managed_id);
     match &thread.name {
-        Some(name) => format!("{} ({ids})", printable(name)),
+        Some(name) => format!("{name} ({ids})"),
         None => ids,
     }
 }
 
 fn of_shown(thread: &ThreadShown) -> String {
-    match &thread.name {
-        Some(name) => printable(name),
-        None => format!("thread {}", thread.os_tid),
-    }
+    thread.name.clone().unwrap_or_else(|| format!("thread {}", thread.os_tid))
 }
 
 fn lock(lock: &LockShown) -> String {
     match (lock.kind, &lock.type_name) {
         ("lock", _) => format!("System.Threading.Lock {}", lock.object),
-        (_, Some(name)) => format!("monitor of {} {}", printable(name), lock.object),
+        (_, Some(name)) => format!("monitor of {name} {}", lock.object),
         (_, None) => format!("monitor of object {}", lock.object),
     }
 }

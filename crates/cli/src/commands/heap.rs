@@ -5,10 +5,11 @@ use crate::{
     exit::{Code, failure},
     heap::{
         source::{self, MemoryArgs, Source, TakeArgs},
-        text,
+        view,
     },
 };
 use ::heap::{Extent, ReportOptions, Snapshot};
+use document::Document;
 use std::path::{Path, PathBuf};
 
 /// Take or read a heap snapshot: what is on the heap, and what retains it
@@ -100,7 +101,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     }
     match args.json {
         true => console::print_json(&report)?,
-        false => console::print(&text::report(&report, console::width()))?,
+        false => console::show(&view::snapshot(&report))?,
     }
     ending(damage, report.complete, report.note.as_deref())
 }
@@ -108,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 /// What the snapshots of a session say, for a report of it.
 pub struct SnapshotReport {
     /// For people.
-    pub text: String,
+    pub document: Document,
     /// For programs.
     pub json: serde_json::Value,
     /// Why it is incomplete, if it is.
@@ -116,26 +117,22 @@ pub struct SnapshotReport {
 }
 
 /// What the last snapshot of a session says.
-pub fn report_last(
-    path: &Path,
-    top: usize,
-    width: Option<usize>,
-) -> anyhow::Result<SnapshotReport> {
+pub fn report_last(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
     let (snapshot, _) = one_look(path, MemoryArgs::default(), None)?;
-    let (text, json) = match snapshot.end().extent {
+    let (document, json) = match snapshot.end().extent {
         Extent::All => {
             let report =
                 ::heap::report(&snapshot, &ReportOptions { top, ..ReportOptions::default() });
-            (text::report(&report, width), serde_json::to_value(&report)?)
+            (view::snapshot(&report), serde_json::to_value(&report)?)
         }
         _ => {
             let brief = ::heap::brief(&snapshot, top);
-            (text::brief(&brief, width), serde_json::to_value(&brief)?)
+            (view::partial(&brief), serde_json::to_value(&brief)?)
         }
     };
     let end = snapshot.end();
     Ok(SnapshotReport {
-        text,
+        document,
         json,
         problem: (!end.complete).then(|| not_complete(Some(&end.reason))),
     })
@@ -168,7 +165,7 @@ fn tell_brief(args: &Args, snapshot: &Snapshot, damage: Option<String>) -> anyho
     let brief = ::heap::brief(snapshot, args.top as usize);
     match args.json {
         true => console::print_json(&brief)?,
-        false => console::print(&text::brief(&brief, console::width()))?,
+        false => console::show(&view::partial(&brief))?,
     }
     ending(damage, brief.complete, brief.note.as_deref())
 }

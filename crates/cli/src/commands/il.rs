@@ -160,7 +160,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         let text = look(args, batch, threads, &mut total);
         if !text.is_empty() {
             progress.clear();
-            out.write_all(report::plain::visible_lines(&text).as_bytes())?;
+            out.write_all(document::plain::visible_lines(&text).as_bytes())?;
         }
         progress.show(index * threads * ASSEMBLIES + batch.len());
     }

@@ -6,7 +6,7 @@ use crate::{
     exit::{Code, failure},
     heap::{
         source::{self, MemoryArgs, Source, TakeArgs},
-        text,
+        view,
     },
 };
 use ::heap::{Extent, ReportOptions, Snapshot, growth::SnapshotSummary};
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let report = ::heap::leaks(&all.looks, last, &options);
     match args.json {
         true => console::print_json(&report)?,
-        false => console::print(&text::leaks(&report, console::width()))?,
+        false => console::show(&view::leaks(&report))?,
     }
     if let Some(ended) = ended {
         return Err(failure(Code::Ended, ended));

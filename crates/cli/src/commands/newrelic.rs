@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let report = Report::make(args.home.as_deref(), subject)?;
     match args.json {
         true => console::print_json(&report)?,
-        false => console::print(&report.text())?,
+        false => console::show(&report.document())?,
     }
     Ok(Code::Success)
 }

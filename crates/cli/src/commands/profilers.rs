@@ -1,10 +1,10 @@
 //! `clrscope profilers`: what can be recorded.
 
 use crate::{console, exit::Code, exit::failure};
+use document::{Cell, Document, Section, Table, left};
 use profilers::{ParamKind, ProfilerSpec};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::fmt::Write as _;
 
 /// List what can be recorded, or explain one profiler
 #[derive(clap::Args, Debug)]
@@ -24,7 +24,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                 &profilers::PROFILERS.iter().map(|spec| describe(spec)).collect::<Vec<_>>(),
             )?;
         } else {
-            console::print(&list())?;
+            console::show(&list())?;
         }
         return Ok(Code::Success);
     };
@@ -33,7 +33,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     })?;
     match args.json {
         true => console::print_json(&describe(spec))?,
-        false => console::print(&explain(spec))?,
+        false => console::show(&explain(spec))?,
     }
     Ok(Code::Success)
 }
@@ -94,35 +94,37 @@ fn describe(spec: &ProfilerSpec) -> Profiler {
     }
 }
 
-fn list() -> String {
-    let rows: Vec<Vec<String>> = profilers::PROFILERS
-        .iter()
-        .map(|spec| vec![spec.id.to_owned(), spec.summary.to_owned()])
-        .collect();
-    let mut text = console::table(&["PROFILER", "MEASURES"], &rows, None);
-    text.push_str("\n`clrscope profilers <PROFILER>` explains one and lists its parameters.\n");
-    text
+fn list() -> Document {
+    let row = |spec: &ProfilerSpec| vec![Cell::text(spec.id), Cell::text(spec.summary)];
+    let rows = profilers::PROFILERS.iter().map(|spec| row(spec));
+    let mut section = Section::default();
+    section.add(Table::new(vec![left("profiler"), left("measures")], rows));
+    let mut next = Section::default();
+    next.say("`clrscope profilers <PROFILER>` explains one and lists its parameters.");
+    Document { sections: vec![section, next] }
 }
 
-fn explain(spec: &ProfilerSpec) -> String {
-    let description = console::wrapped(spec.description, console::width().unwrap_or(100).min(100));
-    let mut text = format!("{}: {}\n\n{description}\n\n", spec.id, spec.summary);
+fn explain(spec: &ProfilerSpec) -> Document {
+    let mut section = Section::new(format!("{}: {}", spec.id, spec.summary));
+    section.say(spec.description);
     let values: Vec<String> =
         spec.values.iter().map(|value| format!("{} ({})", value.kind, value.unit)).collect();
-    let _ = writeln!(text, "Values:   {}", values.join(", "));
-    let _ = writeln!(text, "Runtimes: {} and newer", since(spec));
-    let _ = writeln!(text, "Entry:    {}", spec.commands().join(" and "));
+    section.add(Table::facts([
+        ("values", Cell::text(values.join(", "))),
+        ("runtimes", Cell::text(format!("{} and newer", since(spec)))),
+        ("entry", Cell::text(spec.commands().join(" and "))),
+    ]));
+    let mut parameters = Section::new(format!("Parameters, written as -p {}:name=value", spec.id));
     if spec.params.is_empty() {
-        text.push_str("\nIt has no parameters.\n");
-        return text;
+        parameters.title = "It has no parameters.".to_owned();
+    } else {
+        parameters.add(Table::facts(spec.params.iter().flat_map(|param| {
+            let default = if param.default.is_empty() { "none" } else { param.default };
+            let values = format!("{}; default {default}", param.kind);
+            [(param.name, Cell::text(param.help)), ("", Cell::text(values))]
+        })));
     }
-    let _ = writeln!(text, "\nParameters, written as -p {}:name=value", spec.id);
-    for param in spec.params {
-        let _ = writeln!(text, "  {}  {}", param.name, param.help);
-        let default = if param.default.is_empty() { "none" } else { param.default };
-        let _ = writeln!(text, "      {}; default {default}", param.kind);
-    }
-    text
+    Document { sections: vec![section, parameters] }
 }
 
 fn since(spec: &ProfilerSpec) -> String {

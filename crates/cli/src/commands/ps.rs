@@ -1,17 +1,11 @@
 //! `clrscope ps`: the .NET processes that can be seen.
 
-use crate::{
-    console::{self, printable},
-    duration,
-    exit::Code,
-};
+use crate::{console, duration, exit::Code};
 use diagnostics::{DotnetProcess, Hosting};
+use document::{Cell, Document, Section, Table, left};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::{
-    fmt::Write as _,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// List the .NET processes that you may see
 ///
@@ -30,7 +24,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         true => console::print_json(
             &processes.iter().map(|process| describe(process, now)).collect::<Vec<_>>(),
         )?,
-        false => console::print(&list(&processes, now, console::width()))?,
+        false => console::show(&list(&processes, now))?,
     }
     Ok(Code::Success)
 }
@@ -83,52 +77,50 @@ fn uptime(process: &DotnetProcess, now: Duration) -> Option<Duration> {
     Some(now.saturating_sub(Duration::from_millis(process.started_unix_ms?)))
 }
 
-fn list(processes: &[DotnetProcess], now: Duration, width: Option<usize>) -> String {
+fn list(processes: &[DotnetProcess], now: Duration) -> Document {
     let (open, closed): (Vec<_>, Vec<_>) =
         processes.iter().partition(|process| process.obstacle.is_none());
+    let mut section = Section::default();
     if processes.is_empty() {
-        return "No .NET process is running here that you may see. Those of other users are seen as root.\n".to_owned();
+        section.say(
+            "No .NET process is running here that you may see. Those of other users are seen as \
+             root.",
+        );
+    } else if open.is_empty() {
+        section.say("No .NET process can be profiled.");
+    } else {
+        let columns = ["pid", "user", "runtime", "arch", "uptime", "name", "command"].map(left);
+        section.add(Table::new(columns.into(), open.iter().map(|process| row(process, now))));
     }
-    let unknown = || "-".to_owned();
-    let row = |process: &&DotnetProcess| {
-        vec![
-            process.pid.to_string(),
-            process
-                .user
-                .clone()
-                .or_else(|| process.uid.map(|uid| uid.to_string()))
-                .unwrap_or_else(unknown),
-            process.runtime_version.clone().unwrap_or_else(unknown),
-            process.arch.clone().unwrap_or_else(unknown),
-            // Tenths say nothing here.
-            uptime(process, now).map_or_else(unknown, |uptime| {
-                duration::show(Duration::from_secs(uptime.as_secs()))
-                    .replace(".00s", "s")
-                    .replace(".0s", "s")
-            }),
-            printable(&process.name),
-            printable(&process.command_line()),
-        ]
-    };
-    let head = ["PID", "USER", "RUNTIME", "ARCH", "UPTIME", "NAME", "COMMAND"];
-    let mut text = match open.is_empty() {
-        true => "No .NET process can be profiled.\n".to_owned(),
-        false => console::table(&head, &open.iter().map(row).collect::<Vec<_>>(), width),
-    };
+    let mut sections = vec![section];
     if !closed.is_empty() {
-        text.push_str("\nThese cannot be profiled:\n");
-        for process in closed {
+        let mut section = Section::new("These cannot be profiled");
+        section.add(Table::facts(closed.iter().map(|process| {
             let reason = process.obstacle.as_ref().map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(
-                text,
-                "{:>7}  {}: {}",
-                process.pid,
-                printable(&process.name),
-                printable(&reason)
-            );
-        }
+            let named = format!("{}: {reason}", process.name);
+            (process.pid.to_string(), Cell::text(named))
+        })));
+        sections.push(section);
     }
-    text
+    Document { sections }
+}
+
+fn row(process: &DotnetProcess, now: Duration) -> Vec<Cell> {
+    let known = |text: Option<String>| text.map_or(Cell::Nothing, Cell::Text);
+    // Tenths say nothing here.
+    let uptime = uptime(process, now).map(|uptime| {
+        let uptime = duration::show(Duration::from_secs(uptime.as_secs()));
+        uptime.replace(".00s", "s").replace(".0s", "s")
+    });
+    vec![
+        Cell::text(process.pid.to_string()),
+        known(process.user.clone().or_else(|| process.uid.map(|uid| uid.to_string()))),
+        known(process.runtime_version.clone()),
+        known(process.arch.clone()),
+        known(uptime),
+        Cell::text(&process.name),
+        Cell::text(process.command_line()),
+    ]
 }
 
 #[cfg(test)]
@@ -160,11 +152,12 @@ mod tests {
     #[test]
     fn those_with_an_obstacle_stand_apart_with_the_reason() {
         let all = [process(7, None), process(1234, Some(Obstacle::NativeAot))];
-        let text = list(&all, Duration::from_secs(1030), None);
+        let text = document::text::of(&list(&all, Duration::from_secs(1030)), Default::default());
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "PID  USER  RUNTIME  ARCH  UPTIME  NAME  COMMAND");
+        assert_eq!(lines[0], "pid  user  runtime  arch  uptime  name  command");
         assert_eq!(lines[1], "7    1000  9.0.5    x64   30s     Shop  dotnet Shop.dll\\u{1b}[2J");
-        assert!(lines[4].starts_with("   1234  Shop: it was compiled ahead of time"), "{text}");
+        assert_eq!(lines[3], "These cannot be profiled");
+        assert!(lines[4].starts_with("  1234  Shop: it was compiled ahead of time"), "{text}");
     }
 
     #[test]

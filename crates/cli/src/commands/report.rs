@@ -7,6 +7,7 @@ use crate::{
 };
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use document::{Document, Section};
 use profile::{Filter, NameStyle, Profile, SeriesKind};
 use report::{EXPORTERS, Exporter, Options, SnapshotSection};
 use std::{
@@ -123,24 +124,25 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 /// What heap snapshots say, where the recording was to take some.
 fn snapshots(args: &Args, profile: &Profile, problems: &mut Vec<String>) -> Vec<SnapshotSection> {
     let (path, rows) = (&args.session, args.rows as usize);
-    // A file or a page is as wide as its text.
-    let width = console::width().filter(|_| args.output.is_none() && args.format() == "text");
     let mut sections = Vec::new();
     let mut add =
         |id: &'static str, title: &'static str, report: anyhow::Result<SnapshotReport>| {
             let report = report.unwrap_or_else(|error| {
                 let why = console::describe(&error);
+                let mut section = Section::new(title);
+                section.say(&why);
                 SnapshotReport {
-                    text: format!("{title}\n  {why}\n"),
+                    document: Document { sections: vec![section] },
                     json: serde_json::Value::Null,
                     problem: Some(why),
                 }
             });
             problems.extend(report.problem);
-            sections.push(SnapshotSection { id, title, text: report.text, json: report.json });
+            let SnapshotReport { document, json, .. } = report;
+            sections.push(SnapshotSection { id, title, document, json });
         };
     if profile.run(profilers::heap::SPEC.id).is_some() {
-        add(profilers::heap::SPEC.id, "Heap", heap::report_last(path, rows, width));
+        add(profilers::heap::SPEC.id, "Heap", heap::report_last(path, rows));
     }
     if profile.run(profilers::r#async::SPEC.id).is_some() {
         add(profilers::r#async::SPEC.id, "Asynchronous methods", tasks::report_of(path, rows));

@@ -8,6 +8,7 @@ use crate::{
     top::model::View,
     traced, validated,
 };
+use document::{Cell, Document, Section, Table, left};
 use schemars::{JsonSchema, Schema};
 
 /// List what can be printed as JSON, or print the JSON Schema of it
@@ -95,11 +96,12 @@ enum Il {
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let Some(name) = &args.name else {
-        let row = |output: &Output| vec![output.name.to_owned(), output.printed_by.to_owned()];
-        let rows: Vec<Vec<String>> = OUTPUTS.iter().map(row).collect();
-        let mut text = console::table(&["NAME", "PRINTED BY"], &rows, None);
-        text.push_str("\n`clrscope schema <NAME>` prints its JSON Schema.\n");
-        console::print(&text)?;
+        let row = |output: &Output| vec![Cell::text(output.name), Cell::text(output.printed_by)];
+        let mut section = Section::default();
+        section.add(Table::new(vec![left("name"), left("printed by")], OUTPUTS.iter().map(row)));
+        let mut next = Section::default();
+        next.say("`clrscope schema <NAME>` prints its JSON Schema.");
+        console::show(&Document { sections: vec![section, next] })?;
         return Ok(Code::Success);
     };
     let output = OUTPUTS.iter().find(|output| output.name == name).ok_or_else(|| {

@@ -8,7 +8,7 @@ use crate::{
     exit::{Code, failure},
     heap::source::Source,
     recording::{self, SessionFile},
-    tasks::{hot, report, text},
+    tasks::{hot, report, view},
 };
 use ::heap::Tasks;
 use anyhow::Context;
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     report.hot = hot_paths(&path, &tasks, args.top as usize)?;
     match args.json {
         true => console::print_json(&report)?,
-        false => console::print(&text::report(&report))?,
+        false => console::show(&view::report(&report))?,
     }
     if let Some(damage) = reading.damage {
         return Err(failure(
@@ -112,7 +112,7 @@ pub fn report_of(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
     report.hot = hot_paths(path, &tasks, top)?;
     let problem = (!report.complete).then(|| not_complete(report.note.as_deref()));
     Ok(SnapshotReport {
-        text: text::report(&report),
+        document: view::report(&report),
         json: serde_json::to_value(&report)?,
         problem,
     })

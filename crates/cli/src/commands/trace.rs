@@ -6,7 +6,7 @@ use crate::{
     exit::{Code, failure},
     interrupt::StopOnSignal,
     recording::{self, SessionFile},
-    traced::{live::Live, report::Report, rules, text},
+    traced::{live::Live, report::Report, rules, view},
 };
 use anyhow::Context;
 use profile::{BuildOptions, Profile};
@@ -126,7 +126,7 @@ fn show(args: &Args, path: &Path, summary: &Summary) -> anyhow::Result<()> {
     let report = Report::of(&profile, args.dry_run, summary);
     match args.json {
         true => console::print_json(&report)?,
-        false => console::print(&text::of(&report, args.top as usize, console::width()))?,
+        false => console::show(&view::of(&report, args.top as usize))?,
     }
     Ok(())
 }

@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         Report::of(&comparison, (&args.a, &a), (&args.b, &b), args.mode, args.top as usize);
     match args.json {
         true => console::print_json(&report)?,
-        false => console::print(&report.text())?,
+        false => console::show(&report.document())?,
     }
     Ok(if comparison.differences.is_empty() { Code::Success } else { Code::Differs })
 }

@@ -1,4 +1,4 @@
 //! What `heap` and `leaks` have in common: where snapshots come from, and how they are shown.
 
 pub mod source;
-pub mod text;
+pub mod view;

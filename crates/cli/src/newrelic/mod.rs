@@ -15,7 +15,7 @@ mod modules;
 mod process;
 mod report;
 mod runtime;
-mod text;
 mod verdict;
+mod view;
 
 pub use report::{Report, Subject};

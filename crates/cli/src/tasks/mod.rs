@@ -2,4 +2,4 @@
 
 pub mod hot;
 pub mod report;
-pub mod text;
+pub mod view;

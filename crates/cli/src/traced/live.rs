@@ -1,8 +1,7 @@
 //! Calls of instrumented methods while they are made: a table below the progress.
 
-use crate::console::{printable, table};
 use crate::recording::Watcher;
-use profile::format::{count, counted, duration};
+use document::{Cell, Document, Section, Table, format::counted, left, right, text::Style};
 use profile::{BuildOptions, NameStyle, Profile, ProfileBuilder};
 use recorder::Progress;
 use session::{FunctionId, InstrumentState, LiveStream};
@@ -95,37 +94,35 @@ impl Live {
             .methods()
             .filter(|method| method.calls.calls == 0 && method.state == InstrumentState::Requested)
             .count();
-        let mut lines: Vec<Vec<String>> = Vec::new();
         // Head, what is left out, and what was not called take a line each.
         let shown = rows.saturating_sub(3);
-        for method in called.iter().take(shown) {
+        let rows = called.iter().map(|method| {
             let calls = &method.calls;
             let time = |nanos: Option<f64>| {
-                nanos.map_or_else(|| "-".to_owned(), |nanos| duration(nanos.round() as u64))
+                nanos.map_or(Cell::Nothing, |nanos| Cell::nanoseconds(nanos.round() as u64))
             };
             let rate = self.rates.get(&method.function);
-            lines.push(vec![
-                count(calls.calls),
-                rate.map_or_else(|| "-".to_owned(), |rate| count(rate.round() as u64)),
-                if calls.timed > 0 { count(calls.failed) } else { "-".to_owned() },
+            // The end of a long name says more than its beginning, and terminals are narrow.
+            let name = profile.tables.function_name(method.function, NameStyle::SHORT);
+            vec![
+                Cell::count(calls.calls),
+                rate.map_or(Cell::Nothing, |rate| Cell::count(rate.round() as u64)),
+                if calls.timed > 0 { Cell::count(calls.failed) } else { Cell::Nothing },
                 time(calls.quantile(0.5)),
                 time(calls.quantile(0.99)),
                 time((calls.timed > 0).then_some(calls.longest)),
-                // The end of a long name says more than its beginning, and terminals are narrow.
-                printable(&profile.tables.function_name(method.function, NameStyle::SHORT)),
-            ]);
+                Cell::name(name),
+            ]
+        });
+        let numbers = ["calls", "calls/s", "errors", "p50", "p99", "max"].map(right);
+        let heads = numbers.into_iter().chain([left("method")]).collect();
+        let mut section = Section::default();
+        if !called.is_empty() {
+            section.add(Table::top(heads, rows, shown));
         }
-        let mut table = match lines.is_empty() {
-            true => String::new(),
-            false => table(
-                &["CALLS", "CALLS/S", "ERRORS", "P50", "P99", "MAX", "METHOD"],
-                &lines,
-                Some(columns),
-            ),
-        };
-        if called.len() > shown {
-            table.push_str(&format!("… and {} more\n", called.len() - shown));
-        }
+        let document = Document { sections: vec![section] };
+        let style = Style { width: Some(columns), colour: false };
+        let mut table = document::text::of(&document, style);
         if waiting > 0 {
             table.push_str(&format!("not called yet: {}\n", counted(waiting as u64, "method")));
         }

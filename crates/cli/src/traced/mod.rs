@@ -3,4 +3,4 @@
 pub mod live;
 pub mod report;
 pub mod rules;
-pub mod text;
+pub mod view;

@@ -6,11 +6,14 @@ use super::{
     diff,
     log::Event,
 };
-use crate::console::{self, printable};
-use profile::format::{count, counted, duration};
+use document::{
+    Cell, Document, Section, Table, Tree,
+    format::{counted, duration},
+    left, right,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 /// Version of the form of the JSON.
 const SCHEMA: u32 = 1;
@@ -127,61 +130,54 @@ impl<'e> Report<'e> {
     }
 
     /// For people.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        for (letter, side) in [("a", &self.a), ("b", &self.b)] {
-            let what =
-                if self.kinds.contains_key(super::il::METHOD.id) { "method" } else { "event" };
-            let _ = writeln!(
-                text,
-                "{letter}: {}, {}",
-                printable(&side.path),
-                counted(side.events as u64, what)
-            );
-        }
-        let rows = self.kinds.iter().map(|(kind, numbers)| {
-            let numbers_of = [numbers.equal, numbers.different, numbers.only_a, numbers.only_b];
-            let mut row = vec![(*kind).to_owned()];
-            row.extend(numbers_of.map(count));
-            row.push(format!("{} %", numbers.fidelity));
-            row
-        });
-        let head = ["KIND", "EQUAL", "DIFFERENT", "ONLY A", "ONLY B", "FIDELITY"];
-        text.push('\n');
-        text.push_str(&console::table(&head, &rows.collect::<Vec<_>>(), None));
-        let rows = self.aspects.iter().map(|aspect| {
-            let AspectShown { aspect, compared, equal, percent } = aspect;
-            vec![(*aspect).to_owned(), count(*equal), count(*compared), format!("{percent} %")]
-        });
-        text.push('\n');
-        text.push_str(&console::table(
-            &["ASPECT", "EQUAL", "COMPARED", "SHARE"],
-            &rows.collect::<Vec<_>>(),
-            None,
-        ));
+    pub fn document(&self) -> Document {
         let not_compared: u64 = self.kinds.values().map(|numbers| numbers.not_compared).sum();
-        if not_compared > 0 {
-            let _ = writeln!(
-                text,
-                "\nNot compared, because code was left out: {}",
-                counted(not_compared, "pair")
-            );
-        }
-        for shown in &self.differences {
-            text.push('\n');
-            shown.write(&mut text);
-        }
-        if self.more > 0 {
-            let _ =
-                writeln!(text, "\n… and {} (--top)", counted(self.more as u64, "more difference"));
-        }
         let verdict = match (self.equal, not_compared) {
             (false, _) => "not equal",
             (true, 0) => "equal",
             (true, _) => "equal, as far as it can be compared",
         };
-        let _ = writeln!(text, "\nFidelity {} %: {verdict}", self.fidelity);
-        text
+        let mut head = Section::new("Compared");
+        let what = if self.kinds.contains_key(super::il::METHOD.id) { "method" } else { "event" };
+        for (letter, side) in [("a", &self.a), ("b", &self.b)] {
+            let (path, events) = (&side.path, counted(side.events as u64, what));
+            head.say(format!("{letter}: {path}, {events}"));
+        }
+        if not_compared > 0 {
+            let pairs = counted(not_compared, "pair");
+            head.say(format!("Not compared, because code was left out: {pairs}"));
+        }
+        head.add(self.kinds());
+        head.add(self.aspects());
+        let mut sections = vec![head];
+        sections.extend(self.differences.iter().map(Shown::section));
+        if self.more > 0 {
+            let more = counted(self.more as u64, "more difference");
+            sections.push(Section::new(format!("… and {more} (--top)")));
+        }
+        sections.push(Section::new(format!("Fidelity {} %: {verdict}", self.fidelity)));
+        Document { sections }
+    }
+
+    fn kinds(&self) -> Table {
+        let rows = self.kinds.iter().map(|(kind, numbers)| {
+            let counts = [numbers.equal, numbers.different, numbers.only_a, numbers.only_b];
+            let fidelity = Cell::text(format!("{} %", numbers.fidelity));
+            let cells = counts.map(Cell::count).into_iter().chain([fidelity]);
+            std::iter::once(Cell::text(*kind)).chain(cells).collect()
+        });
+        let numbers = ["equal", "different", "only a", "only b", "fidelity"].map(right);
+        Table::new(std::iter::once(left("kind")).chain(numbers).collect(), rows)
+    }
+
+    fn aspects(&self) -> Table {
+        let rows = self.aspects.iter().map(|shown| {
+            let AspectShown { aspect, compared, equal, percent } = shown;
+            let share = Cell::text(format!("{percent} %"));
+            vec![Cell::text(*aspect), Cell::count(*equal), Cell::count(*compared), share]
+        });
+        let columns = vec![left("aspect"), right("equal"), right("compared"), right("share")];
+        Table::new(columns, rows)
     }
 }
 
@@ -225,7 +221,7 @@ impl<'e> Shown<'e> {
         }
     }
 
-    fn write(&self, text: &mut String) {
+    fn section(&self) -> Section {
         let what = match self.what {
             "only-a" => "only in a",
             "only-b" => "only in b",
@@ -239,24 +235,25 @@ impl<'e> Shown<'e> {
             times.map(|(side, time)| format!("{side} at {}", duration(time))).collect();
         let times =
             if times.is_empty() { String::new() } else { format!(" ({})", times.join(", ")) };
-        let _ = writeln!(text, "{} {}: {what}{times}", self.kind, printable(self.name));
+        let mut section = Section::new(format!("{} {}: {what}{times}", self.kind, self.name));
+        let mut tree = Tree::default();
         for (name, a, b) in &self.fields {
-            let value =
-                |value: &Option<&str>| value.map_or_else(|| "nothing".to_owned(), printable);
-            let _ = writeln!(text, "  {name}: {} in a, {} in b", value(a), value(b));
+            let [a, b] = [a, b].map(|value| value.unwrap_or("nothing"));
+            tree.push(0, [Cell::text(format!("{name}: {a} in a, {b} in b"))]);
         }
         for CodeShown { part, diff } in &self.code {
-            let _ = writeln!(text, "  {part}:");
+            tree.push(0, [Cell::text(format!("{part}:"))]);
             for line in diff.iter().take(MOST_LINES) {
-                let _ = writeln!(text, "    {}", printable(line));
+                tree.push(1, [Cell::text(line)]);
             }
             if diff.len() > MOST_LINES {
-                let _ = writeln!(
-                    text,
-                    "    … and {} (--json)",
-                    counted((diff.len() - MOST_LINES) as u64, "more line")
-                );
+                let more = counted((diff.len() - MOST_LINES) as u64, "more line");
+                tree.push(1, [Cell::text(format!("… {more} (--json)"))]);
             }
         }
+        if !tree.nodes.is_empty() {
+            section.add(tree);
+        }
+        section
     }
 }

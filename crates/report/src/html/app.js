@@ -1129,6 +1129,9 @@ function recordingView() {
     D.notes.length ? el('section', { class: 'card pad' }, el('h2', {}, 'Notes'), list(D.notes.map(([at, note]) => [`${(at / 1e6).toFixed(1)} s`, note]))) : null];
 }
 
+/** What the page has as it is shown. */
+const documentView = id => document.getElementById('document-' + id).content.cloneNode(true);
+
 // ---------------------------------------------------------------- the page
 
 const TABS = [
@@ -1138,7 +1141,7 @@ const TABS = [
   { id: 'gc', title: 'Garbage collection', make: gcView },
   { id: 'exceptions', title: 'Exceptions', make: exceptionsView },
   // Not part of most recordings.
-  ...D.snapshots.map(([id, title, text]) => ({ id, title, make: () => [el('section', { class: 'card pad' }, el('pre', {}, text))] })),
+  ...D.snapshots.map(([id, title]) => ({ id, title, make: () => [documentView(id)] })),
   ...(D.survivors.on ? [{ id: 'survivors', title: 'Survivors', make: survivorsView }] : []),
   ...(D.allocations.on || D.allocations.exact ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
   ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),

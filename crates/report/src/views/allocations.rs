@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Cell, Section, Table, View,
-    cells::{methods, type_name, with_place},
+    Cell, Section, Table, Unit, View,
+    cells::{amount, estimate, methods, type_name, with_place},
     is_wanted, json_part, left, right,
 };
 use crate::{
@@ -36,14 +36,13 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
 }
 
 fn allocations(profile: &Profile, options: &Options) -> Section {
-    let mut section =
-        Section { title: "Allocations".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section = Section::new("Allocations");
     let allocations = &profile.allocations;
     let seconds = profile.duration().max(1) as f64 / 1e9;
     exact_section(profile, options, seconds, &mut section);
     if allocations.samples.is_empty() {
         if profile.run("allocations").is_some() || profile.run("exact-allocations").is_none() {
-            section.lead.push("No samples: fewer than about 100 KB were allocated.".to_owned());
+            section.say("No samples: fewer than about 100 KB were allocated.".to_owned());
         }
         return section;
     }
@@ -51,7 +50,7 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
     let objects = allocations
         .objects()
         .map(|objects| format!(" in {} objects", format::amount(&objects, format::count)));
-    section.lead.push(format!(
+    section.say(format!(
         "{} allocated{}, {}/s; estimated from {}. ± is the 95 % interval.",
         format::amount(&bytes, format::bytes),
         objects.unwrap_or_default(),
@@ -59,14 +58,14 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
         format::counted(allocations.samples.len() as u64, "sample"),
     ));
     if !allocations.windows.is_empty() {
-        section.lead.push(format!(
+        section.say(format!(
             "Allocations were recorded in windows (duty cycle {}), so that the program was not \
              slowed down more; the rest is estimated from them, and the intervals include that.",
             format::percent(allocations.followed(profile.duration())),
         ));
     }
     if allocations.sampling == Some(AllocationSampling::Tick) {
-        section.lead.push(
+        section.say(
             "This runtime reports the object that fills up each 100 KB of a heap: shares are \
              biased where a program allocates in a regular pattern. From .NET 10 on allocations \
              are randomly sampled."
@@ -79,30 +78,23 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
             format!("{} {}", heap_word(*heap), format::amount(&bytes, format::bytes))
         })
         .collect();
-    section.lead.push(format!("By heap: {}.", heaps.join(", ")));
+    section.say(format!("By heap: {}.", heaps.join(", ")));
 
     let place = |place: &CallSite| {
         let forms = [NameStyle::PLAIN, NameStyle::SHORT]
             .map(|style| profile.tables.function_name(place.function, style));
         with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
     };
-    let types = profile
-        .allocation_rows()
-        .iter()
-        .take(options.rows)
-        .map(|row| {
-            vec![
-                Cell::text(format::amount(&row.bytes, format::bytes)),
-                Cell::text(format::estimate(&row.share)),
-                Cell::text(
-                    row.objects
-                        .map_or("·".to_owned(), |objects| format::amount(&objects, format::count)),
-                ),
-                type_name(profile, row.ty),
-                row.allocated_at.as_ref().map_or(Cell::text("not known"), place),
-            ]
-        })
-        .collect();
+    let rows = profile.allocation_rows();
+    let types = rows.iter().take(options.rows).map(|row| {
+        vec![
+            amount(&row.bytes, Unit::Bytes),
+            estimate(&row.share),
+            row.objects.map_or(Cell::Nothing, |objects| amount(&objects, Unit::Count)),
+            type_name(profile, row.ty),
+            row.allocated_at.as_ref().map_or(Cell::text("not known"), place),
+        ]
+    });
     let columns = vec![
         right("bytes"),
         right("share"),
@@ -110,9 +102,9 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
         left("type"),
         left("mostly allocated at"),
     ];
-    section.tables.push(Table { columns, rows: types });
+    section.add(Table::new(columns, types));
     let functions = profile.top_functions(SeriesKind::Allocations);
-    section.tables.push(methods(profile, options, SeriesKind::Allocations, &functions));
+    section.add(methods(profile, options, SeriesKind::Allocations, &functions));
     section
 }
 
@@ -126,12 +118,12 @@ fn exact_section(profile: &Profile, options: &Options, seconds: f64, section: &m
             } else {
                 ""
             };
-            section.lead.push(format!("No object was counted{filtered}."));
+            section.say(format!("No object was counted{filtered}."));
         }
         return;
     }
     let total = profile.allocations.exact_total();
-    section.lead.push(format!(
+    section.say(format!(
         "{} allocated in {} of {}, {}/s; every one counted.",
         format::bytes(total.bytes),
         format::counted(total.objects, "object"),
@@ -140,14 +132,14 @@ fn exact_section(profile: &Profile, options: &Options, seconds: f64, section: &m
     ));
     let rows = types.iter().take(options.rows).map(|(ty, count)| {
         vec![
-            Cell::text(format::bytes(count.bytes)),
-            Cell::text(format::percent(count.bytes as f64 / total.bytes.max(1) as f64)),
-            Cell::text(format::count(count.objects)),
+            Cell::bytes(count.bytes),
+            Cell::share(count.bytes as f64 / total.bytes.max(1) as f64),
+            Cell::count(count.objects),
             type_name(profile, *ty),
         ]
     });
     let columns = vec![right("bytes"), right("share"), right("objects"), left("type")];
-    section.tables.push(Table { columns, rows: rows.collect() });
+    section.add(Table::new(columns, rows));
 }
 
 /// Word for a heap of objects.

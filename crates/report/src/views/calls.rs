@@ -21,21 +21,21 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
 
 pub fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
     let title = if kind == SeriesKind::Calls { "Calls" } else { "Transitions" };
-    let mut section = Section { title: title.to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section = Section::new(title);
     let totals = profile.series(kind).totals;
     if totals.samples == 0 {
         let nothing = match kind {
             SeriesKind::Calls => "No method that matches the filter was called.",
             _ => "Managed and native code did not call each other.",
         };
-        section.lead.push(nothing.to_owned());
+        section.say(nothing.to_owned());
         return section;
     }
     let what = match kind {
         SeriesKind::Calls => "in methods that match the filter",
         _ => "between managed and native code",
     };
-    section.lead.push(format!(
+    section.say(format!(
         "{} {what}, every one counted; {} in them. Self is the time in a method without the calls \
          from it that are counted here; it includes the time that counting takes.",
         format::counted(totals.samples, "call"),
@@ -62,12 +62,12 @@ pub fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section 
             let mut cells =
                 if kind == SeriesKind::Transitions { vec![Cell::text(into)] } else { Vec::new() };
             cells.extend([
-                Cell::text(format::count(row.own.samples)),
-                Cell::text(format::duration(row.own.weight)),
-                Cell::text(format::percent(row.own_share.share)),
+                Cell::count(row.own.samples),
+                Cell::nanoseconds(row.own.weight),
+                Cell::share(row.own_share.share),
                 Cell::Bar(row.own_share.share),
-                Cell::text(format::duration(row.total.weight)),
-                Cell::text(format::duration(mean)),
+                Cell::nanoseconds(row.total.weight),
+                Cell::nanoseconds(mean),
                 name(profile, options, row.function),
             ]);
             cells
@@ -82,7 +82,7 @@ pub fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section 
         right("per call"),
         left("method"),
     ]);
-    section.tables.push(Table { rows: rows.collect(), columns });
-    section.tables.push(hot_paths(profile, options, kind));
+    section.add(Table::new(columns, rows));
+    section.add(hot_paths(profile, options, kind));
     section
 }

@@ -1,11 +1,11 @@
 //! Cells and tables that several views have: names of methods and types, hot paths, states.
 
 use profile::{
-    CallSite, CallTree, NameStyle, Profile, SeriesKind, TreeOptions,
+    Amount, CallSite, CallTree, Estimate, NameStyle, Profile, SeriesKind, TreeOptions,
     session::{FunctionId, ThreadState, TypeId},
 };
 
-use super::{Cell, Table, left, right};
+use super::{Cell, Table, Unit, left, right};
 use crate::{Options, format};
 
 /// Word for a state of a thread.
@@ -24,6 +24,16 @@ pub fn state_word(state: ThreadState) -> &'static str {
         ThreadState::NoProcessor => "no processor",
         ThreadState::Throttled => "throttled",
     }
+}
+
+/// A share with its interval.
+pub fn estimate(share: &Estimate) -> Cell {
+    Cell::estimate(share.share, share.margin(), Unit::Share)
+}
+
+/// An amount with its interval.
+pub fn amount(amount: &Amount, unit: Unit) -> Cell {
+    Cell::estimate(amount.value, amount.margin, unit)
 }
 
 pub fn name(profile: &Profile, options: &Options, function: FunctionId) -> Cell {
@@ -63,20 +73,16 @@ pub fn methods(
     functions: &[profile::FunctionTotals],
 ) -> Table {
     let lines = heaviest_lines(profile, kind);
-    let rows = functions
-        .iter()
-        .take(options.rows)
-        .map(|row| {
-            let name = name(profile, options, row.function);
-            vec![
-                Cell::text(format::estimate(&row.own_share)),
-                Cell::Bar(row.own_share.share),
-                Cell::text(format::estimate(&row.total_share)),
-                with_place(name, profile, options, lines[row.function.index()]),
-            ]
-        })
-        .collect();
-    Table { columns: vec![right("self"), left(""), right("total"), left("method")], rows }
+    let rows = functions.iter().take(options.rows).map(|row| {
+        let name = name(profile, options, row.function);
+        vec![
+            estimate(&row.own_share),
+            Cell::Bar(row.own_share.share),
+            estimate(&row.total_share),
+            with_place(name, profile, options, lines[row.function.index()]),
+        ]
+    });
+    Table::new(vec![right("self"), left(""), right("total"), left("method")], rows)
 }
 
 /// The line of each function where it has most weight itself, or else below it.
@@ -115,34 +121,27 @@ pub fn hot_paths(profile: &Profile, options: &Options, kind: SeriesKind) -> Tabl
         (0..tree.nodes().len()).filter(|node| tree.nodes()[*node].own.weight > 0).collect();
     leaves.sort_by_key(|node| (std::cmp::Reverse(tree.nodes()[*node].own.weight), *node));
     let short = |function| profile.tables.function_name(function, NameStyle::SHORT);
-    let rows = leaves
-        .into_iter()
-        .take(5.min(options.rows))
-        .map(|leaf| {
-            let share = profile.share(kind, tree.nodes()[leaf].own.weight);
-            let mut path = vec![short(tree.nodes()[leaf].function)];
-            let mut at = tree.parent(leaf);
-            while let Some(node) = at {
-                let function = tree.nodes()[node].function;
-                at = tree.parent(node);
-                if profile.tables.is_managed(function) {
-                    path.push(short(function));
-                }
+    let rows = leaves.into_iter().take(5.min(options.rows)).map(|leaf| {
+        let share = profile.share(kind, tree.nodes()[leaf].own.weight);
+        let mut path = vec![short(tree.nodes()[leaf].function)];
+        let mut at = tree.parent(leaf);
+        while let Some(node) = at {
+            let function = tree.nodes()[node].function;
+            at = tree.parent(node);
+            if profile.tables.is_managed(function) {
+                path.push(short(function));
             }
-            // As many callers as there is room for.
-            let forms = (1..=path.len().min(1 + CALLERS)).rev().map(|length| {
-                let left_out = path.len() - length;
-                let rest =
-                    if left_out > 0 { format!(" ← … {left_out} more") } else { String::new() };
-                path[..length].join(" ← ") + &rest
-            });
-            vec![
-                Cell::text(format::percent(share.share)),
-                Cell::Name { forms: forms.collect(), place: None },
-            ]
-        })
-        .collect();
-    Table { columns: vec![right("share"), left("hot path, leaf first")], rows }
+        }
+        // As many callers as there is room for.
+        let forms = (1..=path.len().min(1 + CALLERS)).rev().map(|length| {
+            let left_out = path.len() - length;
+            let rest =
+                if left_out > 0 { format!(" ← … {left_out} more") } else { String::new() };
+            path[..length].join(" ← ") + &rest
+        });
+        vec![Cell::share(share.share), Cell::Name { forms: forms.collect(), place: None }]
+    });
+    Table::new(vec![right("share"), left("hot path, leaf first")], rows)
 }
 
 pub fn type_name(profile: &Profile, ty: TypeId) -> Cell {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Cell, Section, Table, View, json_part, left, right};
+use super::{Cell, Section, Table, Unit, View, json_part, left, right};
 use crate::{
     Options, format,
     html::{Interner, MOST_POINTS, MOST_ROWS, micros},
@@ -33,12 +33,11 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
 const MOST_COUNTERS: usize = 100;
 
 fn counters(profile: &Profile, options: &Options) -> Section {
-    let mut section =
-        Section { title: "Counters".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section = Section::new("Counters");
     let known = profile.counters.iter().filter_map(|counter| Some((counter, counter.summary()?)));
     let mut known: Vec<_> = known.collect();
     if known.is_empty() {
-        section.lead.push("No values: recordings shorter than the interval have none.".to_owned());
+        section.say("No values: recordings shorter than the interval have none.".to_owned());
         return section;
     }
     known.sort_by(|(one, _), (other, _)| {
@@ -49,7 +48,7 @@ fn counters(profile: &Profile, options: &Options) -> Section {
     if known.len() > most {
         let (all, rest) =
             (format::count(known.len() as u64), format::count((known.len() - most) as u64));
-        section.lead.push(format!("{all} counters; the last {rest} by name are left out here."));
+        section.say(format!("{all} counters; the last {rest} by name are left out here."));
         known.truncate(most);
     }
     let rows = known.iter().map(|(counter, summary)| {
@@ -63,7 +62,7 @@ fn counters(profile: &Profile, options: &Options) -> Section {
             |text: &str| if text.is_empty() { String::new() } else { format!(" [{text}]") };
         let (tags, values) = (in_brackets(tags), in_brackets(&values.join(", ")));
         let mut cells: Vec<Cell> = [summary.last, summary.mean, summary.min, summary.max]
-            .map(|value| Cell::text(format::number(value)))
+            .map(|value| Cell::quantity(value, Unit::Number))
             .into();
         cells.push(Cell::text(format!("{unit}{per}")));
         cells.push(Cell::Line(counter.values.iter().map(|(_, value)| *value).collect()));
@@ -84,7 +83,7 @@ fn counters(profile: &Profile, options: &Options) -> Section {
         left("over time"),
         left("counter"),
     ];
-    section.tables.push(Table { rows: rows.collect(), columns });
+    section.add(Table::new(columns, rows));
     section
 }
 

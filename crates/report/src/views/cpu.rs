@@ -26,14 +26,14 @@ fn cpu(profile: &Profile, options: &Options) -> Section {
             format::duration(series.totals.weight),
             format::counted(profile.info.cpus.into(), "processor"),
         )],
-        tables: Vec::new(),
+        ..Section::default()
     };
     if series.is_empty() {
         section.lead = vec!["No samples: no thread was seen on a processor.".to_owned()];
         return section;
     }
     let functions = profile.top_functions(SeriesKind::Cpu);
-    section.tables.push(methods(profile, options, SeriesKind::Cpu, &functions));
+    section.add(methods(profile, options, SeriesKind::Cpu, &functions));
 
     let kinds = by_kind(profile, &functions);
     if kinds.len() > 1 {
@@ -41,9 +41,9 @@ fn cpu(profile: &Profile, options: &Options) -> Section {
             .iter()
             .map(|(word, share)| format!("{} {word}", format::percent(*share)))
             .collect();
-        section.lead.push(format!("By kind: {}.", text.join(", ")));
+        section.say(format!("By kind: {}.", text.join(", ")));
     }
-    section.tables.push(hot_paths(profile, options, SeriesKind::Cpu));
+    section.add(hot_paths(profile, options, SeriesKind::Cpu));
     section
 }
 

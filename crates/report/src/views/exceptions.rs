@@ -45,64 +45,51 @@ fn exceptions(profile: &Profile, options: &Options) -> Section {
                 format::count(profile.exceptions.samples.len() as u64)
             ),
         }],
-        tables: Vec::new(),
+        ..Section::default()
     };
     if rows.is_empty() {
         return section;
     }
-    let types = rows
-        .iter()
-        .take(options.rows)
-        .map(|row| {
-            let message = row.message.as_deref().unwrap_or("");
-            let mut message: String =
-                message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            if row.messages > 1 {
-                message.push_str(&format!(" (+{} other)", row.messages - 1));
-            }
-            let caught =
-                (row.time_to_catch.count > 0).then(|| format::duration(row.time_to_catch.p50));
-            vec![
-                Cell::text(format::count(row.count)),
-                Cell::text(format::rate(row.per_second)),
-                Cell::text(caught.unwrap_or_else(|| "·".to_owned())),
-                type_name(profile, row.ty),
-                Cell::Name { forms: vec![message], place: None },
-            ]
-        })
-        .collect();
-    section.tables.push(Table {
-        columns: vec![
-            right("count"),
-            right("rate"),
-            right("to catch p50"),
-            left("type"),
-            left("most frequent message"),
-        ],
-        rows: types,
+    let types = rows.iter().take(options.rows).map(|row| {
+        let message = row.message.as_deref().unwrap_or("");
+        let mut message: String =
+            message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if row.messages > 1 {
+            message.push_str(&format!(" (+{} other)", row.messages - 1));
+        }
+        let caught = (row.time_to_catch.count > 0).then_some(row.time_to_catch.p50);
+        vec![
+            Cell::count(row.count),
+            Cell::per_second(row.per_second),
+            caught.map_or(Cell::Nothing, Cell::nanoseconds),
+            type_name(profile, row.ty),
+            Cell::name(message),
+        ]
     });
+    let columns = vec![
+        right("count"),
+        right("rate"),
+        right("to catch p50"),
+        left("type"),
+        left("most frequent message"),
+    ];
+    section.add(Table::new(columns, types));
     let place = |function| {
         let forms = [NameStyle::PLAIN, NameStyle::SHORT]
             .map(|style| profile.tables.function_name(function, style));
         Cell::Name { forms: forms.to_vec(), place: None }
     };
-    let places: Vec<_> = rows
-        .iter()
-        .take(options.rows)
-        .filter_map(|row| {
-            let (function, line) = row.thrown_at?;
-            let thrown = with_place(place(function), profile, options, line);
-            Some(vec![
-                type_name(profile, row.ty),
-                thrown,
-                row.caught_by.map_or(Cell::text("not known"), place),
-            ])
-        })
-        .collect();
-    if !places.is_empty() {
-        let columns = vec![left("type"), left("mostly thrown at"), left("mostly caught by")];
-        section.tables.push(Table { columns, rows: places });
-    }
+    let places = rows.iter().take(options.rows).filter_map(|row| {
+        let (function, line) = row.thrown_at?;
+        let thrown = with_place(place(function), profile, options, line);
+        Some(vec![
+            type_name(profile, row.ty),
+            thrown,
+            row.caught_by.map_or(Cell::text("not known"), place),
+        ])
+    });
+    let columns = vec![left("type"), left("mostly thrown at"), left("mostly caught by")];
+    section.extend(Table::of(columns, places));
     section
 }
 

@@ -38,7 +38,7 @@ fn gc(profile: &Profile, options: &Options) -> Section {
             format::duration(summary.pauses.total),
             format::percent(summary.share)
         )],
-        tables: Vec::new(),
+        ..Section::default()
     };
     if collections > 0 {
         let mut facts = vec![format!(
@@ -52,11 +52,11 @@ fn gc(profile: &Profile, options: &Options) -> Section {
             .map(|(name, n)| format!("{name} {}", format::count(*n)))
             .collect();
         facts.push(format!("reasons: {}", reasons.join(", ")));
-        section.lead.push(format!("{}.", facts.join("; ")));
+        section.say(format!("{}.", facts.join("; ")));
         let heap: Vec<_> = (HEAPS.iter().zip(summary.heap_last))
             .map(|(heap, size)| format!("{heap} {}", format::bytes(size)))
             .collect();
-        section.lead.push(format!(
+        section.say(format!(
             "Heap after the last collection {} ({}); peak {}; promoted {}.",
             format::bytes(summary.heap_last.iter().fold(0, |sum, size| sum.saturating_add(*size))),
             heap.join(", "),
@@ -64,13 +64,13 @@ fn gc(profile: &Profile, options: &Options) -> Section {
             format::bytes(summary.promoted.iter().fold(0, |sum, size| sum.saturating_add(*size))),
         ));
     }
-    section.tables.push(pauses(&summary));
+    section.add(pauses(&summary));
     let inducers = profile.inducers();
     let rows = inducers.iter().take(options.rows).map(|inducer| {
-        let calls = Cell::text(format::count(inducer.calls));
+        let calls = Cell::count(inducer.calls);
         vec![calls, place_cell(profile, options, &inducer.at, "")]
     });
-    section.tables.extend(Table::of(vec![right("collections"), left("induced by")], rows));
+    section.extend(Table::of(vec![right("collections"), left("induced by")], rows));
     section
 }
 
@@ -78,13 +78,14 @@ fn gc(profile: &Profile, options: &Options) -> Section {
 fn pauses(summary: &GcSummary) -> Table {
     let collections = summary.collections.iter().sum();
     let row = |name: &str, collections: Option<u64>, pauses: &profile::Distribution| {
-        let time = |value: u64| {
-            Cell::text(if pauses.count == 0 { "·".to_owned() } else { format::duration(value) })
+        let time = |value: u64| match pauses.count {
+            0 => Cell::Nothing,
+            _ => Cell::nanoseconds(value),
         };
         vec![
             Cell::text(name),
-            Cell::text(collections.map_or("·".to_owned(), format::count)),
-            Cell::text(format::count(pauses.count)),
+            collections.map_or(Cell::Nothing, Cell::count),
+            Cell::count(pauses.count),
             time(pauses.p50),
             time(pauses.p95),
             time(pauses.max),
@@ -114,7 +115,7 @@ fn pauses(summary: &GcSummary) -> Table {
         right("max"),
         right("total"),
     ];
-    Table { columns, rows }
+    Table::new(columns, rows)
 }
 
 /// Collections and pauses. Times are nanoseconds, and points in time nanoseconds since the start of

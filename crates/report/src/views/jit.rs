@@ -57,20 +57,25 @@ const LINE_PARTS: usize = 48;
 fn jit(profile: &Profile, options: &Options) -> Section {
     let summary = profile.jit_summary();
     let lookups = profile.jit.lookups();
-    let title = "Compilation".to_owned();
-    let precompiled = precompiled(&lookups);
-    if summary.all.totals.samples == 0 {
-        let lead = std::iter::once("No method was compiled.".to_owned()).chain(precompiled);
-        return Section { title, lead: lead.collect(), tables: Vec::new() };
+    let mut section = Section::new("Compilation");
+    let is_any = summary.all.totals.samples > 0;
+    section.say(match is_any {
+        true => totals(profile, &summary),
+        false => "No method was compiled.".to_owned(),
+    });
+    section.lead.extend(precompiled(&lookups));
+    if !is_any {
+        return section;
     }
-    let lead = std::iter::once(totals(profile, &summary)).chain(precompiled);
+    section.lead.extend(among_them(&summary, &lookups));
     let rows = profile.jit_rows();
-    let mut tables = vec![tiers(&summary), over_time(profile)];
-    tables.extend(expensive(profile, options, &rows));
-    tables.extend(again(profile, options, &rows));
-    tables.extend(not_precompiled(profile, options, &rows));
-    tables.extend(threads(profile, options, &summary));
-    Section { title, lead: lead.chain(among_them(&summary, &lookups)).collect(), tables }
+    section.add(tiers(&summary));
+    section.add(over_time(profile));
+    section.extend(expensive(profile, options, &rows));
+    section.extend(again(profile, options, &rows));
+    section.extend(not_precompiled(profile, options, &rows));
+    section.extend(threads(profile, options, &summary));
+    section
 }
 
 fn precompiled(lookups: &PrecompiledCount) -> Option<String> {
@@ -141,16 +146,16 @@ fn among_them(summary: &JitSummary, lookups: &PrecompiledCount) -> Option<String
 }
 
 fn sizes(sums: &JitTotals) -> [Cell; 2] {
-    [Cell::text(format::bytes(sums.il)), Cell::text(format::bytes(sums.native))]
+    [Cell::bytes(sums.il), Cell::bytes(sums.native)]
 }
 
 fn tiers(summary: &JitSummary) -> Table {
     let all = summary.all.totals.weight.max(1) as f64;
     let rows = summary.tiers.iter().map(|(tier, sums)| {
         let mut row = vec![
-            Cell::text(format::count(sums.totals.samples)),
-            Cell::text(format::duration(sums.totals.weight)),
-            Cell::text(format::percent(sums.totals.weight as f64 / all)),
+            Cell::count(sums.totals.samples),
+            Cell::nanoseconds(sums.totals.weight),
+            Cell::share(sums.totals.weight as f64 / all),
         ];
         row.extend(sizes(sums));
         row.push(Cell::text(tier_word(*tier)));
@@ -164,7 +169,7 @@ fn tiers(summary: &JitSummary) -> Table {
         right("code"),
         left("tier"),
     ];
-    Table { columns, rows: rows.collect() }
+    Table::new(columns, rows)
 }
 
 fn over_time(profile: &Profile) -> Table {
@@ -178,7 +183,7 @@ fn over_time(profile: &Profile) -> Table {
     let rows = vec![
         vec![
             line(|part| part.samples),
-            Cell::text(format::rate(most as f64 / part)),
+            Cell::per_second(most as f64 / part),
             Cell::text("methods compiled"),
         ],
         vec![
@@ -187,7 +192,7 @@ fn over_time(profile: &Profile) -> Table {
             Cell::text("threads that compile"),
         ],
     ];
-    Table { columns: vec![left("over time"), right("peak"), left("of")], rows }
+    Table::new(vec![left("over time"), right("peak"), left("of")], rows)
 }
 
 fn method(profile: &Profile, options: &Options, row: &JitRow) -> Cell {
@@ -214,14 +219,14 @@ fn tier_words(row: &JitRow) -> Cell {
 fn expensive(profile: &Profile, options: &Options, rows: &[JitRow]) -> Option<Table> {
     let rows = rows.iter().take(options.rows).map(|row| {
         let mut cells = vec![
-            Cell::text(format::duration(row.sums.totals.weight)),
-            Cell::text(format::duration(row.blocking)),
-            Cell::text(format::duration(row.longest)),
+            Cell::nanoseconds(row.sums.totals.weight),
+            Cell::nanoseconds(row.blocking),
+            Cell::nanoseconds(row.longest),
         ];
         cells.extend(sizes(&row.sums));
         let caller = match &row.called_at {
             Some(place) => place_cell(profile, options, place, ""),
-            None => Cell::text("·"),
+            None => Cell::Nothing,
         };
         cells.extend([tier_words(row), method(profile, options, row), caller]);
         cells
@@ -244,8 +249,8 @@ fn again(profile: &Profile, options: &Options, rows: &[JitRow]) -> Option<Table>
     again.sort_by_key(|row| (std::cmp::Reverse((row.most, row.sums.totals.weight)), row.function));
     let rows = again.iter().take(options.rows.min(10)).map(|row| {
         vec![
-            Cell::text(format::count(row.most)),
-            Cell::text(format::duration(row.sums.totals.weight)),
+            Cell::count(row.most),
+            Cell::nanoseconds(row.sums.totals.weight),
             tier_words(row),
             method(profile, options, row),
         ]
@@ -263,7 +268,7 @@ fn not_precompiled(profile: &Profile, options: &Options, rows: &[JitRow]) -> Opt
     let rows = without.take(options.rows.min(10)).map(|row| {
         let module = profile.tables.function_module(row.function).unwrap_or("not known");
         vec![
-            Cell::text(format::duration(row.sums.totals.weight)),
+            Cell::nanoseconds(row.sums.totals.weight),
             Cell::text(precompiled_word(row.precompiled)),
             Cell::text(module),
             method(profile, options, row),
@@ -277,8 +282,8 @@ fn threads(profile: &Profile, options: &Options, summary: &JitSummary) -> Option
     let several = summary.by_thread.iter().filter(|_| summary.by_thread.len() > 1);
     let rows = several.take(options.rows.min(8)).map(|(thread, sums)| {
         vec![
-            Cell::text(format::duration(sums.weight)),
-            Cell::text(format::count(sums.samples)),
+            Cell::nanoseconds(sums.weight),
+            Cell::count(sums.samples),
             Cell::text(profile.tables.thread_name(*thread)),
         ]
     });

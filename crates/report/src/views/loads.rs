@@ -50,11 +50,11 @@ pub fn load_word(load: &AssemblyLoad) -> String {
 }
 
 fn loads(profile: &Profile, options: &Options) -> Section {
-    let title = "Loads".to_owned();
+    let mut section = Section::new("Loads");
     let loads = &profile.loads;
     if loads.assemblies.is_empty() && loads.types.is_empty() && loads.unloads.is_empty() {
-        let lead = vec!["Nothing was loaded.".to_owned()];
-        return Section { title, lead, tables: Vec::new() };
+        section.say("Nothing was loaded.");
+        return section;
     }
     let summary = profile.load_summary();
     let tables = [
@@ -64,7 +64,9 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         types(profile, options),
         threads(profile, options, &summary),
     ];
-    Section { title, lead: lead(profile, &summary), tables: tables.into_iter().flatten().collect() }
+    section.lead = lead(profile, &summary);
+    section.extend(tables.into_iter().flatten());
+    section
 }
 
 fn lead(profile: &Profile, summary: &LoadSummary) -> Vec<String> {
@@ -113,17 +115,13 @@ fn lead(profile: &Profile, summary: &LoadSummary) -> Vec<String> {
     [first + ".", types].into_iter().chain(of_main).collect()
 }
 
-fn unknown() -> Cell {
-    Cell::text("·")
-}
-
 fn time(time: Option<u64>) -> Cell {
-    time.map_or_else(unknown, |time| Cell::text(format::duration(time)))
+    time.map_or(Cell::Nothing, Cell::nanoseconds)
 }
 
 /// When an assembly was requested.
 fn requested_at(profile: &Profile, load: &AssemblyLoad) -> Cell {
-    Cell::text(format::duration(load.time.saturating_sub(profile.info.start)))
+    Cell::nanoseconds(load.time.saturating_sub(profile.info.start))
 }
 
 fn caller(profile: &Profile, options: &Options, load: &AssemblyLoad) -> Cell {
@@ -207,7 +205,7 @@ fn slow_steps(profile: &Profile, options: &Options) -> Option<Table> {
     let rows = steps.iter().take(options.rows.min(10)).map(|(load, step)| {
         let forms = vec![step.what.clone(), format::file_name(&step.what).to_owned()];
         vec![
-            Cell::text(format::duration(step.took)),
+            Cell::nanoseconds(step.took),
             Cell::text(if step.found { "found" } else { "not found" }),
             Cell::text(assembly_name(&load.requested).0),
             Cell::Name { forms, place: None },
@@ -223,11 +221,11 @@ fn types(profile: &Profile, options: &Options) -> Option<Table> {
     let rows = types.iter().take(options.rows.min(15)).map(|row| {
         let place = row.called_at.as_ref().map(|place| place_cell(profile, options, place, ""));
         vec![
-            Cell::text(format::duration(row.totals.weight)),
-            Cell::text(format::duration(row.longest)),
-            Cell::text(format::count(row.totals.samples)),
+            Cell::nanoseconds(row.totals.weight),
+            Cell::nanoseconds(row.longest),
+            Cell::count(row.totals.samples),
             type_name(profile, row.ty),
-            place.unwrap_or_else(unknown),
+            place.unwrap_or(Cell::Nothing),
         ]
     });
     let columns = vec![
@@ -245,10 +243,10 @@ fn threads(profile: &Profile, options: &Options, summary: &LoadSummary) -> Optio
     let threads = summary.by_thread.iter().filter(|_| are_shown);
     let rows = threads.take(options.rows.min(8)).map(|(thread, assemblies, types)| {
         vec![
-            Cell::text(format::duration(assemblies.weight)),
-            Cell::text(format::count(assemblies.samples)),
-            Cell::text(format::duration(types.weight)),
-            Cell::text(format::count(types.samples)),
+            Cell::nanoseconds(assemblies.weight),
+            Cell::count(assemblies.samples),
+            Cell::nanoseconds(types.weight),
+            Cell::count(types.samples),
             Cell::text(profile.tables.thread_name(*thread)),
         ]
     });

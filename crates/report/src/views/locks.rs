@@ -21,16 +21,16 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
 }
 
 fn locks(profile: &Profile, options: &Options) -> Section {
-    let mut section = Section { title: "Locks".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section = Section::new("Locks");
     let times = profile.locks.durations();
     if times.count == 0 {
-        section.lead.push("No thread had to wait for a lock.".to_owned());
+        section.say("No thread had to wait for a lock.".to_owned());
         return section;
     }
     let rows = profile.lock_rows();
     let known = rows.iter().any(|row| row.lock.is_some());
     let seconds = profile.duration().max(1) as f64 / 1e9;
-    section.lead.push(format!(
+    section.say(format!(
         "{}, {}; threads waited {} in total. Half of the waits took up to {}, 90 % up to {}, 99 % \
          up to {}, the longest {}.",
         format::counted(times.count, "wait"),
@@ -42,41 +42,32 @@ fn locks(profile: &Profile, options: &Options) -> Section {
         format::duration(times.max),
     ));
     if !known {
-        section.lead.push(
+        section.say(
             "This runtime does not say which lock a thread waited for (.NET 8 and newer do): waits \
              are grouped by where they happened."
                 .to_owned(),
         );
     }
-    let hot = rows
-        .iter()
-        .take(options.rows)
-        .map(|row| {
-            let forms = [NameStyle::PLAIN, NameStyle::SHORT];
-            let forms =
-                forms.map(|style| profile.tables.function_name(row.waited_at.function, style));
-            let more = if row.places > 1 {
-                format!(" (+{} other)", row.places - 1)
-            } else {
-                String::new()
-            };
-            let forms = forms.into_iter().map(|form| form + &more).collect();
-            vec![
-                Cell::text(format::duration(row.waits.total)),
-                Cell::text(format::percent(row.share)),
-                Cell::text(format::count(row.waits.count)),
-                Cell::text(format::duration(row.waits.p50)),
-                Cell::text(format::duration(row.waits.p90)),
-                Cell::text(format::duration(row.waits.p99)),
-                Cell::text(format::duration(row.waits.max)),
-                with_place(Cell::Name { forms, place: None }, profile, options, row.waited_at.line),
-                Cell::text(
-                    row.owner
-                        .map_or("not known".to_owned(), |owner| profile.tables.thread_name(owner)),
-                ),
-            ]
-        })
-        .collect();
+    let hot = rows.iter().take(options.rows).map(|row| {
+        let forms = [NameStyle::PLAIN, NameStyle::SHORT];
+        let forms = forms.map(|style| profile.tables.function_name(row.waited_at.function, style));
+        let more =
+            if row.places > 1 { format!(" (+{} other)", row.places - 1) } else { String::new() };
+        let forms = forms.into_iter().map(|form| form + &more).collect();
+        vec![
+            Cell::nanoseconds(row.waits.total),
+            Cell::share(row.share),
+            Cell::count(row.waits.count),
+            Cell::nanoseconds(row.waits.p50),
+            Cell::nanoseconds(row.waits.p90),
+            Cell::nanoseconds(row.waits.p99),
+            Cell::nanoseconds(row.waits.max),
+            with_place(Cell::Name { forms, place: None }, profile, options, row.waited_at.line),
+            Cell::text(
+                row.owner.map_or("not known".to_owned(), |owner| profile.tables.thread_name(owner)),
+            ),
+        ]
+    });
     let columns = vec![
         right("waited"),
         right("share"),
@@ -88,22 +79,18 @@ fn locks(profile: &Profile, options: &Options) -> Section {
         left("mostly waited in"),
         left("mostly held by"),
     ];
-    section.tables.push(Table { columns, rows: hot });
-    section.tables.push(histogram(&times));
+    section.add(Table::new(columns, hot));
+    section.add(histogram(&times));
     section
 }
 
 fn histogram(times: &WaitTimes) -> Table {
     let bars = times.histogram.iter().map(|(from, count)| {
         let share = *count as f64 / times.count as f64;
-        vec![
-            Cell::text(format::duration(*from)),
-            Cell::text(format::count(*count)),
-            Cell::Bar(share),
-        ]
+        vec![Cell::nanoseconds(*from), Cell::count(*count), Cell::Bar(share)]
     });
     let columns = vec![right("waits from"), right("number"), left("")];
-    Table { columns, rows: bars.collect() }
+    Table::new(columns, bars)
 }
 
 /// Waits for locks.

@@ -5,20 +5,18 @@
 
 mod cells;
 mod json_part;
-mod table;
 
 pub use cells::state_word;
-pub use table::{Cell, Section, Table};
 
 use std::collections::BTreeMap;
 
+use document::{Cell, Document, Section, Table, Unit, left, right};
 use profile::{Profile, SeriesKind};
 use serde_json::Value;
 
-use crate::{Options, SnapshotSection, html::Interner};
+use crate::{Options, html::Interner};
 pub use json_part::JsonPart;
 use json_part::json_part;
-use table::{left, right};
 
 /// Declares the modules of all views and the list of them, in the order of a report.
 macro_rules! views {
@@ -50,20 +48,13 @@ pub struct View {
 
 type PageValue = fn(&Profile, &mut Interner<'_>, &Options) -> Value;
 
-/// A part of a page.
-pub enum Part<'a> {
-    Section(Section),
-    /// What heap snapshots say.
-    Snapshots(&'a SnapshotSection),
-}
-
-/// All parts that have something to say.
-pub fn parts<'a>(profile: &Profile, options: &'a Options) -> Vec<Part<'a>> {
-    let of_recording = observer::section(profile).into_iter().chain(notes::section(profile));
+/// Everything that there is to say: the recording, what each profiler found, what heap snapshots
+/// show, what the observation cost, and notes.
+pub fn document(profile: &Profile, options: &Options) -> Document {
     let of_profilers = VIEWS.iter().filter_map(|view| (view.section)(profile, options));
-    let of_snapshots = options.snapshots.iter().map(Part::Snapshots);
-    let of_profilers = of_profilers.map(Part::Section);
-    of_profilers.chain(of_snapshots).chain(of_recording.map(Part::Section)).collect()
+    let of_snapshots = options.snapshots.iter().flat_map(|part| part.document.sections.clone());
+    let of_recording = observer::section(profile).into_iter().chain(notes::section(profile));
+    Document { sections: of_profilers.chain(of_snapshots).chain(of_recording).collect() }
 }
 
 /// What all views have to say in JSON, by key.

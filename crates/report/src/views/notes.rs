@@ -9,19 +9,13 @@ pub fn section(profile: &Profile) -> Option<Section> {
         return None;
     }
     let start = profile.info.start;
-    let rows = profile
-        .notes
-        .iter()
-        .map(|(time, message)| {
-            vec![
-                Cell::text(format!("{:.1} s", time.saturating_sub(start) as f64 / 1e9)),
-                Cell::text(message),
-            ]
-        })
-        .collect();
-    Some(Section {
-        title: "Notes".to_owned(),
-        lead: Vec::new(),
-        tables: vec![Table { columns: vec![right("at"), left("")], rows }],
-    })
+    let rows = profile.notes.iter().map(|(time, message)| {
+        vec![
+            Cell::text(format!("{:.1} s", time.saturating_sub(start) as f64 / 1e9)),
+            Cell::text(message),
+        ]
+    });
+    let mut section = Section::new("Notes");
+    section.add(Table::new(vec![right("at"), left("")], rows));
+    Some(section)
 }

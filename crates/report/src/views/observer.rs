@@ -33,7 +33,7 @@ pub fn section(profile: &Profile) -> Option<Section> {
         lead.push(format!("Dropped: {dropped}."));
     }
     lead.extend(held(profile));
-    Some(Section { title: "Cost of the observation".to_owned(), lead, tables: Vec::new() })
+    Some(Section { lead, ..Section::new("Cost of the observation") })
 }
 
 /// What a user has to know of what the agent held in the process: whether something is left, and

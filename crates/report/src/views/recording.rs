@@ -2,7 +2,7 @@
 
 use profile::{Profile, SeriesKind};
 
-use super::{Cell, Section, Table, View, left};
+use super::{Cell, Section, Table, View};
 use crate::{Options, format};
 
 pub const VIEW: View = View { section, json: None, page: None };
@@ -67,11 +67,7 @@ fn section(profile: &Profile, _: &Options) -> Option<Section> {
     if let Some(filtered) = &profile.filtered {
         rows.push(("shown", format!("only {filtered}")));
     }
-    let rows =
-        rows.into_iter().map(|(name, value)| vec![Cell::text(name), Cell::text(value)]).collect();
-    Some(Section {
-        title: format::process(info),
-        lead: Vec::new(),
-        tables: vec![Table { columns: vec![left(""), left("")], rows }],
-    })
+    let mut section = Section::new(format::process(info));
+    section.add(Table::facts(rows.into_iter().map(|(name, value)| (name, Cell::text(value)))));
+    Some(section)
 }

@@ -33,18 +33,17 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
 const MOST_CHAINS: usize = 3;
 
 fn survivors(profile: &Profile, options: &Options) -> Section {
-    let mut section =
-        Section { title: "Survivors".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section = Section::new("Survivors");
     let summary = profile.survivor_summary();
     let snapshots: u64 = summary.collections.iter().sum();
     if snapshots == 0 {
-        section.lead.push("There was no collection to take a snapshot of.".to_owned());
+        section.say("There was no collection to take a snapshot of.".to_owned());
         return section;
     }
     let by_generation = (summary.collections.iter().enumerate())
         .filter(|(_, count)| **count > 0)
         .map(|(generation, count)| format!("gen {generation}: {}", format::count(*count)));
-    section.lead.push(format!(
+    section.say(format!(
         "{} with a snapshot ({}); {} in their GC pauses, {} of it for the snapshots ({} at most).",
         format::counted(snapshots, "collection"),
         by_generation.collect::<Vec<_>>().join(", "),
@@ -53,7 +52,7 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
         format::duration(summary.longest),
     ));
     if summary.incomplete > 0 {
-        section.lead.push(format!(
+        section.say(format!(
             "In {} of them some survivors are missing; they are left out below{}.",
             format::count(summary.incomplete),
             profile
@@ -64,9 +63,9 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
                 .unwrap_or_default(),
         ));
     }
-    section.tables.push(generations(&summary));
-    section.tables.extend(types(profile, options, &summary));
-    section.tables.extend(chains(profile, options, &summary));
+    section.add(generations(&summary));
+    section.extend(types(profile, options, &summary));
+    section.extend(chains(profile, options, &summary));
     section
 }
 
@@ -76,14 +75,13 @@ fn generations(summary: &SurvivorSummary) -> Table {
         .map(|(index, generation)| {
             vec![
                 Cell::text(generation_word(index as u8)),
-                Cell::text(format::count(generation.collections)),
-                Cell::text(format::bytes(generation.before)),
-                Cell::text(format::bytes(generation.survived.weight)),
-                Cell::text(generation.rate().map_or("·".to_owned(), format::percent)),
-                Cell::text(format::count(generation.survived.samples)),
+                Cell::count(generation.collections),
+                Cell::bytes(generation.before),
+                Cell::bytes(generation.survived.weight),
+                generation.rate().map_or(Cell::Nothing, Cell::share),
+                Cell::count(generation.survived.samples),
             ]
-        })
-        .collect();
+        });
     let columns = vec![
         left("generation"),
         right("collected"),
@@ -92,7 +90,7 @@ fn generations(summary: &SurvivorSummary) -> Table {
         right("share"),
         right("objects"),
     ];
-    Table { columns, rows }
+    Table::new(columns, rows)
 }
 
 /// The types of which young objects survived.
@@ -105,7 +103,7 @@ fn young<'a>(
 
 fn types(profile: &Profile, options: &Options, summary: &SurvivorSummary) -> Option<Table> {
     let bytes_and_objects = |totals: Totals| match totals.samples {
-        0 => Cell::text("·"),
+        0 => Cell::Nothing,
         objects => {
             Cell::text(format!("{} ({})", format::bytes(totals.weight), format::count(objects)))
         }
@@ -119,8 +117,8 @@ fn types(profile: &Profile, options: &Options, summary: &SurvivorSummary) -> Opt
             weight: sum.weight + of.weight,
         });
         vec![
-            Cell::text(format::bytes(row.young.weight)),
-            Cell::text(format::count(row.young.samples)),
+            Cell::bytes(row.young.weight),
+            Cell::count(row.young.samples),
             bytes_and_objects(row.between(0, 0)),
             bytes_and_objects(row.between(0, 1)),
             bytes_and_objects(row.between(1, 2)),
@@ -147,9 +145,9 @@ fn chains(profile: &Profile, options: &Options, summary: &SurvivorSummary) -> Op
     });
     let rows = chains.map(|chain| {
         vec![
-            Cell::text(format::bytes(chain.totals.weight)),
-            Cell::text(format::count(chain.totals.samples)),
-            Cell::text(format::count(chain.collections)),
+            Cell::bytes(chain.totals.weight),
+            Cell::count(chain.totals.samples),
+            Cell::count(chain.collections),
             Cell::Name {
                 forms: [false, true].map(|short| profile.chain_text(chain, short)).to_vec(),
                 place: None,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Cell, Section, Table, View,
+    Cell, Section, Table, Unit, View,
     cells::{place_cell, state_word},
     is_wanted, json_part, left, right,
 };
@@ -92,10 +92,9 @@ pub const POOL_COUNTERS: [(&str, &str); 3] = [
 ];
 
 fn threadpool(profile: &Profile, options: &Options) -> Section {
-    let mut section =
-        Section { title: "Thread pool".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section = Section::new("Thread pool");
     let summary = profile.pool_summary();
-    section.lead.push(pool_verdict(profile, &summary));
+    section.say(pool_verdict(profile, &summary));
     let mut facts = Vec::new();
     if let Some((min, max)) = summary.limits {
         facts.push(format!(
@@ -109,12 +108,12 @@ fn threadpool(profile: &Profile, options: &Options) -> Section {
         facts.push(format!("{started} began, {stopped} ended"));
     }
     if !facts.is_empty() {
-        section.lead.push(format!("Workers: {}.", facts.join("; ")));
+        section.say(format!("Workers: {}.", facts.join("; ")));
     }
-    section.tables.extend(counters(profile));
-    section.tables.extend(adjustments(profile, &summary));
-    section.tables.extend(at_work(&summary));
-    section.tables.extend(blocking(profile, options, &summary));
+    section.extend(counters(profile));
+    section.extend(adjustments(profile, &summary));
+    section.extend(at_work(&summary));
+    section.extend(blocking(profile, options, &summary));
     section
 }
 
@@ -124,7 +123,7 @@ fn counters(profile: &Profile) -> Option<Table> {
         let known = counter.summary()?;
         let mut row = vec![Cell::text(*word)];
         row.extend(
-            [known.last, known.mean, known.max].map(|value| Cell::text(format::number(value))),
+            [known.last, known.mean, known.max].map(|value| Cell::quantity(value, Unit::Number)),
         );
         row.push(Cell::Line(counter.values.iter().map(|(_, value)| *value).collect()));
         Some(row)
@@ -140,7 +139,7 @@ fn adjustments(profile: &Profile, summary: &PoolSummary) -> Option<Table> {
             |time: u64| format!("{:.1} s", time.saturating_sub(profile.info.start) as f64 / 1e9);
         vec![
             Cell::text(&row.reason),
-            Cell::text(format::count(row.count)),
+            Cell::count(row.count),
             Cell::text(format!("{:+}", row.workers)),
             Cell::text(at(row.times.0)),
             Cell::text(at(row.times.1)),
@@ -168,12 +167,7 @@ fn at_work(summary: &PoolSummary) -> Option<Table> {
     let rows = kinds.into_iter().map(|(state, time)| {
         let share = time as f64 / summary.at_work as f64;
         let word = if profile::blocks(state) { waited_for(state) } else { state_word(state) };
-        vec![
-            Cell::text(format::percent(share)),
-            Cell::Bar(share),
-            Cell::text(format::duration(time)),
-            Cell::text(word),
-        ]
+        vec![Cell::share(share), Cell::Bar(share), Cell::nanoseconds(time), Cell::text(word)]
     });
     let columns = vec![
         right("share"),
@@ -188,10 +182,10 @@ fn at_work(summary: &PoolSummary) -> Option<Table> {
 fn blocking(profile: &Profile, options: &Options, summary: &PoolSummary) -> Option<Table> {
     let rows = summary.blocking.iter().take(options.rows).map(|row| {
         vec![
-            Cell::text(format::percent(row.share)),
-            Cell::text(format::duration(row.time)),
-            Cell::text(format::duration(row.time_queued)),
-            Cell::text(format::count(row.threads)),
+            Cell::share(row.share),
+            Cell::nanoseconds(row.time),
+            Cell::nanoseconds(row.time_queued),
+            Cell::count(row.threads),
             Cell::text(waited_for(row.state)),
             place_cell(profile, options, &row.place, ""),
         ]

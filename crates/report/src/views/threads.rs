@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Cell, Section, Table, View,
+    Cell, Section, Table, Unit, View,
     cells::{place_cell, state_word},
     is_wanted, json_part, left, right,
 };
@@ -55,27 +55,25 @@ pub fn standing_word(standing: Standing, confidence: Option<Confidence>) -> &'st
 }
 
 fn threads(profile: &Profile, options: &Options) -> Section {
-    let mut section = Section { title: "Threads".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section = Section::new("Threads");
     let rows = profile.thread_rows();
     let counts: Vec<f64> = profile.threads.counts.iter().map(|(_, count)| *count as f64).collect();
     let (Some(first), Some(last)) = (profile.threads.counts.first(), profile.threads.counts.last())
     else {
-        section.lead.push("No thread snapshot was taken: the recording was too short.".to_owned());
+        section.say("No thread snapshot was taken: the recording was too short.".to_owned());
         return section;
     };
     let alive: Vec<&ThreadRow> = rows.iter().filter(|row| row.alive).collect();
     section.lead = lead(&alive, first.1, last.1, counts.len());
     let (low, high) =
         counts.iter().fold((f64::INFINITY, 0_f64), |(low, high), n| (low.min(*n), high.max(*n)));
-    let [low, high] = [low, high].map(|value| Cell::text(format::number(value)));
-    section.tables.push(Table {
-        columns: vec![left("threads"), right("least"), right("most"), left("over time")],
-        rows: vec![vec![Cell::text("all"), low, high, Cell::Line(counts)]],
-    });
-    section.tables.extend(stuck(profile, options, &alive));
-    section.tables.extend(starts(profile, options));
-    section.tables.push(by_cpu(profile, options, alive));
-    section.tables.push(merged_stacks(profile, options));
+    let [low, high] = [low, high].map(|value| Cell::quantity(value, Unit::Number));
+    let columns = vec![left("threads"), right("least"), right("most"), left("over time")];
+    section.add(Table::new(columns, [vec![Cell::text("all"), low, high, Cell::Line(counts)]]));
+    section.extend(stuck(profile, options, &alive));
+    section.extend(starts(profile, options));
+    section.add(by_cpu(profile, options, alive));
+    section.add(merged_stacks(profile, options));
     section
 }
 
@@ -142,7 +140,7 @@ fn stuck(profile: &Profile, options: &Options, alive: &[&ThreadRow]) -> Option<T
     let rows = stuck.iter().take(options.rows).map(|(row, place, count)| {
         let watched = format::duration(row.watched);
         vec![
-            Cell::text(format::count(*count)),
+            Cell::count(*count),
             Cell::text(standing_word(row.standing, row.confidence)),
             Cell::text(profile.tables.thread_name(row.thread)),
             place_cell(profile, options, place, ""),
@@ -164,11 +162,11 @@ fn starts(profile: &Profile, options: &Options) -> Option<Table> {
             _ => Cell::text("the runtime, or not known"),
         };
         vec![
-            Cell::text(format::count(row.started)),
-            Cell::text(format::rate(row.per_second)),
-            Cell::text(format::count(row.ended)),
-            Cell::text(format::count(row.started - row.ended)),
-            Cell::text(if row.leak { "leak" } else { "·" }),
+            Cell::count(row.started),
+            Cell::per_second(row.per_second),
+            Cell::count(row.ended),
+            Cell::count(row.started - row.ended),
+            if row.leak { Cell::text("leak") } else { Cell::Nothing },
             by,
             Cell::text(&row.reason),
         ]
@@ -203,15 +201,15 @@ fn by_cpu(profile: &Profile, options: &Options, mut threads: Vec<&ThreadRow>) ->
         vec![
             Cell::text(profile.tables.thread_name(row.thread)),
             Cell::text(role_word(row.role)),
-            Cell::text(row.managed_id.map_or("·".to_owned(), |id| id.to_string())),
-            Cell::text(format::duration(row.cpu)),
-            Cell::text(format::duration(row.age)),
+            row.managed_id.map_or(Cell::Nothing, |id| Cell::text(id.to_string())),
+            Cell::nanoseconds(row.cpu),
+            Cell::nanoseconds(row.age),
             Cell::text(format!("{os_state} {}", state_word(row.seen.state))),
             Cell::text(standing_word(row.standing, row.confidence)),
             place_cell(profile, options, &profile.tables.place(row.seen.stack), ""),
         ]
     });
-    Table { columns, rows: rows.collect() }
+    Table::new(columns, rows)
 }
 
 /// The last snapshot as a tree: threads that stand in the same calls are together. Calls without a
@@ -243,11 +241,11 @@ fn merged_stacks(profile: &Profile, options: &Options) -> Table {
             let cut = if length < chain.len() { "… → " } else { "" };
             format!("{indent}{cut}{}", chain[chain.len() - length..].join(" → "))
         });
-        let threads = format::count(tree.nodes()[node].total.weight);
-        rows.push(vec![Cell::text(threads), Cell::Name { forms: forms.collect(), place: None }]);
+        let threads = Cell::count(tree.nodes()[node].total.weight);
+        rows.push(vec![threads, Cell::Name { forms: forms.collect(), place: None }]);
         open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
     }
-    Table { columns: vec![right("threads"), left("merged stacks, from the root")], rows }
+    Table::new(vec![right("threads"), left("merged stacks, from the root")], rows)
 }
 
 /// All threads, which make no progress, and who starts them.

@@ -17,8 +17,7 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
 }
 
 fn traced(profile: &Profile, options: &Options) -> Section {
-    let mut section =
-        Section { title: "Traced methods".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section = Section::new("Traced methods");
     let called = profile.traced.called();
     let refused: Vec<_> = profile
         .traced
@@ -26,7 +25,7 @@ fn traced(profile: &Profile, options: &Options) -> Section {
         .filter_map(|method| method.refusal().map(|why| (method, why)))
         .collect();
     let instrumented = profile.traced.methods().count() - refused.len();
-    section.lead.push(format!(
+    section.say(format!(
         "{} instrumented, {} called in {}. Times are from the call to its end, also of \
             asynchronous methods; a percentile is exact to 3 %.",
         format::counted(instrumented as u64, "method"),
@@ -35,17 +34,14 @@ fn traced(profile: &Profile, options: &Options) -> Section {
     ));
     if !called.is_empty() {
         let time = |nanos: Option<f64>| {
-            Cell::text(
-                nanos
-                    .map_or_else(|| "-".to_owned(), |nanos| format::duration(nanos.round() as u64)),
-            )
+            nanos.map_or(Cell::Nothing, |nanos| Cell::nanoseconds(nanos.round() as u64))
         };
         let rows = called.iter().take(options.rows).map(|method| {
             let calls = &method.calls;
             let timed = calls.timed > 0;
             vec![
-                Cell::text(format::count(calls.calls)),
-                Cell::text(if timed { format::count(calls.failed) } else { "-".to_owned() }),
+                Cell::count(calls.calls),
+                if timed { Cell::count(calls.failed) } else { Cell::Nothing },
                 time(timed.then_some(calls.total)),
                 time(calls.quantile(0.5)),
                 time(calls.quantile(0.9)),
@@ -56,17 +52,14 @@ fn traced(profile: &Profile, options: &Options) -> Section {
         });
         let columns =
             ["calls", "errors", "total", "p50", "p90", "p99", "max"].map(right).into_iter();
-        section.tables.push(Table {
-            rows: rows.collect(),
-            columns: columns.chain([left("method")]).collect(),
-        });
+        section.add(Table::new(columns.chain([left("method")]).collect(), rows));
     }
     let slowest = profile.traced.slowest();
     if !slowest.is_empty() {
         let rows = slowest.iter().take(options.rows).map(|call| {
             let from = since(profile, call.begun) as f64 / 1e9;
             vec![
-                Cell::text(format::duration(call.taken)),
+                Cell::nanoseconds(call.taken),
                 Cell::text(format!("{from:.3} s")),
                 Cell::text(if call.failed { "error" } else { "" }),
                 Cell::text(profile.tables.thread_name(call.thread)),
@@ -75,17 +68,14 @@ fn traced(profile: &Profile, options: &Options) -> Section {
         });
         let columns =
             vec![right("slowest"), right("from"), left(""), left("thread"), left("method")];
-        section.tables.push(Table { rows: rows.collect(), columns });
-        section.tables.extend(arguments(profile, &slowest, options));
+        section.add(Table::new(columns, rows));
+        section.extend(arguments(profile, &slowest, options));
     }
     if !refused.is_empty() {
         let rows = refused.iter().take(options.rows);
         let rows = rows
-            .map(|(method, why)| vec![Cell::text(*why), name(profile, options, method.function)])
-            .collect();
-        section
-            .tables
-            .push(Table { rows, columns: vec![left("not instrumented, because"), left("method")] });
+            .map(|(method, why)| vec![Cell::text(*why), name(profile, options, method.function)]);
+        section.add(Table::new(vec![left("not instrumented, because"), left("method")], rows));
     }
     section
 }
@@ -99,11 +89,9 @@ fn arguments(profile: &Profile, slowest: &[SingleCall], options: &Options) -> Op
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let name = profile.tables.function_name(call.function, NameStyle::SHORT);
         let text = format!("{name}({})", arguments.join(", "));
-        Some(vec![Cell::text(format::duration(call.taken)), Cell::text(text)])
+        Some(vec![Cell::nanoseconds(call.taken), Cell::text(text)])
     });
-    let rows: Vec<_> = rows.collect();
-    (!rows.is_empty())
-        .then(|| Table { rows, columns: vec![right("slowest"), left("with its arguments")] })
+    Table::of(vec![right("slowest"), left("with its arguments")], rows)
 }
 
 /// Calls of instrumented methods.

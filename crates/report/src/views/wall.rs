@@ -9,7 +9,7 @@ use profile::{
 };
 
 use super::{
-    Cell, Section, Table, View,
+    Cell, Section, Table, Unit, View,
     cells::{name, state_word},
     is_wanted, left, right,
 };
@@ -24,10 +24,9 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
 
 fn wall(profile: &Profile, options: &Options) -> Section {
     let series = &profile.wall;
-    let mut section =
-        Section { title: "Wall time".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let mut section = Section::new("Wall time");
     if series.is_empty() {
-        section.lead.push("No samples.".to_owned());
+        section.say("No samples.".to_owned());
         return section;
     }
     let all = series.totals.weight.max(1) as f64;
@@ -43,21 +42,21 @@ fn wall(profile: &Profile, options: &Options) -> Section {
             )
         })
         .collect();
-    section.lead.push(format!("Time of all threads: {}.", words.join(", ")));
+    section.say(format!("Time of all threads: {}.", words.join(", ")));
     section.lead.extend(profile.processor_summary().map(|of| processors(&of)));
 
-    section.tables.push(threads(profile, options));
+    section.add(threads(profile, options));
 
     let waits = waiting_places(profile);
     let rows = waits.into_iter().take(8.min(options.rows)).map(|(state, function, weight)| {
         vec![
-            Cell::text(format::percent(weight as f64 / all)),
+            Cell::share(weight as f64 / all),
             Cell::text(state_word(state)),
             name(profile, options, function),
         ]
     });
     let columns = vec![right("share"), left("waits for"), left("in")];
-    section.tables.extend(Table::of(columns, rows));
+    section.extend(Table::of(columns, rows));
     section
 }
 
@@ -83,32 +82,20 @@ fn threads(profile: &Profile, options: &Options) -> Table {
     let mut columns = vec![left("thread"), right("wall time")];
     columns.extend(shown.iter().map(|state| right(state_word(*state))));
     let most = 10.min(options.rows);
-    let mut rows: Vec<Vec<Cell>> = threads
-        .iter()
-        .take(most)
-        .map(|(thread, sum, _)| {
-            let mut row = vec![
-                Cell::text(profile.tables.thread_name(*thread)),
-                Cell::text(format::duration(*sum)),
-            ];
-            for state in &shown {
-                let weight = by_thread[thread.index()][state_index(*state)].weight;
-                let share = weight as f64 / (*sum).max(1) as f64;
-                row.push(Cell::text(if weight == 0 {
-                    "·".to_owned()
-                } else {
-                    format!("{:.0} %", share * 100.0)
-                }));
-            }
-            row
-        })
-        .collect();
-    if threads.len() > most {
-        let mut row = vec![Cell::text(format!("… {} more", threads.len() - most))];
-        row.resize_with(columns.len(), || Cell::text(""));
-        rows.push(row);
-    }
-    Table { columns, rows }
+    let rows = threads.iter().map(|(thread, sum, _)| {
+        let mut row =
+            vec![Cell::text(profile.tables.thread_name(*thread)), Cell::nanoseconds(*sum)];
+        for state in &shown {
+            let weight = by_thread[thread.index()][state_index(*state)].weight;
+            let share = weight as f64 / (*sum).max(1) as f64;
+            row.push(match weight {
+                0 => Cell::Nothing,
+                _ => Cell::quantity(share, Unit::WholePercent),
+            });
+        }
+        row
+    });
+    Table::top(columns, rows, most)
 }
 
 /// How the process got on with its processors.

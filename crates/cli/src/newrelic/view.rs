@@ -1,39 +1,38 @@
-//! The report as text.
+//! The report for people.
 
 use super::{
     assembly::{AssemblyReport, MethodReport, Outcome, Source, Unmatched},
     home::{HomeSource, PointsFile},
     report::{ModulesReport, Report},
 };
-use crate::console::printable;
+use document::{Block, Cell, Document, Section, Table, Tree, left, right};
 use std::fmt::Write as _;
 
 /// Lines of a list; the JSON has all.
 const ROWS: usize = 20;
-/// Width of the labels.
-const LABEL: usize = 16;
 
 impl Report {
-    /// The report as text.
-    pub fn text(&self) -> String {
-        let mut text = Text::default();
-        self.headline(&mut text);
-        self.home(&mut text);
-        self.library(&mut text);
-        self.configuration(&mut text);
-        self.points(&mut text);
+    /// The report for people.
+    pub fn document(&self) -> Document {
+        let mut page = Page::default();
+        self.headline(&mut page);
+        page.section("");
+        self.home(&mut page);
+        self.library(&mut page);
+        self.configuration(&mut page);
+        self.points(&mut page);
         if let Some(modules) = &self.modules {
-            modules.show(&mut text, self.process.is_some());
+            modules.show(&mut page, self.process.is_some());
         }
-        self.environment(&mut text);
-        for note in &self.notes {
-            text.line("");
-            text.line(&format!("Note: {note}."));
+        self.environment(&mut page);
+        if !self.notes.is_empty() {
+            page.section("Notes");
+            self.notes.iter().for_each(|note| page.say(format!("{note}.")));
         }
-        text.0
+        page.0
     }
 
-    fn headline(&self, text: &mut Text) {
+    fn headline(&self, page: &mut Page) {
         let (Some(process), Some(verdict)) = (&self.process, &self.verdict) else { return };
         let runtime = process
             .runtime
@@ -46,22 +45,21 @@ impl Report {
         };
         let head = format!("{} ({}){runtime} {state}", process.name, process.pid);
         match verdict.reasons.as_slice() {
-            [reason] => text.line(&format!("{head}: {}", reason.trim_end_matches('.'))),
+            [reason] => page.section(format!("{head}: {}", reason.trim_end_matches('.'))),
             reasons => {
-                text.line(&format!("{head}:"));
-                reasons.iter().for_each(|reason| text.line(&format!("  - {reason}")));
+                page.section(head);
+                reasons.iter().for_each(|reason| page.line(0, reason));
             }
         }
-        text.line("");
     }
 
-    fn home(&self, text: &mut Text) {
+    fn home(&self, page: &mut Page) {
         let source = match self.home.source {
             HomeSource::Argument => "named on the command line",
             HomeSource::Process => "from the environment of the process",
             HomeSource::Clrscope => "from the environment of clrscope",
         };
-        text.row("Home folder", &format!("{} ({source})", self.home.path));
+        page.row("Home folder", format!("{} ({source})", self.home.path));
         let agent = &self.agent;
         match &agent.path {
             Some(path) => {
@@ -73,11 +71,11 @@ impl Report {
                     }
                     None => "",
                 };
-                text.row("Managed agent", &format!("{path}{loaded}"));
+                page.row("Managed agent", format!("{path}{loaded}"));
             }
             None => {
-                text.row("Managed agent", "NewRelic.Agent.Core.dll was not found at");
-                agent.looked_at.iter().for_each(|place| text.row("", place));
+                page.row("Managed agent", "NewRelic.Agent.Core.dll was not found at");
+                agent.looked_at.iter().for_each(|place| page.row("", place));
             }
         }
         let source = match agent.shape_source {
@@ -85,9 +83,9 @@ impl Report {
             "variable" => "set by NEW_RELIC_CLRSCOPE_AGENT_SHAPE",
             _ => "assumed",
         };
-        text.row("Agent shape", &format!("{} ({source})", agent.shape));
+        page.row("Agent shape", format!("{} ({source})", agent.shape));
         if let Some(problem) = &agent.problem {
-            text.row("", problem);
+            page.row("", problem);
         }
         let calls = match (self.library.is_clrscope, agent.direct) {
             (Some(false), _) => agent.strategy.clone(),
@@ -97,17 +95,17 @@ impl Report {
             ),
             (_, false) => format!("{} (mode {})", agent.strategy, agent.mode),
         };
-        text.row("Calls", &calls);
+        page.row("Calls", &calls);
     }
 
-    fn library(&self, text: &mut Text) {
+    fn library(&self, page: &mut Page) {
         let library = &self.library;
         let Some(path) = &library.path else {
-            text.row("Native library", "no variable names one");
-            return self.profiling(text);
+            page.row("Native library", "no variable names one");
+            return self.profiling(page);
         };
         let source = library.variable.unwrap_or("in the home folder");
-        text.row("Native library", &format!("{path} ({source})"));
+        page.row("Native library", format!("{path} ({source})"));
         let mut facts = Vec::new();
         match library.is_clrscope {
             Some(true) => facts.push("that of clrscope".to_owned()),
@@ -130,31 +128,31 @@ impl Report {
             let is = if mapped { "is" } else { "is not" };
             format!("{is} loaded in the process")
         }));
-        text.row("", &facts.join(", "));
-        library.problems.iter().for_each(|problem| text.row("", problem));
-        self.profiling(text);
+        page.row("", facts.join(", "));
+        library.problems.iter().for_each(|problem| page.row("", problem));
+        self.profiling(page);
     }
 
-    fn profiling(&self, text: &mut Text) {
+    fn profiling(&self, page: &mut Page) {
         let Some(profiling) = &self.profiling else { return };
         match profiling.problems.is_empty() {
-            true => text.row("Profiling", "switched on in the environment of the process"),
-            false => text.row("Profiling", "switched off"),
+            true => page.row("Profiling", "switched on in the environment of the process"),
+            false => page.row("Profiling", "switched off"),
         }
-        profiling.problems.iter().for_each(|problem| text.row("", problem));
+        profiling.problems.iter().for_each(|problem| page.row("", problem));
     }
 
-    fn configuration(&self, text: &mut Text) {
+    fn configuration(&self, page: &mut Page) {
         let configuration = &self.configuration;
         let mut label = "Configuration";
         for file in &configuration.files {
             let problem =
                 file.problem.as_deref().map_or_else(String::new, |problem| format!(": {problem}"));
-            text.row(label, &format!("{} ({}, {}{problem})", file.path, file.kind, file.state));
+            page.row(label, format!("{} ({}, {}{problem})", file.path, file.kind, file.state));
             label = "";
         }
-        configuration.problem.iter().for_each(|problem| text.row("", problem));
-        configuration.messages.iter().for_each(|message| text.row("", message));
+        configuration.problem.iter().for_each(|problem| page.row("", problem));
+        configuration.messages.iter().for_each(|message| page.row("", message));
         let enabled = match (configuration.agent_enabled, self.agent_enabled_counts) {
             (true, _) => "yes",
             (false, true) => "no, which counts because of NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED",
@@ -163,9 +161,9 @@ impl Report {
                  library of clrscope, NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED=true makes it count"
             }
         };
-        text.row("Agent enabled", enabled);
+        page.row("Agent enabled", enabled);
         let log = &configuration.log;
-        text.row(
+        page.row(
             "Log",
             &match (log.enabled, log.console) {
                 (false, _) => "none".to_owned(),
@@ -178,32 +176,32 @@ impl Report {
         );
         let listed = |names: &[String]| names.join(", ");
         if !configuration.included.is_empty() {
-            text.row(
+            page.row(
                 "Included",
-                &format!("{} (counts for .NET Framework only)", listed(&configuration.included)),
+                format!("{} (counts for .NET Framework only)", listed(&configuration.included)),
             );
         }
         if !configuration.excluded.is_empty() {
-            text.row("Excluded", &listed(&configuration.excluded));
+            page.row("Excluded", listed(&configuration.excluded));
         }
         let mut label = "Ignored";
         for ignored in configuration.ignored.iter().take(ROWS) {
             let class = ignored.class.as_deref().unwrap_or("all classes");
-            text.row(label, &format!("{}: {class}", ignored.assembly));
+            page.row(label, format!("{}: {class}", ignored.assembly));
             label = "";
         }
-        text.more(configuration.ignored.len());
+        page.more(configuration.ignored.len());
         if let Some(decision) = &self.decision {
             let verb = if decision.instrument { "instrument" } else { "do not instrument" };
-            text.row("Decision", &format!("{verb}: {}", decision.reason));
-            text.row(
+            page.row("Decision", format!("{verb}: {}", decision.reason));
+            page.row(
                 "",
-                &format!("of {} {}", decision.executable, decision.command_line.trim_end()),
+                format!("of {} {}", decision.executable, decision.command_line.trim_end()),
             );
         }
     }
 
-    fn points(&self, text: &mut Text) {
+    fn points(&self, page: &mut Page) {
         let points = &self.points;
         let read = points.files.iter().filter(|file| file.state == "read").count();
         let counts = format!(
@@ -212,105 +210,102 @@ impl Report {
             counted(points.assemblies.len(), "assembly", "assemblies"),
             counted(read, "file", "files")
         );
-        text.row("Points", &counts);
+        page.row("Points", &counts);
         if let Some(handler) = &points.lambda {
-            text.row("", &format!("one of them is the Lambda handler {handler}"));
+            page.row("", format!("one of them is the Lambda handler {handler}"));
         }
-        points.problems.iter().for_each(|problem| text.row("", problem));
+        points.problems.iter().for_each(|problem| page.row("", problem));
         let has_problem = |file: &&PointsFile| file.state != "read" || !file.messages.is_empty();
         let wrong: Vec<&PointsFile> = points.files.iter().filter(has_problem).collect();
         for file in wrong.iter().take(ROWS) {
             for message in file.messages.iter().take(ROWS) {
                 match message.contains(&file.path) {
-                    true => text.row("", message),
-                    false => text.row("", &format!("{}: {message}", file.path)),
+                    true => page.row("", message),
+                    false => page.row("", format!("{}: {message}", file.path)),
                 }
             }
         }
-        text.more(wrong.len());
+        page.more(wrong.len());
         if points.invalid_files > 0 {
             let files = counted(points.invalid_files, "file is", "files are");
-            text.row(
+            page.row(
                 "",
-                &format!(
+                format!(
                     "{files} invalid: repair or remove them, without which live changes are refused"
                 ),
             );
         }
         if self.modules.is_none() && !points.assemblies.is_empty() {
-            text.line("");
-            let rows =
-                points.assemblies.iter().map(|assembly| (assembly.points, assembly.name.as_str()));
-            text.line("Points by assembly");
-            for (points, name) in rows {
-                text.line(&format!("{points:>6}  {name}"));
-            }
+            page.section("Points by assembly");
+            let rows = points.assemblies.iter();
+            let rows = rows.map(|of| vec![Cell::count(of.points), Cell::text(&of.name)]);
+            page.add(Table::new(vec![right("points"), left("assembly")], rows));
         }
     }
 
-    fn environment(&self, text: &mut Text) {
-        text.line("");
+    fn environment(&self, page: &mut Page) {
         if self.variables.is_empty() {
-            text.line("No environment variable that counts is set.");
+            page.section("No environment variable that counts is set.");
             return;
         }
-        text.line("Environment variables that count");
+        page.section("Environment variables that count");
         for variable in &self.variables {
-            text.line(&format!("  {}={}  ({})", variable.name, variable.value, variable.purpose));
+            let (name, value) = (&variable.name, &variable.value);
+            page.line(0, format!("{name}={value}  ({})", variable.purpose));
             for other in &variable.overrides {
-                text.line(&format!("    wins over {}={}", other.name, other.value));
+                page.line(1, format!("wins over {}={}", other.name, other.value));
             }
         }
     }
 }
 
 impl ModulesReport {
-    fn show(&self, text: &mut Text, is_process: bool) {
-        text.line("");
+    fn show(&self, page: &mut Page, is_process: bool) {
+        page.section("Assemblies");
         if self.single_file {
-            text.line(
+            page.say(
                 "The program is a single-file application: its assemblies are inside of the \
                  executable, and which of them are loaded cannot be seen from outside.",
             );
         }
         match (self.assemblies.is_empty(), is_process) {
             (true, true) if self.seen == 0 => {
-                text.line(
+                page.say(
                     "The process has loaded no assembly from a file yet: it may still be starting.",
                 );
             }
-            (true, true) => text.line(&format!(
+            (true, true) => page.say(format!(
                 "No point is about any of the {} that the process has loaded.",
                 counted(self.seen, "assembly", "assemblies")
             )),
-            (true, false) => text.line("No point is about any assembly of it."),
+            (true, false) => page.say("No point is about any assembly of it."),
             (false, _) => {}
-        }
-        for assembly in &self.assemblies {
-            assembly.show(text, is_process || self.single_file);
         }
         if let Some(others) = self.not_loaded.filter(|others| *others > 0) {
             let have = if others == 1 { "assembly has" } else { "assemblies have" };
-            text.line(&format!("{others} more {have} points and are not loaded, or not yet."));
+            page.say(format!("{others} more {have} points and are not loaded, or not yet."));
         }
         self.problems
             .iter()
-            .for_each(|problem| text.line(&format!("Not everything was checked: {problem}.")));
+            .for_each(|problem| page.say(format!("Not everything was checked: {problem}.")));
+        for assembly in &self.assemblies {
+            assembly.show(page, is_process || self.single_file);
+        }
     }
 }
 
 impl AssemblyReport {
     /// One of several is shown without the methods that go well and the points that lead nowhere.
-    fn show(&self, text: &mut Text, is_one_of_many: bool) {
+    fn show(&self, page: &mut Page, is_one_of_many: bool) {
         let counts = format!(
             "{}, {} instrumented, {} refused",
             counted(self.points, "point", "points"),
             counted(self.instrumented, "method", "methods"),
             self.refused
         );
-        text.line(&format!("{} {} ({counts}): {}", self.name, self.version, self.path));
+        page.section(format!("{} {} ({counts}): {}", self.name, self.version, self.path));
         if let Some(problem) = &self.problem {
-            text.line(&format!("  cannot be read: {problem}"));
+            page.say(format!("cannot be read: {problem}"));
             return;
         }
         let outcomes = [
@@ -326,25 +321,23 @@ impl AssemblyReport {
             }
             let limit = if is_one_of_many { ROWS } else { usize::MAX };
             for method in self.with(outcome).take(limit) {
-                text.line(&format!("  {label:<LABEL$}{}", method.shown()));
+                page.row(label, method.shown());
             }
-            text.more_of(self.with(outcome).count(), limit);
+            page.more_of(self.with(outcome).count(), limit);
         }
         if is_one_of_many {
             let unmatched = self.missing_classes.len() + self.missing_methods.len();
             if unmatched > 0 {
-                text.line(&format!(
-                    "  not there: {} that points name; --json lists them",
-                    unmatched_counts(self)
-                ));
+                let counts = unmatched_counts(self);
+                page.row("not there", format!("{counts} that points name; --json lists them"));
             }
             return;
         }
-        self.missing_classes
-            .iter()
-            .for_each(|class| text.line(&format!("  {:<LABEL$}{class}", "no such class")));
+        for class in &self.missing_classes {
+            page.row("no such class", class);
+        }
         for point in &self.missing_methods {
-            text.line(&format!("  {:<LABEL$}{}", "no such method", point.shown()));
+            page.row("no such method", point.shown());
         }
     }
 }
@@ -397,30 +390,60 @@ fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Lines, without what could steer a terminal.
+/// A document in the making.
 #[derive(Default)]
-struct Text(String);
+struct Page(Document);
 
-impl Text {
-    fn line(&mut self, line: &str) {
-        self.0.push_str(&printable(line));
-        self.0.push('\n');
+impl Page {
+    fn section(&mut self, title: impl Into<String>) {
+        self.0.sections.push(Section::new(title));
     }
 
-    fn row(&mut self, label: &str, value: &str) {
-        self.line(&format!("{label:<LABEL$}{value}"));
+    fn current(&mut self) -> &mut Section {
+        let sections = &mut self.0.sections;
+        if sections.is_empty() {
+            sections.push(Section::default());
+        }
+        let last = sections.len() - 1;
+        &mut sections[last]
+    }
+
+    fn say(&mut self, sentence: impl Into<String>) {
+        self.current().say(sentence);
+    }
+
+    fn add(&mut self, block: impl Into<Block>) {
+        self.current().add(block);
+    }
+
+    /// A line of a list.
+    fn line(&mut self, depth: usize, line: impl Into<String>) {
+        if !matches!(self.current().blocks.last(), Some(Block::Tree(_))) {
+            self.add(Tree::default());
+        }
+        if let Some(Block::Tree(tree)) = self.current().blocks.last_mut() {
+            tree.push(depth, [Cell::text(line)]);
+        }
+    }
+
+    /// A fact.
+    fn row(&mut self, label: &str, value: impl Into<String>) {
+        if !matches!(self.current().blocks.last(), Some(Block::Table(_))) {
+            self.add(Table::facts::<&str>([]));
+        }
+        if let Some(Block::Table(table)) = self.current().blocks.last_mut() {
+            table.rows.push(vec![Cell::text(label), Cell::text(value)]);
+        }
     }
 
     /// Says how many entries of a list are left out.
     fn more(&mut self, all: usize) {
-        if all > ROWS {
-            self.row("", &format!("and {} more; --json lists them", all - ROWS));
-        }
+        self.more_of(all, ROWS);
     }
 
     fn more_of(&mut self, all: usize, limit: usize) {
         if all > limit {
-            self.line(&format!("  and {} more; --json lists them", all - limit));
+            self.row("", format!("and {} more; --json lists them", all - limit));
         }
     }
 }

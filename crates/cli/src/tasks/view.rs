@@ -4,89 +4,74 @@ use super::{
     hot::{Hot, HotPath},
     report::{FrameRow, Report, StackRow},
 };
-use crate::console::printable;
+use crate::heap::view::completeness;
+use document::{
+    Cell, Document, Section, Table, Tree,
+    format::{count, counted, duration, file_name, utc},
+    left, right,
+};
 use heap::Cause;
-use report::format::{count, counted, duration, utc};
 use std::fmt::Write as _;
 
 /// Methods of a cause that are named.
 const METHODS: usize = 3;
 
 /// What waits in a process.
-pub fn report(report: &Report) -> String {
-    let mut text = String::new();
-    head(&mut text, report);
-    causes(&mut text, report);
-    stacks(&mut text, report);
-    if let Some(hot) = &report.hot {
-        paths(&mut text, hot);
-    }
-    text
+pub fn report(report: &Report) -> Document {
+    let sections =
+        [Some(head(report)), causes(report), stacks(report), report.hot.as_ref().map(paths)];
+    Document { sections: sections.into_iter().flatten().collect() }
 }
 
 fn seconds(seconds: f64) -> String {
     duration((seconds * 1e9) as u64)
 }
 
-fn head(text: &mut String, report: &Report) {
-    let _ =
-        write!(text, "Asynchronous methods of {} (pid {})", printable(&report.process), report.pid);
+fn head(report: &Report) -> Section {
+    let mut title = format!("Asynchronous methods of {} (pid {})", report.process, report.pid);
     if !report.runtime.is_empty() {
-        let _ = write!(text, ", {}", report.runtime);
+        let _ = write!(title, ", {}", report.runtime);
     }
     if report.time_unix_ms > 0 {
-        let _ = write!(text, ", {}", utc(report.time_unix_ms));
+        let _ = write!(title, ", {}", utc(report.time_unix_ms));
     }
-    let _ = write!(text, "\n  {} pending", counted(report.pending, "method"));
+    let mut section = Section::new(title);
+    let mut pending = format!("{} pending", counted(report.pending, "method"));
     if let [first, .., last] = report.looks.as_slice() {
         let apart = seconds(last.seconds - first.seconds);
-        let (pending, snapshots) = (count(first.pending), report.looks.len());
-        let _ = write!(text, ", {pending} in the first of {snapshots} snapshots {apart} before");
+        let (before, snapshots) = (count(first.pending), report.looks.len());
+        let _ = write!(pending, ", {before} in the first of {snapshots} snapshots {apart} before");
     }
+    section.say(pending);
     let pauses: Vec<String> =
         report.looks.iter().filter_map(|look| look.pause_seconds).map(seconds).collect();
     if !pauses.is_empty() {
-        let _ = write!(text, "\n  the process was paused for {}", pauses.join(" and for "));
+        section.say(format!("the process was paused for {}", pauses.join(" and for ")));
     }
-    text.push('\n');
-    match (report.complete, &report.note) {
-        (false, note) => {
-            let note = note.as_deref().unwrap_or("not all objects are in it");
-            let _ = writeln!(text, "  NOT COMPLETE: {}", printable(note));
-        }
-        (true, Some(note)) => _ = writeln!(text, "  note: {}", printable(note)),
-        (true, None) => {}
-    }
+    section.lead.extend(completeness(report.complete, report.note.as_deref()));
     if !report.states && report.pending > 0 {
-        text.push_str(
-            "  who awaits whom is derived from references only, without states: these come with a second snapshot\n",
+        section.say(
+            "who awaits whom is derived from references only, without states: these come with a \
+             second snapshot",
         );
     }
+    section
 }
 
-fn causes(text: &mut String, report: &Report) {
-    if report.causes.is_empty() {
-        return;
-    }
-    text.push_str("\nWhat is waited for\n");
-    for row in &report.causes {
-        let named =
-            |(name, times): &(String, u64)| format!("{} × {}", count(*times), printable(name));
-        let mut methods: Vec<String> = row
-            .methods
-            .iter()
-            .filter(|(name, _)| !name.is_empty())
-            .take(METHODS)
-            .map(named)
-            .collect();
+fn causes(report: &Report) -> Option<Section> {
+    let rows = report.causes.iter().map(|row| {
+        let named = |(name, times): &(String, u64)| format!("{} × {name}", count(*times));
+        let methods = row.methods.iter().filter(|(name, _)| !name.is_empty());
+        let mut methods: Vec<String> = methods.take(METHODS).map(named).collect();
         if row.methods.len() > METHODS {
             methods.push(format!("{} others", row.methods.len() - METHODS));
         }
-        let _ = writeln!(text, "  {:>9}  {}", count(row.count), printable(&row.what));
-        if !methods.is_empty() {
-            let _ = writeln!(text, "  {:>9}  by {}", "", methods.join(", "));
-        }
-    }
+        vec![Cell::count(row.count), Cell::text(&row.what), Cell::text(methods.join(", "))]
+    });
+    let table = Table::of(vec![right("methods"), left("wait for"), left("by")], rows)?;
+    let mut section = Section::new("What is waited for");
+    section.add(table);
+    Some(section)
 }
 
 /// A node of the picture: methods that stand in the same place under the same ones.
@@ -98,11 +83,10 @@ struct Node<'a> {
     leaves: Vec<&'a StackRow>,
 }
 
-fn stacks(text: &mut String, report: &Report) {
+fn stacks(report: &Report) -> Option<Section> {
     if report.stacks.is_empty() {
-        return;
+        return None;
     }
-    text.push_str("\nWho awaits whom\n");
     let mut nodes: Vec<Node> = Vec::new();
     let mut roots: Vec<usize> = Vec::new();
     for stack in &report.stacks {
@@ -127,60 +111,42 @@ fn stacks(text: &mut String, report: &Report) {
         }
     }
     roots.sort_by_key(|root| std::cmp::Reverse(nodes[*root].count));
+    let mut tree = Tree { branches: true, ..Tree::default() };
     // Drawn without recursion: a stack has hundreds of methods at times.
-    let mut todo: Vec<(usize, String, bool, bool)> =
-        roots.iter().rev().map(|root| (*root, String::new(), true, true)).collect();
-    while let Some((at, before, is_last, is_root)) = todo.pop() {
+    let mut todo: Vec<(usize, usize)> = roots.into_iter().rev().map(|root| (root, 0)).collect();
+    while let Some((at, depth)) = todo.pop() {
         let node = &nodes[at];
-        let (branch, below) = match (is_root, is_last) {
-            (true, _) => ("", ""),
-            (false, true) => ("└─ ", "   "),
-            (false, false) => ("├─ ", "│  "),
-        };
-        let _ = writeln!(
-            text,
-            "  {before}{branch}{} {}{}",
-            count(node.count),
-            printable(&node.frame.method),
-            place(node.frame)
-        );
-        let inner = format!("{before}{below}");
-        for (index, stack) in node.leaves.iter().enumerate() {
-            let last = index + 1 == node.leaves.len() && node.children.is_empty();
-            let _ = writeln!(text, "  {inner}{} {}", if last { "└─" } else { "├─" }, leaf(stack));
+        let name = Cell::name(format!("{} {}", count(node.count), node.frame.method));
+        tree.push(depth, std::iter::once(name).chain(place(node.frame)));
+        for stack in &node.leaves {
+            tree.push(depth + 1, [Cell::text(leaf(stack))]);
         }
         let mut children = node.children.clone();
+        // The last one is drawn next.
         children.sort_by_key(|child| nodes[*child].count);
-        for (index, child) in children.iter().enumerate() {
-            // Drawn from the back.
-            todo.push((*child, inner.clone(), index == 0, false));
-        }
+        todo.extend(children.into_iter().map(|child| (child, depth + 1)));
     }
-    if report.left_out > 0 {
-        let _ = writeln!(text, "  {} more", counted(report.left_out, "stack"));
-    }
+    let mut section = Section::new("Who awaits whom");
+    section.add(Tree { more: report.left_out as usize, ..tree });
+    Some(section)
 }
 
 /// Where a method waits.
-fn place(frame: &FrameRow) -> String {
-    let mut place = String::new();
-    match frame.state {
-        Some(state) if state >= 0 => _ = write!(place, "  state {state}"),
-        Some(_) => place.push_str("  runs"),
-        None => {}
-    }
-    if let (Some(file), Some(line)) = (&frame.file, frame.line) {
-        let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
-        let _ = write!(place, "  {}:{line}", printable(file));
-    }
-    place
+fn place(frame: &FrameRow) -> impl Iterator<Item = Cell> {
+    let state = frame.state.map(|state| match state {
+        state if state >= 0 => format!("state {state}"),
+        _ => "runs".to_owned(),
+    });
+    let place = frame.file.as_ref().zip(frame.line);
+    let place = place.map(|(file, line)| format!("{}:{line}", file_name(file)));
+    [state, place].into_iter().flatten().map(Cell::text)
 }
 
 fn leaf(stack: &StackRow) -> String {
     let mut text = match (stack.cut, stack.cause) {
         (true, _) => "awaits further methods, too many to show".to_owned(),
         (false, Cause::Running) => return "runs, or is about to".to_owned(),
-        (false, _) => format!("awaits {}", printable(&stack.what)),
+        (false, _) => format!("awaits {}", stack.what),
     };
     if let (Some(since), Some(apart)) = (stack.since_first_look, stack.seconds) {
         let _ = match since {
@@ -192,40 +158,40 @@ fn leaf(stack: &StackRow) -> String {
     text
 }
 
-fn paths(text: &mut String, hot: &Hot) {
-    let _ = writeln!(
-        text,
-        "\n\
-            Async hot paths\n  {} of {} of CPU time was within asynchronous methods; so was {} of wall time",
+fn paths(hot: &Hot) -> Section {
+    let mut section = Section::new("Async hot paths");
+    section.say(format!(
+        "{} of {} of CPU time was within asynchronous methods; so was {} of wall time",
         seconds(hot.async_cpu_seconds),
         seconds(hot.cpu_seconds),
         seconds(hot.async_wall_seconds)
-    );
-    for path in &hot.paths {
-        let _ = writeln!(
-            text,
-            "  {:>5.1} %  CPU {}, wall {}{}",
-            path.cpu_share * 100.0,
-            seconds(path.cpu_seconds),
-            seconds(path.wall_seconds),
-            mark(path)
+    ));
+    if hot.paths.iter().any(|path| path.estimated) {
+        section.say(
+            "~ estimated: callers are those that the snapshots saw awaiting such methods, in \
+             proportion",
         );
+    }
+    if hot.paths.iter().any(|path| path.open) {
+        section.say("? no snapshot saw who awaits it");
+    }
+    let mut tree = Tree::default();
+    for path in &hot.paths {
+        let (cpu, wall) = (seconds(path.cpu_seconds), seconds(path.wall_seconds));
+        let times = format!("CPU {cpu}, wall {wall}{}", mark(path));
+        tree.push(0, [Cell::share(path.cpu_share), Cell::text(times)]);
         for (depth, frame) in path.frames.iter().enumerate() {
             let arrow = if depth == 0 { "" } else { "awaited by " };
-            let _ = writeln!(text, "           {arrow}{}", printable(frame));
+            tree.push(1, [Cell::text(format!("{arrow}{frame}"))]);
         }
         if let Some(hottest) =
             path.hottest.as_ref().filter(|hottest| path.frames.first() != Some(hottest))
         {
-            let _ = writeln!(text, "           most in {}", printable(hottest));
+            tree.push(1, [Cell::text(format!("most in {hottest}"))]);
         }
     }
-    if hot.paths.iter().any(|path| path.estimated) {
-        text.push_str("  ~ estimated: callers are those that the snapshots saw awaiting such methods, in proportion\n");
-    }
-    if hot.paths.iter().any(|path| path.open) {
-        text.push_str("  ? no snapshot saw who awaits it\n");
-    }
+    section.add(tree);
+    section
 }
 
 fn mark(path: &HotPath) -> &'static str {
@@ -302,8 +268,9 @@ Who awaits whom
   │  └─ awaits a semaphore; for 3.00 s at least
   └─ 2 Shop.Pay  runs  Shop.cs:9
      └─ awaits the network; none for 3.00 s
-  2 stacks more
+  … 2 more
 ";
-        assert_eq!(super::report(&report), expected);
+        let text = document::text::of(&super::report(&report), document::text::Style::default());
+        assert_eq!(text, expected);
     }
 }

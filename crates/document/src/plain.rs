@@ -78,7 +78,7 @@ pub fn write_json(out: impl Write, value: &(impl Serialize + ?Sized)) -> serde_j
 ///
 /// # Errors
 /// As [`write_json`].
-pub(crate) fn write_visible_json(
+pub fn write_visible_json(
     out: impl Write,
     value: &(impl Serialize + ?Sized),
 ) -> serde_json::Result<()> {
