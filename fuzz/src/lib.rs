@@ -6,6 +6,7 @@ use cil::{
     NewInstruction, NoNames, Opcode, PropertySig, SignatureError, Token, Tokens, TypeSig, Verifier,
 };
 use rules::{MethodFacts, MethodPattern, Pattern, RuleSet, Signature, Version};
+use session::{FORMAT, MAGIC, SessionReader, SessionWriter};
 use std::fmt::Debug;
 
 /// Every token is something that can be called; its number says what.
@@ -178,4 +179,38 @@ fn pattern(text: &str) {
         assert_eq!(MethodPattern::parse(pattern.as_str()).as_ref(), Ok(&pattern));
         assert!(pattern.covers(&pattern));
     }
+}
+
+/// Records of a session, as its unpacked bytes: they are read in each format, and what could be
+/// read is written and read again as the same.
+pub fn session(data: &[u8]) {
+    for format in 1..=FORMAT {
+        let file = session_file(format, data);
+        let reader = SessionReader::new(&file[..]).expect("the header is right");
+        let records: Vec<_> = reader.map_while(Result::ok).collect();
+        let mut writer = SessionWriter::new(Vec::new(), "").expect("a vector takes everything");
+        for record in &records {
+            writer.write(record).expect("what was read can be written");
+        }
+        let again = writer.finish().expect("a vector takes everything");
+        let again = SessionReader::new(&again[..]).expect("it was just written");
+        let again: Vec<_> = again.map(|record| record.expect("it was just written")).collect();
+        // Numbers that are not equal to themselves come back as well.
+        assert_eq!(format!("{again:?}"), format!("{records:?}"));
+    }
+}
+
+/// A session file with one block.
+fn session_file(format: u32, records: &[u8]) -> Vec<u8> {
+    // The version of clrscope: an empty text.
+    let header = [0];
+    let number = |number: usize| (number as u32).to_le_bytes();
+    let mut file = [&MAGIC[..], &format.to_le_bytes(), &number(header.len())].concat();
+    file.extend(crc32fast::hash(&[&file[..], &header].concat()).to_le_bytes());
+    file.extend(header);
+    let payload = lz4_flex::block::compress(records);
+    let head = [&[1, 0, 0, 0][..], &number(payload.len()), &number(records.len())].concat();
+    let crc = crc32fast::hash(&[&head[..], &payload].concat());
+    file.extend([&head[..], &crc.to_le_bytes(), &payload].concat());
+    file
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The crates that are loaded into the target. They depend on each other and on nothing else of
 /// ours.
 const INSIDE: &[&str] =
-    &["agent", "cil", "com", "corprof", "instrument", "profilers", "rules", "wire"];
+    &["agent", "cil", "com", "corprof", "instrument", "profilers", "rows", "rules", "wire"];
 
 /// Exactly the crates of others that are linked into the agent on Linux x86-64, with what those
 /// bring along.

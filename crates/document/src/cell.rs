@@ -75,7 +75,7 @@ impl Cell {
         Cell::Quantity { value, margin: Some(margin), unit }
     }
 
-    /// So many things.
+    /// A number of things.
     pub fn count(count: impl TryInto<u64>) -> Self {
         Cell::quantity(count.try_into().unwrap_or(u64::MAX) as f64, Unit::Count)
     }
@@ -90,7 +90,7 @@ impl Cell {
         Cell::quantity(nanoseconds as f64, Unit::Nanoseconds)
     }
 
-    /// So many things in each second.
+    /// A number of things in each second.
     pub fn per_second(per_second: f64) -> Self {
         Cell::quantity(per_second, Unit::PerSecond)
     }

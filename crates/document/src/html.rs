@@ -75,7 +75,7 @@ fn write_table(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<div class=\"scroll\"><table class=\"data\">\n<thead><tr>")?;
     let class = |right: bool| if right { " class=\"n\"" } else { "" };
     for column in &table.columns {
-        write!(out, "<th scope=\"col\"{}>{}</th>", class(column.right), escape(column.title))?;
+        write!(out, "<th scope=\"col\"{}>{}</th>", class(column.right), escape(&column.title))?;
     }
     writeln!(out, "</tr></thead>\n<tbody>")?;
     for row in &table.rows {

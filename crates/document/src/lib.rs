@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+use std::borrow::Cow;
+
 mod cell;
 pub mod format;
 pub mod html;
@@ -122,22 +124,22 @@ impl Table {
 }
 
 /// A column of a table.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     /// Its heading; empty where the cells speak for themselves.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// Whether its cells stand at the right, as numbers do.
     pub right: bool,
 }
 
 /// A column of texts.
-pub fn left(title: &'static str) -> Column {
-    Column { title, right: false }
+pub fn left(title: impl Into<Cow<'static, str>>) -> Column {
+    Column { title: title.into(), right: false }
 }
 
 /// A column of numbers.
-pub fn right(title: &'static str) -> Column {
-    Column { title, right: true }
+pub fn right(title: impl Into<Cow<'static, str>>) -> Column {
+    Column { title: title.into(), right: true }
 }
 
 /// Lines below other lines: stacks, call trees, paths.

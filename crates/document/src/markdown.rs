@@ -85,7 +85,7 @@ fn write_table(table: &Table, out: &mut dyn Write) -> io::Result<()> {
         |column: usize| table.rows.iter().any(|row| row.get(column).is_some_and(Cell::is_drawn));
     let drawn: Vec<bool> = (0..table.columns.len()).map(is_drawn).collect();
     let columns = || table.columns.iter().zip(&drawn).filter(|(_, drawn)| !**drawn);
-    let titles: Vec<_> = columns().map(|(column, _)| column.title).collect();
+    let titles: Vec<_> = columns().map(|(column, _)| escape(&column.title)).collect();
     writeln!(out, "| {} |", titles.join(" | "))?;
     let rules: Vec<_> =
         columns().map(|(column, _)| if column.right { "---:" } else { "---" }).collect();

@@ -190,7 +190,7 @@ impl Body {
     fn widths(self, table: &Table) -> Vec<usize> {
         let widest = self.style.width.map_or(usize::MAX, |width| (width / 3).max(12));
         let mut widths: Vec<usize> =
-            table.columns.iter().map(|column| columns(column.title)).collect();
+            table.columns.iter().map(|column| columns(&column.title)).collect();
         for row in &table.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 let needed = match cell {
@@ -246,7 +246,7 @@ impl Body {
         let widths = self.widths(table);
         if table.columns.iter().any(|column| !column.title.is_empty()) {
             let titles: Vec<String> =
-                table.columns.iter().map(|column| column.title.to_owned()).collect();
+                table.columns.iter().map(|column| visible(&column.title).into_owned()).collect();
             writeln!(out, "{}", self.style.paint(&self.line_of(&titles, table, &widths), HEADING))?;
         }
         // A last column without a heading is prose: it continues in the next line instead of being

@@ -1,17 +1,19 @@
 use std::{io::Read, ops::Range, sync::Arc};
 
+use profilers::{gc::Induced, loads::Unloaded};
+use rows::{Row, RowBatch, TableDef};
 use session::{
     AllocatedObjects, AllocationBatch, AllocationWindow, Argument, AssemblyLoad, CallBatch,
     CallKind, CompilationBatch, ContentionBatch, CounterDef, CounterId, ExceptionSample, GcEvent,
-    InducedGc, InstrumentedMethod, ModelError, Nanos, ObserverStatus, PauseEvent, PoolEvent,
-    PrecompiledCount, ProcessorUse, SampleBatch, SamplingRate, SessionEnd, SessionError,
-    SessionInfo, SessionReader, SessionRecord, SingleCall, Sink, SurvivorSnapshot, ThreadCreation,
-    ThreadSnapshot, ThreadState, TracedCalls, TypeId, TypeLoadBatch, Validator,
+    InstrumentedMethod, ModelError, Nanos, ObserverStatus, PauseEvent, PoolEvent, PrecompiledCount,
+    ProcessorUse, SampleBatch, SamplingRate, SessionEnd, SessionError, SessionInfo, SessionReader,
+    SessionRecord, SingleCall, Sink, SurvivorSnapshot, ThreadCreation, ThreadSnapshot, ThreadState,
+    TracedCalls, TypeId, TypeLoadBatch, Validator,
 };
 
 use crate::{
-    Allocations, Counter, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables,
-    Threads, Traced, TracedEvent, Unload, series::Row,
+    Allocations, Counter, Exceptions, Jit, Loads, Locks, OtherTable, Pool, Profile, Series,
+    SeriesKind, Tables, Threads, Traced, TracedEvent, series,
 };
 
 /// What to keep of a recording.
@@ -106,6 +108,7 @@ impl ProfileBuilder {
             pool: Pool::new(start, self.options.keep_samples),
             gcs: Vec::new(),
             inductions: Vec::new(),
+            other_tables: Vec::new(),
             pauses: Vec::new(),
             survivors: Vec::new(),
             observer: Vec::new(),
@@ -156,6 +159,8 @@ impl ProfileBuilder {
             profile.observer.extend(old.observer.pop());
             profile.resources = std::mem::take(&mut old.resources);
             profile.rates = std::mem::take(&mut old.rates);
+            profile.other_tables = std::mem::take(&mut old.other_tables);
+            profile.other_tables.iter_mut().for_each(|table| table.batches.clear());
         }
         self.latest = latest;
     }
@@ -233,6 +238,30 @@ struct Taking<'a> {
     keep_samples: bool,
 }
 
+/// Takes the rows of a batch, if they are of the table that it is for and have its columns.
+type TakeRows = fn(&mut Taking<'_>, &TableDef, &RowBatch) -> bool;
+
+/// All tables that the profile knows.
+const TABLES: &[TakeRows] = &[
+    |taking, table, batch| {
+        known(table, batch).is_some_and(|rows| {
+            taking.induced(rows);
+            true
+        })
+    },
+    |taking, table, batch| {
+        known(table, batch).is_some_and(|rows| {
+            taking.unloaded(rows);
+            true
+        })
+    },
+];
+
+/// The rows of a batch, if they are of this kind.
+fn known<R: Row>(table: &TableDef, batch: &RowBatch) -> Option<Vec<R>> {
+    R::is(table).then(|| R::read(table, batch).ok())?
+}
+
 impl Taking<'_> {
     fn take(&mut self, record: &SessionRecord) {
         match record {
@@ -270,9 +299,6 @@ impl Taking<'_> {
             SessionRecord::Compilations(batch) => self.compilations(batch),
             SessionRecord::Precompiled(count) => self.precompiled(*count),
             SessionRecord::AssemblyLoad(load) => self.assembly_load(load),
-            SessionRecord::AssemblyUnload { time, assembly, name } => {
-                self.assembly_unload(*time, *assembly, name);
-            }
             SessionRecord::TypeLoads(batch) => self.type_loads(batch),
             SessionRecord::Counter(counter) => self.counter(counter),
             SessionRecord::CounterValues { time, values } => self.counter_values(*time, values),
@@ -281,7 +307,11 @@ impl Taking<'_> {
             SessionRecord::PoolSamples(batch) => self.pool_samples(batch),
             SessionRecord::PoolEvent(event) => self.pool_event(event),
             SessionRecord::Gc(gc) => self.gc(gc),
-            SessionRecord::InducedGc(call) => self.induced_gc(*call),
+            SessionRecord::Table(table) => self
+                .profile
+                .other_tables
+                .push(OtherTable { table: table.clone(), batches: Vec::new() }),
+            SessionRecord::Rows(batch) => self.rows(batch),
             SessionRecord::Pause(pause) => self.pause(pause),
             SessionRecord::Survivors(snapshot) => self.survivors(snapshot),
             SessionRecord::Observer(status) => self.observer(status),
@@ -406,10 +436,21 @@ impl Taking<'_> {
         }
     }
 
-    fn assembly_unload(&mut self, time: Nanos, assembly: u64, name: &str) {
-        if self.times.take(time) {
-            self.profile.loads.unloads.push(Unload { time, assembly, name: name.to_owned() });
+    /// Takes rows of a table that the profile knows, or keeps them as they are.
+    fn rows(&mut self, batch: &RowBatch) {
+        let Some(known) = self.profile.other_tables.get(batch.table.0 as usize) else { return };
+        let table = known.table.clone();
+        if !TABLES.iter().any(|take| take(self, &table, batch))
+            && let Some(unknown) = self.profile.other_tables.get_mut(batch.table.0 as usize)
+            && self.times.wanted.0.is_none()
+        {
+            unknown.batches.push(Arc::new(batch.clone()));
         }
+    }
+
+    fn unloaded(&mut self, rows: Vec<Unloaded>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        self.profile.loads.unloads.extend(wanted);
     }
 
     fn type_loads(&mut self, batch: &TypeLoadBatch) {
@@ -462,10 +503,9 @@ impl Taking<'_> {
         }
     }
 
-    fn induced_gc(&mut self, call: InducedGc) {
-        if self.times.take(call.time) {
-            self.profile.inductions.push(call);
-        }
+    fn induced(&mut self, rows: Vec<Induced>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        self.profile.inductions.extend(wanted);
     }
 
     fn pause(&mut self, pause: &PauseEvent) {
@@ -555,7 +595,7 @@ impl Profile {
 
 impl Exceptions {
     pub(crate) fn add(&mut self, sample: &ExceptionSample) {
-        let row = Row {
+        let row = series::Row {
             time: sample.time,
             thread: sample.thread,
             stack: sample.stack,

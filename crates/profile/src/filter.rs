@@ -287,7 +287,11 @@ impl Profile {
             counter.values.retain(|(time, _)| sieve.takes_time(*time));
         }
         profile.gcs.retain(|gc| sieve.takes_time(gc.start));
-        profile.inductions.retain(|call| sieve.takes_running(call.time, call.thread, call.stack));
+        profile
+            .inductions
+            .retain(|call| sieve.takes_running(call.time, call.thread.into(), call.stack.into()));
+        // It is not known which of their rows belong to what is wanted.
+        profile.other_tables.iter_mut().for_each(|table| table.batches.clear());
         profile.pauses.retain(|pause| sieve.takes_time(pause.suspend_start));
         profile.survivors.retain(|look| sieve.takes_time(look.time));
         profile.filtered = match (&self.filtered, filter.describe()) {

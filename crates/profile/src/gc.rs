@@ -71,7 +71,7 @@ impl Profile {
     pub fn inducers(&self) -> Vec<Inducer> {
         let mut stacks: HashMap<StackId, u64> = HashMap::new();
         for call in &self.inductions {
-            *stacks.entry(call.stack).or_default() += 1;
+            *stacks.entry(call.stack.into()).or_default() += 1;
         }
         let mut stacks: Vec<_> = stacks.into_iter().collect();
         stacks.sort_by_key(|(stack, calls)| (std::cmp::Reverse(*calls), *stack));

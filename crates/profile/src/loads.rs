@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use profilers::loads::Unloaded;
 use session::{
     AssemblyLoad, LoadOutcome, Nanos, StackId, ThreadId, ThreadState, TypeId, TypeLoadBatch,
 };
@@ -25,17 +26,6 @@ pub struct TypeLoad {
     pub truncated: bool,
 }
 
-/// An assembly that was unloaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unload {
-    /// When.
-    pub time: Nanos,
-    /// The runtime's number of it.
-    pub assembly: u64,
-    /// Its full name.
-    pub name: String,
-}
-
 /// Loaded assemblies and types.
 #[derive(Clone, Debug)]
 pub struct Loads {
@@ -44,7 +34,7 @@ pub struct Loads {
     /// Assemblies that were loaded, or asked for.
     pub assemblies: Vec<AssemblyLoad>,
     /// Assemblies that were unloaded.
-    pub unloads: Vec<Unload>,
+    pub unloads: Vec<Unloaded>,
     /// Steps of loading types.
     pub types: Vec<TypeLoad>,
 }

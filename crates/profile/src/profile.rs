@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
+use profilers::gc::Induced;
 use session::{
-    FunctionId, GcEvent, InducedGc, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun,
-    ResourceUse, SamplingRate, SessionEnd, SessionInfo, SurvivorSnapshot,
+    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun, ResourceUse,
+    SamplingRate, SessionEnd, SessionInfo, SurvivorSnapshot,
 };
 
 use crate::{
-    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series,
-    SeriesKind, Tables, Threads, Totals, Traced, TreeOptions,
+    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, OtherTable, Pool,
+    Series, SeriesKind, Tables, Threads, Totals, Traced, TreeOptions,
 };
 
 /// A recording, ready to be asked.
@@ -50,7 +51,10 @@ pub struct Profile {
     /// Garbage collections, in the order of their end.
     pub gcs: Vec<GcEvent>,
     /// Calls that induced collections, where the runtime reported their stacks.
-    pub inductions: Vec<InducedGc>,
+    pub inductions: Vec<Induced>,
+    /// Tables that were recorded by profilers that are not known here, by their ids; those that are
+    /// known have no batches.
+    pub other_tables: Vec<OtherTable>,
     /// Times when the runtime was suspended.
     pub pauses: Vec<PauseEvent>,
     /// Collections whose survivors were looked at.

@@ -30,3 +30,17 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
     None
 }
+
+rows::rows! {
+    /// Calls that induce a collection, such as `GC.Collect`.
+    pub struct Induced in "gc", "induced" {
+        /// When the runtime was asked.
+        time: rows::Time,
+        /// The calling thread.
+        thread: rows::Thread,
+        /// Where it calls.
+        stack: rows::Stack,
+        /// Whether outer frames of the stack are missing.
+        truncated: rows::Flag,
+    }
+}

@@ -43,3 +43,15 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
     None
 }
+
+rows::rows! {
+    /// Assemblies that were unloaded.
+    pub struct Unloaded in "loads", "unloaded" {
+        /// When.
+        time: rows::Time,
+        /// The runtime's number of the assembly.
+        assembly: rows::Number,
+        /// Its full name.
+        name: rows::Text,
+    }
+}

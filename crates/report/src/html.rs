@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, io::Write};
 
-use document::html::{self, escape};
+use document::{
+    Document,
+    html::{self, escape},
+};
 use profile::{
     CallSite, NONE, NameStyle, Profile,
     session::{FunctionId, FunctionKind, Nanos},
@@ -80,8 +83,8 @@ struct Page {
     views: BTreeMap<&'static str, Value>,
     observer: Value,
     notes: Vec<(f64, String)>,
-    /// Id and title of what heap snapshots say; the page has a template for each.
-    snapshots: Vec<(&'static str, &'static str)>,
+    /// Id and title of what is shown as it is; the page has a template for each.
+    documents: Vec<(&'static str, &'static str)>,
 }
 
 /// Columns of functions, by their number in the page.
@@ -207,11 +210,24 @@ impl Write for Embedded<'_> {
     }
 }
 
-/// What the page shows as it is, each in a template with the name of the profiler that says it.
-fn documents(options: &Options, out: &mut dyn Write) -> std::io::Result<()> {
-    for part in &options.snapshots {
-        writeln!(out, "<template id=\"document-{}\">", escape(part.id))?;
-        html::write(&part.document, out)?;
+/// What the page shows as it is, with an id and a title: what heap snapshots say, and tables of
+/// profilers that are not known here.
+fn documents(profile: &Profile, options: &Options) -> Vec<(&'static str, &'static str, Document)> {
+    let snapshots = options.snapshots.iter();
+    let snapshots = snapshots.map(|part| (part.id, part.title, part.document.clone()));
+    let others = Document { sections: views::others::sections(profile, options) };
+    let others = Some(("tables", "Other tables", others));
+    snapshots.chain(others.filter(|(.., other)| !other.sections.is_empty())).collect()
+}
+
+/// Writes each document into a template.
+fn write_documents(
+    documents: &[(&'static str, &'static str, Document)],
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    for (id, _, document) in documents {
+        writeln!(out, "<template id=\"document-{}\">", escape(id))?;
+        html::write(document, out)?;
         writeln!(out, "</template>")?;
     }
     Ok(())
@@ -224,13 +240,14 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         .map(|kind| page_series(profile, kind, &mut interner, options))
         .collect();
     let views = views::page(profile, &mut interner, options);
+    let documents = documents(profile, options);
     let page = Page {
         meta: meta(profile),
         kinds: FRAME_KINDS,
         series,
         views,
         observer: views::observer::page(profile),
-        snapshots: options.snapshots.iter().map(|part| (part.id, part.title)).collect(),
+        documents: documents.iter().map(|(id, title, _)| (*id, *title)).collect(),
         notes: profile
             .notes
             .iter()
@@ -259,7 +276,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             )?,
             1 => out.write_all(STYLE.as_bytes())?,
             2 => document::plain::write_visible_json(Embedded(out), &page)?,
-            3 => documents(options, out)?,
+            3 => write_documents(&documents, out)?,
             _ => out.write_all(PROGRAM.as_bytes())?,
         }
         rest = after;

@@ -71,6 +71,9 @@ struct File<'a> {
     /// What the agent held in the process. Missing in older recordings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     resources: Vec<ResourceJson<'a>>,
+    /// Tables of profilers that this version does not know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    other_tables: Vec<views::others::TableJson<'a>>,
     /// What clrscope noticed during the recording.
     #[serde(serialize_with = "sorted")]
     notes: Vec<recording::NoteJson<'a>>,
@@ -188,6 +191,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         observer: recording::observer(profile),
         processor_use: recording::processor_use(profile),
         resources: profile.resources.iter().map(Into::into).collect(),
+        other_tables: views::others::json(profile),
         notes: recording::notes(profile),
         snapshots: Snapshots(snapshots.collect()),
     };

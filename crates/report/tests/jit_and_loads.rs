@@ -3,7 +3,8 @@
 mod browser;
 mod schema;
 
-use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
+use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, rows::Row, session::*};
+use profilers::loads::Unloaded;
 use report::Options;
 use serde_json::Value;
 
@@ -189,11 +190,10 @@ fn records(timed: bool) -> Vec<SessionRecord> {
         }));
     }
     let name = "Plugin, Version=2.1.0.0".to_owned();
-    records.push(SessionRecord::AssemblyUnload {
-        time: START + 900 * MS,
-        assembly: 0x7000 + 50,
-        name,
-    });
+    let table = TableId(0);
+    records.push(SessionRecord::Table(Unloaded::table(table)));
+    let unloaded = Unloaded { time: START + 900 * MS, assembly: 0x7000 + 50, name };
+    records.extend(Unloaded::batches(table, &[unloaded]).map(SessionRecord::Rows));
     records.push(SessionRecord::End(SessionEnd {
         time: START + 2_000 * MS,
         reason: EndReason::Stopped,

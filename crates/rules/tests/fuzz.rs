@@ -1,6 +1,5 @@
 //! The fuzz targets of `fuzz/` without a fuzzer: their saved inputs, and inputs made of those at
-//! random. Nothing panics, and nothing takes more memory than it may. It is here because this crate
-//! is the one outside that can read both rules and IL.
+//! random. Nothing panics, and nothing takes more memory than it may.
 //!
 //! `CLRSCOPE_FUZZ_SECONDS` says for how long each target is tried, and `CLRSCOPE_FUZZ_SEED` with
 //! which inputs. With `CLRSCOPE_FUZZ_UNPACK` the saved inputs are written to `fuzz/unpacked` as
@@ -233,4 +232,9 @@ fn signatures_of_anybody_do_no_harm() {
 #[test]
 fn rule_files_of_anybody_do_no_harm() {
     fuzz("rules", targets::rules);
+}
+
+#[test]
+fn session_files_of_anybody_do_no_harm() {
+    fuzz("session", targets::session);
 }

@@ -1,4 +1,4 @@
-//! Layout of a session file, format 1. All numbers are little-endian. docs/formats.md describes the
+//! Layout of a session file, format 2. All numbers are little-endian. docs/formats.md describes the
 //! same for readers in other languages; a test holds the two together.
 //!
 //! ```text
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub const MAGIC: [u8; 8] = *b"\x89CLRS\r\n\x1a";
 
 /// Format that this program writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Extension of a session file, without the dot.
 pub const EXTENSION: &str = "clrscope";

@@ -9,6 +9,7 @@
 
 mod error;
 mod format;
+mod format1;
 mod model;
 mod output;
 mod reader;
@@ -21,6 +22,7 @@ pub use format::{EXTENSION, FORMAT, FileHeader, MAGIC};
 pub use model::*;
 pub use output::{check_file, create_file};
 pub use reader::*;
+pub use rows::{RowBatch, RowsError, TableDef, TableId};
 pub use sink::*;
 pub use validate::*;
 pub use writer::*;

@@ -1,3 +1,4 @@
+use rows::{FunctionRef, RowBatch, StackRef, TableDef, ThreadRef, TypeRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -35,6 +36,30 @@ ids! {
     TypeId;
     /// A counter, see [`CounterDef`].
     CounterId;
+}
+
+/// The ids of a session in cells of rows.
+macro_rules! refs {
+    ($($reference:ident, $id:ident;)*) => {$(
+        impl From<$reference> for $id {
+            fn from(reference: $reference) -> Self {
+                Self(reference.0)
+            }
+        }
+
+        impl From<$id> for $reference {
+            fn from(id: $id) -> Self {
+                Self(id.0)
+            }
+        }
+    )*};
+}
+
+refs! {
+    ThreadRef, ThreadId;
+    FunctionRef, FunctionId;
+    StackRef, StackId;
+    TypeRef, TypeId;
 }
 
 /// One entry of a session. Ids count up from 0 without gaps, each kind for itself, and an id is
@@ -154,15 +179,6 @@ pub enum SessionRecord {
     Precompiled(PrecompiledCount),
     /// An assembly was loaded, or asked for.
     AssemblyLoad(AssemblyLoad),
-    /// An assembly was unloaded.
-    AssemblyUnload {
-        /// When.
-        time: Nanos,
-        /// The runtime's number of it, as in [`AssemblyLoad::assembly`].
-        assembly: u64,
-        /// Its full name.
-        name: String,
-    },
     /// Loaded types.
     TypeLoads(TypeLoadBatch),
     /// What survived a collection.
@@ -207,8 +223,6 @@ pub enum SessionRecord {
     /// How often threads were sampled, measured. A later one of the same profiler replaces an
     /// earlier one.
     SamplingRate(SamplingRate),
-    /// A call that induces a collection.
-    InducedGc(InducedGc),
     /// Static fields that refer to objects of the snapshot that has begun.
     HeapStatics {
         /// Number of the snapshot.
@@ -223,6 +237,10 @@ pub enum SessionRecord {
         /// The classes, and those that they are derived from.
         classes: Vec<ClassFields>,
     },
+    /// A table of a profiler.
+    Table(TableDef),
+    /// Rows of a table.
+    Rows(RowBatch),
 }
 
 /// The fields of the objects of a class.
@@ -265,19 +283,6 @@ pub struct StaticField {
     pub address: u64,
     /// Type and field, such as `Shop.Cache.entries`.
     pub name: String,
-}
-
-/// A call that induces a collection, such as `GC.Collect`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InducedGc {
-    /// When the runtime was asked.
-    pub time: Nanos,
-    /// The calling thread.
-    pub thread: ThreadId,
-    /// Where it calls.
-    pub stack: StackId,
-    /// Whether outer frames of the stack are missing.
-    pub truncated: bool,
 }
 
 /// Objects that survived one collection, and what retained the young ones among them.

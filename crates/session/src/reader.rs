@@ -1,8 +1,12 @@
-use std::io::{ErrorKind, Read};
+use std::{
+    collections::VecDeque,
+    io::{ErrorKind, Read},
+};
 
 use crate::{
     Corruption, FileHeader, SessionError, SessionRecord, Validator,
     format::{BLOCK_HEAD, FILE_HEAD, FORMAT, MAGIC, MAX_BLOCK, MAX_HEADER, OPTIONAL, RECORDS},
+    format1::{self, Upgrade},
 };
 
 /// Reads a session, record by record, and checks all of it: checksums, sizes, and that the records
@@ -14,6 +18,10 @@ use crate::{
 pub struct SessionReader<R: Read> {
     input: R,
     header: FileHeader,
+    /// For files of format 1.
+    upgrade: Option<Upgrade>,
+    /// Records that were read and not given yet.
+    read: VecDeque<SessionRecord>,
     validator: Validator,
     /// Offset of the next byte that `input` gives.
     offset: u64,
@@ -71,6 +79,8 @@ impl<R: Read> SessionReader<R> {
         Ok(Self {
             input,
             header,
+            upgrade: (format < FORMAT).then(Upgrade::default),
+            read: VecDeque::new(),
             validator: Validator::new(),
             offset: (FILE_HEAD + header_length) as u64,
             block_offset: 0,
@@ -155,24 +165,44 @@ impl<R: Read> SessionReader<R> {
     }
 
     fn next_record(&mut self) -> Result<Option<SessionRecord>, SessionError> {
-        while self.position >= self.raw.len() {
-            if !self.next_block()? {
-                return Ok(None);
+        while self.read.is_empty() {
+            while self.position >= self.raw.len() {
+                if !self.next_block()? {
+                    return Ok(None);
+                }
             }
+            self.read_record()?;
         }
-        let rest = self.raw.get(self.position..).unwrap_or_default();
-        let (offset, index) = (self.block_offset, self.index);
-        let (record, rest) =
-            postcard::take_from_bytes::<SessionRecord>(rest).map_err(|source| {
-                SessionError::Corrupt { offset, cause: Corruption::Record { index, source } }
-            })?;
-        self.position = self.raw.len() - rest.len();
-        self.index += 1;
+        let Some(record) = self.read.pop_front() else { return Ok(None) };
         self.validator.check(&record).map_err(|source| SessionError::Corrupt {
-            offset,
-            cause: Corruption::Model { index, source },
+            offset: self.block_offset,
+            cause: Corruption::Model { index: self.index - 1, source },
         })?;
         Ok(Some(record))
+    }
+
+    /// Reads a record from the block.
+    fn read_record(&mut self) -> Result<(), SessionError> {
+        let bytes = self.raw.get(self.position..).unwrap_or_default();
+        let rest = match &mut self.upgrade {
+            None => postcard::take_from_bytes::<SessionRecord>(bytes).map(|(record, rest)| {
+                self.read.push_back(record);
+                rest
+            }),
+            Some(upgrade) => {
+                postcard::take_from_bytes::<format1::Record>(bytes).map(|(record, rest)| {
+                    self.read.extend(upgrade.record(record));
+                    rest
+                })
+            }
+        };
+        let rest = rest.map_err(|source| SessionError::Corrupt {
+            offset: self.block_offset,
+            cause: Corruption::Record { index: self.index, source },
+        })?;
+        self.position = self.raw.len() - rest.len();
+        self.index += 1;
+        Ok(())
     }
 }
 

@@ -134,7 +134,7 @@ impl Sink for LiveSink {
             | SessionRecord::PoolSamples(_)
             | SessionRecord::PoolEvent(_)
             | SessionRecord::Gc(_)
-            | SessionRecord::InducedGc(_)
+            | SessionRecord::Rows(_)
             | SessionRecord::Pause(_)
             | SessionRecord::Survivors(_)
             | SessionRecord::Traced(_)

@@ -1,3 +1,6 @@
+use rows::{Defined, Kind, MAX_TABLES, RowBatch, RowsError, TableDef};
+use std::sync::Arc;
+
 use crate::{
     AllocatedObjects, AllocationBatch, Argument, CallArguments, CallBatch, CompilationBatch,
     ContentionBatch, ExceptionSample, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch,
@@ -46,6 +49,17 @@ pub enum ModelError {
     /// The columns of a batch of samples have different lengths.
     #[error("the columns of a batch of samples have different lengths")]
     RaggedBatch,
+    /// A table or its rows break the rules of tables.
+    #[error(transparent)]
+    Rows(#[from] RowsError),
+    /// A table is defined a second time.
+    #[error("the table {profiler}.{name} is defined a second time")]
+    SecondTable {
+        /// Id of its profiler.
+        profiler: String,
+        /// Its name.
+        name: String,
+    },
     /// Part of a heap snapshot came while that snapshot was not under way.
     #[error("part of heap snapshot {snapshot} came while that was not in progress")]
     NoSnapshot {
@@ -82,9 +96,19 @@ pub struct Validator {
     stacks: u32,
     types: u32,
     counters: u32,
+    /// Shared, because a writer keeps the state before each record.
+    tables: Arc<Vec<Table>>,
     snapshots: u32,
     /// The heap snapshot that is under way.
     snapshot: Option<u32>,
+}
+
+/// What has to be known of a table to check its rows.
+#[derive(Clone, Debug)]
+struct Table {
+    profiler: String,
+    name: String,
+    kinds: Vec<Kind>,
 }
 
 fn define(kind: &'static str, next: &mut u32, id: u32) -> Result<(), ModelError> {
@@ -179,7 +203,8 @@ impl Validator {
             SessionRecord::ThreadSnapshot(snapshot) => {
                 snapshot.threads.iter().try_for_each(|seen| self.place(seen.thread, seen.stack))
             }
-            SessionRecord::InducedGc(call) => self.place(call.thread, call.stack),
+            SessionRecord::Table(table) => self.table(table),
+            SessionRecord::Rows(batch) => self.rows(batch),
             SessionRecord::ThreadCreation(creation) => self.creation(creation),
             SessionRecord::Instrumented(method) => self.function(method.function),
             SessionRecord::Rewritten(method) => self.function(method.function),
@@ -198,7 +223,6 @@ impl Validator {
             | SessionRecord::AllocationWindow(_)
             | SessionRecord::Gc(_)
             | SessionRecord::Precompiled(_)
-            | SessionRecord::AssemblyUnload { .. }
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_)
             | SessionRecord::Resources(_)
@@ -216,6 +240,37 @@ impl Validator {
             | SessionRecord::AsyncStateMachines { snapshot, .. } => self.snapshot(*snapshot),
             SessionRecord::HeapEnd(end) => self.end_snapshot(end.snapshot),
         }
+    }
+
+    fn table(&mut self, table: &TableDef) -> Result<(), ModelError> {
+        let mut next = self.tables.len() as u32;
+        define("table", &mut next, table.id.0)?;
+        if next > MAX_TABLES {
+            return Err(ModelError::TooMany { kind: "table", limit: MAX_TABLES });
+        }
+        table.check()?;
+        let TableDef { profiler, name, columns, .. } = table;
+        if self.tables.iter().any(|table| table.profiler == *profiler && table.name == *name) {
+            let (profiler, name) = (profiler.clone(), name.clone());
+            return Err(ModelError::SecondTable { profiler, name });
+        }
+        let kinds = columns.iter().map(|column| column.kind.clone()).collect();
+        let (profiler, name) = (profiler.clone(), name.clone());
+        Arc::make_mut(&mut self.tables).push(Table { profiler, name, kinds });
+        Ok(())
+    }
+
+    fn rows(&self, batch: &RowBatch) -> Result<(), ModelError> {
+        let id = batch.table.0;
+        let table = self.tables.get(id as usize);
+        let table = table.ok_or(ModelError::Undefined { kind: "table", id })?;
+        let defined = Defined {
+            threads: self.threads,
+            functions: self.functions,
+            stacks: self.stacks,
+            types: self.types,
+        };
+        Ok(batch.check(table.kinds.iter(), &defined)?)
     }
 
     fn creation(&self, creation: &ThreadCreation) -> Result<(), ModelError> {

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
+use profilers::{gc::Induced, loads::Unloaded};
 use proptest::prelude::*;
+use rows::{ColumnDef, Kind, Row, Values};
 use session::*;
 
 fn info() -> SessionRecord {
@@ -164,10 +166,28 @@ const KINDS: [FunctionKind; 9] = [
 
 /// Makes valid records of seeds: references are taken modulo what is defined, and left out where
 /// nothing is.
+/// Tables that are defined.
+#[derive(Default)]
+struct TablesOf(Vec<(&'static str, &'static str)>);
+
+impl TablesOf {
+    /// A row; its table is defined if it is not yet.
+    fn row<R: Row>(&mut self, records: &mut Vec<SessionRecord>, row: R) -> SessionRecord {
+        let name = (R::PROFILER, R::TABLE);
+        let known = self.0.iter().position(|table| *table == name);
+        let id = TableId(known.unwrap_or(self.0.len()) as u32);
+        if known.is_none() {
+            self.0.push(name);
+            records.push(SessionRecord::Table(R::table(id)));
+        }
+        SessionRecord::Rows(R::batches(id, &[row]).next().unwrap())
+    }
+}
+
 fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
     let (mut threads, mut modules, mut functions, mut frames, mut stacks, mut types) =
         (0, 0, 0, 0, 0, 0);
-    let (mut counters, mut snapshots) = (0, 0);
+    let (mut counters, mut snapshots, mut tables) = (0, 0, TablesOf::default());
     let next = |count: &mut u32| {
         *count += 1;
         *count - 1
@@ -342,7 +362,7 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 })
             }
             Seed::AssemblyUnload(assembly, name) => {
-                SessionRecord::AssemblyUnload { time: 5, assembly, name }
+                tables.row(&mut records, Unloaded { time: 5, assembly, name })
             }
             Seed::TypeLoads(start, rows) if threads > 0 && stacks > 0 && types > 0 => {
                 let mut batch = TypeLoadBatch { start, ..TypeLoadBatch::default() };
@@ -457,12 +477,8 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 })
             }
             Seed::Induced(time, id, truncated) if threads > 0 && stacks > 0 => {
-                SessionRecord::InducedGc(InducedGc {
-                    time,
-                    thread: ThreadId(id % threads),
-                    stack: StackId(id % stacks),
-                    truncated,
-                })
+                let (thread, stack) = (ThreadId(id % threads).into(), StackId(id % stacks).into());
+                tables.row(&mut records, Induced { time, thread, stack, truncated })
             }
             Seed::Exception(time, id, message) if threads > 0 && stacks > 0 && types > 0 => {
                 SessionRecord::Exception(ExceptionSample {
@@ -1125,4 +1141,93 @@ fn a_slow_view_never_holds_the_recording_back() {
     drop(stream);
     (0..100).for_each(|_| sink.record(&records[0]).unwrap());
     assert_eq!(sink.left_out(), 0);
+}
+
+/// The file was written by the last version of format 1, and so was the text, which says of each
+/// record what was written.
+#[test]
+fn files_of_format_1_are_read_as_records_of_today() {
+    let bytes = include_bytes!("data/format1.clrscope");
+    assert_eq!(bytes[8..12], [1, 0, 0, 0]);
+    let outcome = read(bytes);
+    assert!(outcome.error.is_none() && !outcome.cut_short, "{:?}", outcome.error);
+    let is_table = |record: &&SessionRecord| !matches!(record, SessionRecord::Table(_));
+    let records: Vec<&SessionRecord> = outcome.records.iter().filter(is_table).collect();
+    let lines: Vec<&str> = include_str!("data/format1.txt").lines().collect();
+    assert_eq!(records.len(), lines.len());
+    let mut rows = Vec::new();
+    for (record, line) in records.iter().zip(lines) {
+        match record {
+            SessionRecord::Rows(batch) => rows.push((line, batch)),
+            record => assert_eq!(format!("{record:?}"), line),
+        }
+    }
+    let table = |of: fn(&TableDef) -> bool| {
+        let mut tables = outcome.records.iter().filter_map(|record| match record {
+            SessionRecord::Table(table) if of(table) => Some(table),
+            _ => None,
+        });
+        let table = tables.next().unwrap();
+        assert!(tables.next().is_none(), "a table is defined once");
+        table
+    };
+    let (induced, unloaded) = (table(Induced::is), table(Unloaded::is));
+    let texts: Vec<String> = rows
+        .iter()
+        .map(|(_, batch)| match batch.table {
+            id if id == induced.id => {
+                let rows = Induced::read(induced, batch).unwrap();
+                let Induced { time, thread, stack, truncated } = &rows[0];
+                let (thread, stack) = (ThreadId(thread.0), StackId(stack.0));
+                format!(
+                    "InducedGc(InducedGc {{ time: {time}, thread: {thread:?}, stack: {stack:?}, \
+                     truncated: {truncated} }})"
+                )
+            }
+            _ => {
+                let rows = Unloaded::read(unloaded, batch).unwrap();
+                let Unloaded { time, assembly, name } = &rows[0];
+                format!("AssemblyUnload {{ time: {time}, assembly: {assembly}, name: {name:?} }}")
+            }
+        })
+        .collect();
+    assert_eq!(texts, rows.iter().map(|(line, _)| *line).collect::<Vec<_>>());
+    assert_eq!(texts.len(), 4);
+}
+
+#[test]
+fn tables_and_rows_that_break_the_rules_are_refused() {
+    let table = |id, name: &str, kind| {
+        let column = ColumnDef { name: "n".into(), kind, summary: String::new() };
+        SessionRecord::Table(TableDef {
+            id: TableId(id),
+            profiler: "p".into(),
+            name: name.into(),
+            summary: String::new(),
+            columns: vec![column],
+        })
+    };
+    let rows = |table, cells: &[u64]| {
+        let columns = vec![Values::Whole(cells.to_vec())];
+        SessionRecord::Rows(RowBatch { table: TableId(table), rows: cells.len() as u32, columns })
+    };
+    let mut validator = Validator::new();
+    validator.check(&info()).unwrap();
+    let undefined = validator.check(&rows(0, &[1])).unwrap_err();
+    assert_eq!(undefined, ModelError::Undefined { kind: "table", id: 0 });
+    let late = validator.check(&table(1, "t", Kind::Count)).unwrap_err();
+    assert!(matches!(late, ModelError::OutOfOrder { kind: "table", id: 1, expected: 0 }));
+    let name = validator.check(&table(0, "T", Kind::Count)).unwrap_err();
+    assert!(matches!(name, ModelError::Rows(RowsError::Name { .. })));
+    validator.check(&table(0, "t", Kind::Thread)).unwrap();
+    let again = validator.check(&table(1, "t", Kind::Count)).unwrap_err();
+    assert!(matches!(again, ModelError::SecondTable { .. }));
+    let thread = validator.check(&rows(0, &[0])).unwrap_err();
+    assert_eq!(thread, ModelError::Rows(RowsError::Undefined { kind: "thread", id: 0 }));
+    validator.check(&rows(0, &[])).unwrap();
+    for id in 1..rows::MAX_TABLES {
+        validator.check(&table(id, &format!("t{id}"), Kind::Count)).unwrap();
+    }
+    let many = validator.check(&table(rows::MAX_TABLES, "last", Kind::Count)).unwrap_err();
+    assert!(matches!(many, ModelError::TooMany { kind: "table", .. }));
 }

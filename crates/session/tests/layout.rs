@@ -48,7 +48,7 @@ fn a_session_has_the_documented_layout() {
     let file = writer.finish().unwrap();
 
     assert_eq!(&file[..8], b"\x89CLRS\r\n\x1a");
-    assert_eq!((u32_at(&file, 8), u32_at(&file, 12)), (1, 6));
+    assert_eq!((u32_at(&file, 8), u32_at(&file, 12)), (2, 6));
     assert_eq!(&file[20..26], b"\x051.2.3");
     assert_eq!(u32_at(&file, 16), crc32(&[&file[..16], &file[20..26]].concat()));
     let block = &file[26..];
@@ -79,7 +79,7 @@ fn the_document_has_all_records_with_their_numbers() {
         name.starts_with(char::is_uppercase).then(|| name.split(['(', ' ', '{']).next().unwrap())
     });
     let names: Vec<&str> = names.collect();
-    assert_eq!((names.first(), names.last()), (Some(&"Info"), Some(&"HeapFields")));
+    assert_eq!((names.first(), names.last()), (Some(&"Info"), Some(&"Rows")));
     for (number, name) in names.iter().enumerate() {
         let row = format!("| {number} | `{name}` |");
         assert!(document.contains(&row), "docs/formats.md lacks the row: {row}");
@@ -183,4 +183,30 @@ fn a_state_of_a_later_version_is_an_error_and_no_panic() {
     file.extend(payload);
     let (states, damaged) = read_states(&file);
     assert!(states.is_empty() && damaged, "{states:?}");
+}
+
+#[test]
+fn the_document_has_all_kinds_and_forms_of_cells() {
+    let document = include_str!("../../../docs/formats.md");
+    let rows = include_str!("../../rows/src/lib.rs");
+    let variants = |name: &str| {
+        let text = rows.split(&format!("pub enum {name} {{")).nth(1).unwrap();
+        let lines = text.split("\n}\n").next().unwrap().lines();
+        let names = lines.filter_map(|line| line.strip_prefix("    "));
+        let names = names.filter(|name| name.starts_with(char::is_uppercase));
+        let names = names.map(|name| name.split(['(', ' ', '{', ',']).next().unwrap());
+        names.collect::<Vec<_>>()
+    };
+    let kinds = variants("Kind");
+    assert_eq!((kinds.first(), kinds.last()), (Some(&"Time"), Some(&"List")));
+    for (number, kind) in kinds.iter().enumerate() {
+        assert!(document.contains(&format!("| {number} | `{kind}` |")), "{number} {kind}");
+    }
+    let forms = variants("Values");
+    assert_eq!(forms, ["Times", "Whole", "Real", "Text", "Optional", "List"]);
+    for (form, start) in
+        [(0, "a list of times"), (4, "for each row, whether"), (5, "for each row, how many")]
+    {
+        assert!(document.contains(&format!("\n| {form} | {start}")), "{form}");
+    }
 }

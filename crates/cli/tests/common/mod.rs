@@ -272,8 +272,8 @@ pub fn report_shows(session: &Path, command: &str) {
     let data =
         html.split_once("type=\"application/json\">").unwrap().1.split_once("</script>").unwrap().0;
     let data: Value = serde_json::from_str(data).unwrap();
-    let [section] = &data["snapshots"].as_array().unwrap()[..] else {
-        panic!("{}", data["snapshots"])
+    let [section] = &data["documents"].as_array().unwrap()[..] else {
+        panic!("{}", data["documents"])
     };
     assert_eq!(section[0], *command);
     // They cannot be narrowed down, so they are left out where samples are.

@@ -2,7 +2,8 @@
 //! stumble over.
 #![allow(dead_code)]
 
-use profile::{BuildOptions, Profile, session::*};
+use profile::{BuildOptions, Profile, rows::Row, session::*};
+use profilers::gc::Induced;
 
 /// A type name that would end a script element, an HTML comment, a Markdown cell, a collapsed frame
 /// and a terminal line.
@@ -390,12 +391,15 @@ pub fn records() -> Vec<SessionRecord> {
         let background = i == 29;
         let grown = u64::from(i % 15) * 700_000;
         if i == 14 {
-            b.records.push(SessionRecord::InducedGc(InducedGc {
+            let table = TableId(0);
+            b.records.push(SessionRecord::Table(Induced::table(table)));
+            let call = Induced {
                 time: start - 100_000,
-                thread: ThreadId(1),
-                stack: s_price,
+                thread: ThreadId(1).into(),
+                stack: s_price.into(),
                 truncated: false,
-            }));
+            };
+            b.records.extend(Induced::batches(table, &[call]).map(SessionRecord::Rows));
         }
         b.records.push(SessionRecord::Gc(GcEvent {
             number: 100 + i,

@@ -1,6 +1,7 @@
 //! Gives session ids to threads, modules, functions, frames, stacks and types, and collects their
 //! definitions.
 
+use rows::{Row, TableId};
 use rustc_hash::FxHashMap;
 use session::{
     CounterDef, CounterId, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind,
@@ -56,6 +57,8 @@ pub(super) struct FunctionFacts {
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     pending: Vec<SessionRecord>,
+    /// Profiler and name of each table.
+    tables: Vec<(&'static str, &'static str)>,
     threads: HashMap<u32, ThreadDef>,
     /// Threads that ended and whose numbers may have come again, by number.
     gone: HashMap<u32, Vec<ThreadDef>>,
@@ -94,6 +97,18 @@ impl Definitions {
         self.pending.push(SessionRecord::Thread(thread.clone()));
         self.threads.insert(os_tid, thread);
         id
+    }
+
+    /// Rows as records; their table is defined if it is not yet.
+    pub fn rows<R: Row>(&mut self, rows: &[R]) -> Vec<SessionRecord> {
+        let name = (R::PROFILER, R::TABLE);
+        let known = self.tables.iter().position(|table| *table == name);
+        let id = TableId(known.unwrap_or(self.tables.len()) as u32);
+        if known.is_none() {
+            self.tables.push(name);
+            self.pending.push(SessionRecord::Table(R::table(id)));
+        }
+        R::batches(id, rows).map(SessionRecord::Rows).collect()
     }
 
     /// Changes what is known of a thread; a thread not seen yet is defined.

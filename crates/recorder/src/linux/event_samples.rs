@@ -15,10 +15,11 @@ use nettrace::{
     locks::Contention,
     threads::Creation,
 };
+use profilers::gc::Induced;
 use session::{
     AllocationBatch, AllocationHeap, AllocationSampling, AssemblyLoad, CompilationBatch,
-    ContentionBatch, FunctionId, FunctionKind, InducedGc, JitTier, LoadOutcome, LoadStep,
-    PrecompiledCode, SessionRecord, StackId, ThreadCreation, ThreadId, TypeLoadBatch,
+    ContentionBatch, FunctionId, FunctionKind, JitTier, LoadOutcome, LoadStep, PrecompiledCode,
+    SessionRecord, StackId, ThreadCreation, ThreadId, TypeLoadBatch,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -461,8 +462,9 @@ impl<'a> Records<'a> {
     fn induced(&mut self, call: &Induction) {
         let thread = self.thread(call.thread);
         let (stack, truncated) = self.stack(&call.stack);
-        let call = InducedGc { time: call.time, thread, stack, truncated };
-        self.others.push(SessionRecord::InducedGc(call));
+        let (time, thread, stack) = (call.time, thread.into(), stack.into());
+        let call = Induced { time, thread, stack, truncated };
+        self.others.extend(self.definitions.rows(&[call]));
     }
 
     fn creation(&mut self, creation: Creation) {

@@ -28,6 +28,8 @@ use nettrace::{
     locks::Contention,
     thread_pool,
 };
+use profilers::loads::Unloaded;
+use rows::Row;
 use rustix::time::{ClockId, clock_gettime};
 use session::{
     Argument, CallArguments, CounterDef, CounterId, CounterKind, EndReason, ExceptionSample,
@@ -595,6 +597,12 @@ impl Recorder {
         for record in self.definitions.take() {
             self.write(&record);
         }
+    }
+
+    fn write_rows<R: Row>(&mut self, rows: &[R]) {
+        let batches = self.definitions.rows(rows);
+        self.write_definitions();
+        batches.iter().for_each(|batch| self.write(batch));
     }
 
     /// The threads that are there now, with the names the system has for them.
@@ -1715,7 +1723,7 @@ impl Recorder {
             FromEvents::CodeFreed => self.precompiled.freed += 1,
             FromEvents::Loaded(load) => self.event_sample("loads", EventSample::Loaded(load)),
             FromEvents::Unloaded(time, assembly, name) => {
-                self.write(&SessionRecord::AssemblyUnload { time, assembly, name });
+                self.write_rows(&[Unloaded { time, assembly, name }]);
             }
             FromEvents::TypeLoaded(load) => {
                 self.event_sample("loads", EventSample::TypeLoaded(load))

@@ -129,7 +129,7 @@ for (const series of D.series) {
 // ---------------------------------------------------------------- state
 
 // A recording of heap snapshots alone begins with them.
-const firstTab = D.series.length || !D.snapshots.length ? 'flame' : D.snapshots[0][0];
+const firstTab = D.series.length || !D.documents.length ? 'flame' : D.documents[0][0];
 const view = {
   tab: firstTab, series: D.series.length ? D.series[0].id : '', thread: 'all', callers: false, search: '', off: {}, zoom: 0, focus: 0,
   sort: 'own', rows: 100,
@@ -1141,7 +1141,7 @@ const TABS = [
   { id: 'gc', title: 'Garbage collection', make: gcView },
   { id: 'exceptions', title: 'Exceptions', make: exceptionsView },
   // Not part of most recordings.
-  ...D.snapshots.map(([id, title]) => ({ id, title, make: () => [documentView(id)] })),
+  ...D.documents.map(([id, title]) => ({ id, title, make: () => [documentView(id)] })),
   ...(D.survivors.on ? [{ id: 'survivors', title: 'Survivors', make: survivorsView }] : []),
   ...(D.allocations.on || D.allocations.exact ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
   ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),

@@ -10,7 +10,7 @@ pub use cells::state_word;
 
 use std::collections::BTreeMap;
 
-use document::{Cell, Document, Section, Table, Unit, left, right};
+use document::{Cell, Column, Document, Section, Table, Unit, left, right};
 use profile::{Profile, SeriesKind};
 use serde_json::Value;
 
@@ -35,6 +35,7 @@ views! {
 
 mod notes;
 pub mod observer;
+pub mod others;
 
 /// What there is to say about one subject.
 pub struct View {
@@ -54,7 +55,8 @@ pub fn document(profile: &Profile, options: &Options) -> Document {
     let of_profilers = VIEWS.iter().filter_map(|view| (view.section)(profile, options));
     let of_snapshots = options.snapshots.iter().flat_map(|part| part.document.sections.clone());
     let of_recording = observer::section(profile).into_iter().chain(notes::section(profile));
-    Document { sections: of_profilers.chain(of_snapshots).chain(of_recording).collect() }
+    let sections = of_profilers.chain(of_snapshots).chain(others::sections(profile, options));
+    Document { sections: sections.chain(of_recording).collect() }
 }
 
 /// What all views have to say in JSON, by key.
