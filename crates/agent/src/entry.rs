@@ -507,7 +507,7 @@ impl ProfilerCallback for Entry {
     ) {
         jit_activity::begin();
         if let Some(agent) = self.running() {
-            agent.instrumentation.first_call(function);
+            agent.instrumentation.first_call(function, agent.runtime.unloads().went());
         }
     }
 

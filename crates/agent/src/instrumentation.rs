@@ -6,7 +6,7 @@ use crate::counters::Counters;
 use crate::jit_activity;
 use crate::os::clock;
 use crate::os::threads::OwnThread;
-use crate::quiescence::QuiescencePoint;
+use crate::quiescence::{Done, QuiescencePoint};
 use crate::runtime::Runtime;
 use crate::traced;
 use corprof::ids::FunctionId;
@@ -203,10 +203,11 @@ impl Instrumentation {
         self.by_first_calls.load(SeqCst)
     }
 
-    /// The runtime is about to compile a method.
-    pub fn first_call(&self, function: FunctionId) {
+    /// The runtime is about to compile a method. `went` is how many modules have begun to go
+    /// ([`Unloads::went`](crate::runtime::Unloads::went)).
+    pub fn first_call(&self, function: FunctionId, went: u64) {
         if let Some(manager) = manager().filter(|_| self.is_by_first_calls()) {
-            let change = manager.first_call(function, limit);
+            let change = manager.first_call(function, went, limit);
             lock(&self.changes).extend(change);
         }
     }
@@ -330,7 +331,6 @@ impl Instrumentation {
         worker.join();
         if let Some(manager) = manager() {
             manager.set_first_calls(None);
-            manager.map_first_calls();
             let changes = manager.revert(|_| true);
             lock(&self.changes).extend(changes);
             // Until now nothing could be inlined that is not as it was.
@@ -356,7 +356,9 @@ pub fn run(agent: &Agent) {
             let mut jobs = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(jobs, _)| jobs);
             jobs.pop_front()
         };
-        manager.map_first_calls();
+        manager.map_first_calls(&|went, map| {
+            agent.runtime.unloads().hold_since(went, map);
+        });
         let mut changes = manager.take_failures();
         pause = LOOK_INTERVAL;
         if let Some(job) = job {
@@ -440,8 +442,8 @@ fn one(
     let still = |open: &mut dyn FnMut()| {
         let found = lock(&agent.instrumentation.quiescence).wait(&agent.runtime, open);
         let counters = &agent.counters;
-        Counters::add(&counters.extended, 1);
-        Counters::add(&counters.extended_restlessly, u64::from(!found.still));
+        Counters::add(&counters.extended, u64::from(found.done != Done::No));
+        Counters::add(&counters.extended_restlessly, u64::from(found.done == Done::Restlessly));
         Counters::add(&counters.extending, found.stopped);
     };
     let apply = || manager.apply(&[module], rules, proof, see, &is_over, &still);

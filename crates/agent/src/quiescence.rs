@@ -17,26 +17,46 @@ use crate::os::tasks::Sleepers;
 use crate::runtime::Runtime;
 use com::codes::CORPROF_E_SUSPENSION_IN_PROGRESS;
 use corprof::info::Error;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use wire::Nanos;
 
-/// How long the runtime is suspended at most until all threads sleep. Threads inside the runtime
-/// sleep soon, except during a long compilation.
-const STOP_LIMIT: Nanos = 1_000_000;
+/// How long the runtime is suspended until all threads sleep, how long it runs until the next try,
+/// and how often it is tried so.
+#[derive(Clone, Copy)]
+struct Tries {
+    limit: Nanos,
+    pause: Nanos,
+    count: u32,
+}
+
+/// Threads inside the runtime sleep soon, except during a long compilation.
+const SHORT: Tries = Tries { limit: 1_000_000, pause: 9_000_000, count: 20 };
+/// On an overloaded machine, a thread that is about to sleep first has to get a processor.
+const LONG: Tries = Tries { limit: 20_000_000, pause: 180_000_000, count: 10 };
 /// How often it is looked meanwhile.
 const LOOK_INTERVAL: Nanos = 30_000;
-/// Pause until the runtime is suspended again.
-const PAUSE: Nanos = 9_000_000;
-/// How often it is tried.
-const TRIES: u32 = 20;
 /// How long threads that were awake each time are not looked at.
 const RESTLESS: Nanos = 10_000_000_000;
+/// A thread that runs without end has had a processor for at least this share of the time in which
+/// it was looked at: one in so many.
+const RESTLESS_SHARE: Nanos = 4;
 
-/// How it was found for what was done.
+/// What became of what was to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It was done while all threads slept.
+    Still,
+    /// It was done while only threads ran that run without end.
+    Restlessly,
+    /// It was not done.
+    No,
+}
+
+/// How it was found for what was to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether all threads slept.
-    pub still: bool,
+    /// Whether it was done.
+    pub done: Done,
     /// How long the runtime was suspended, in all tries.
     pub stopped: Nanos,
 }
@@ -51,61 +71,98 @@ pub struct QuiescencePoint {
     believed: Nanos,
 }
 
+/// A thread that was awake whenever it was looked at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Awake {
+    /// In how many tries.
+    tries: u32,
+    /// CPU time that it used while the runtime was suspended.
+    ran: Nanos,
+}
+
 impl QuiescencePoint {
     /// Calls `act` while no thread of the program runs, except threads that run without end. The
     /// runtime is suspended meanwhile, so `act` should not take long. Call this on a thread of the
     /// agent, never in a callback.
     ///
-    /// `act` is called in any case, after about a fifth of a second at the latest (after half a
-    /// second while a collection holds the runtime). It is also called where the runtime cannot be
-    /// suspended, as when a runtime starts.
+    /// A thread that is awake may have been interrupted while it reads metadata. So `act` is not
+    /// called where such a thread gets no processor to come to an end, for some two seconds. It is
+    /// called at once where the runtime cannot be suspended, as when a runtime starts: then no
+    /// thread reads.
     pub fn wait(&mut self, runtime: &Runtime, act: &mut dyn FnMut()) -> Outcome {
         if clock::monotonic() > self.believed {
             self.restless.clear();
         }
-        let mut found = Outcome { still: false, stopped: 0 };
+        let mut stopped = 0;
         // Threads that are seen to sleep now are seen faster while the runtime is suspended.
         let _ = self.awake().map(Iterator::count);
-        let mut always: Option<HashSet<u32>> = None;
-        for _ in 0..TRIES {
-            let world = match runtime.suspend() {
-                Ok(world) => world,
-                // A collection.
-                Err(Error::Hr { hresult: CORPROF_E_SUSPENSION_IN_PROGRESS, .. }) => continue,
-                Err(_) => break,
-            };
-            let begun = clock::monotonic();
-            found.still = loop {
-                if self.awake().is_some_and(|mut awake| awake.next().is_none()) {
-                    break true;
+        let mut always: HashMap<u32, Awake> = HashMap::new();
+        let (mut tried, mut looked) = (0, 0);
+        for tries in [SHORT, LONG] {
+            for _ in 0..tries.count {
+                let world = match runtime.suspend() {
+                    Ok(world) => world,
+                    // A collection.
+                    Err(Error::Hr { hresult: CORPROF_E_SUSPENSION_IN_PROGRESS, .. }) => {
+                        clock::sleep_until(clock::monotonic() + tries.pause);
+                        continue;
+                    }
+                    Err(_) => {
+                        act();
+                        return Outcome { done: Done::Restlessly, stopped };
+                    }
+                };
+                let begun = clock::monotonic();
+                let is_still = self.sleep_all(begun + tries.limit, &mut always);
+                if is_still {
+                    act();
                 }
-                if clock::monotonic() > begun + STOP_LIMIT {
-                    break false;
+                drop(world);
+                let took = clock::monotonic() - begun;
+                stopped += took;
+                if is_still {
+                    let is_all = self.restless.is_empty();
+                    let done = if is_all { Done::Still } else { Done::Restlessly };
+                    return Outcome { done, stopped };
                 }
-                clock::sleep_until(clock::monotonic() + LOOK_INTERVAL);
-            };
-            let awake: HashSet<u32> = if found.still {
-                act();
-                HashSet::new()
-            } else {
-                self.awake().into_iter().flatten().collect()
-            };
-            drop(world);
-            found.stopped += clock::monotonic() - begun;
-            if found.still {
-                return found;
+                (tried, looked) = (tried + 1, looked + took);
+                always.retain(|_, awake| awake.tries == tried);
+                clock::sleep_until(clock::monotonic() + tries.pause);
             }
-            always = Some(always.map_or_else(|| awake.clone(), |always| &always & &awake));
-            clock::sleep_until(clock::monotonic() + PAUSE);
+            let enough = looked / RESTLESS_SHARE;
+            let restless = always.iter().filter(|(_, awake)| tried > 1 && awake.ran >= enough);
+            self.restless.extend(restless.map(|(tid, _)| *tid));
+            self.believed = clock::monotonic() + RESTLESS;
         }
-        self.restless.extend(always.into_iter().flatten());
-        self.believed = clock::monotonic() + RESTLESS;
-        let world = runtime.suspend();
-        let begun = clock::monotonic();
-        act();
-        drop(world);
-        found.stopped += clock::monotonic() - begun;
-        found
+        Outcome { done: Done::No, stopped }
+    }
+
+    /// Waits until all threads sleep that may; whether they do. Notes which do not, and how long
+    /// these ran meanwhile.
+    fn sleep_all(&mut self, deadline: Nanos, always: &mut HashMap<u32, Awake>) -> bool {
+        let Some(awake) = self.awake() else { return false };
+        let before: HashMap<u32, Nanos> =
+            awake.filter_map(|tid| Some((tid, clock::cpu_of(tid)?))).collect();
+        if before.is_empty() {
+            return true;
+        }
+        loop {
+            clock::sleep_until(clock::monotonic() + LOOK_INTERVAL);
+            if self.awake().is_some_and(|mut awake| awake.next().is_none()) {
+                return true;
+            }
+            if clock::monotonic() > deadline {
+                break;
+            }
+        }
+        let still_awake: Vec<u32> = self.awake().into_iter().flatten().collect();
+        for tid in still_awake {
+            let ran = clock::cpu_of(tid).zip(before.get(&tid));
+            let awake = always.entry(tid).or_default();
+            awake.tries += 1;
+            awake.ran += ran.map_or(0, |(now, before)| now.saturating_sub(*before));
+        }
+        false
     }
 
     /// Forgets what it knows of threads.

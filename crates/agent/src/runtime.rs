@@ -215,6 +215,11 @@ impl Unloads {
         }
     }
 
+    /// Whether a module goes just now.
+    fn is_going(&self) -> bool {
+        self.going.load(SeqCst) != 0
+    }
+
     /// As [`Self::asking`]; `None` while a module goes.
     fn try_asking(&self) -> Option<Asking<'_>> {
         let nested = Nested::new();
@@ -438,24 +443,22 @@ impl Runtime {
         ips: &[u64],
         mut then: impl FnMut(u64, Option<NativeCode>),
     ) -> Nanos {
-        if !self.removes_while_running() {
-            let _asking = self.unloads.asking();
-            // A module may have begun to go just before.
-            if !self.removes_while_running() {
-                for (ip, code) in self.look_up_each(ips, |then| self.code_map.look_up(then)) {
-                    then(ip, code);
-                }
-                return 0;
-            }
+        if self.with_code_of_running(ips, &mut then) {
+            return 0;
         }
+        let mut stopped: Nanos = 0;
         for _ in 0..SUSPEND_LOOKUP_TRIES {
-            let begun = clock::monotonic();
-            if let Ok(suspended) = self.suspend() {
+            // A suspension while a module goes would be for nothing.
+            if !self.unloads.is_going()
+                && let Ok(suspended) = self.suspend()
+            {
+                let begun = clock::monotonic();
                 // Not waited for: who asks meanwhile may wait for the end of the suspension.
-                if let Some(_asking) = self.unloads.try_asking() {
-                    let found = self.look_up_each(ips, |then| Some(then()));
-                    drop(suspended);
-                    let stopped = clock::monotonic().saturating_sub(begun);
+                let asking = self.unloads.try_asking();
+                let found = asking.as_ref().map(|_| self.look_up_each(ips));
+                drop(suspended);
+                stopped = stopped.saturating_add(clock::monotonic().saturating_sub(begun));
+                if let Some(found) = found {
                     found.into_iter().for_each(|(ip, code)| then(ip, code));
                     return stopped;
                 }
@@ -463,7 +466,38 @@ impl Runtime {
             clock::sleep_until(clock::monotonic() + SUSPEND_PAUSE);
         }
         ips.iter().for_each(|&ip| then(ip, None));
-        0
+        stopped
+    }
+
+    /// As [`Self::with_code_at`], while the runtime runs; false where that is not safe.
+    ///
+    /// The end of a suspension is never waited for in a hold: a thread of the program that waits
+    /// for the hold may be one that the suspension waits for.
+    fn with_code_of_running(
+        &self,
+        ips: &[u64],
+        then: &mut dyn FnMut(u64, Option<NativeCode>),
+    ) -> bool {
+        let deadline = clock::monotonic() + CodeMap::LOOKUP_LIMIT;
+        while !self.removes_while_running() {
+            {
+                let _asking = self.unloads.asking();
+                // A module may have begun to go just before.
+                if self.removes_while_running() {
+                    return false;
+                }
+                if let Some(found) = self.code_map.try_look_up(|| self.look_up_each(ips)) {
+                    found.into_iter().for_each(|(ip, code)| then(ip, code));
+                    return true;
+                }
+            }
+            if clock::monotonic() > deadline {
+                ips.iter().for_each(|&ip| then(ip, None));
+                return true;
+            }
+            clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
+        }
+        false
     }
 
     /// How many addresses may be looked up in a call. As many as make a suspension worthwhile if
@@ -472,18 +506,14 @@ impl Runtime {
         if self.removes_while_running() { SUSPENDED_LOOKUPS } else { 1 }
     }
 
-    fn look_up_each(
-        &self,
-        ips: &[u64],
-        safely: impl Fn(&dyn Fn() -> Option<NativeCode>) -> Option<Option<NativeCode>>,
-    ) -> Vec<(u64, Option<NativeCode>)> {
+    fn look_up_each(&self, ips: &[u64]) -> Vec<(u64, Option<NativeCode>)> {
         let mut found: Vec<(u64, Option<NativeCode>)> = Vec::with_capacity(ips.len());
         for &ip in ips {
             let is_found = |(_, code): &(u64, Option<NativeCode>)| {
                 code.as_ref().is_some_and(|c| c.contains(ip))
             };
             if !found.iter().any(is_found) {
-                found.push((ip, safely(&|| self.code_at(ip)).flatten()));
+                found.push((ip, self.code_at(ip)));
             }
         }
         found

@@ -603,8 +603,11 @@ impl<'a> Writer<'a> {
         let ips = self.resolver.filter_safe(executed, guessed, &mut records);
         self.put_all(&mut records)?;
         let agent = self.agent;
-        // In parts: a process that is ending, or a Stop, does not wait for thousands of methods.
         for part in ips.chunks(256) {
+            // A process that is ending does not wait for thousands of methods.
+            if agent.is_shutdown() {
+                break;
+            }
             self.resolver.answer(&agent.runtime, &agent.counters, part, &mut records);
             self.put_all(&mut records)?;
         }

@@ -119,7 +119,9 @@ struct Known {
     /// that they had and have not got back.
     first_bodies: HashMap<Key, Option<Vec<u8>>>,
     /// Those of which the runtime does not know yet [what is where](Manager::map_first_calls).
-    unmapped: Vec<(FunctionId, Arc<Prepared>)>,
+    /// A function's id is an address, also of an instantiation over types that are unloaded: each
+    /// stands with the number that `first_call` was given.
+    unmapped: Vec<(u64, FunctionId, Arc<Prepared>)>,
     /// Places of rules that have [ended](Manager::expire).
     expired: HashSet<usize>,
     /// Those that are to be proved [later](VerifyPolicy::Later).
@@ -311,10 +313,12 @@ impl Manager {
     ///
     /// Call this in the callback `JITCompilationStarted`. There it is too late to request another
     /// body: the runtime would compile both. So the method's own body is replaced, and
-    /// [`Self::revert`] restores it. `limit` is called before the method can be.
+    /// [`Self::revert`] restores it. `limit` is called before the method can be. `went` is handed
+    /// on to [`Self::map_first_calls`]: a number that changes when something is unloaded.
     pub fn first_call(
         &self,
         function: FunctionId,
+        went: u64,
         limit: impl FnOnce(&Method, &RuleSet),
     ) -> Option<Change> {
         let mut first_calls = lock(&self.first_calls);
@@ -356,24 +360,27 @@ impl Manager {
         let mut known = self.known();
         if let Some(Installed { prepared: Some(prepared), .. }) = known.installed.get(&key) {
             let prepared = Arc::clone(prepared);
-            known.unmapped.push((function, prepared));
+            known.unmapped.push((went, function, prepared));
         }
         change
     }
 
     /// Tells the runtime which instructions of bodies that were replaced at their first call are
     /// which of the ones before. Only debuggers and stack traces use that, so the calls need not
-    /// wait for it. To be called soon after, on another thread.
-    pub fn map_first_calls(&self) {
+    /// wait for it. To be called soon after, on another thread. `hold` calls what it is given only
+    /// while nothing has been unloaded since the number, and nothing can be meanwhile.
+    pub fn map_first_calls(&self, hold: &dyn Fn(u64, &mut dyn FnMut())) {
         let unmapped = std::mem::take(&mut self.known().unmapped);
-        for (function, prepared) in unmapped {
+        for (went, function, prepared) in unmapped {
             let map = prepared.1.iter();
             let map = map.map(|step| IlMapEntry {
                 old_offset: step.old_offset,
                 new_offset: step.new_offset,
             });
-            let _ =
-                self.info.set_il_instrumented_code_map(function, true, &map.collect::<Vec<_>>());
+            let map: Vec<IlMapEntry> = map.collect();
+            hold(went, &mut || {
+                let _ = self.info.set_il_instrumented_code_map(function, true, &map);
+            });
         }
     }
 
@@ -476,9 +483,8 @@ impl Manager {
             Entry::Vacant(free) => {
                 let mut opened = None;
                 still(&mut || opened = Some(Scope::open(&self.info, module)));
-                free.insert(Arc::new(Mutex::new(
-                    opened.unwrap_or_else(|| Scope::open(&self.info, module))?,
-                )))
+                let scope = opened.ok_or(Refusal::NeverStill)??;
+                free.insert(Arc::new(Mutex::new(scope)))
             }
         }))
     }

@@ -65,6 +65,13 @@ pub enum Refusal {
     /// The new body could not be made, or is not well formed.
     #[error("it cannot be rewritten: {0}")]
     Rewrite(#[from] cil::EditError),
+    /// The module's metadata can be extended only while no thread reads them, and there was no such
+    /// moment.
+    #[error(
+        "there was no moment in which no thread may read its module: threads of the program wait \
+         for a processor; try again when the machine is less busy"
+    )]
+    NeverStill,
     /// The metadata takes no additions.
     #[error("its metadata cannot be extended: {0}")]
     Metadata(String),

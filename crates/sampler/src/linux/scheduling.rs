@@ -3,9 +3,30 @@
 
 use std::io;
 
+/// `struct sched_attr` (include/uapi/linux/sched/types.h), in its first size.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// How long the thread may run at a time before another one that waits has its turn, nanoseconds:
+/// the most that the kernel takes (kernel/sched/syscalls.c). A thread that asks for more at a time
+/// waits longer for its turn, and gives way at once to threads that ask for less and wake up. Its
+/// share of the processors stays the same. Since Linux 6.12; before, it has no effect.
+const SLICE: u64 = 100_000_000;
+
 /// Lets the calling thread wait for its turn when it wakes up, and not take the processor from the
-/// thread that runs there (`SCHED_BATCH`). Its share of the processors stays the same. Threads and
-/// processes that it starts afterwards inherit this.
+/// thread that runs there (`SCHED_BATCH`); and lets threads that wake up take the processor from
+/// it. Its share of the processors stays the same. Threads and processes that it starts afterwards
+/// inherit this.
 ///
 /// A reader of samples wakes up a hundred times per second. On a service that keeps all processors
 /// busy, each of these would otherwise interrupt a request.
@@ -13,17 +34,22 @@ use std::io;
 /// # Errors
 /// When the kernel refuses, for example by a seccomp filter.
 pub fn give_way() -> io::Result<()> {
-    // The kernel's `sched_param` is this one number (sched.h); 0 is the only value for this policy.
-    let priority: libc::c_int = 0;
-    // By number, because musl's own function only answers ENOSYS.
-    // SAFETY: the call reads the priority, which lives until it returns, and changes nothing in
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_BATCH as u32,
+        // It would be changed with the rest.
+        nice: rustix::process::getpriority_process(None)?,
+        runtime: SLICE,
+        ..Attributes::default()
+    };
+    // SAFETY: the call reads the attributes, which live until it returns, and changes nothing in
     // this process but how the calling thread (0) is scheduled.
     match unsafe {
         libc::syscall(
-            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setattr,
             0 as libc::pid_t,
-            libc::SCHED_BATCH,
-            &raw const priority,
+            &raw const attributes,
+            0 as libc::c_uint,
         )
     } {
         0 => Ok(()),
@@ -45,10 +71,12 @@ mod tests {
 
     #[test]
     fn only_the_calling_thread_gives_way() {
-        let thread = std::thread::spawn(|| {
-            let before = policy();
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        let thread = std::thread::spawn(move || {
+            let before = (policy(), nice());
             give_way().unwrap();
-            (before, policy())
+            assert_eq!(nice(), before.1);
+            (before.0, policy())
         });
         assert_eq!(thread.join().unwrap(), (libc::SCHED_OTHER, libc::SCHED_BATCH));
         assert_eq!(policy(), libc::SCHED_OTHER);
