@@ -80,6 +80,19 @@ impl<F: Read + Seek> Bundle<F> {
         &self.files
     }
 
+    /// Where a file of the application is in the bundle, by its path there: offset and size. `None`
+    /// if there is no such file, or if it is compressed.
+    #[must_use]
+    pub fn place(&self, path: &str) -> Option<(u64, u64)> {
+        let found = self.files.iter().find(|file| file.path == path)?;
+        (found.compressed == 0).then_some((found.offset, found.size))
+    }
+
+    /// The bundle itself.
+    pub fn file(&mut self) -> &mut F {
+        &mut self.file
+    }
+
     /// What is in a file of the application, by its path there; `None` if there is no such file.
     ///
     /// # Errors
@@ -102,7 +115,50 @@ impl<F: Read + Seek> Bundle<F> {
 
 /// The number in front of the mark of a bundle; `None` where there is no mark.
 fn list_start(file: &mut (impl Read + Seek)) -> io::Result<Option<u64>> {
-    file.seek(SeekFrom::Start(0))?;
+    // The host has it in its data, which is small, and behind all of its code, which is not.
+    for (start, size) in writable_segments(file)? {
+        if let Some(found) = find_mark(file, start, size)? {
+            return Ok(Some(found));
+        }
+    }
+    find_mark(file, 0, u64::MAX)
+}
+
+/// Where the data of a program for Linux is in its file: offset and size (ELF gABI, program headers
+/// of the type `PT_LOAD` with the flag `PF_W`). None for other files.
+fn writable_segments(file: &mut (impl Read + Seek)) -> io::Result<Vec<(u64, u64)>> {
+    /// Magic number, 64 bit, little-endian.
+    const ELF: [u8; 6] = *b"\x7fELF\x02\x01";
+    const HEADER: u64 = 64;
+    const ENTRY: usize = 56;
+    const LOAD: u32 = 1;
+    const WRITABLE: u32 = 2;
+    let mut read = |from, size| {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        file.by_ref().take(size).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let header = read(0, HEADER)?;
+    let (Some(table), Some(sizes)) = (u64_at(&header, 32), u32_at(&header, 54)) else {
+        return Ok(Vec::new());
+    };
+    // The size of an entry, and their number.
+    let (size, count) = (sizes as usize & 0xffff, u64::from(sizes >> 16));
+    if !header.starts_with(&ELF) || size != ENTRY {
+        return Ok(Vec::new());
+    }
+    let table = read(table, count * ENTRY as u64)?;
+    let segments = table.chunks_exact(ENTRY).filter(|entry| {
+        let flags = u32_at(entry, 4).unwrap_or_default();
+        u32_at(entry, 0) == Some(LOAD) && flags & WRITABLE != 0
+    });
+    Ok(segments.filter_map(|entry| u64_at(entry, 8).zip(u64_at(entry, 32))).collect())
+}
+
+/// The number in front of the mark in a part of a file.
+fn find_mark(file: &mut (impl Read + Seek), start: u64, size: u64) -> io::Result<Option<u64>> {
+    file.seek(SeekFrom::Start(start))?;
+    let mut file = file.by_ref().take(size);
     // What was read last stays in front, so that a mark and its number are not torn apart.
     const KEPT: usize = MARK.len() + 8;
     let mut bytes: Vec<u8> = Vec::with_capacity(PIECE + KEPT);

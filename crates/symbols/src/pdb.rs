@@ -280,17 +280,19 @@ impl SingleFileApp {
         assembly: &str,
         module_version_id: Option<[u8; 16]>,
     ) -> Result<Option<PortablePdb>, Error> {
+        let path = self.executable.with_file_name(assembly);
+        if let Some((offset, size)) = self.bundle.place(assembly) {
+            // Assemblies have many megabytes, of which some kilobytes say where the PDB is.
+            let cache = ReadCache::new(self.bundle.file());
+            let image = cache.range(offset, size);
+            return PortablePdb::of_image(root, &path, image, module_version_id);
+        }
         let read = self
             .bundle
             .read(assembly)
             .map_err(|source| Error::Io { path: self.executable.clone(), source })?;
         let Some(bytes) = read else { return Ok(None) };
-        PortablePdb::of_image(
-            root,
-            &self.executable.with_file_name(assembly),
-            &*bytes,
-            module_version_id,
-        )
+        PortablePdb::of_image(root, &path, &*bytes, module_version_id)
     }
 }
 
