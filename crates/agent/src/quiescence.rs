@@ -38,7 +38,7 @@ const LOOK_INTERVAL: Nanos = 30_000;
 /// How long threads that were awake each time are not looked at.
 const RESTLESS: Nanos = 10_000_000_000;
 /// A thread that runs without end has had a processor for at least this share of the time in which
-/// it was looked at: one in so many.
+/// it was looked at: 1 in this many.
 const RESTLESS_SHARE: Nanos = 4;
 
 /// What became of what was to be done.

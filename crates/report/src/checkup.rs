@@ -114,8 +114,9 @@ impl Checkup<'_> {
             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
             <title>{title} – clrscope</title>\n<style>\n{}\n</style>\n</head>\n<body>\n\
-            <div class=\"page\">\n<header><div><div class=\"brand\">clrscope checkup</div></div></header>\n",
+            <div class=\"page\">\n<header><div><div class=\"brand\">clrscope checkup</div><h1>{}</h1></div></header>\n",
             page::STYLE,
+            html::escape(self.target.name),
         )?;
         html::write(&self.document(), out)?;
         Ok(writeln!(out, "</div>\n</body>\n</html>")?)

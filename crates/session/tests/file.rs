@@ -1147,7 +1147,7 @@ fn a_slow_view_never_holds_the_recording_back() {
 /// record what was written.
 #[test]
 fn files_of_format_1_are_read_as_records_of_today() {
-    let bytes = include_bytes!("data/format1.clrscope");
+    let bytes = include_bytes!("data/format1.session");
     assert_eq!(bytes[8..12], [1, 0, 0, 0]);
     let outcome = read(bytes);
     assert!(outcome.error.is_none() && !outcome.cut_short, "{:?}", outcome.error);
