@@ -32,7 +32,7 @@ struct Tries {
 /// Threads inside the runtime sleep soon, except during a long compilation.
 const SHORT: Tries = Tries { limit: 1_000_000, pause: 9_000_000, count: 20 };
 /// On an overloaded machine, a thread that is about to sleep first has to get a processor.
-const LONG: Tries = Tries { limit: 20_000_000, pause: 180_000_000, count: 10 };
+const LONG: Tries = Tries { limit: 20_000_000, pause: 100_000_000, count: 5 };
 /// How often it is looked meanwhile.
 const LOOK_INTERVAL: Nanos = 30_000;
 /// How long threads that were awake each time are not looked at.
@@ -86,7 +86,8 @@ impl QuiescencePoint {
     /// agent, never in a callback.
     ///
     /// A thread that is awake may have been interrupted while it reads metadata. So `act` is not
-    /// called where such a thread gets no processor to come to an end, for some two seconds. It is
+    /// called where such a thread gets no processor to come to an end, for about a second: a module that is
+    /// unloaded waits meanwhile. It is
     /// called at once where the runtime cannot be suspended, as when a runtime starts: then no
     /// thread reads.
     pub fn wait(&mut self, runtime: &Runtime, act: &mut dyn FnMut()) -> Outcome {
