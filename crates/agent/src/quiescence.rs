@@ -86,10 +86,9 @@ impl QuiescencePoint {
     /// agent, never in a callback.
     ///
     /// A thread that is awake may have been interrupted while it reads metadata. So `act` is not
-    /// called where such a thread gets no processor to come to an end, for about a second: a module that is
-    /// unloaded waits meanwhile. It is
-    /// called at once where the runtime cannot be suspended, as when a runtime starts: then no
-    /// thread reads.
+    /// called where such a thread gets no processor for about a second. A module that is unloaded
+    /// waits meanwhile, so it is not longer. `act` is called at once where the runtime cannot be
+    /// suspended, as when a runtime starts: then no thread reads.
     pub fn wait(&mut self, runtime: &Runtime, act: &mut dyn FnMut()) -> Outcome {
         if clock::monotonic() > self.believed {
             self.restless.clear();
