@@ -215,9 +215,9 @@ impl Unloads {
         }
     }
 
-    /// Whether a module goes just now.
-    fn is_going(&self) -> bool {
-        self.going.load(SeqCst) != 0
+    /// Whether [`Self::try_asking`] would succeed just now.
+    fn may_ask(&self) -> bool {
+        HOLDS.try_with(Cell::get).unwrap_or(1) > 0 || self.going.load(SeqCst) == 0
     }
 
     /// As [`Self::asking`]; `None` while a module goes.
@@ -448,11 +448,11 @@ impl Runtime {
         }
         let mut stopped: Nanos = 0;
         for _ in 0..SUSPEND_LOOKUP_TRIES {
+            let begun = clock::monotonic();
             // A suspension while a module goes would be for nothing.
-            if !self.unloads.is_going()
+            if self.unloads.may_ask()
                 && let Ok(suspended) = self.suspend()
             {
-                let begun = clock::monotonic();
                 // Not waited for: who asks meanwhile may wait for the end of the suspension.
                 let asking = self.unloads.try_asking();
                 let found = asking.as_ref().map(|_| self.look_up_each(ips));

@@ -243,16 +243,7 @@ fn sanitised(name: &str) -> String {
 /// A time as `20261121T090510Z`.
 fn utc(unix: u64) -> String {
     let (days, seconds) = (unix / 86_400, unix % 86_400);
-    // Civil date of a day number, by the era of 400 years that begins on 1 March 0000; as in H.
-    // Hinnant's "chrono-compatible low-level date algorithms".
-    let shifted = days + 719_468;
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
+    let (year, month, day) = document::format::date(days);
     format!(
         "{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z",
         seconds / 3600,

@@ -102,13 +102,10 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A time on the wall clock, in UTC: `2026-03-01 12:34:56 UTC`.
-pub fn utc(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1000;
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Civil date from days since 1970, for the proleptic Gregorian calendar: years begin in March,
-    // so that the leap day is the last one (H. Hinnant, "chrono-compatible low-level date
-    // algorithms").
+/// Year, month and day, from days since 1970.
+pub fn date(days: u64) -> (u64, u64, u64) {
+    // For the proleptic Gregorian calendar: years begin in March, so that the leap day is the last
+    // one (H. Hinnant, "chrono-compatible low-level date algorithms").
     let days = days + 719_468;
     let era = days / 146_097;
     let day_of_era = days % 146_097;
@@ -119,6 +116,14 @@ pub fn utc(unix_ms: u64) -> String {
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day)
+}
+
+/// A time on the wall clock, in UTC: `2026-03-01 12:34:56 UTC`.
+pub fn utc(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
     format!(
         "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
         of_day / 3600,

@@ -26,7 +26,7 @@ impl rows::Words for Fate {
 
 rows::rows! {
     /// Orders that
-    /// nobody <b>ships</b>.
+    /// someone <b>ships</b>.
     struct Order in "warehouse", "late_orders" {
         /// When it came.
         time: rows::Time,
@@ -89,7 +89,7 @@ fn text_and_markdown_show_them_as_tables() {
     let page = text(&profile, "text", &wide);
     let (_, section) = page.split_once("\nwarehouse: late_orders\n").unwrap();
     let mut lines = section.lines();
-    assert_eq!(lines.next(), Some("  Orders that nobody <b>ships</b>."));
+    assert_eq!(lines.next(), Some("  Orders that someone <b>ships</b>."));
     let heads: Vec<&str> = lines.nth(1).unwrap().split_whitespace().collect();
     assert_eq!(heads[..4], ["time", "waited", "items", "weight"]);
     let row = lines.next().unwrap();
@@ -103,7 +103,7 @@ fn text_and_markdown_show_them_as_tables() {
     assert!(text(&profile, "text", &one).contains("\n  … 1 more\n"));
     let page = text(&profile, "markdown", &Options::default());
     assert!(
-        page.contains("\n## warehouse: late\\_orders\n\nOrders that nobody \\<b\\>ships"),
+        page.contains("\n## warehouse: late\\_orders\n\nOrders that someone \\<b\\>ships"),
         "{page}"
     );
 }
