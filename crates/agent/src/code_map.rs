@@ -20,9 +20,14 @@ use wire::Nanos;
 /// Where assemblies are unloaded, .NET 8 and newer remove code also while they run. There lookups
 /// are made in a suspension of our own ([`Runtime::with_code_at`](crate::runtime::Runtime)), and
 /// not through this.
+///
+/// A suspension that began before its callbacks were on ends without having been seen. So there are
+/// no lookups before a suspension of our own has been granted: no other one is under way then.
 #[derive(Debug, Default)]
 pub struct CodeMap {
     lookups: AtomicU32,
+    /// All suspensions are seen that may be under way.
+    sees_all: AtomicBool,
     suspended: AtomicBool,
     /// A lookup did not end in time, and has not since: nobody waits for it again.
     is_stuck: AtomicBool,
@@ -67,10 +72,23 @@ impl CodeMap {
         self.suspended.store(false, SeqCst);
     }
 
-    /// Looks something up; `None` while the runtime is suspended.
+    /// The callbacks of suspensions are about to be switched on, in a process that runs: one may be
+    /// under way.
+    pub fn begin(&self) {
+        self.sees_all.store(false, SeqCst);
+        self.resuming();
+    }
+
+    /// Their callbacks are on, and the runtime has been suspended for us; or the process is about
+    /// to start, and was never suspended.
+    pub fn sees_all(&self) {
+        self.sees_all.store(true, SeqCst);
+    }
+
+    /// Looks something up; `None` while the runtime is suspended, or may be.
     pub fn try_look_up<R>(&self, then: impl FnOnce() -> R) -> Option<R> {
         let _lookup = Counted::new(&self.lookups);
-        (!self.suspended.load(SeqCst)).then(then)
+        (!self.suspended.load(SeqCst) && self.sees_all.load(SeqCst)).then(then)
     }
 }
 
@@ -88,6 +106,12 @@ mod tests {
         }
     }
 
+    fn seeing() -> CodeMap {
+        let map = CodeMap::default();
+        map.sees_all();
+        map
+    }
+
     use std::{
         sync::mpsc,
         thread,
@@ -96,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_suspension_begins_when_lookups_have_ended() {
-        let map = CodeMap::default();
+        let map = seeing();
         let (inside, is_inside) = mpsc::channel();
         thread::scope(|scope| {
             let lookup = scope.spawn(|| {
@@ -115,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_lookup_begins_when_the_runtime_has_resumed() {
-        let map = CodeMap::default();
+        let map = seeing();
         map.suspending();
         thread::scope(|scope| {
             let lookup = scope.spawn(|| look_up(&map, Instant::now));
@@ -128,7 +152,7 @@ mod tests {
 
     #[test]
     fn lookups_and_suspensions_are_never_under_way_together() {
-        let map = CodeMap::default();
+        let map = seeing();
         let suspended = AtomicBool::new(false);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -152,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_lookup_that_does_not_end_holds_nobody_up_for_long() {
-        let map = CodeMap::default();
+        let map = seeing();
         let held = Counted::new(&map.lookups);
         let begun = Instant::now();
         map.suspending();
@@ -165,5 +189,23 @@ mod tests {
         drop(held);
         map.suspending();
         assert!(!map.is_stuck.load(SeqCst));
+    }
+
+    #[test]
+    fn a_suspension_that_began_unseen_is_waited_for() {
+        let map = CodeMap::default();
+        assert_eq!(map.try_look_up(|| 1), None, "one may be under way");
+        map.suspending();
+        // Ours is granted.
+        map.sees_all();
+        assert_eq!(map.try_look_up(|| 1), None);
+        map.resuming();
+        assert_eq!(map.try_look_up(|| 1), Some(1));
+        // A further session: callbacks were off meanwhile.
+        map.suspending();
+        map.begin();
+        assert_eq!(map.try_look_up(|| 1), None);
+        map.sees_all();
+        assert_eq!(map.try_look_up(|| 1), Some(1));
     }
 }

@@ -58,6 +58,11 @@ counters! {
     survivor_snapshots = "collections with a snapshot";
     /// Addresses asked for.
     addresses = "addresses resolved";
+    /// Addresses that were looked up later, because the runtime would have been suspended for too
+    /// long.
+    postponed = "addresses looked up later";
+    /// Addresses of walked stacks that were not looked up for the same reason.
+    not_looked_up = "addresses of stacks not looked up";
     /// Methods named.
     methods = "methods named";
     /// Nanoseconds spent naming methods.

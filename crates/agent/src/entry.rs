@@ -133,6 +133,7 @@ impl Entry {
             instrumentation::allow(&agent.runtime);
         }
         if launched {
+            agent.runtime.code_map().sees_all();
             agent.attached.store(true, SeqCst);
             agent.advance(Phase::Running);
             agent.wait_go(entered + HOLD_LIMIT);

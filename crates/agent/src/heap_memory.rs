@@ -60,8 +60,8 @@ struct Reserve(UnsafeCell<[u8; RESERVE]>);
 unsafe impl Sync for Reserve {}
 
 static MEMORY: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
-/// The reserve's state: the next free offset in the upper half, live allocations in the lower. When
-/// none lives, all of it is free again.
+/// The reserve's state: the next free offset in the upper half, live allocations in the lower. A
+/// block that is the last one is free again at once, and all of it is when none lives.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that are allocated.
@@ -183,11 +183,19 @@ fn from_reserve(layout: Layout) -> *mut u8 {
     }
 }
 
-fn to_reserve() {
-    let _ = RESERVED.fetch_update(AcqRel, Acquire, |state| match state & 0xffff_ffff {
-        0 | 1 => Some(0),
-        _ => Some(state - 1),
+fn to_reserve(place: *mut u8, layout: Layout) {
+    let begin = place.addr().wrapping_sub(MEMORY.0.get().addr());
+    let _ = RESERVED.fetch_update(AcqRel, Acquire, |state| {
+        let (next, live) = ((state >> 32) as usize, state & 0xffff_ffff);
+        let next = if begin.wrapping_add(layout.size()) == next { begin } else { next };
+        Some(if live <= 1 { 0 } else { ((next as u64) << 32) | (live - 1) })
     });
+}
+
+/// Whether enough of the reserve is free for another session. Blocks of the last one that ran out
+/// of memory may be in use for as long as the library is loaded.
+pub fn has_reserve() -> bool {
+    (RESERVED.load(Acquire) >> 32) as usize <= RESERVE / 2
 }
 
 /// Memory where the C library had none: from the reserve, or, on a thread that may wait, from the C
@@ -255,7 +263,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
         if is_reserve(place) {
-            to_reserve();
+            to_reserve(place, layout);
         } else if is_large(layout) {
             // SAFETY: it was mapped with this length, and is not used any more.
             unsafe { map::free_block(place, layout.size()) };
@@ -339,9 +347,21 @@ mod tests {
             unsafe { Heap.dealloc(place, layout) };
         }
         assert_eq!(RESERVED.load(Relaxed), 0);
-        let whole = from_reserve(Layout::from_size_align(RESERVE, 1).unwrap());
-        assert!(is_reserve(whole));
-        to_reserve();
+        let all = Layout::from_size_align(RESERVE, 1).unwrap();
+        let whole = from_reserve(all);
+        assert!(is_reserve(whole) && !has_reserve());
+        to_reserve(whole, all);
+        // One block that stays does not make the others stay, too.
+        let stays = from_reserve(layout);
+        let half = Layout::from_size_align(RESERVE / 2, 1).unwrap();
+        for _ in 0..100 {
+            let place = from_reserve(half);
+            assert!(is_reserve(place) && !has_reserve());
+            to_reserve(place, half);
+            assert!(has_reserve());
+        }
+        to_reserve(stays, layout);
+        assert_eq!(RESERVED.load(Relaxed), 0);
         restart();
         assert!(!is_exhausted());
     }

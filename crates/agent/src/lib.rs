@@ -18,6 +18,7 @@ pub mod agent;
 pub mod allocated;
 pub mod arguments;
 pub mod async_state_machines;
+pub mod budget;
 pub mod calls;
 pub mod code_map;
 pub mod code_regions;

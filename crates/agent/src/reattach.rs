@@ -11,12 +11,16 @@ use crate::entry::{HEAP_REFUSED, allow_heap, event_mask};
 use crate::os::clock;
 use crate::os::reattach::ReattachListener;
 use crate::sessions::Sessions;
-use crate::{exception_events, instrumentation, jit_activity, writer};
+use crate::{exception_events, heap_memory, instrumentation, jit_activity, writer};
 use corprof::EventMask;
 use profilers::trace::Rewriting;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use wire::{LogLevel, ResidentState, SessionConfig};
+
+/// The message where memory that is set aside for a process without any is still in use.
+const NO_RESERVE: &str = "the process ran out of memory during an earlier recording, and the agent \
+    in it has no reserve left to survive that again; it can be recorded once it was restarted";
 
 /// Runs a session to its end, and those that come after it, if the agent stays.
 pub fn run(first: Arc<Agent>, sessions: &Sessions) {
@@ -51,13 +55,18 @@ fn next(agent: &Arc<Agent>, door: &ReattachListener) -> Option<Arc<Agent>> {
         let Ok(mut config) = SessionConfig::from_bytes(&bytes) else { continue };
         door.say(ResidentState::Records);
         config.launched = false;
+        if !heap_memory::has_reserve() {
+            let hello = agent.hello(config.token, entered);
+            writer::say_bye(&config, hello, wire::ByeReason::Refused, NO_RESERVE);
+            continue;
+        }
         // What was asked for before may keep the library here for good, whatever this session asks
         // for.
         config.stays = true;
         let mask = mask_of(agent, &config);
         jit_activity::restart();
-        // The end of a suspension is not reported where the last mask left out suspensions.
-        agent.runtime.code_map().resuming();
+        // The last mask may have left out suspensions.
+        agent.runtime.code_map().begin();
         let heap_is_refused = allow_heap(agent.runtime.info(), &config, mask).is_err();
         let refused = match agent.runtime.info().set_event_mask(mask) {
             Ok(()) => {

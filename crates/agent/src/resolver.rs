@@ -1,6 +1,7 @@
 //! From addresses to methods: what code stands where, what it is called, and how its frames are
 //! unwound.
 
+use crate::budget::Budget;
 use crate::code_regions::{CodeRegions, Trust};
 use crate::counters::Counters;
 use crate::id_table::Meaning;
@@ -11,7 +12,7 @@ use crate::unwind_table::{self, Image};
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::metadata::token::MethodDef;
 use corprof::{Error, FunctionKind, MethodName};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use wire::{Class, Code, Method, MethodKind, Module, Record, UnwindTable, as_csharp};
@@ -19,11 +20,21 @@ use wire::{Class, Code, Method, MethodKind, Module, Record, UnwindTable, as_csha
 /// Largest code whose bytes are sent along.
 const MOST_BYTES: u32 = 256 << 10;
 
+/// Share of the time, in thousandths, for which the runtime may be suspended for lookups. 40 ms are
+/// in hand at the beginning: with suspensions of 25 to 300 us, enough for 4,000 addresses or more.
+const MOST_SUSPENDED: u64 = 20;
+/// Most addresses that wait for their lookup. Further ones are answered as no code.
+const MOST_WAITING: usize = 100_000;
+
 /// Answers [`wire::Control::Resolve`], and gives ids to modules, classes and methods. Each is
 /// defined before it is named, by records pushed to the list that every method takes.
 #[derive(Default)]
 pub struct Resolver {
     memory: Arc<OwnMemory>,
+    /// Time for which the runtime may be suspended for lookups.
+    suspensions: Budget,
+    /// Addresses that were asked for, and wait for time in which the runtime may be suspended.
+    waiting: VecDeque<u64>,
     /// Code that was sent: start of each range, its end, and its function.
     sent: BTreeMap<u64, Sent>,
     not_code: HashSet<u64>,
@@ -67,7 +78,11 @@ impl Resolver {
 
     /// One that reads memory in this way.
     pub fn new(memory: Arc<OwnMemory>) -> Self {
-        Self { memory, ..Self::default() }
+        Self {
+            memory,
+            suspensions: Budget::full(MOST_SUSPENDED, clock::monotonic()),
+            ..Self::default()
+        }
     }
 
     /// About how many bytes this holds.
@@ -80,7 +95,8 @@ impl Resolver {
             + self.images.len() * 64
     }
 
-    /// Says what code stands at these addresses, each once.
+    /// Says what code stands at these addresses of a walked stack, each once. Where the runtime
+    /// would be suspended for too long, nothing is said of the rest.
     pub fn resolve(
         &mut self,
         runtime: &Runtime,
@@ -89,18 +105,33 @@ impl Resolver {
         out: &mut Vec<Record>,
     ) {
         Counters::add(&counters.addresses, ips.len() as u64);
+        let left_out = self.look_up(runtime, counters, ips, out);
+        Counters::add(&counters.not_looked_up, left_out.len() as u64);
+    }
+
+    /// As [`Self::resolve`]. Returns the addresses that were left out.
+    fn look_up(
+        &mut self,
+        runtime: &Runtime,
+        counters: &Counters,
+        ips: &[u64],
+        out: &mut Vec<Record>,
+    ) -> Vec<u64> {
         let is_unknown = |ip: &u64| !self.covers(*ip) && !self.not_code.contains(ip);
         let mut unknown: Vec<u64> = ips.iter().copied().filter(is_unknown).collect();
         unknown.sort_unstable();
         unknown.dedup();
         let mut rest = unknown.into_iter();
         loop {
+            if runtime.removes_while_running() && !self.suspensions.allows(clock::monotonic()) {
+                return rest.collect();
+            }
             // Code that was sent just now covers many of the next ones.
             let part =
                 rest.by_ref().filter(|ip| !self.covers(*ip)).take(runtime.lookups_at_a_time());
             let part: Vec<u64> = part.collect();
             if part.is_empty() {
-                return;
+                return Vec::new();
             }
             if self.sent.len() >= Self::MOST {
                 self.forget_all_code();
@@ -116,6 +147,7 @@ impl Resolver {
                 }
             });
             if stopped > 0 {
+                self.suspensions.spend(stopped);
                 Counters::add(&counters.suspensions, 1);
                 Counters::add(&counters.stopped, stopped);
             }
@@ -123,7 +155,8 @@ impl Resolver {
     }
 
     /// As [`Self::resolve`], for addresses that were asked for: these are answered again, as the
-    /// asker may have forgotten them, or they may have become code since.
+    /// asker may have forgotten them, or they may have become code since. Where the runtime would be
+    /// suspended for too long, the rest waits for [`Self::answer_waiting`].
     pub fn answer(
         &mut self,
         runtime: &Runtime,
@@ -134,7 +167,34 @@ impl Resolver {
         for ip in ips {
             self.not_code.remove(ip);
         }
-        self.resolve(runtime, counters, ips, out);
+        Counters::add(&counters.addresses, ips.len() as u64);
+        let left_out = self.look_up(runtime, counters, ips, out);
+        self.postpone(counters, left_out, out);
+    }
+
+    /// Leaves addresses to [`Self::answer_waiting`].
+    pub fn postpone(&mut self, counters: &Counters, mut ips: Vec<u64>, out: &mut Vec<Record>) {
+        Counters::add(&counters.postponed, ips.len() as u64);
+        let room = MOST_WAITING.saturating_sub(self.waiting.len());
+        out.extend(ips.drain(room.min(ips.len())..).map(Record::NotCode));
+        self.waiting.extend(ips);
+    }
+
+    /// Looks up what waits for it, as far as the runtime may be suspended for that.
+    pub fn answer_waiting(
+        &mut self,
+        runtime: &Runtime,
+        counters: &Counters,
+        out: &mut Vec<Record>,
+    ) {
+        let part: Vec<u64> = self.waiting.drain(..self.waiting.len().min(256)).collect();
+        let left_out = self.look_up(runtime, counters, &part, out);
+        left_out.into_iter().rev().for_each(|ip| self.waiting.push_front(ip));
+    }
+
+    /// Whether anything waits for its lookup.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Those of these addresses that the runtime may be asked about; answers the others.

@@ -519,12 +519,13 @@ impl Runtime {
         found
     }
 
-    /// Whether code may be removed from the runtime's map while the runtime is not suspended: from
+    /// Whether code may be removed from the runtime's map while the runtime is not suspended, so that
+    /// lookups need a suspension: from
     /// .NET 8 on, once an assembly was unloaded. Its stubs are removed when the next collection of
     /// generation 2 has ended, on the finalizer's thread in cooperative mode, so that it is not
     /// under way in a suspension (`SystemDomain::ProcessDelayedUnloadLoaderAllocators`,
     /// src/coreclr/vm/appdomain.cpp, and `ExecutionManager::DeleteRange`, codeman.cpp).
-    fn removes_while_running(&self) -> bool {
+    pub fn removes_while_running(&self) -> bool {
         self.version[0] >= 8 && (self.unloads.went() > 0 || self.has_collectible.load(SeqCst))
     }
 
@@ -630,7 +631,10 @@ impl Runtime {
         loop {
             let refused = match Turn::take() {
                 Some(turn) => match self.info.suspend_runtime() {
-                    Ok(world) => return Ok(Suspended { world, _turn: turn, _stopping: stopping }),
+                    Ok(world) => {
+                        self.code_map.sees_all();
+                        return Ok(Suspended { world, _turn: turn, _stopping: stopping });
+                    }
                     Err(error) => error,
                 },
                 None => {

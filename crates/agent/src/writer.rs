@@ -1,6 +1,6 @@
 //! The agent's main thread: talks to clrscope, writes what was collected, and ends the session.
 
-use crate::agent::{Agent, Called, Phase};
+use crate::agent::{Agent, Called, HEAR_LIMIT, Phase};
 use crate::allocated;
 use crate::calls;
 use crate::context::number_of_class;
@@ -302,13 +302,18 @@ impl<'a> Writer<'a> {
             self.flush_calls(false)?;
         }
         self.drain()?;
+        if due.begun {
+            self.answer_waiting()?;
+        }
         self.send()
     }
 
     /// Waits for messages, not longer than until something is due.
     fn messages(&mut self, due: &mut Due, now: Nanos) -> Result<Vec<Control>, Gone> {
         let agent = self.agent;
-        let busy = agent.events.passed() != due.passed || agent.wants_ticks();
+        let busy = agent.events.passed() != due.passed
+            || agent.wants_ticks()
+            || self.resolver.has_waiting();
         due.passed = agent.events.passed();
         let round = if busy { ROUND } else { IDLE_ROUND };
         let timeout =
@@ -333,7 +338,7 @@ impl<'a> Writer<'a> {
             Control::Resolve { mut executed, mut guessed } => {
                 executed.truncate(Control::MAX_RESOLVE);
                 guessed.truncate(Control::MAX_RESOLVE);
-                self.answer(&executed, &guessed)?;
+                self.answer(&executed, &guessed, due.begun)?;
             }
             Control::Status => {
                 let status = self.status();
@@ -393,6 +398,16 @@ impl<'a> Writer<'a> {
     /// The runtime answers from now on.
     fn begin(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
+        // One that is not the main profiler has done so before it said hello.
+        if !agent.notify_only
+            && !agent.config.launched
+            && agent.suspend_once(clock::monotonic() + HEAR_LIMIT) == Called::Busy
+        {
+            if !agent.is_shutdown() {
+                agent.give_up(BUSY.to_owned());
+            }
+            return Ok(());
+        }
         agent.runtime.session_begins();
         self.list_threads()?;
         let by_signals =
@@ -596,13 +611,18 @@ impl<'a> Writer<'a> {
         self.send()
     }
 
-    fn answer(&mut self, executed: &[u64], guessed: &[u64]) -> Result<(), Gone> {
+    /// Looks up addresses; later, where the runtime gives no answers yet.
+    fn answer(&mut self, executed: &[u64], guessed: &[u64], begun: bool) -> Result<(), Gone> {
         // Freed code must be reported before its addresses get another meaning.
         self.drain()?;
         let mut records = Vec::new();
         let ips = self.resolver.filter_safe(executed, guessed, &mut records);
         self.put_all(&mut records)?;
         let agent = self.agent;
+        if !begun {
+            self.resolver.postpone(&agent.counters, ips, &mut records);
+            return self.put_all(&mut records);
+        }
         for part in ips.chunks(256) {
             // A process that is ending does not wait for thousands of methods.
             if agent.is_shutdown() {
@@ -612,6 +632,17 @@ impl<'a> Writer<'a> {
             self.put_all(&mut records)?;
         }
         self.send()
+    }
+
+    /// Answers what could not be looked up when it was asked for.
+    fn answer_waiting(&mut self) -> Result<(), Gone> {
+        let agent = self.agent;
+        let mut records = Vec::new();
+        // A part at a time: messages are read in between.
+        if self.resolver.has_waiting() && !agent.is_shutdown() {
+            self.resolver.answer_waiting(&agent.runtime, &agent.counters, &mut records);
+        }
+        self.put_all(&mut records)
     }
 
     /// Writes what callbacks and ticks handed over.

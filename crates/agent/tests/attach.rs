@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
-use testkit::{Runtime, TargetProcess, runtimes};
+use testkit::{Runtime, Sample, TargetProcess, runtimes, sample_runtimes};
 use wire::call_site::{LONGEST_CALL, ends_in_call};
 use wire::{ByeReason, Code, Control, CpuEngine, MethodKind, Record};
 
@@ -346,4 +346,61 @@ fn guesses_at_addresses_do_no_harm() {
         wait_gone(process.pid());
         assert!(process.is_running(), "{runtime}: {}", process.transcript());
     }
+}
+
+/// Where assemblies are unloaded, lookups need suspensions: the runtime must not be suspended for
+/// most of the time when many addresses are asked for at once.
+#[test]
+fn many_lookups_suspend_the_runtime_for_a_share_of_the_time() {
+    let runtimes = sample_runtimes().into_iter().filter(|runtime| runtime.major() >= 8);
+    std::thread::scope(|scope| {
+        runtimes.for_each(|runtime| drop(scope.spawn(move || storm_of_lookups(runtime))));
+    });
+}
+
+fn storm_of_lookups(runtime: Runtime) {
+    let sample = Sample::named("collectible").launch(runtime, &["--count", "30", "--gate"]);
+    let mut process = sample.start();
+    process.wait_for_ready();
+    let begun = Instant::now();
+    let mut client = Client::attach(&process, config(&["exceptions"], CpuEngine::Off));
+    client.collect(Duration::from_millis(300));
+    process.send_line("go").unwrap();
+    process.truth(LIMIT);
+    // Native code, of which the runtime knows nothing: each address is looked up by itself.
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.pid())).unwrap();
+    let code = maps.lines().filter(|line| line.contains("/libc.so")).find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let address = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (start, end) = range.split_once('-')?;
+        (rest.as_bytes().get(2) == Some(&b'x')).then_some(address(start)?..address(end)?)
+    });
+    let asked: Vec<u64> = code.unwrap().step_by(8).take(150_000).collect();
+    assert_eq!(asked.len(), 150_000);
+    let answers = |client: &Client| {
+        client.records.iter().filter(|record| matches!(record, Record::NotCode(_))).count()
+    };
+    let mut sent = 0;
+    for part in asked.chunks(Control::MAX_RESOLVE) {
+        client.send(&Control::Resolve { executed: part.to_vec(), guessed: vec![] });
+        sent += part.len();
+        client.wait(|client| answers(client) >= sent);
+    }
+    client.send(&Control::Status);
+    client.wait(|client| client.records.iter().any(|record| matches!(record, Record::Status(_))));
+    let passed = begun.elapsed();
+    let status = client.records.iter().rev().find_map(|record| match record {
+        Record::Status(status) => Some(status),
+        _ => None,
+    });
+    let status = status.unwrap();
+    let suspended = Duration::from_nanos(status.stopped);
+    // A fiftieth of the time, what is in hand at the beginning, and one long suspension.
+    let most = passed / 50 + Duration::from_millis(40 + 20);
+    assert!(suspended <= most, "{runtime}: {suspended:?} of {passed:?}");
+    let later = status.counters.iter().find(|(name, _)| name == "addresses looked up later");
+    assert!(later.is_some_and(|(_, count)| *count > 0), "{runtime}: {:?}", status.counters);
+    client.stop();
+    process.close_stdin();
+    assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
 }
