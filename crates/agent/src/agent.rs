@@ -122,7 +122,7 @@ pub enum Called {
 }
 
 /// How long to try to find out whether callbacks come.
-pub const HEAR_LIMIT: Nanos = 2_000_000_000;
+const HEAR_LIMIT: Nanos = 2_000_000_000;
 
 /// How often that is tried before the agent leaves.
 const LEAVE_TRIES: u32 = 5;
@@ -277,12 +277,6 @@ impl Agent {
         {
             clock::sleep_until(clock::monotonic() + 100_000);
         }
-        self.suspend_once(deadline)
-    }
-
-    /// Suspends the runtime for a moment: what it was suspended for before has ended by then, and
-    /// every later suspension is reported. Whether this one was.
-    pub fn suspend_once(&self, deadline: Nanos) -> Called {
         while !self.is_shutdown() {
             let before = self.suspensions.load(Ordering::SeqCst);
             match self.runtime.suspend() {

@@ -22,7 +22,8 @@ use wire::Nanos;
 /// not through this.
 ///
 /// A suspension that began before its callbacks were on ends without having been seen. So there are
-/// no lookups before a suspension of our own has been granted: no other one is under way then.
+/// no lookups before a suspension of our own has been granted and reported: no other one is under
+/// way then.
 #[derive(Debug, Default)]
 pub struct CodeMap {
     lookups: AtomicU32,
@@ -31,6 +32,8 @@ pub struct CodeMap {
     suspended: AtomicBool,
     /// A lookup did not end in time, and has not since: nobody waits for it again.
     is_stuck: AtomicBool,
+    /// The suspension that is under way was waited for in vain: it is not waited for again.
+    is_long: AtomicBool,
 }
 
 /// Pause between two checks, nanoseconds.
@@ -44,8 +47,8 @@ impl CodeMap {
     const SUSPEND_LIMIT: Nanos = 500_000_000;
     const SUSPEND_PAUSES: u32 = 1000;
 
-    /// Longest time that a lookup waits. Longer GC pauses are rare, and then a few addresses have
-    /// no name.
+    /// Longest time that a lookup waits, in which a suspension ends. Longer GC pauses are rare, and
+    /// then a few addresses of walked stacks have no name.
     pub const LOOKUP_LIMIT: Nanos = 5_000_000_000;
 
     /// The callback `RuntimeSuspendStarted`: when this returns, no lookup is under way.
@@ -70,6 +73,7 @@ impl CodeMap {
     /// and `RuntimeSuspendAborted`.
     pub fn resuming(&self) {
         self.suspended.store(false, SeqCst);
+        self.is_long.store(false, SeqCst);
     }
 
     /// The callbacks of suspensions are about to be switched on, in a process that runs: one may be
@@ -79,16 +83,41 @@ impl CodeMap {
         self.resuming();
     }
 
-    /// Their callbacks are on, and the runtime has been suspended for us; or the process is about
-    /// to start, and was never suspended.
-    pub fn sees_all(&self) {
+    /// The process is about to start, and was never suspended; callbacks are on.
+    pub fn begin_at_start(&self) {
         self.sees_all.store(true, SeqCst);
+    }
+
+    /// The runtime has been suspended for us. If that was reported, callbacks are on.
+    pub fn suspended_for_us(&self) {
+        if self.suspended.load(SeqCst) {
+            self.sees_all.store(true, SeqCst);
+        }
+    }
+
+    /// Whether every suspension is seen that may be under way. Before that, nothing is looked up.
+    pub fn sees_all(&self) -> bool {
+        self.sees_all.load(SeqCst)
+    }
+
+    /// The suspension that is under way takes too long to be waited for.
+    pub fn takes_long(&self) {
+        self.is_long.store(true, SeqCst);
+        if !self.suspended.load(SeqCst) {
+            self.is_long.store(false, SeqCst);
+        }
+    }
+
+    /// Whether a lookup need not be tried now: the end of a suspension is not seen, or was waited
+    /// for in vain.
+    pub fn is_hopeless(&self) -> bool {
+        !self.sees_all() || self.is_long.load(SeqCst)
     }
 
     /// Looks something up; `None` while the runtime is suspended, or may be.
     pub fn try_look_up<R>(&self, then: impl FnOnce() -> R) -> Option<R> {
         let _lookup = Counted::new(&self.lookups);
-        (!self.suspended.load(SeqCst) && self.sees_all.load(SeqCst)).then(then)
+        (!self.suspended.load(SeqCst) && self.sees_all()).then(then)
     }
 }
 
@@ -108,7 +137,7 @@ mod tests {
 
     fn seeing() -> CodeMap {
         let map = CodeMap::default();
-        map.sees_all();
+        map.begin_at_start();
         map
     }
 
@@ -197,15 +226,31 @@ mod tests {
         assert_eq!(map.try_look_up(|| 1), None, "one may be under way");
         map.suspending();
         // Ours is granted.
-        map.sees_all();
+        map.suspended_for_us();
         assert_eq!(map.try_look_up(|| 1), None);
         map.resuming();
         assert_eq!(map.try_look_up(|| 1), Some(1));
-        // A further session: callbacks were off meanwhile.
+        // A further session: callbacks were off meanwhile, and one of ours is not reported.
         map.suspending();
         map.begin();
-        assert_eq!(map.try_look_up(|| 1), None);
-        map.sees_all();
+        map.suspended_for_us();
+        assert!(map.is_hopeless() && map.try_look_up(|| 1).is_none());
+        map.suspending();
+        map.suspended_for_us();
+        map.resuming();
         assert_eq!(map.try_look_up(|| 1), Some(1));
+    }
+
+    #[test]
+    fn a_long_suspension_is_waited_for_once() {
+        let map = seeing();
+        map.suspending();
+        assert!(!map.is_hopeless());
+        map.takes_long();
+        assert!(map.is_hopeless());
+        map.resuming();
+        assert!(!map.is_hopeless());
+        map.takes_long();
+        assert!(!map.is_hopeless(), "it has ended meanwhile");
     }
 }

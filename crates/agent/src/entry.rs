@@ -133,7 +133,7 @@ impl Entry {
             instrumentation::allow(&agent.runtime);
         }
         if launched {
-            agent.runtime.code_map().sees_all();
+            agent.runtime.code_map().begin_at_start();
             agent.attached.store(true, SeqCst);
             agent.advance(Phase::Running);
             agent.wait_go(entered + HOLD_LIMIT);
@@ -336,6 +336,7 @@ impl Profiler for Entry {
         if let Some(agent) = self.agent() {
             agent.shut_down();
             agent.wait_finished(clock::monotonic() + SHUTDOWN_LIMIT);
+            agent.runtime.close();
         }
     }
 

@@ -102,6 +102,7 @@ impl QuiescencePoint {
             for _ in 0..tries.count {
                 let world = match runtime.suspend() {
                     Ok(world) => world,
+                    _ if runtime.is_closed() => return Outcome { done: Done::No, stopped },
                     // A collection.
                     Err(Error::Hr { hresult: CORPROF_E_SUSPENSION_IN_PROGRESS, .. }) => {
                         clock::sleep_until(clock::monotonic() + tries.pause);

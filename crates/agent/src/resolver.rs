@@ -2,6 +2,7 @@
 //! unwound.
 
 use crate::budget::Budget;
+use crate::code_map::CodeMap;
 use crate::code_regions::{CodeRegions, Trust};
 use crate::counters::Counters;
 use crate::id_table::Meaning;
@@ -12,10 +13,11 @@ use crate::unwind_table::{self, Image};
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::metadata::token::MethodDef;
 use corprof::{Error, FunctionKind, MethodName};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::mem::replace;
 use std::ops::Bound;
 use std::sync::Arc;
-use wire::{Class, Code, Method, MethodKind, Module, Record, UnwindTable, as_csharp};
+use wire::{Class, Code, Method, MethodKind, Module, Nanos, Record, UnwindTable, as_csharp};
 
 /// Largest code whose bytes are sent along.
 const MOST_BYTES: u32 = 256 << 10;
@@ -25,6 +27,10 @@ const MOST_BYTES: u32 = 256 << 10;
 const MOST_SUSPENDED: u64 = 20;
 /// Most addresses that wait for their lookup. Further ones are answered as no code.
 const MOST_WAITING: usize = 100_000;
+/// Most addresses that are answered at a time.
+const PART: usize = 256;
+/// How long an answer waits for the end of a suspension, nanoseconds: it may also come later.
+const ANSWER_LIMIT: Nanos = 20_000_000;
 
 /// Answers [`wire::Control::Resolve`], and gives ids to modules, classes and methods. Each is
 /// defined before it is named, by records pushed to the list that every method takes.
@@ -33,8 +39,9 @@ pub struct Resolver {
     memory: Arc<OwnMemory>,
     /// Time for which the runtime may be suspended for lookups.
     suspensions: Budget,
-    /// Addresses that were asked for, and wait for time in which the runtime may be suspended.
-    waiting: VecDeque<u64>,
+    /// Addresses that were asked for and not answered yet, in the order in which they came.
+    queue: Vec<u64>,
+    waiting: HashMap<u64, Waiting>,
     /// Code that was sent: start of each range, its end, and its function.
     sent: BTreeMap<u64, Sent>,
     not_code: HashSet<u64>,
@@ -53,6 +60,14 @@ pub struct Resolver {
     /// Images with tables of functions, by base.
     images: BTreeMap<u64, Image>,
     regions: CodeRegions,
+}
+
+/// An address that was asked for and not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    trust: Trust,
+    /// Whether its lookup was put off.
+    late: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +107,8 @@ impl Resolver {
             + (self.modules.capacity() + self.classes.capacity() + self.methods.capacity()) * 17
             + (self.event_classes.len() + self.numbered_classes.len() + self.numbered_methods.len())
                 * 12
+            + self.waiting.capacity() * 19
+            + self.queue.capacity() * 8
             + self.images.len() * 64
     }
 
@@ -105,16 +122,18 @@ impl Resolver {
         out: &mut Vec<Record>,
     ) {
         Counters::add(&counters.addresses, ips.len() as u64);
-        let left_out = self.look_up(runtime, counters, ips, out);
+        let left_out = self.look_up(runtime, counters, ips, CodeMap::LOOKUP_LIMIT, out);
         Counters::add(&counters.not_looked_up, left_out.len() as u64);
     }
 
-    /// As [`Self::resolve`]. Returns the addresses that were left out.
+    /// As [`Self::resolve`], with a limit for each wait for the end of a suspension. Returns the
+    /// addresses that were left out.
     fn look_up(
         &mut self,
         runtime: &Runtime,
         counters: &Counters,
         ips: &[u64],
+        limit: Nanos,
         out: &mut Vec<Record>,
     ) -> Vec<u64> {
         let is_unknown = |ip: &u64| !self.covers(*ip) && !self.not_code.contains(ip);
@@ -129,14 +148,14 @@ impl Resolver {
             // Code that was sent just now covers many of the next ones.
             let part =
                 rest.by_ref().filter(|ip| !self.covers(*ip)).take(runtime.lookups_at_a_time());
-            let part: Vec<u64> = part.collect();
+            let mut part: Vec<u64> = part.collect();
             if part.is_empty() {
-                return Vec::new();
+                return part;
             }
             if self.sent.len() >= Self::MOST {
                 self.forget_all_code();
             }
-            let stopped = runtime.with_code_at(&part, |ip, code| match code {
+            let looked_up = runtime.with_code_at(&part, limit, |ip, code| match code {
                 Some(code) => self.send_code(runtime, counters, code, out),
                 None => {
                     if self.not_code.len() >= Self::MOST {
@@ -146,77 +165,82 @@ impl Resolver {
                     out.push(Record::NotCode(ip));
                 }
             });
-            if stopped > 0 {
-                self.suspensions.spend(stopped);
+            if looked_up.stopped > 0 {
+                self.suspensions.spend(looked_up.stopped);
                 Counters::add(&counters.suspensions, 1);
-                Counters::add(&counters.stopped, stopped);
+                Counters::add(&counters.stopped, looked_up.stopped);
+            }
+            if !looked_up.done {
+                part.extend(rest);
+                return part;
             }
         }
     }
 
-    /// As [`Self::resolve`], for addresses that were asked for: these are answered again, as the
-    /// asker may have forgotten them, or they may have become code since. Where the runtime would be
-    /// suspended for too long, the rest waits for [`Self::answer_waiting`].
+    /// Addresses are asked for. They wait for [`Self::answer`], also those that were answered before:
+    /// the asker may have forgotten them, or they may have become code since.
+    pub fn ask(
+        &mut self,
+        counters: &Counters,
+        addresses: &[u64],
+        trust: Trust,
+        out: &mut Vec<Record>,
+    ) {
+        Counters::add(&counters.addresses, addresses.len() as u64);
+        for &ip in addresses {
+            if self.queue.len() >= MOST_WAITING {
+                out.push(Record::NotCode(ip));
+            } else if self.waiting.insert(ip, Waiting { trust, late: false }).is_none() {
+                self.not_code.remove(&ip);
+                self.queue.push(ip);
+            }
+        }
+    }
+
+    /// Answers some of the addresses that wait, the last ones first: samples wait for these. Whether
+    /// all of those were answered; otherwise the runtime would be suspended for too long now, or is
+    /// suspended.
     pub fn answer(
         &mut self,
         runtime: &Runtime,
         counters: &Counters,
-        ips: &[u64],
         out: &mut Vec<Record>,
-    ) {
-        for ip in ips {
-            self.not_code.remove(ip);
+    ) -> bool {
+        let part = self.queue.split_off(self.queue.len().saturating_sub(PART));
+        let mut safe = Vec::with_capacity(part.len());
+        for trust in [Trust::Executed, Trust::Guessed] {
+            let is_of = |ip: &u64| self.waiting.get(ip).is_some_and(|of| of.trust == trust);
+            let of_trust: Vec<u64> = part.iter().copied().filter(is_of).collect();
+            // Not earlier: while they waited, other code may have taken the place.
+            safe.extend(self.filter_safe(&of_trust, trust, out));
         }
-        Counters::add(&counters.addresses, ips.len() as u64);
-        let left_out = self.look_up(runtime, counters, ips, out);
-        self.postpone(counters, left_out, out);
-    }
-
-    /// Leaves addresses to [`Self::answer_waiting`].
-    pub fn postpone(&mut self, counters: &Counters, mut ips: Vec<u64>, out: &mut Vec<Record>) {
-        Counters::add(&counters.postponed, ips.len() as u64);
-        let room = MOST_WAITING.saturating_sub(self.waiting.len());
-        out.extend(ips.drain(room.min(ips.len())..).map(Record::NotCode));
-        self.waiting.extend(ips);
-    }
-
-    /// Looks up what waits for it, as far as the runtime may be suspended for that.
-    pub fn answer_waiting(
-        &mut self,
-        runtime: &Runtime,
-        counters: &Counters,
-        out: &mut Vec<Record>,
-    ) {
-        let part: Vec<u64> = self.waiting.drain(..self.waiting.len().min(256)).collect();
-        let left_out = self.look_up(runtime, counters, &part, out);
-        left_out.into_iter().rev().for_each(|ip| self.waiting.push_front(ip));
+        let left_out = self.look_up(runtime, counters, &safe, ANSWER_LIMIT, out);
+        let left_out: HashSet<u64> = left_out.into_iter().collect();
+        for ip in part {
+            if !left_out.contains(&ip) {
+                self.waiting.remove(&ip);
+                continue;
+            }
+            self.queue.push(ip);
+            let is_first = self.waiting.get_mut(&ip).is_some_and(|of| !replace(&mut of.late, true));
+            Counters::add(&counters.postponed, u64::from(is_first));
+        }
+        left_out.is_empty()
     }
 
     /// Whether anything waits for its lookup.
     pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.queue.is_empty()
     }
 
     /// Those of these addresses that the runtime may be asked about; answers the others.
-    pub fn filter_safe(
-        &mut self,
-        executed: &[u64],
-        guessed: &[u64],
-        out: &mut Vec<Record>,
-    ) -> Vec<u64> {
-        let mut ips = Vec::with_capacity(executed.len() + guessed.len());
-        for (addresses, trust) in [(executed, Trust::Executed), (guessed, Trust::Guessed)] {
-            let (known, unknown): (Vec<u64>, Vec<u64>) =
-                addresses.iter().partition(|ip| self.covers(**ip));
-            ips.extend(known);
-            // Not remembered: a refused guess may turn out to be code.
-            ips.extend(
-                self.regions.filter_safe(&*self.memory, &unknown, trust, |ip| {
-                    out.push(Record::NotCode(ip))
-                }),
-            );
-        }
-        ips
+    fn filter_safe(&mut self, addresses: &[u64], trust: Trust, out: &mut Vec<Record>) -> Vec<u64> {
+        let (mut safe, unknown): (Vec<u64>, Vec<u64>) =
+            addresses.iter().partition(|ip| self.covers(**ip));
+        // Not remembered: a refused guess may turn out to be code.
+        let refused = |ip| out.push(Record::NotCode(ip));
+        safe.extend(self.regions.filter_safe(&*self.memory, &unknown, trust, refused));
+        safe
     }
 
     fn covers(&self, ip: u64) -> bool {

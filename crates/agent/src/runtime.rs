@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use wire::Nanos;
 
 /// The expected time that `RequestProfilerDetach` gets, in milliseconds: after this time the
@@ -32,9 +32,10 @@ const RUNNABLE_SOON: f64 = 4.0;
 /// nanoseconds.
 const SUSPEND_TRIES: u32 = 40;
 const SUSPEND_PAUSE: u64 = 500_000;
-/// How often a suspension is requested for lookups. If there was none for some seconds, these
-/// addresses have no names.
-const SUSPEND_LOOKUP_TRIES: u32 = 100;
+/// How often a suspension is requested for lookups, which can wait.
+const SUSPEND_LOOKUP_TRIES: u32 = 4;
+/// How long the end of the process waits for a suspension of ours, nanoseconds.
+const CLOSE_LIMIT: Nanos = 1_000_000_000;
 /// Most lookups in one suspension, which takes less than a millisecond.
 const SUSPENDED_LOOKUPS: usize = 32;
 
@@ -71,6 +72,8 @@ pub struct Runtime {
     /// `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp). Between the agents of several
     /// recordings a [`Turn`] does the same.
     stopping: Mutex<()>,
+    /// The process ends: the runtime is not suspended any more.
+    closed: AtomicBool,
     unloads: Unloads,
     code_map: CodeMap,
     /// When a session began there were modules that can be unloaded.
@@ -90,6 +93,15 @@ pub struct NativeCode {
     pub ranges: Vec<(u64, u32)>,
     /// Native offset from the entry and IL offset, ascending, special IL offsets left out.
     pub il_map: Vec<(u32, u32)>,
+}
+
+/// What became of lookups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookedUp {
+    /// Whether they were made: the runtime may not be suspended, or stay suspended, for too long.
+    pub done: bool,
+    /// For how long the runtime was suspended for them, nanoseconds; 0 if it was not.
+    pub stopped: Nanos,
 }
 
 impl NativeCode {
@@ -354,6 +366,7 @@ impl Runtime {
             names: NameResolver::new(info.clone()),
             info: info.clone(),
             stopping: Mutex::default(),
+            closed: AtomicBool::default(),
             unloads: Unloads::default(),
             code_map: CodeMap::default(),
             has_collectible: AtomicBool::default(),
@@ -436,15 +449,16 @@ impl Runtime {
     /// left out. Until `then` has returned, the module of the code is there. Code of modules that
     /// were unloaded is none.
     ///
-    /// At most [`Self::lookups_at_a_time`]: a program that unloads waits. Returns for how long the
-    /// runtime was suspended, 0 if it was not.
+    /// At most [`Self::lookups_at_a_time`]: a program that unloads waits. The end of a suspension
+    /// is waited for until `limit` has passed, nanoseconds.
     pub fn with_code_at(
         &self,
         ips: &[u64],
+        limit: Nanos,
         mut then: impl FnMut(u64, Option<NativeCode>),
-    ) -> Nanos {
-        if self.with_code_of_running(ips, &mut then) {
-            return 0;
+    ) -> LookedUp {
+        if let Some(done) = self.with_code_of_running(ips, limit, &mut then) {
+            return LookedUp { done, stopped: 0 };
         }
         let mut stopped: Nanos = 0;
         for _ in 0..SUSPEND_LOOKUP_TRIES {
@@ -460,44 +474,50 @@ impl Runtime {
                 stopped = stopped.saturating_add(clock::monotonic().saturating_sub(begun));
                 if let Some(found) = found {
                     found.into_iter().for_each(|(ip, code)| then(ip, code));
-                    return stopped;
+                    return LookedUp { done: true, stopped };
                 }
             }
             clock::sleep_until(clock::monotonic() + SUSPEND_PAUSE);
         }
-        ips.iter().for_each(|&ip| then(ip, None));
-        stopped
+        LookedUp { done: false, stopped }
     }
 
-    /// As [`Self::with_code_at`], while the runtime runs; false where that is not safe.
+    /// As [`Self::with_code_at`], while the runtime runs: whether they were looked up; `None` where
+    /// that is not safe.
     ///
     /// The end of a suspension is never waited for in a hold: a thread of the program that waits
     /// for the hold may be one that the suspension waits for.
     fn with_code_of_running(
         &self,
         ips: &[u64],
+        limit: Nanos,
         then: &mut dyn FnMut(u64, Option<NativeCode>),
-    ) -> bool {
-        let deadline = clock::monotonic() + CodeMap::LOOKUP_LIMIT;
+    ) -> Option<bool> {
+        let deadline = clock::monotonic() + limit;
         while !self.removes_while_running() {
+            if self.code_map.is_hopeless() || self.closed.load(SeqCst) {
+                return Some(false);
+            }
             {
                 let _asking = self.unloads.asking();
                 // A module may have begun to go just before.
                 if self.removes_while_running() {
-                    return false;
+                    return None;
                 }
                 if let Some(found) = self.code_map.try_look_up(|| self.look_up_each(ips)) {
                     found.into_iter().for_each(|(ip, code)| then(ip, code));
-                    return true;
+                    return Some(true);
                 }
             }
             if clock::monotonic() > deadline {
-                ips.iter().for_each(|&ip| then(ip, None));
-                return true;
+                if limit >= CodeMap::LOOKUP_LIMIT {
+                    self.code_map.takes_long();
+                }
+                return Some(false);
             }
             clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
         }
-        false
+        None
     }
 
     /// How many addresses may be looked up in a call. As many as make a suspension worthwhile if
@@ -629,10 +649,16 @@ impl Runtime {
         let stopping = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tries = 1;
         loop {
+            if self.closed.load(SeqCst) {
+                return Err(Error::Hr {
+                    call: "SuspendRuntime",
+                    hresult: CORPROF_E_SUSPENSION_IN_PROGRESS,
+                });
+            }
             let refused = match Turn::take() {
                 Some(turn) => match self.info.suspend_runtime() {
                     Ok(world) => {
-                        self.code_map.sees_all();
+                        self.code_map.suspended_for_us();
                         return Ok(Suspended { world, _turn: turn, _stopping: stopping });
                     }
                     Err(error) => error,
@@ -649,6 +675,26 @@ impl Runtime {
             tries += 1;
             clock::sleep_until(clock::monotonic() + SUSPEND_PAUSE);
         }
+    }
+
+    /// The process ends: the runtime is not suspended any more when this returns. .NET Core 3.1
+    /// resumes nothing from then on (`PROFILER_TO_CLR_ENTRYPOINT_SYNC_EX` in `ResumeRuntime`,
+    /// src/vm/proftoeeinterfaceimpl.cpp, after `TerminateProfiling` in ceemain.cpp), and would wait
+    /// for ever for a suspension of ours. To be called in the callback `Shutdown`, whose thread holds
+    /// up no suspension.
+    pub fn close(&self) {
+        self.closed.store(true, SeqCst);
+        let deadline = clock::monotonic() + CLOSE_LIMIT;
+        while matches!(self.stopping.try_lock(), Err(TryLockError::WouldBlock))
+            && clock::monotonic() < deadline
+        {
+            clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
+        }
+    }
+
+    /// Whether the process ends, see [`Self::close`].
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
     }
 
     /// The calling thread's managed frames, leaf first, added to `ips` until that holds `most`.

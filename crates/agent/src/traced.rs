@@ -95,7 +95,7 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static SEEKERS: AtomicUsize = AtomicUsize::new(0);
 /// Whether shards were made since those of threads that are gone were looked for.
 static GROWN: AtomicBool = AtomicBool::new(false);
-/// Time before which no further shard is allocated.
+/// Time before which no further memory is allocated for shards.
 static FULL_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Bytes of all shards, as reserved.
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
@@ -695,6 +695,7 @@ fn accounted<T>(size: usize, make: impl FnOnce() -> Option<T>) -> Option<T> {
     let made = if MEMORY.fetch_add(size, Relaxed) + size > MOST_MEMORY { None } else { make() };
     if made.is_none() {
         MEMORY.fetch_sub(size, Relaxed);
+        FULL_UNTIL.store(clock::monotonic() + ASK_AGAIN, Relaxed);
     }
     made
 }
@@ -847,6 +848,10 @@ impl<T> Supply<T> {
         const { assert!(size_of::<T>() != 0 && size_of::<T>() <= LEAST_AT_A_TIME, "one fits") };
         let (taken, mut spare) = (self.taken.load(Relaxed), self.spare.load(Relaxed));
         if spare == 0 {
+            // Each call of a method without a place comes here.
+            if clock::monotonic() < FULL_UNTIL.load(Relaxed) {
+                return None;
+            }
             let size = size_of::<T>();
             spare = (taken / 4).min(MOST_AT_A_TIME / size).max(LEAST_AT_A_TIME / size);
             let reserved = list.add((spare * size).next_multiple_of(PAGE))?;

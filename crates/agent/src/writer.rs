@@ -1,8 +1,9 @@
 //! The agent's main thread: talks to clrscope, writes what was collected, and ends the session.
 
-use crate::agent::{Agent, Called, HEAR_LIMIT, Phase};
+use crate::agent::{Agent, Called, Phase};
 use crate::allocated;
 use crate::calls;
+use crate::code_regions::Trust;
 use crate::context::number_of_class;
 use crate::counters::Counters;
 use crate::entry::fault;
@@ -269,6 +270,11 @@ impl<'a> Writer<'a> {
             }
         }
         agent.count_seconds(now);
+        // One may be under way that began before its end could be seen. Refused while a collection
+        // runs.
+        if due.begun && !agent.runtime.code_map().sees_all() {
+            drop(agent.runtime.suspend());
+        }
         if due.begun && self.visits > 0 && now >= due.visit {
             due.visit = now + VISIT_INTERVAL;
             self.flush_single_calls()?;
@@ -303,7 +309,7 @@ impl<'a> Writer<'a> {
         }
         self.drain()?;
         if due.begun {
-            self.answer_waiting()?;
+            self.answer()?;
         }
         self.send()
     }
@@ -338,7 +344,17 @@ impl<'a> Writer<'a> {
             Control::Resolve { mut executed, mut guessed } => {
                 executed.truncate(Control::MAX_RESOLVE);
                 guessed.truncate(Control::MAX_RESOLVE);
-                self.answer(&executed, &guessed, due.begun)?;
+                let (mut refused, counters) = (Vec::new(), &agent.counters);
+                self.resolver.ask(counters, &executed, Trust::Executed, &mut refused);
+                self.resolver.ask(counters, &guessed, Trust::Guessed, &mut refused);
+                self.put_all(&mut refused)?;
+                // Before that the runtime gives no answers.
+                if due.begun {
+                    // Freed code must be reported before its addresses get another meaning.
+                    self.drain()?;
+                    self.answer()?;
+                    self.send()?;
+                }
             }
             Control::Status => {
                 let status = self.status();
@@ -398,16 +414,6 @@ impl<'a> Writer<'a> {
     /// The runtime answers from now on.
     fn begin(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
-        // One that is not the main profiler has done so before it said hello.
-        if !agent.notify_only
-            && !agent.config.launched
-            && agent.suspend_once(clock::monotonic() + HEAR_LIMIT) == Called::Busy
-        {
-            if !agent.is_shutdown() {
-                agent.give_up(BUSY.to_owned());
-            }
-            return Ok(());
-        }
         agent.runtime.session_begins();
         self.list_threads()?;
         let by_signals =
@@ -611,38 +617,19 @@ impl<'a> Writer<'a> {
         self.send()
     }
 
-    /// Looks up addresses; later, where the runtime gives no answers yet.
-    fn answer(&mut self, executed: &[u64], guessed: &[u64], begun: bool) -> Result<(), Gone> {
-        // Freed code must be reported before its addresses get another meaning.
-        self.drain()?;
-        let mut records = Vec::new();
-        let ips = self.resolver.filter_safe(executed, guessed, &mut records);
-        self.put_all(&mut records)?;
+    /// Looks up the addresses that were asked for, as far as that is possible now.
+    fn answer(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
-        if !begun {
-            self.resolver.postpone(&agent.counters, ips, &mut records);
-            return self.put_all(&mut records);
-        }
-        for part in ips.chunks(256) {
-            // A process that is ending does not wait for thousands of methods.
-            if agent.is_shutdown() {
+        let mut records = Vec::new();
+        // A process that is ending does not wait for thousands of methods.
+        while self.resolver.has_waiting() && !agent.is_shutdown() {
+            let all = self.resolver.answer(&agent.runtime, &agent.counters, &mut records);
+            self.put_all(&mut records)?;
+            if !all {
                 break;
             }
-            self.resolver.answer(&agent.runtime, &agent.counters, part, &mut records);
-            self.put_all(&mut records)?;
         }
-        self.send()
-    }
-
-    /// Answers what could not be looked up when it was asked for.
-    fn answer_waiting(&mut self) -> Result<(), Gone> {
-        let agent = self.agent;
-        let mut records = Vec::new();
-        // A part at a time: messages are read in between.
-        if self.resolver.has_waiting() && !agent.is_shutdown() {
-            self.resolver.answer_waiting(&agent.runtime, &agent.counters, &mut records);
-        }
-        self.put_all(&mut records)
+        Ok(())
     }
 
     /// Writes what callbacks and ticks handed over.

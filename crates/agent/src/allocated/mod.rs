@@ -14,6 +14,7 @@ mod types;
 
 pub use reader::Reader;
 
+use crate::os::clock;
 use crate::os::map::Zeroed;
 use crate::os::threads::current_tid;
 use corprof::ids::{ClassId, ModuleId, ObjectId};
@@ -27,14 +28,19 @@ use std::sync::atomic::{
 };
 use table::{Measured, Row, Table};
 use types::Types;
+use wire::Nanos;
 
 /// Most tables at a time.
 const MOST_TABLES: usize = 4096;
+/// Pause before the next attempt to allocate a table, after one has failed.
+const ASK_AGAIN: Nanos = 100_000_000;
 
 /// Whether objects are counted.
 static ON: AtomicBool = AtomicBool::new(false);
 /// What classes are called.
 static TYPES: OnceLock<Types> = OnceLock::new();
+/// Time before which no further table is allocated.
+static FULL_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// The tables that there are, each until its thread is gone and it was read.
 static TABLES: [AtomicPtr<Table>; MOST_TABLES] =
     [const { AtomicPtr::new(null_mut()) }; MOST_TABLES];
@@ -167,9 +173,14 @@ impl Measured for Live<'_, '_> {
 #[cold]
 #[inline(never)]
 fn new_table() -> *const Table {
+    // Each object of a thread without a table comes here.
+    if clock::monotonic() < FULL_UNTIL.load(Relaxed) {
+        return null();
+    }
     let free = |slot: &&AtomicPtr<Table>| slot.load(Relaxed).is_null();
     // There are more slots than threads of most programs: no use in making one that has no place.
     let Some(table) = TABLES.iter().any(|slot| free(&slot)).then(Table::reserve).flatten() else {
+        FULL_UNTIL.store(clock::monotonic() + ASK_AGAIN, Relaxed);
         return null();
     };
     table.init(current_tid(), LAST_TABLE.fetch_add(1, Relaxed).wrapping_add(1));
