@@ -44,34 +44,52 @@ pub enum Trust {
 
 /// How long the memory map is believed: heaps of methods that were freed may become images.
 const BELIEVED: Nanos = 100_000_000;
+/// After it was read, it is not read again for this many times as long as that has taken: with
+/// thousands of mappings, it takes some milliseconds.
+const REST: u64 = 20;
 
 /// The executable memory of this process.
 #[derive(Debug, Default)]
 pub struct CodeRegions {
     /// Ascending.
     parts: Vec<(Mapping, Ground)>,
+    /// 0 if it must be read.
     read_at: Nanos,
+    /// When it may be read again.
+    rests: Nanos,
 }
 
 impl CodeRegions {
+    /// Whether addresses can be judged now. Otherwise the memory map would be read too often.
+    pub fn is_ready(&self) -> bool {
+        let now = clock::monotonic();
+        now.saturating_sub(self.read_at) <= BELIEVED || now >= self.rests
+    }
+
     /// Those of these addresses that may be asked about, in their order; the others go to
-    /// `refused`.
+    /// `refused`, or to `later` where that cannot be told now: they may be in memory that is new.
     pub fn filter_safe(
         &mut self,
         memory: &impl Memory,
         addresses: &[u64],
         trust: Trust,
         mut refused: impl FnMut(u64),
+        mut later: impl FnMut(u64),
     ) -> Vec<u64> {
-        let is_believed = clock::monotonic().saturating_sub(self.read_at) <= BELIEVED;
-        let mut is_fresh = false;
+        let now = clock::monotonic();
+        let is_believed = now.saturating_sub(self.read_at) <= BELIEVED;
+        let (mut is_fresh, rests) = (false, now < self.rests);
         let mut allowed = Vec::with_capacity(addresses.len());
         for &address in addresses {
-            if !is_fresh && (self.at(address).is_none() || !is_believed) {
+            if !is_fresh && (!is_believed || self.at(address).is_none() && !rests) {
                 is_fresh = true;
                 self.look(memory);
             }
             let is_executed = trust == Trust::Executed;
+            if !is_fresh && !is_executed && self.at(address).is_none() {
+                later(address);
+                continue;
+            }
             let may_be_code = match self.at(address) {
                 Some(Ground::Heap) => true,
                 // Other processors have other tables.
@@ -104,6 +122,7 @@ impl CodeRegions {
     /// Forgets everything: memory was given back.
     pub fn forget(&mut self) {
         self.parts.clear();
+        self.read_at = 0;
     }
 
     fn at(&self, address: u64) -> Option<Ground> {
@@ -113,8 +132,11 @@ impl CodeRegions {
     }
 
     fn look(&mut self, memory: &impl Memory) {
+        let begun = clock::thread_cpu();
         self.read_at = clock::monotonic();
         self.read(memory, maps::mappings());
+        let taken = clock::thread_cpu().saturating_sub(begun);
+        self.rests = clock::monotonic().saturating_add(taken.saturating_mul(REST));
     }
 
     fn read(&mut self, memory: &impl Memory, mappings: Vec<Mapping>) {
@@ -194,13 +216,17 @@ mod tests {
         let memory = OwnMemory::default();
         let here = maps::mappings as *const () as u64;
         let mut refused = Vec::new();
-        let asked = regions.filter_safe(&memory, &[here, 8, u64::MAX], Trust::Guessed, |address| {
-            refused.push(address)
-        });
+        let asked = regions.filter_safe(
+            &memory,
+            &[here, 8, u64::MAX],
+            Trust::Guessed,
+            |address| refused.push(address),
+            |_| {},
+        );
         assert_eq!(asked, []);
         assert_eq!(refused, [here, 8, u64::MAX]);
         assert_eq!(
-            regions.filter_safe(&memory, &[here], Trust::Executed, |_| {}),
+            regions.filter_safe(&memory, &[here], Trust::Executed, |_| {}, |_| {}),
             [here],
             "what runs is what it is"
         );
@@ -257,7 +283,7 @@ mod tests {
             let mut refused = 0;
             regions.read_at = clock::monotonic();
             assert_eq!(
-                regions.filter_safe(&memory, &guesses, Trust::Guessed, |_| refused += 1),
+                regions.filter_safe(&memory, &guesses, Trust::Guessed, |_| refused += 1, |_| {}),
                 [BASE + 0x2005],
                 "{path}"
             );
@@ -269,7 +295,7 @@ mod tests {
             );
             assert_eq!(regions.image_at(&memory, BASE - 1), None);
             let executed =
-                regions.filter_safe(&memory, &guesses, Trust::Executed, |_| refused += 1);
+                regions.filter_safe(&memory, &guesses, Trust::Executed, |_| refused += 1, |_| {});
             assert_eq!(executed, guesses[..4], "what is executed lies in a function");
         }
     }

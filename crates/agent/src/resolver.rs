@@ -206,18 +206,29 @@ impl Resolver {
         counters: &Counters,
         out: &mut Vec<Record>,
     ) -> bool {
+        // Nothing is checked in vain.
+        let must_wait =
+            runtime.removes_while_running() && !self.suspensions.allows(clock::monotonic());
+        if must_wait || !self.regions.is_ready() {
+            for ip in &self.queue {
+                let is_first =
+                    self.waiting.get_mut(ip).is_some_and(|of| !replace(&mut of.late, true));
+                Counters::add(&counters.postponed, u64::from(is_first));
+            }
+            return false;
+        }
         let part = self.queue.split_off(self.queue.len().saturating_sub(PART));
         let mut safe = Vec::with_capacity(part.len());
+        let mut later = HashSet::new();
         for trust in [Trust::Executed, Trust::Guessed] {
             let is_of = |ip: &u64| self.waiting.get(ip).is_some_and(|of| of.trust == trust);
             let of_trust: Vec<u64> = part.iter().copied().filter(is_of).collect();
             // Not earlier: while they waited, other code may have taken the place.
-            safe.extend(self.filter_safe(&of_trust, trust, out));
+            safe.extend(self.filter_safe(&of_trust, trust, &mut later, out));
         }
-        let left_out = self.look_up(runtime, counters, &safe, ANSWER_LIMIT, out);
-        let left_out: HashSet<u64> = left_out.into_iter().collect();
+        later.extend(self.look_up(runtime, counters, &safe, ANSWER_LIMIT, out));
         for ip in part {
-            if !left_out.contains(&ip) {
+            if !later.contains(&ip) {
                 self.waiting.remove(&ip);
                 continue;
             }
@@ -225,7 +236,7 @@ impl Resolver {
             let is_first = self.waiting.get_mut(&ip).is_some_and(|of| !replace(&mut of.late, true));
             Counters::add(&counters.postponed, u64::from(is_first));
         }
-        left_out.is_empty()
+        later.is_empty()
     }
 
     /// Whether anything waits for its lookup.
@@ -233,13 +244,22 @@ impl Resolver {
         !self.queue.is_empty()
     }
 
-    /// Those of these addresses that the runtime may be asked about; answers the others.
-    fn filter_safe(&mut self, addresses: &[u64], trust: Trust, out: &mut Vec<Record>) -> Vec<u64> {
+    /// Those of these addresses that the runtime may be asked about; answers the others, or adds
+    /// them to `later`.
+    fn filter_safe(
+        &mut self,
+        addresses: &[u64],
+        trust: Trust,
+        later: &mut HashSet<u64>,
+        out: &mut Vec<Record>,
+    ) -> Vec<u64> {
         let (mut safe, unknown): (Vec<u64>, Vec<u64>) =
             addresses.iter().partition(|ip| self.covers(**ip));
         // Not remembered: a refused guess may turn out to be code.
         let refused = |ip| out.push(Record::NotCode(ip));
-        safe.extend(self.regions.filter_safe(&*self.memory, &unknown, trust, refused));
+        safe.extend(self.regions.filter_safe(&*self.memory, &unknown, trust, refused, |ip| {
+            later.insert(ip);
+        }));
         safe
     }
 

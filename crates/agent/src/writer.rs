@@ -223,11 +223,15 @@ impl<'a> Writer<'a> {
                 })?;
                 return Ok(ByeReason::Failed);
             }
-            for message in self.messages(&mut due, now)? {
-                if let Control::Stop = message {
-                    return Ok(ByeReason::Stopped);
+            let messages = self.messages(&mut due, now)?;
+            let ends = messages.contains(&Control::Stop);
+            for message in messages {
+                match message {
+                    Control::Stop => return Ok(ByeReason::Stopped),
+                    // Nobody waits for the answer any more.
+                    Control::Resolve { .. } if ends => {}
+                    message => self.obey(message, &mut due)?,
                 }
-                self.obey(message, &mut due)?;
             }
         }
     }
