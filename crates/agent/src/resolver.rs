@@ -25,6 +25,9 @@ const MOST_BYTES: u32 = 256 << 10;
 /// Share of the time, in thousandths, for which the runtime may be suspended for lookups. 40 ms are
 /// in hand at the beginning: with suspensions of 25 to 300 us, enough for 4,000 addresses or more.
 const MOST_SUSPENDED: u64 = 20;
+/// As how much of it a suspension counts at most, nanoseconds. On a starving machine it takes long
+/// until all threads have come to a stop; names are to come all the same.
+const MOST_CHARGED: Nanos = 100_000_000;
 /// Most addresses that wait for their lookup. Further ones are answered as no code.
 const MOST_WAITING: usize = 100_000;
 /// Most addresses that are answered at a time.
@@ -166,7 +169,7 @@ impl Resolver {
                 }
             });
             if looked_up.stopped > 0 {
-                self.suspensions.spend(looked_up.stopped);
+                self.suspensions.spend(looked_up.stopped.min(MOST_CHARGED));
                 Counters::add(&counters.suspensions, 1);
                 Counters::add(&counters.stopped, looked_up.stopped);
             }

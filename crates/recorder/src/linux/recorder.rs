@@ -507,18 +507,20 @@ impl Recorder {
             // What comes of a process that has ended was counted before its end.
             return self.window.close(now(), true);
         }
-        self.flushed = None;
+        // On a busy machine, the answer to the question at the beginning may come only now.
+        let since = now();
+        let flushed = |recorder: &Self| recorder.flushed.filter(|ended| *ended >= since);
         let asked =
             !self.sources.target.is_stopped() && self.sources.link.send(&Control::Flush).is_ok();
         let deadline = Instant::now() + FLUSH_LIMIT;
-        while asked && self.flushed.is_none() && !has_ended(self) && Instant::now() < deadline {
+        while asked && flushed(self).is_none() && !has_ended(self) && Instant::now() < deadline {
             self.sources.link.wait(ROUND);
             self.take_agent();
         }
-        if self.flushed.is_none() && !has_ended(self) {
+        if flushed(self).is_none() && !has_ended(self) {
             self.note(SUMS_MISSING.into());
         }
-        self.window.close(self.flushed.unwrap_or_else(now), has_ended(self));
+        self.window.close(flushed(self).unwrap_or_else(now), has_ended(self));
     }
 
     /// One round: take what there is from every source, and write what is due.
