@@ -11,7 +11,6 @@
 //! and each of our threads may have another such heap (glibc, `M_MMAP_THRESHOLD`). A few snapshots
 //! left some 4 MB in each of a dozen of them.
 
-use crate::ledger;
 use crate::os::map;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -20,7 +19,6 @@ use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use wire::Resource;
 
 /// Bytes of the reserve. It is part of the library's zeroed data: address space, and no memory
 /// until it is used.
@@ -50,6 +48,8 @@ static STRIPED: [Stripe; STRIPES] = [const { Stripe(AtomicI64::new(0)) }; STRIPE
 /// What stripes have handed over.
 static SUM: AtomicI64 = AtomicI64::new(0);
 static HIGHEST: AtomicI64 = AtomicI64::new(0);
+/// The most that may be allocated at a time.
+static BUDGET: AtomicU64 = AtomicU64::new(u64::MAX);
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
@@ -86,6 +86,11 @@ pub fn is_exhausted() -> bool {
     EXHAUSTED.load(Relaxed)
 }
 
+/// Sets the most that may be allocated at a time, bytes.
+pub fn set_budget(bytes: u64) {
+    BUDGET.store(bytes, Relaxed);
+}
+
 /// A new session begins.
 pub fn restart() {
     HIGHEST.store(i64::try_from(held()).unwrap_or(i64::MAX), Relaxed);
@@ -107,7 +112,7 @@ fn count(change: i64) {
     let sum = SUM.fetch_add(moved, Relaxed) + moved;
     if moved > 0 && sum > HIGHEST.load(Relaxed) {
         HIGHEST.fetch_max(sum, Relaxed);
-        if sum as u64 > ledger::budget(Resource::HeapBytes) {
+        if sum as u64 > BUDGET.load(Relaxed) {
             EXHAUSTED.store(true, Relaxed);
         }
     }

@@ -5,6 +5,7 @@
 //! library, not to a session: several sessions may follow each other. Callbacks and signal handlers
 //! may use it: it consists of atomic numbers.
 
+use crate::heap_memory;
 use crate::os::alternate;
 use std::fs::File;
 use std::io;
@@ -87,6 +88,7 @@ fn follow_limits() {
         .saturating_add(stacks)
         .saturating_add(held(Resource::HeapBytes));
     SHARE.store(share_of(free_addresses(now).map(|free| free.saturating_add(held))), Relaxed);
+    heap_memory::set_budget(budget(Resource::HeapBytes));
 }
 
 /// A line of `/proc/<pid>/status` or `/proc/meminfo` in kilobytes, in bytes.
@@ -177,21 +179,18 @@ pub fn set(resource: Resource, amount: u64) {
 /// How much of a resource is held.
 pub fn held(resource: Resource) -> u64 {
     match resource {
-        Resource::HeapBytes => crate::heap_memory::held(),
+        Resource::HeapBytes => heap_memory::held(),
         _ => account(resource).map_or(0, |account| account.held.load(SeqCst)),
     }
 }
 
 /// All resources that are or were in use.
 pub fn report() -> Vec<ResourceUse> {
-    let heap = (crate::heap_memory::held(), crate::heap_memory::highest());
+    let heap = (heap_memory::held(), heap_memory::highest());
     let all = Resource::ALL.iter().zip(&ACCOUNTS).map(|(&resource, account)| match resource {
-        Resource::HeapBytes => ResourceUse {
-            resource,
-            held: heap.0,
-            highest: heap.1,
-            refused: crate::heap_memory::refused(),
-        },
+        Resource::HeapBytes => {
+            ResourceUse { resource, held: heap.0, highest: heap.1, refused: heap_memory::refused() }
+        }
         _ => ResourceUse {
             resource,
             held: account.held.load(SeqCst),
@@ -210,12 +209,13 @@ pub fn restart(launched: bool, free_memory: Option<u64>) {
     LIMITS.iter().zip(now).for_each(|(seen, now)| seen.store(now, SeqCst));
     let free = free_addresses(now).map(|free| if launched { free / 2 } else { free });
     SHARE.store(share_of(free), Relaxed);
-    HEAP_SHARE.store(heap_share_of(free_memory, crate::heap_memory::held()), Relaxed);
+    HEAP_SHARE.store(heap_share_of(free_memory, heap_memory::held()), Relaxed);
     for account in &ACCOUNTS {
         account.highest.store(account.held.load(SeqCst), Relaxed);
         account.refused.store(0, Relaxed);
     }
-    crate::heap_memory::restart();
+    heap_memory::set_budget(budget(Resource::HeapBytes));
+    heap_memory::restart();
 }
 
 /// Something that was taken; dropping it returns it.

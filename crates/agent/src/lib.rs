@@ -1,10 +1,11 @@
 //! The library inside the target process.
 //!
-//! The runtime loads it, by attach or at start, and makes an [`entry::Entry`]. That starts one
-//! thread that talks to clrscope ([`writer`]). Where a profiler needs it, it also starts a thread
-//! that suspends and walks ([`ticks`]), and a thread that takes snapshots of the heap ([`heap`]) or
-//! of collections ([`survivors`]). When clrscope says so, or is gone, everything is stopped and the
-//! runtime is asked to detach the agent; it then unloads the library.
+//! The runtime loads it, by attach or at start, and makes an [`Entry`](session::entry::Entry). That
+//! starts one thread that talks to clrscope ([`session::writer`]). What is collected comes from
+//! [`engines`], each with its own state and, where it needs one, its own thread. They know the
+//! [`host`], which is what they all share of a session and of the runtime, and no session. When
+//! clrscope says so, or is gone, everything is stopped and the runtime is asked to detach the agent;
+//! it then unloads the library.
 //!
 //! Linux only: on other systems this crate is empty.
 #![cfg(target_os = "linux")]
@@ -14,56 +15,20 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-pub mod agent;
-pub mod allocated;
-pub mod arguments;
-pub mod async_state_machines;
-pub mod budget;
-pub mod calls;
-pub mod code_map;
-pub mod code_regions;
-pub mod collectors;
-pub mod compare;
-pub mod context;
-pub mod counters;
-pub mod entry;
-pub mod exception_events;
-pub mod exception_layout;
+pub mod engines;
 #[cfg(feature = "fault-injection")]
 pub mod faults;
-pub mod heap;
 pub mod heap_memory;
-pub mod id_table;
-pub mod individual_calls;
-pub mod instrumentation;
-pub mod jit_activity;
+pub mod host;
 pub mod ledger;
 pub mod memory;
-pub mod object_fields;
 pub mod os;
 pub mod panics;
-pub mod pending_tasks;
-pub mod queue;
-pub mod quiescence;
-pub mod reattach;
-pub mod resolver;
 pub mod ring;
-pub mod runtime;
-pub mod sessions;
-pub mod snapshots;
-pub mod stacks;
-pub mod static_fields;
-pub mod survivors;
-pub mod thread_registry;
-pub mod threads;
-pub mod ticks;
-pub mod traced;
-pub mod traced_reader;
-pub mod unwind_table;
-pub mod writer;
+pub mod session;
 
 use corprof::Guid;
-use entry::Entry;
+use session::entry::Entry;
 
 #[global_allocator]
 static HEAP: heap_memory::Heap = heap_memory::Heap;

@@ -18,7 +18,7 @@
 //! threads that are gone are found by their thread ids and used again.
 
 use super::threads::{current_tid, is_gone};
-use crate::calls::Tree;
+use crate::engines::hooks::Tree;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::arch::{asm, global_asm};
 use std::cell::{Cell, UnsafeCell};

@@ -1,0 +1,298 @@
+//! Questions about what a program may unload.
+
+use crate::os::clock;
+use corprof::ids::ModuleId;
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use wire::Nanos;
+
+/// Keeps questions to the runtime and the unloading of modules apart.
+///
+/// An id of a class, a function or a module is an address, and a runtime that unloads assemblies
+/// frees what is there. It also takes modules down first, and their code out of its map of code
+/// later, on .NET Core 3.1 much later: until then it finds a method at an address, and looks into
+/// the module of it, which is gone (`GetFunctionFromIP3` and `ReJitManager::GetReJitId`,
+/// src/coreclr/vm/rejit.cpp).
+///
+/// (For the map itself see [`CodeMap`](crate::host::code_map::CodeMap).)
+///
+/// So whoever asks on a thread of ours does it in a hold, and `ModuleUnloadStarted` does not return
+/// while there is one: nothing is freed before. There is no limit to that wait, because a question
+/// that outlives it reads freed memory. It ends all the same: a hold is some questions long, none
+/// of which waits for the unloading thread. That one is in preemptive mode, so it holds up no
+/// collection, and has none of the runtime's locks (`Module::Destruct`,
+/// src/coreclr/vm/ceeload.cpp). While a module goes, new questions wait.
+#[derive(Debug, Default)]
+pub struct Unloads {
+    /// How many threads of ours ask just now.
+    asking: AtomicU32,
+    /// Number of modules whose unloading is being handled right now.
+    going: AtomicU32,
+    /// Modules go one after the other.
+    turn: Mutex<()>,
+    /// Modules that have been taken down, or are just being. An id comes again with a module that
+    /// is loaded.
+    gone: Mutex<Gone>,
+    /// How many have begun to go.
+    went: AtomicU64,
+}
+
+/// Modules that went last, in two parts: the older one is forgotten as a whole.
+#[derive(Debug, Default)]
+struct Gone {
+    new: HashSet<ModuleId>,
+    old: HashSet<ModuleId>,
+}
+
+thread_local! {
+    // Without a destructor: one that runs at the end of a thread of the target would keep the
+    // library mapped.
+    /// Holds of this thread: in a hold, a further one must not wait for a module that waits for the
+    /// first.
+    static HOLDS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Pause between two checks of what is waited for, nanoseconds.
+pub(super) const HOLD_PAUSE: Nanos = 20_000;
+
+impl Unloads {
+    /// Number of modules that are remembered. When this many have followed, the code of the first
+    /// has left the map.
+    const MOST: usize = 1 << 16;
+
+    /// A module is about to go: waits for questions that are under way, then does what is to be
+    /// done before it has gone. Only in the callback `ModuleUnloadStarted`.
+    pub fn module_unloading(&self, module: ModuleId, last: impl FnOnce()) {
+        self.went.fetch_add(1, SeqCst);
+        {
+            let mut gone = self.gone();
+            if gone.new.len() >= Self::MOST {
+                gone.old = std::mem::take(&mut gone.new);
+            }
+            gone.new.insert(module);
+        }
+        let _going = Counted::new(&self.going);
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        wait_for_none(&self.asking);
+        let _hold = Nested::new();
+        last();
+    }
+
+    /// A module is about to be loaded.
+    pub fn module_comes(&self, module: ModuleId) {
+        let mut gone = self.gone();
+        gone.new.remove(&module);
+        gone.old.remove(&module);
+    }
+
+    /// The code of a dynamic method is about to be freed: waits for questions that are under way,
+    /// but not for long. This thread is in cooperative mode, so that a collection waits for it, and
+    /// what is asked might wait for the collection. Pauses are counted beside the time: a process
+    /// that was stopped meanwhile, or gets no processor, has not waited.
+    pub fn function_goes(&self) {
+        let deadline = clock::monotonic() + Self::FUNCTION_LIMIT;
+        for pause in 0_u32.. {
+            let is_over = pause >= Self::FUNCTION_PAUSES && clock::monotonic() > deadline;
+            if is_over || self.asking.load(SeqCst) == 0 {
+                return;
+            }
+            clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
+        }
+    }
+
+    /// See [`Self::function_goes`]. A pause takes some 70 us, as the kernel rounds it up.
+    const FUNCTION_PAUSES: u32 = 100;
+    const FUNCTION_LIMIT: Nanos = 20_000_000;
+
+    /// What goes now waits until this is dropped. To be asked before [`Self::is_gone`].
+    pub(super) fn asking(&self) -> Asking<'_> {
+        loop {
+            match self.try_asking() {
+                Some(asking) => return asking,
+                None => clock::sleep_until(clock::monotonic() + HOLD_PAUSE),
+            }
+        }
+    }
+
+    /// Whether [`Self::try_asking`] would succeed just now.
+    pub(super) fn may_ask(&self) -> bool {
+        HOLDS.try_with(Cell::get).unwrap_or(1) > 0 || self.going.load(SeqCst) == 0
+    }
+
+    /// As [`Self::asking`]; `None` while a module goes.
+    pub(super) fn try_asking(&self) -> Option<Asking<'_>> {
+        let nested = Nested::new();
+        let asking = Counted::new(&self.asking);
+        (nested.0 || self.going.load(SeqCst) == 0)
+            .then_some(Asking { _asking: asking, _nested: nested })
+    }
+
+    /// Does something while no module goes. Not for long: a program that unloads waits for it.
+    pub fn hold_all<R>(&self, then: impl FnOnce() -> R) -> R {
+        let _asking = self.asking();
+        then()
+    }
+
+    /// Does something with a module that is there until it is done; `None` if it is gone.
+    pub fn hold<R>(&self, module: ModuleId, then: impl FnOnce() -> R) -> Option<R> {
+        let _asking = self.asking();
+        (!self.is_gone(module)).then(then)
+    }
+
+    /// In a hold of a module that takes long: lets those go that wait. Whether the module is still
+    /// there.
+    pub fn let_pass(&self, module: ModuleId) -> bool {
+        if HOLDS.try_with(Cell::get).unwrap_or(0) == 1 {
+            while self.going.load(SeqCst) != 0 {
+                self.asking.fetch_sub(1, SeqCst);
+                wait_for_none(&self.going);
+                self.asking.fetch_add(1, SeqCst);
+            }
+        }
+        !self.is_gone(module)
+    }
+
+    /// How many modules have begun to go so far.
+    pub fn went(&self) -> u64 {
+        self.went.load(SeqCst)
+    }
+
+    /// Calls `then` while no module is being unloaded, if no unloading has begun since the number
+    /// of modules was `went`; `None` if one has.
+    pub fn hold_since<R>(&self, went: u64, then: impl FnOnce() -> R) -> Option<R> {
+        let _asking = self.asking();
+        (self.went() == went).then(then)
+    }
+
+    /// Whether any module has been taken down.
+    pub(super) fn any_gone(&self) -> bool {
+        let gone = self.gone();
+        !gone.new.is_empty() || !gone.old.is_empty()
+    }
+
+    /// Whether a module has been taken down, or is just being.
+    pub fn is_gone(&self, module: ModuleId) -> bool {
+        let gone = self.gone();
+        gone.new.contains(&module) || gone.old.contains(&module)
+    }
+
+    fn gone(&self) -> MutexGuard<'_, Gone> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wait_for_none(count: &AtomicU32) {
+    while count.load(SeqCst) != 0 {
+        clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
+    }
+}
+
+/// A hold.
+pub(super) struct Asking<'a> {
+    _asking: Counted<'a>,
+    _nested: Nested,
+}
+
+/// Counted as long as it lives.
+pub struct Counted<'a>(&'a AtomicU32);
+
+impl<'a> Counted<'a> {
+    /// Counts one more.
+    pub fn new(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A hold of this thread, and whether it is within another one.
+struct Nested(bool);
+
+impl Nested {
+    fn new() -> Self {
+        Self(HOLDS.try_with(|holds| holds.replace(holds.get() + 1)).unwrap_or(1) > 0)
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        let _ = HOLDS.try_with(|holds| holds.set(holds.get().saturating_sub(1)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_that_goes_waits_for_a_question_and_is_gone_until_it_is_loaded_again() {
+        let unloads = Unloads::default();
+        let module = ModuleId(8);
+        let asking = unloads.asking();
+        assert!(!unloads.is_gone(module));
+        let last = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let (of_thread, last) = (&unloads, &last);
+            let going =
+                scope.spawn(move || of_thread.module_unloading(module, || last.store(1, SeqCst)));
+            while !unloads.is_gone(module) {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert!(!going.is_finished() && last.load(SeqCst) == 0, "the question is under way");
+            // Within a question a further one does not wait for the module.
+            assert_eq!(unloads.hold_all(|| 1), 1);
+            assert_eq!(unloads.hold(module, || 1), None);
+            drop(asking);
+            going.join().unwrap();
+            assert_eq!(last.load(SeqCst), 1);
+        });
+        assert!(unloads.is_gone(module));
+        unloads.module_comes(module);
+        assert!(!unloads.is_gone(module));
+    }
+
+    #[test]
+    fn a_question_waits_for_a_module_that_goes_and_a_long_one_lets_it_pass() {
+        let unloads = Unloads::default();
+        let (own, other) = (ModuleId(8), ModuleId(16));
+        let done = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let held = unloads.hold(own, || {
+                scope.spawn(|| unloads.module_unloading(other, || done.store(1, SeqCst)));
+                while unloads.going.load(SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+                assert_eq!(done.load(SeqCst), 0);
+                assert!(unloads.let_pass(own));
+                assert_eq!(done.load(SeqCst), 1);
+                scope.spawn(|| unloads.module_unloading(own, || done.store(2, SeqCst)));
+                while unloads.going.load(SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+                assert!(!unloads.let_pass(own));
+                done.load(SeqCst)
+            });
+            assert_eq!(held, Some(2));
+        });
+        let asked = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            unloads.module_unloading(other, || {
+                scope.spawn(|| unloads.hold_all(|| asked.store(1, SeqCst)));
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                assert_eq!(asked.load(SeqCst), 0);
+            });
+        });
+        assert_eq!(
+            (asked.into_inner(), unloads.asking.into_inner(), unloads.going.into_inner()),
+            (1, 0, 0)
+        );
+    }
+}
