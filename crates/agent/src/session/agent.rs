@@ -5,10 +5,11 @@ use crate::engines::exceptions::{self, Exceptions};
 use crate::engines::heap::Heap;
 use crate::engines::probes::Instrumentation;
 use crate::engines::survivors::Survivors;
+use crate::engines::{exact_allocations, hooks};
 use crate::host::queue::Event;
 use crate::host::runtime::Runtime;
 use crate::host::{Host, lock};
-use crate::os::signals;
+use crate::os::signals::{self, SignalEngine};
 use crate::os::threads::OwnThread;
 use crate::session::leaving::Leaving;
 use corprof::EventMask;
@@ -129,6 +130,18 @@ impl Agent {
     /// Keeps the main thread for [`Self::join`].
     pub fn keep_main(&self, thread: OwnThread) {
         *lock(&self.main) = Some(thread);
+    }
+
+    /// Stops all engines, so that nothing is collected any more. What they have collected can still
+    /// be read. The signal engine still gets answers: see [`CpuSignals::stop`].
+    pub fn stop_collecting(&self) {
+        hooks::stop();
+        exact_allocations::stop();
+        self.instrumentation.stop(self.is_shutdown());
+        self.stop_sampling();
+        self.stop_looking();
+        self.signals.with(SignalEngine::disarm);
+        self.exceptions.stop(self);
     }
 
     /// Waits until no thread of the session is left.
