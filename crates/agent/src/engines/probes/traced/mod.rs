@@ -12,64 +12,40 @@
 //! that are gone are given back. Those of others stay: what the runtime compiled to call these
 //! functions may call them as long as the process lives.
 
+mod shards;
+mod totals;
+
+pub use shards::Block;
+use shards::{Shard, made, new_shard, shards};
+pub use totals::{
+    Totals, counted, free_shards, free_shards_if_grown, give_back, lost_calls, memory,
+    take_single_calls, totals, unshown_arguments, untold_calls,
+};
+
 use crate::engines::heap::pending_tasks::{Begun, Pending};
 use crate::engines::hooks::{self, GUARDED, Tree, TreeKind, UNTIMED};
-use crate::engines::probes::arguments::{TextLayout, Value, Values};
-use crate::engines::probes::individual_calls::{Calls, SingleCall};
+use crate::engines::probes::arguments::{TextLayout, Values};
+use crate::engines::probes::individual_calls::SingleCall;
 use crate::os::clock;
-use crate::os::map::{self, PAGE, Zeroed};
-use crate::os::threads::{current_tid, is_gone};
+use crate::os::threads::current_tid;
 use corprof::info::StringLayout;
 use instrument::{Manager, Probes};
 use std::cell::Cell;
-use std::ptr::{NonNull, null, null_mut};
+use std::ptr::null;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Relaxed, SeqCst},
     fence,
 };
-use std::thread;
-use std::time::{Duration, Instant};
 use wire::Nanos;
 
-/// Most threads with a shard at a time.
-const MOST_SHARDS: usize = 4096;
-/// Most bytes of all shards together.
-const MOST_MEMORY: usize = 128 << 20;
-/// Methods in one piece of a shard: those that are counted, and those that are timed.
-const COUNTS: usize = 512;
-const BLOCKS: usize = 16;
 const METHODS: usize = Manager::MOST as usize;
-/// Fewest and most bytes that a thread reserves at a time.
-const LEAST_AT_A_TIME: usize = PAGE;
-const MOST_AT_A_TIME: usize = 512 << 10;
-/// Pieces of memory that a thread may reserve in this way: more than fit into all that there may
-/// be, and as many as the last page of a shard has room for.
-const RESERVED: usize = 360;
-
-/// Owner of a shard that is about to be given back.
-const NOBODY_ANY_MORE: u32 = u32::MAX;
-/// How long threads that are just looking for a shard are waited for.
-const SEEK_LIMIT: Duration = Duration::from_millis(100);
-
 /// Pause before the next attempt to allocate a shard, after one has failed: each traced call of a
 /// thread without one would try.
 const ASK_AGAIN: Nanos = 100_000_000;
 
-/// Buckets within each doubling: a bucket is 6 % wide.
-const PARTS_BITS: u32 = 4;
-const PARTS: usize = 1 << PARTS_BITS;
-/// From here on all times share the last bucket: 2⁴⁴ ticks are more than an hour.
-const LONGEST_BITS: u32 = 44;
-/// Buckets of a histogram.
-const BUCKETS: usize = PARTS + (LONGEST_BITS - PARTS_BITS) as usize * PARTS;
-
 /// How many of the slowest calls of a method each thread tells singly, at most.
 const SLOWEST: usize = rules::Action::MAX_SLOWEST as usize;
-/// Number of timed calls of a method on a thread that need no histogram. With this number a
-/// [`Block`] is four cache lines. A program calls most of its methods no more often than that.
-const FIRST: usize = 8;
-
 /// Whether calls are counted. Looked at first of all.
 static ON: AtomicBool = AtomicBool::new(false);
 /// Of how many calls one is timed, by slot; 0 stands for 1.
@@ -86,19 +62,10 @@ static UNSHOWN: AtomicU64 = AtomicU64::new(0);
 /// Where strings have their length, and in the upper half where they have their text; 0 as long as
 /// that is not known.
 static TEXT_LAYOUT: AtomicU64 = AtomicU64::new(0);
-/// The shards that there are.
-static SHARDS: [AtomicPtr<Shard>; MOST_SHARDS] =
-    [const { AtomicPtr::new(null_mut()) }; MOST_SHARDS];
-/// Behind all places that ever had a shard: readers look at all of them for each method.
-static USED: AtomicUsize = AtomicUsize::new(0);
 /// Threads that look for a shard just now, and may look into any.
 static SEEKERS: AtomicUsize = AtomicUsize::new(0);
-/// Whether shards were made since those of threads that are gone were looked for.
-static GROWN: AtomicBool = AtomicBool::new(false);
 /// Time before which no further memory is allocated for shards.
 static FULL_UNTIL: AtomicU64 = AtomicU64::new(0);
-/// Bytes of all shards, as reserved.
-static MEMORY: AtomicUsize = AtomicUsize::new(0);
 /// Calls that are not counted: in threads without a shard, and those for which there was no memory.
 static LOST: AtomicU64 = AtomicU64::new(0);
 /// Asynchronous calls that have not ended.
@@ -130,77 +97,6 @@ fn local() -> Option<&'static Local> {
     // SAFETY: it lives as long as its thread, has no destructor, and no other thread can get the
     // reference.
     Some(unsafe { &*local })
-}
-
-/// What is known of the calls of a method on one thread.
-#[repr(C, align(64))]
-pub struct Block {
-    calls: AtomicU64,
-    /// Timed calls that have ended.
-    timed: AtomicU64,
-    /// Those of them that ended by an exception.
-    failed: AtomicU64,
-    /// Ticks of all of them together.
-    ticks: AtomicU64,
-    /// Those of the longest since it was last read.
-    longest: AtomicU64,
-    /// Those of the least slow of the slowest ones.
-    slow: AtomicU64,
-    /// How many calls took how long, once there are others than the first ones.
-    histogram: AtomicPtr<Histogram>,
-    /// The group that a call was last counted in, and in the lowest bits, which are free, its
-    /// place: on the same cache line as all that is not a time.
-    recent: AtomicUsize,
-    /// Ticks of the first calls.
-    first: [AtomicU64; FIRST],
-    /// Those of the slowest ones.
-    slowest: [AtomicU64; SLOWEST],
-}
-
-const _: () = assert!(size_of::<Block>() == 4 * 64, "four cache lines");
-
-/// How many calls took how long: buckets in groups, as most methods take about as long each time.
-#[repr(C, align(64))]
-struct Histogram([AtomicPtr<Group>; BUCKETS / PARTS]);
-
-/// Counts that begin again behind the largest number: a cache line. Readers look at them each
-/// second, and only at what was added since.
-#[repr(C, align(64))]
-struct Group([AtomicU32; PARTS]);
-
-const _: () = assert!(BUCKETS / PARTS <= align_of::<Group>(), "its place fits below its address");
-
-/// What one thread writes. All zeros are a shard that is nobody's.
-#[repr(C)]
-struct Shard {
-    /// Thread that writes it; 0 for nobody.
-    os_tid: AtomicU32,
-    counts: [AtomicPtr<[AtomicU64; COUNTS]>; METHODS / COUNTS],
-    blocks: [AtomicPtr<[Block; BLOCKS]>; METHODS / BLOCKS],
-    calls: AtomicPtr<Calls>,
-    values: AtomicPtr<Values>,
-    more_blocks: Supply<[Block; BLOCKS]>,
-    more_histograms: Supply<Histogram>,
-    more_groups: Supply<Group>,
-    reserved: Reserved,
-}
-
-const _: () =
-    assert!(size_of::<Shard>() <= 9 * PAGE, "no page for the list of what is reserved alone");
-
-/// What the supplies of a shard have reserved: addresses, in whose lowest bits, which are free, the
-/// number of pages is. All zeros are nothing.
-#[repr(C)]
-struct Reserved([AtomicPtr<u8>; RESERVED]);
-
-/// Memory for more of the same, of which a thread that has many will need more. All zeros are
-/// nothing.
-#[repr(C)]
-struct Supply<T> {
-    /// How many were taken so far, and are reserved beyond: how many, and where.
-    taken: AtomicUsize,
-    spare: AtomicUsize,
-    next: AtomicPtr<T>,
 }
 
 /// The functions, for rewritten code.
@@ -571,18 +467,6 @@ fn lost() {
     LOST.fetch_add(1, Relaxed);
 }
 
-/// The bucket of a time in ticks: one each below 16, then 16 for each doubling.
-fn bucket_of(ticks: u64) -> usize {
-    let Some(bits) = ticks.checked_ilog2().filter(|bits| *bits >= PARTS_BITS) else {
-        return ticks as usize;
-    };
-    if bits >= LONGEST_BITS {
-        return BUCKETS - 1;
-    }
-    let part = (ticks >> (bits - PARTS_BITS)) as usize & (PARTS - 1);
-    PARTS + (bits - PARTS_BITS) as usize * PARTS + part
-}
-
 impl Local {
     /// A timed method is called.
     #[inline(always)]
@@ -658,446 +542,8 @@ impl Local {
     }
 }
 
-fn new_shard(os_tid: u32) -> Option<&'static Shard> {
-    let free = SHARDS.iter().position(|slot| slot.load(Relaxed).is_null())?;
-    let made = piece::<Shard>()?;
-    // SAFETY: it was made just now, and is not given back before this thread is gone.
-    let shard = unsafe { made.as_ref()? };
-    shard.os_tid.store(os_tid, Relaxed);
-    // Others look for a place at the same time.
-    let mut places = SHARDS.iter().enumerate().skip(free);
-    let placed =
-        places.find(|(_, slot)| slot.compare_exchange(null_mut(), made, AcqRel, Relaxed).is_ok());
-    // One without a place stays, unused: the rare loser of a race for the last one.
-    let (place, _) = placed?;
-    USED.fetch_max(place + 1, AcqRel);
-    GROWN.store(true, Relaxed);
-    Some(shard)
-}
-
-/// For the one thread that gives them back, and those that are [`SEEKERS`].
-fn shards() -> impl Iterator<Item = &'static Shard> {
-    // SAFETY: what stands there was made by `new_shard`. Whoever gives it back takes it away here
-    // first and then waits for all seekers.
-    SHARDS.iter().take(USED.load(Acquire)).filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
-}
-
-/// Memory of zeros for as long as the shard; `None` if there is none, or there would be too much.
-fn piece<T>() -> Option<*mut T> {
-    // SAFETY: only called for types that are made of atomic numbers and pointers, for which zero is
-    // a value.
-    accounted(size_of::<T>(), || unsafe { Zeroed::<T>::reserve() }.map(Zeroed::into_raw))
-}
-
-/// Calls `make` for something of `size` bytes, unless all shards together would have too many bytes
-/// then.
-fn accounted<T>(size: usize, make: impl FnOnce() -> Option<T>) -> Option<T> {
-    let made = if MEMORY.fetch_add(size, Relaxed) + size > MOST_MEMORY { None } else { make() };
-    if made.is_none() {
-        MEMORY.fetch_sub(size, Relaxed);
-        FULL_UNTIL.store(clock::monotonic() + ASK_AGAIN, Relaxed);
-    }
-    made
-}
-
-/// What stands in a slot; made if need be by the one thread that owns the shard.
-#[inline]
-fn made<T>(slot: &AtomicPtr<T>) -> Option<&'static T> {
-    made_by(slot, piece)
-}
-
-#[inline]
-fn made_by<T>(slot: &AtomicPtr<T>, make: impl FnOnce() -> Option<*mut T>) -> Option<&'static T> {
-    let mut place = slot.load(Acquire);
-    if place.is_null() {
-        place = make()?;
-        slot.store(place, Release);
-    }
-    // SAFETY: pieces stay as long as their shard.
-    unsafe { place.as_ref() }
-}
-
-/// Gives a piece back.
-///
-/// # Safety
-/// It is null or came from [`piece`], and nobody uses it any more.
-unsafe fn discard<T>(place: *mut T) {
-    // SAFETY: the caller's word; pieces are made so.
-    if unsafe { Zeroed::from_raw(place) }.is_some() {
-        MEMORY.fetch_sub(size_of::<T>(), Relaxed);
-    }
-}
-
 fn slow_call_limit(slot: u32) -> Option<usize> {
     TOLD.get(slot as usize)?.load(Relaxed).checked_sub(1).map(usize::from)
-}
-
-impl Block {
-    /// Counts a timed call with its ticks; `false` if there is no room for it.
-    #[inline(always)]
-    fn note(&self, shard: &Shard, taken: u64) -> bool {
-        let timed = self.timed.load(Relaxed);
-        let has_room = match (self.histogram(), self.first.get(timed as usize)) {
-            (Some(histogram), _) => self.add(histogram, shard, taken),
-            (None, Some(first)) => {
-                first.store(taken, Relaxed);
-                true
-            }
-            (None, None) => self
-                .first_histogram(shard)
-                .is_some_and(|histogram| self.add(histogram, shard, taken)),
-        };
-        if has_room {
-            // Readers look there for as many as they find counted.
-            self.timed.store(timed.wrapping_add(1), Release);
-        }
-        has_room
-    }
-
-    #[inline]
-    fn histogram(&self) -> Option<&'static Histogram> {
-        // SAFETY: they stay as long as the shard.
-        unsafe { self.histogram.load(Acquire).as_ref() }
-    }
-
-    #[inline(always)]
-    fn add(&self, histogram: &Histogram, shard: &Shard, ticks: u64) -> bool {
-        let bucket = bucket_of(ticks);
-        let (place, recent) = (bucket / PARTS, self.recent.load(Relaxed));
-        let group = if recent % align_of::<Group>() == place && recent > place {
-            // SAFETY: it was stored below, and they stay as long as the shard.
-            unsafe { ((recent - place) as *const Group).as_ref() }
-        } else {
-            let group = histogram.group(shard, place);
-            self.recent.store(group.map_or(0, |group| (&raw const *group).addr() + place), Relaxed);
-            group
-        };
-        group.is_some_and(|group| group.add(bucket))
-    }
-
-    #[cold]
-    fn first_histogram(&self, shard: &Shard) -> Option<&'static Histogram> {
-        let made = shard.more_histograms.take(&shard.reserved)?;
-        // SAFETY: it is zeros, is nobody else's, and stays as long as the shard.
-        let histogram = unsafe { made.as_ref()? };
-        let are_in = self.first.iter().all(|ticks| self.add(histogram, shard, ticks.load(Relaxed)));
-        are_in.then(|| self.histogram.store(made, Release))?;
-        Some(histogram)
-    }
-
-    /// Buckets in which there is something; several parts of one may come.
-    fn buckets(&self, timed: u64, mut each: impl FnMut(usize, u32)) {
-        let Some(histogram) = self.histogram() else {
-            let first = self.first.iter().take(usize::try_from(timed).unwrap_or(FIRST));
-            return first.for_each(|ticks| each(bucket_of(ticks.load(Relaxed)), 1));
-        };
-        for (place, group) in histogram.0.iter().enumerate() {
-            // SAFETY: they stay as long as the shard.
-            let Some(group) = (unsafe { group.load(Acquire).as_ref() }) else { continue };
-            let counts = group.0.iter().map(|count| count.load(Relaxed)).enumerate();
-            counts
-                .filter(|(_, count)| *count > 0)
-                .for_each(|(part, count)| each(place * PARTS + part, count));
-        }
-    }
-
-    /// Replaces the least slow of the `told` slowest calls by a call of `taken` ticks; `false` for
-    /// none.
-    fn note_slow(&self, taken: u64, told: usize) -> bool {
-        let slowest = self.slowest.get(..told.min(SLOWEST)).unwrap_or_default();
-        let least = slowest.iter().min_by_key(|ticks| ticks.load(Relaxed));
-        if let Some(least) = least {
-            least.store(taken, Relaxed);
-        }
-        // Without any, none is slow enough.
-        self.slow.store(
-            slowest.iter().map(|ticks| ticks.load(Relaxed)).min().unwrap_or(u64::MAX),
-            Relaxed,
-        );
-        least.is_some()
-    }
-
-    /// Another thread may be noting one just now: then there is one more or one less.
-    fn forget_slowest(&self) {
-        self.slow.store(0, Relaxed);
-        self.slowest.iter().for_each(|ticks| ticks.store(0, Relaxed));
-    }
-}
-
-impl Histogram {
-    fn group(&self, shard: &Shard, place: usize) -> Option<&'static Group> {
-        made_by(self.0.get(place)?, || shard.more_groups.take(&shard.reserved))
-    }
-}
-
-impl Group {
-    #[inline]
-    fn add(&self, bucket: usize) -> bool {
-        let Some(count) = self.0.get(bucket % PARTS) else { return false };
-        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
-        true
-    }
-}
-
-impl<T> Supply<T> {
-    /// Zeros for one more. As many are reserved at a time as fit into a page, and later a quarter
-    /// of as many as there are: all of their pages at once cost far less than one by one. To be
-    /// called by the one thread that owns the shard, for types of which zeros are a value.
-    #[cold]
-    fn take(&self, list: &Reserved) -> Option<*mut T> {
-        const { assert!(size_of::<T>() != 0 && size_of::<T>() <= LEAST_AT_A_TIME, "one fits") };
-        let (taken, mut spare) = (self.taken.load(Relaxed), self.spare.load(Relaxed));
-        if spare == 0 {
-            // Each call of a method without a place comes here.
-            if clock::monotonic() < FULL_UNTIL.load(Relaxed) {
-                return None;
-            }
-            let size = size_of::<T>();
-            spare = (taken / 4).min(MOST_AT_A_TIME / size).max(LEAST_AT_A_TIME / size);
-            let reserved = list.add((spare * size).next_multiple_of(PAGE))?;
-            self.next.store(reserved.as_ptr().cast(), Relaxed);
-        }
-        let next = self.next.load(Relaxed);
-        self.next.store(next.wrapping_add(1), Relaxed);
-        self.spare.store(spare - 1, Relaxed);
-        self.taken.store(taken + 1, Relaxed);
-        Some(next)
-    }
-}
-
-impl Reserved {
-    /// Reserves this many bytes, whole pages; `None` if there is no room.
-    fn add(&self, bytes: usize) -> Option<NonNull<u8>> {
-        let place = self.0.iter().find(|place| place.load(Relaxed).is_null())?;
-        let made = accounted(bytes, || map::pages(bytes))?;
-        place.store(made.as_ptr().map_addr(|address| address | (bytes / PAGE)), Relaxed);
-        Some(made)
-    }
-
-    /// Gives everything back.
-    ///
-    /// # Safety
-    /// Nobody uses it any more.
-    unsafe fn discard(&self) {
-        for place in &self.0 {
-            let what = place.swap(null_mut(), Relaxed);
-            let bytes = what.addr() % PAGE * PAGE;
-            let Some(made) = NonNull::new(what.map_addr(|address| address & !(PAGE - 1))) else {
-                return;
-            };
-            // SAFETY: `add` reserved this many bytes there, and by the caller's contract nobody
-            // uses them.
-            unsafe { map::give_back(made, bytes) };
-            MEMORY.fetch_sub(bytes, Relaxed);
-        }
-    }
-}
-
-impl Shard {
-    /// Gives a shard back, with everything in it.
-    ///
-    /// # Safety
-    /// It came from [`piece`], and nobody uses it any more.
-    unsafe fn discard(shard: *mut Shard) {
-        // SAFETY: the caller's word. What it points to is its own, and was made by `piece`, but for
-        // what its supplies have reserved.
-        unsafe {
-            let Some(there) = shard.as_ref() else { return };
-            there.reserved.discard();
-            there.counts.iter().for_each(|counts| discard(counts.load(Acquire)));
-            discard(there.calls.load(Acquire));
-            discard(there.values.load(Acquire));
-            discard(shard);
-        }
-    }
-
-    #[inline]
-    fn count(&self, slot: u32) -> Option<&AtomicU64> {
-        let slot = slot as usize;
-        made(self.counts.get(slot / COUNTS)?)?.get(slot % COUNTS)
-    }
-
-    #[inline]
-    fn block(&self, slot: u32) -> Option<&Block> {
-        let slot = slot as usize;
-        made_by(self.blocks.get(slot / BLOCKS)?, || self.more_blocks.take(&self.reserved))?
-            .get(slot % BLOCKS)
-    }
-
-    /// The same for a reader, who makes nothing.
-    fn count_there(&self, slot: usize) -> Option<u64> {
-        // SAFETY: as in `made`.
-        let piece = unsafe { self.counts.get(slot / COUNTS)?.load(Acquire).as_ref()? };
-        piece.get(slot % COUNTS).map(|count| count.load(Relaxed))
-    }
-
-    fn blocks_there(&self) -> impl Iterator<Item = &Block> {
-        // SAFETY: as in `made`.
-        self.blocks.iter().filter_map(|piece| unsafe { piece.load(Acquire).as_ref() }).flatten()
-    }
-
-    fn block_there(&self, slot: usize) -> Option<&Block> {
-        // SAFETY: as in `made`.
-        let piece = unsafe { self.blocks.get(slot / BLOCKS)?.load(Acquire).as_ref()? };
-        piece.get(slot % BLOCKS)
-    }
-}
-
-/// All calls of a method so far, of all threads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Calls that have begun.
-    pub calls: u64,
-    /// Those that were timed and have ended.
-    pub timed: u64,
-    /// Of these, those that ended by an exception.
-    pub failed: u64,
-    /// Their ticks together.
-    pub ticks: u64,
-    /// Ticks of the longest since the last time that it was asked for.
-    pub longest: u64,
-    /// Buckets into which some fell, in order, and how many: numbers that begin again behind the
-    /// largest.
-    pub buckets: Vec<(u16, u32)>,
-}
-
-/// Calls of a method so far, begun and timed, of all threads.
-pub fn counted(slot: u32) -> (u64, u64) {
-    let slot = slot as usize;
-    shards().fold((0, 0), |(calls, timed), shard| {
-        let (begun, ended) = shard.block_there(slot).map_or((0, 0), |block| {
-            let ended = block.timed.load(Acquire);
-            (block.calls.load(Relaxed), ended)
-        });
-        (calls + shard.count_there(slot).unwrap_or(0) + begun, timed + ended)
-    })
-}
-
-/// Adds up all threads. Only one at a time may: the longest of each is taken.
-pub fn totals(slot: u32) -> Totals {
-    let slot = slot as usize;
-    let mut totals = Totals::default();
-    for shard in shards() {
-        totals.calls += shard.count_there(slot).unwrap_or(0);
-        let Some(block) = shard.block_there(slot) else { continue };
-        // Asynchronous calls may begin on one thread and end on another.
-        // Ends first: what has ended had begun.
-        let timed = block.timed.load(Acquire);
-        let calls = block.calls.load(Relaxed);
-        if calls == 0 && timed == 0 {
-            continue;
-        }
-        totals.calls += calls;
-        totals.timed += timed;
-        totals.failed += block.failed.load(Relaxed);
-        totals.ticks += block.ticks.load(Relaxed);
-        totals.longest = totals.longest.max(block.longest.swap(0, Relaxed));
-        block.buckets(timed, |bucket, count| totals.buckets.push((bucket as u16, count)));
-    }
-    totals.buckets.sort_unstable();
-    totals.buckets.dedup_by(|more, sum| {
-        let is_same = more.0 == sum.0;
-        sum.1 = sum.1.wrapping_add(u32::from(is_same) * more.1);
-        is_same
-    });
-    totals.buckets.shrink_to_fit();
-    totals
-}
-
-/// The same, if shards were made since the last time: where threads come and go by the hundred in a
-/// second, each would need one of its own.
-pub fn free_shards_if_grown() {
-    if GROWN.load(Relaxed) {
-        free_shards();
-    }
-}
-
-/// Lets shards of threads that are gone be taken by new ones.
-pub fn free_shards() {
-    GROWN.store(false, Relaxed);
-    for shard in shards() {
-        let os_tid = shard.os_tid.load(Relaxed);
-        if os_tid != 0 && os_tid != NOBODY_ANY_MORE && is_gone(os_tid) {
-            shard.os_tid.store(0, Release);
-        }
-    }
-}
-
-/// Gives back the shards of threads that are gone. What they counted is in no sum any more: to be
-/// called between two sessions, by the thread that reads.
-pub fn give_back() {
-    free_shards();
-    let mut gone = Vec::new();
-    for place in SHARDS.iter().take(USED.load(Acquire)) {
-        let shard = place.load(Acquire);
-        // SAFETY: only this thread takes away what stands there.
-        let free = unsafe { shard.as_ref() };
-        // Nobody who sees it takes it any more.
-        if free.is_some_and(|free| {
-            free.os_tid.compare_exchange(0, NOBODY_ANY_MORE, AcqRel, Relaxed).is_ok()
-        }) {
-            place.store(null_mut(), Release);
-            gone.push(shard);
-        }
-    }
-    // Whoever begins to look from here on finds none of them.
-    fence(SeqCst);
-    let until = Instant::now() + SEEK_LIMIT;
-    while SEEKERS.load(SeqCst) != 0 && Instant::now() < until {
-        thread::sleep(Duration::from_millis(1));
-    }
-    let nobody_looks = SEEKERS.load(SeqCst) == 0;
-    for shard in gone {
-        if nobody_looks {
-            // SAFETY: its thread is gone, it is in no place, and nobody looks at what was in one
-            // before.
-            unsafe { Shard::discard(shard) };
-            continue;
-        }
-        // A thread is paused in its search: they stay for new threads, as before.
-        // SAFETY: it was not given back.
-        if let Some(shard) = unsafe { shard.as_ref() } {
-            shard.os_tid.store(0, Release);
-        }
-        let mut places = SHARDS.iter().enumerate();
-        let placed = places
-            .find(|(_, slot)| slot.compare_exchange(null_mut(), shard, AcqRel, Relaxed).is_ok());
-        USED.fetch_max(placed.map_or(0, |(place, _)| place + 1), AcqRel);
-    }
-}
-
-/// Takes the calls that are to be reported individually, with their arguments where those were
-/// shown. Only one thread at a time may do this.
-pub fn take_single_calls(mut each: impl FnMut(SingleCall, Vec<(u16, Value)>)) {
-    for shard in shards() {
-        // SAFETY: as in `made`.
-        let Some(ring) = (unsafe { shard.calls.load(Acquire).as_ref() }) else { continue };
-        ring.take(|call| {
-            // SAFETY: as in `made`.
-            let values = unsafe { shard.values.load(Acquire).as_ref() }.filter(|_| call.arguments);
-            each(call, values.map(Values::take).unwrap_or_default());
-        });
-    }
-}
-
-/// Number of individual calls that are not reported.
-pub fn untold_calls() -> u64 {
-    UNTOLD.load(Relaxed)
-}
-
-/// Arguments of individual calls that are not reported: of a whole call, or one.
-pub fn unshown_arguments() -> u64 {
-    UNSHOWN.load(Relaxed)
-}
-
-/// Calls that are in no block.
-pub fn lost_calls() -> u64 {
-    LOST.load(Relaxed)
-}
-
-/// About how many bytes all of it holds.
-pub fn memory() -> usize {
-    MEMORY.load(Relaxed)
 }
 
 #[cfg(test)]
@@ -1105,8 +551,14 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
+    use super::shards::*;
+    use super::totals::*;
     use super::*;
+    use crate::engines::probes::arguments::Value;
     use crate::ledger;
+    use crate::os::map::PAGE;
+    use crate::os::threads::is_gone;
+    use std::thread;
     use wire::Resource;
 
     /// Switching on and taking single calls concerns all methods.
