@@ -7,6 +7,7 @@ pub mod code_regions;
 pub mod collectors;
 pub mod context;
 pub mod counters;
+mod event_class_names;
 pub mod exception_layout;
 pub mod id_table;
 pub mod queue;

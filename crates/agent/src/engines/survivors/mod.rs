@@ -10,6 +10,9 @@
 //! survivors. All of this goes to clrscope like a heap snapshot, in chunks of one buffer of fixed
 //! size; clrscope computes chains and sums.
 
+mod places;
+mod sums;
+
 use crate::engines::snapshots::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
 use crate::host::counters::Counters;
 use crate::host::{Host, Phase};
@@ -21,10 +24,12 @@ use corprof::callback::{
 };
 use corprof::ids::{ClassId, RawObjectId};
 use corprof::{EventMask, ObjectId};
+use places::{Places, Stretch};
 use profilers::survivors::SurvivorSettings;
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use sums::Sums;
 use wire::heap::{NOT_COLLECTED, RootKind};
 use wire::{Nanos, Record, SurvivorsEnd};
 
@@ -153,147 +158,6 @@ impl Survivors {
     /// Bytes that looks hold, one after the other.
     pub fn memory(&self) -> usize {
         self.memory.load(Relaxed)
-    }
-}
-
-/// A stretch of the heap, and the generation that what lies in it was in before the collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
-    start: usize,
-    end: usize,
-    generation: u8,
-}
-
-/// Finds the stretch of an address among ascending ones.
-fn find(stretches: &[Stretch], address: usize) -> Option<u8> {
-    let after = stretches.partition_point(|stretch| stretch.start <= address);
-    let stretch = stretches.get(after.checked_sub(1)?)?;
-    (address < stretch.end).then_some(stretch.generation)
-}
-
-/// Where survivors lie, and where they were.
-struct Places {
-    /// What was collected, ascending. A survivor that was not moved still lies there.
-    collected: Vec<Stretch>,
-    /// Where moved survivors are now; ascending once it is settled.
-    moved: Vec<Stretch>,
-    /// From the first address of all that to the last.
-    span: (usize, usize),
-    bytes_moved: u64,
-    /// Bytes of ranges for which there was no room.
-    lost: u64,
-}
-
-impl Places {
-    fn new() -> Self {
-        let (collected, moved) = (Vec::with_capacity(1024), Vec::with_capacity(MOST_MOVED));
-        Self { collected, moved, span: (0, 0), bytes_moved: 0, lost: 0 }
-    }
-
-    fn clear(&mut self) {
-        self.collected.clear();
-        self.moved.clear();
-        (self.span, self.bytes_moved, self.lost) = ((0, 0), 0, 0);
-    }
-
-    fn memory(&self) -> usize {
-        (self.collected.capacity() + self.moved.capacity()) * size_of::<Stretch>()
-    }
-
-    fn moved(&mut self, ranges: MovedRanges<'_, usize>) {
-        for range in ranges.iter() {
-            if range.old != range.new {
-                self.one_moved(range.old.0, range.new.0, range.length);
-            }
-        }
-    }
-
-    fn one_moved(&mut self, old: usize, new: usize, length: usize) {
-        self.bytes_moved += length as u64;
-        // What was not collected is not moved; should it be, it is no survivor of this collection.
-        let Some(generation) = find(&self.collected, old) else { return };
-        let stretch = Stretch { start: new, end: new.saturating_add(length), generation };
-        let has_room = self.moved.len() < MOST_MOVED;
-        match self.moved.last_mut() {
-            Some(last) if last.end == stretch.start && last.generation == generation => {
-                last.end = stretch.end
-            }
-            _ if has_room => self.moved.push(stretch),
-            _ => self.lost += length as u64,
-        }
-    }
-
-    /// All ranges are known.
-    fn settle(&mut self) {
-        self.moved.sort_unstable_by_key(|stretch| stretch.start);
-        let all = || self.moved.iter().chain(&self.collected);
-        let start = all().map(|stretch| stretch.start).min().unwrap_or(0);
-        self.span = (start, all().map(|stretch| stretch.end).max().unwrap_or(0));
-    }
-
-    /// The generation in which an object was before the collection; `None` for one that was not
-    /// collected.
-    fn origin(&self, object: RawObjectId) -> Option<u8> {
-        let address = object.0;
-        if address < self.span.0 || address >= self.span.1 {
-            return None;
-        }
-        // What was moved here counts before what had been here.
-        find(&self.moved, address).or_else(|| find(&self.collected, address))
-    }
-
-    fn is_young(&self, object: RawObjectId) -> bool {
-        self.origin(object).is_some_and(|generation| generation <= YOUNG)
-    }
-}
-
-/// Objects and bytes by class and generation, as many as there is room for.
-struct Sums {
-    /// Class, with the generation in its lowest bits, which are zero in addresses; objects; bytes.
-    slots: Box<[(u64, u64, u64)]>,
-    count: usize,
-    lost: u64,
-}
-
-impl Sums {
-    fn new(slots: usize) -> Self {
-        Self { slots: vec![(0, 0, 0); slots].into_boxed_slice(), count: 0, lost: 0 }
-    }
-
-    fn clear(&mut self) {
-        if self.count > 0 {
-            self.slots.fill((0, 0, 0));
-        }
-        (self.count, self.lost) = (0, 0);
-    }
-
-    fn add(&mut self, class: u64, generation: u8, bytes: u64) {
-        let key = class & !7 | u64::from(generation & 7);
-        let mask = self.slots.len() - 1;
-        let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
-        while let Some(slot) = self.slots.get_mut(at) {
-            if slot.0 == 0 {
-                // A full table would be searched for ever.
-                if self.count >= mask / 4 * 3 {
-                    self.lost += 1;
-                    return;
-                }
-                self.count += 1;
-                slot.0 = key;
-            }
-            if slot.0 == key {
-                slot.1 += 1;
-                slot.2 += bytes;
-                return;
-            }
-            at = (at + 1) & mask;
-        }
-    }
-
-    /// Class, generation, objects, bytes.
-    fn iter(&self) -> impl Iterator<Item = (u64, u8, u64, u64)> + '_ {
-        let used = self.slots.iter().filter(|slot| slot.0 != 0);
-        used.map(|(key, objects, bytes)| (key & !7, (key & 7) as u8, *objects, *bytes))
     }
 }
 
