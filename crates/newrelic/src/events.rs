@@ -1,6 +1,6 @@
 //! The event log of this process, if one is asked for.
 
-use crate::instance::Instance;
+use crate::log::Log;
 use corprof::metadata::MethodDef;
 use newrelic_compat::environment::{EVENT_LOG_VARIABLE, Environment};
 use newrelic_compat::event_log::{Body, Event, EventLog, Head, What};
@@ -22,6 +22,8 @@ pub struct Events {
 pub struct Bodies<'a> {
     /// The id by which the new one names the method.
     pub function: Option<u64>,
+    /// Path of the managed agent, which they may name.
+    pub agent: &'a str,
     pub before: &'a [u8],
     pub after: &'a [u8],
 }
@@ -55,7 +57,7 @@ impl Events {
     /// A method has a new body.
     pub fn rewritten(
         &self,
-        instance: &Instance,
+        log: &Log,
         (module, method): (&LoadedModule, &LoadedMethod),
         rule: &str,
         bodies: &Bodies<'_>,
@@ -63,36 +65,36 @@ impl Events {
         if !self.are_wanted() {
             return;
         }
-        let &Bodies { function, before, after } = bodies;
-        let masked = Masked { function, agent: &instance.agent };
+        let &Bodies { function, agent, before, after } = bodies;
+        let masked = Masked { function, agent };
         let (text_before, text_after) = (module.text(before, masked), module.text(after, masked));
         let before = Body { bytes: before, text: text_before.as_deref() };
         let after = Body { bytes: after, text: text_after.as_deref() };
-        self.write(instance, (module, method), rule, What::Rewrite { function, before, after });
+        self.write(log, (module, method), rule, What::Rewrite { function, before, after });
     }
 
     /// Something else happened to a method.
     pub fn write(
         &self,
-        instance: &Instance,
+        log: &Log,
         (module, method): (&LoadedModule, &LoadedMethod),
         rule: &str,
         what: What<'_>,
     ) {
-        let Some(log) = self.log.as_ref().filter(|_| self.are_wanted()) else { return };
+        let Some(events) = self.log.as_ref().filter(|_| self.are_wanted()) else { return };
         let name = method.name_in_module(module);
         let line = Event { module: module.assembly(), name: &name, rule, what }.line();
-        let written = log.lock().unwrap_or_else(PoisonError::into_inner).write(&line);
+        let written = events.lock().unwrap_or_else(PoisonError::into_inner).write(&line);
         if let Err(error) = written {
             self.has_ended.store(true, Relaxed);
-            instance.log(Level::Warn, &format!("The event log ends here: {error}"));
+            log.line(Level::Warn, || format!("The event log ends here: {error}"));
         }
     }
 
     /// The same for methods by their tokens.
     pub fn write_all(
         &self,
-        instance: &Instance,
+        log: &Log,
         module: &LoadedModule,
         methods: impl IntoIterator<Item = MethodDef>,
         rule: &str,
@@ -104,7 +106,7 @@ impl Events {
         for method in
             methods.into_iter().filter_map(|method| LoadedMethod::read(module, method).ok())
         {
-            self.write(instance, (module, &method), rule, what);
+            self.write(log, (module, &method), rule, what);
         }
     }
 }

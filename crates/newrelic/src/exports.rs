@@ -6,17 +6,11 @@
 mod threads;
 
 use crate::instance::{Instance, current};
+use crate::live::{self, E_FAIL};
 use core::ffi::{CStr, c_char};
 use newrelic_compat::log::Level;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-/// `HRESULT`s that these functions give (winerror.h).
-pub const S_OK: i32 = 0;
-/// Nothing was changed.
-pub const S_FALSE: i32 = 1;
-/// It failed, or there is no profiler.
-pub const E_FAIL: i32 = 0x8000_4005_u32.cast_signed();
 
 /// Runs one of the functions for the profiler of this process. Without one, or after a panic, gives
 /// `otherwise`.
@@ -48,14 +42,14 @@ fn text(bytes: &[u8]) -> String {
 #[allow(unsafe_code, non_snake_case)]
 #[unsafe(no_mangle)]
 pub extern "C" fn InstrumentationRefresh() -> i32 {
-    with("InstrumentationRefresh", E_FAIL, |instance| instance.refresh())
+    with("InstrumentationRefresh", E_FAIL, |instance| live::refresh_instrumentation(instance))
 }
 
 /// Reads the configuration again, then as [`InstrumentationRefresh`]. The log stays where it is.
 #[allow(unsafe_code, non_snake_case)]
 #[unsafe(no_mangle)]
 pub extern "C" fn ReloadConfiguration() -> i32 {
-    with("ReloadConfiguration", E_FAIL, |instance| instance.reload_configuration())
+    with("ReloadConfiguration", E_FAIL, |instance| live::reload_configuration(instance))
 }
 
 /// Keeps an instrumentation file with a name, until [`ApplyCustomInstrumentation`].
@@ -75,7 +69,7 @@ pub unsafe extern "C" fn AddCustomInstrumentation(name: *const c_char, xml: *con
         Some(text(unsafe { CStr::from_ptr(pointer) }.to_bytes()))
     };
     with("AddCustomInstrumentation", E_FAIL, |instance| match (read(name), read(xml)) {
-        (Some(name), Some(xml)) => instance.add_custom_instrumentation(name, xml),
+        (Some(name), Some(xml)) => live::add_custom_instrumentation(instance, name, xml),
         _ => E_FAIL,
     })
 }
@@ -86,5 +80,7 @@ pub unsafe extern "C" fn AddCustomInstrumentation(name: *const c_char, xml: *con
 #[allow(unsafe_code, non_snake_case)]
 #[unsafe(no_mangle)]
 pub extern "C" fn ApplyCustomInstrumentation() -> i32 {
-    with("ApplyCustomInstrumentation", E_FAIL, |instance| instance.apply_custom_instrumentation())
+    with("ApplyCustomInstrumentation", E_FAIL, |instance| {
+        live::apply_custom_instrumentation(instance)
+    })
 }

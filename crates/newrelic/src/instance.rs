@@ -1,7 +1,6 @@
 //! The profiler of this process, once it is initialized.
 
 use crate::events::Events;
-use crate::exports::{E_FAIL, S_FALSE, S_OK};
 use crate::log::Log;
 use crate::mode::Mode;
 use crate::modules::Modules;
@@ -10,7 +9,7 @@ use corprof::ProfilerInfo;
 use newrelic_compat::Runtime;
 use newrelic_compat::configuration::IgnoreList;
 use newrelic_compat::environment::Environment;
-use newrelic_compat::log::{Level, Message, texts};
+use newrelic_compat::log::Level;
 use newrelic_compat::points::{CustomInstrumentation, Loaded, Points, Sources, load_all};
 use newrelic_compat::rewrite::{Scopes, Settings};
 use newrelic_compat::shape::{AgentShape, Shim};
@@ -81,9 +80,9 @@ pub struct Resolved {
 
 /// What the managed agent changes while the program runs.
 #[derive(Debug, Default)]
-struct Live {
-    custom: CustomInstrumentation,
-    ignored: IgnoreList,
+pub(crate) struct Live {
+    pub(crate) custom: CustomInstrumentation,
+    pub(crate) ignored: IgnoreList,
 }
 
 /// What an instance starts with.
@@ -132,7 +131,7 @@ impl Instance {
         };
         let loaded = instance.load(&instance.live());
         instance.log.messages(&loaded.messages);
-        instance.set_points(loaded.points);
+        instance.set_points(Arc::new(loaded.points));
         instance
     }
 
@@ -171,16 +170,17 @@ impl Instance {
         Arc::clone(&self.points.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn set_points(&self, points: Points) -> Arc<Points> {
+    /// Instruments these from now on; gives what was instrumented before.
+    pub(crate) fn set_points(&self, points: Arc<Points>) -> Arc<Points> {
         let mut current = self.points.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *current, Arc::new(points))
+        std::mem::replace(&mut *current, points)
     }
 
-    fn live(&self) -> std::sync::MutexGuard<'_, Live> {
+    pub(crate) fn live(&self) -> std::sync::MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn load(&self, live: &Live) -> Loaded {
+    pub(crate) fn load(&self, live: &Live) -> Loaded {
         load_all(&Sources {
             home: &self.home,
             runtime: self.runtime,
@@ -203,77 +203,5 @@ impl Instance {
             agent_path: &self.agent,
             scopes: resolved.map_or(Scopes::Facades, |resolved| resolved.scopes),
         }
-    }
-
-    /// Reads instrumentation again, and has methods compiled again where that changes something.
-    pub fn refresh(self: &Arc<Self>) -> i32 {
-        self.told("InstrumentationRefresh", |instance| instance.refresh_with(&mut instance.live()))
-    }
-
-    fn refresh_with(self: &Arc<Self>, live: &mut Live) -> i32 {
-        let loaded = self.load(live);
-        self.log.messages(&loaded.messages);
-        if loaded.invalid_files > 0 {
-            self.log(
-                Level::Error,
-                "Unable to refresh the instrumentation: at least one file is invalid.",
-            );
-            return S_FALSE;
-        }
-        let old = self.set_points(loaded.points);
-        let new = self.points();
-        match crate::refresh::apply(self, &old, &new) {
-            Ok(()) => S_OK,
-            Err(problem) => {
-                // The next refresh knows what there is to revert.
-                *self.points.write().unwrap_or_else(PoisonError::into_inner) = old;
-                self.log(Level::Error, &problem);
-                E_FAIL
-            }
-        }
-    }
-
-    /// Reads the configuration again: the level of the log and the classes that are ignored.
-    pub fn reload_configuration(self: &Arc<Self>) -> i32 {
-        self.told("ReloadConfiguration", |instance| {
-            let mut live = instance.live();
-            match crate::start::configuration(&instance.environment, &instance.home) {
-                Ok(configuration) => {
-                    instance.log.messages(&configuration.messages);
-                    instance.log.set_level(
-                        crate::start::log_settings(&instance.environment, &configuration).0.level,
-                    );
-                    live.ignored = configuration.ignored;
-                    instance.refresh_with(&mut live)
-                }
-                Err(problem) => {
-                    instance.log(Level::Error, &problem);
-                    E_FAIL
-                }
-            }
-        })
-    }
-
-    /// Keeps an instrumentation file until it is applied.
-    pub fn add_custom_instrumentation(&self, name: String, xml: String) -> i32 {
-        self.live().custom.add(name, xml);
-        S_OK
-    }
-
-    /// Applies the files that were added.
-    pub fn apply_custom_instrumentation(self: &Arc<Self>) -> i32 {
-        self.told("ApplyCustomInstrumentation", |instance| {
-            let mut live = instance.live();
-            if live.custom.apply() { instance.refresh_with(&mut live) } else { S_OK }
-        })
-    }
-
-    /// Logs that a function for the managed agent begins and ends.
-    fn told(self: &Arc<Self>, function: &str, run: impl FnOnce(&Arc<Self>) -> i32) -> i32 {
-        let log = |message: Message| self.log(message.level, &message.text);
-        log(texts::enter(function));
-        let result = run(self);
-        log(texts::leave(function));
-        result
     }
 }

@@ -14,6 +14,7 @@ mod events;
 mod exports;
 mod find;
 mod instance;
+mod live;
 mod log;
 mod mode;
 mod modules;

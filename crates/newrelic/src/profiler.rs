@@ -136,7 +136,7 @@ impl ProfilerCallback for DropIn {
             let Some(module) = module.filter(|_| instance.events.are_wanted()) else { return };
             if let Some(opened) = &*module.opened() {
                 let failed = What::Failed(&status.to_string());
-                instance.events.write_all(instance, &opened.loaded, [method], "", failed);
+                instance.events.write_all(&instance.log, &opened.loaded, [method], "", failed);
             }
         });
     }

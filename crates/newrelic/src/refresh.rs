@@ -114,7 +114,7 @@ fn reverted(instance: &Instance, module: &Module, methods: &[MethodDef], answers
         return;
     }
     if let Some(opened) = &*module.opened() {
-        instance.events.write_all(instance, &opened.loaded, reverted, "method", What::Revert);
+        instance.events.write_all(&instance.log, &opened.loaded, reverted, "method", What::Revert);
     }
 }
 

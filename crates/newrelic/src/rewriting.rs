@@ -348,12 +348,13 @@ fn hand_over<E: std::fmt::Display>(
     });
     match set {
         Ok(Made { function, before, after }) => {
-            let bodies = Bodies { function, before: &before, after: &after };
-            instance.events.rewritten(instance, (module, method), rule, &bodies);
+            let bodies =
+                Bodies { function, agent: &instance.agent, before: &before, after: &after };
+            instance.events.rewritten(&instance.log, (module, method), rule, &bodies);
         }
         Err((level, problem)) => {
             instance.log.line(level, || format!("{problem}: {}", method.full_name(module)));
-            instance.events.write(instance, (module, method), rule, What::Refusal(&problem));
+            instance.events.write(&instance.log, (module, method), rule, What::Refusal(&problem));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The thread profiler's functions.
 
-use super::{S_OK, with};
+use super::with;
 use crate::instance::Instance;
+use crate::live::S_OK;
 use crate::thread_profiler::{FunctionName, Refusal, ThreadProfile};
 use core::ffi::c_void;
 use core::ptr::{null_mut, with_exposed_provenance_mut};
