@@ -42,14 +42,14 @@ fn text(bytes: &[u8]) -> String {
 #[allow(unsafe_code, non_snake_case)]
 #[unsafe(no_mangle)]
 pub extern "C" fn InstrumentationRefresh() -> i32 {
-    with("InstrumentationRefresh", E_FAIL, |instance| live::refresh_instrumentation(instance))
+    with("InstrumentationRefresh", E_FAIL, live::refresh_instrumentation)
 }
 
 /// Reads the configuration again, then as [`InstrumentationRefresh`]. The log stays where it is.
 #[allow(unsafe_code, non_snake_case)]
 #[unsafe(no_mangle)]
 pub extern "C" fn ReloadConfiguration() -> i32 {
-    with("ReloadConfiguration", E_FAIL, |instance| live::reload_configuration(instance))
+    with("ReloadConfiguration", E_FAIL, live::reload_configuration)
 }
 
 /// Keeps an instrumentation file with a name, until [`ApplyCustomInstrumentation`].
