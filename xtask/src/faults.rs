@@ -7,15 +7,21 @@
 //! error that says why, and nothing may be left in the process. A site that several profilers share
 //! fails under the first of them that comes to it again, unless `--all` is given.
 
+mod cell;
+mod held;
+mod works;
+
 use crate::tool::{self, cargo};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use testkit::{Runtime, Sample, TargetProcess, source_root};
+use testkit::{Runtime, source_root};
+use works::{WORKS, Work};
 
 /// The variable that the agent reads; see `faults.rs` of crate `agent`.
 const FILE: &str = "CLRSCOPE_FAULT_FILE";
@@ -35,8 +41,6 @@ const PASSES: usize = 3;
 /// it.
 const TOGETHER: usize = 64;
 const TOGETHER_TRIES: usize = 8;
-/// What may be held as the library goes: threads that still run keep their alternate stacks.
-const MAY_STAY: &[&str] = &["alternate stacks"];
 /// Runs at a time.
 const AT_ONCE: usize = 2;
 /// Where the results stand in docs/reliability.md.
@@ -68,60 +72,6 @@ pub struct Options {
     #[arg(long)]
     built: bool,
 }
-
-/// A way to use the agent.
-struct Work {
-    name: &'static str,
-    /// Arguments of clrscope; `PID` is replaced, `OUT` is a file.
-    arguments: &'static [&'static str],
-    launched: bool,
-    /// Whether the agent stays in the process for the next recording.
-    stays: bool,
-}
-
-const fn attached(name: &'static str, arguments: &'static [&'static str]) -> Work {
-    Work { name, arguments, launched: false, stays: false }
-}
-
-const fn launched(name: &'static str, arguments: &'static [&'static str]) -> Work {
-    Work { name, arguments, launched: true, stays: false }
-}
-
-macro_rules! record {
-    ($list:literal $(, $more:literal)*) => {
-        &["record", "PID", "-q", "-d", "300ms", "-o", "OUT", "-p", $list $(, $more)*]
-    };
-}
-
-const WORKS: &[Work] = &[
-    attached("cpu by signals", record!("cpu", "--engine", "signals")),
-    attached("cpu by walks", record!("cpu", "--engine", "suspend-walk")),
-    attached("wall", record!("wall")),
-    attached("exceptions", record!("exceptions")),
-    attached("gc", record!("gc")),
-    attached("allocations", record!("allocations")),
-    attached("locks", record!("locks")),
-    attached("counters", record!("counters")),
-    attached("threads", record!("threads")),
-    attached("threadpool", record!("threadpool")),
-    attached("jit", record!("jit")),
-    attached("loads", record!("loads")),
-    attached("heap", &["heap", "PID", "-o", "OUT"]),
-    attached("survivors", record!("survivors")),
-    attached("async", &["async", "PID"]),
-    Work {
-        name: "trace",
-        arguments: &["trace", "PID", "Clrscope.Samples.Steady.*", "--for", "300ms"],
-        launched: false,
-        stays: true,
-    },
-    launched(
-        "calls",
-        &["launch", "-q", "-p", "calls:filter=Clrscope.Samples.*", "-o", "OUT", "--"],
-    ),
-    launched("transitions", &["launch", "-q", "-p", "transitions", "-o", "OUT", "--"]),
-    launched("exact-allocations", &["launch", "-q", "-p", "exact-allocations", "-o", "OUT", "--"]),
-];
 
 /// A call site.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -366,378 +316,6 @@ fn hidden(library: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One profiler on one runtime.
-struct Cell<'a> {
-    options: &'a Options,
-    clrscope: &'a Path,
-    runtime: Runtime,
-    work: &'a Work,
-    done: &'a Mutex<Sites>,
-    met: &'a Mutex<Sites>,
-}
-
-/// How a run of clrscope ended.
-struct Ended {
-    code: Option<i32>,
-    text: String,
-}
-
-impl Cell<'_> {
-    fn run(&self, row: &mut Row) -> Result<()> {
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("fault");
-        let mut target = None;
-        let sites = self.sites(&file, &mut target, row)?;
-        row.met = sites.len();
-        let mut chosen = self.choose(sites);
-        shuffle(&mut chosen, self.options.seed);
-        chosen.truncate(self.options.most.unwrap_or(usize::MAX));
-        let chosen = self.fail_each(chosen, &file, &mut target, row)?;
-        let chosen = self.fail_together(chosen, &file, &mut target, row)?;
-        row.missed = chosen.len();
-        // Another profiler may come to them.
-        for site in chosen {
-            lock(self.done).remove(&(self.runtime.version(), site));
-        }
-        if let Some(target) = target.take() {
-            finish(target)?;
-        }
-        Ok(())
-    }
-
-    /// The sites that recordings without faults come to.
-    fn sites(
-        &self,
-        file: &Path,
-        target: &mut Option<TargetProcess>,
-        row: &mut Row,
-    ) -> Result<BTreeSet<Site>> {
-        let mut sites = BTreeSet::new();
-        // The second one knows what the first one has seen to be there, and the other way round.
-        for _ in 0..2 {
-            let ended = self.once("count", file, target, row)?;
-            ensure!(
-                ended.code == Some(0),
-                "the recording without faults failed: {:?} {}",
-                ended.code,
-                ended.text
-            );
-            sites.extend(said(file)?.sites);
-        }
-        Ok(sites)
-    }
-
-    /// Those that no other profiler has on this runtime so far, or all.
-    fn choose(&self, sites: BTreeSet<Site>) -> Vec<Site> {
-        let mut chosen = Vec::new();
-        let mut done = lock(self.done);
-        for site in sites {
-            lock(self.met).insert((self.runtime.version(), site.clone()));
-            if done.insert((self.runtime.version(), site.clone())) || self.options.all {
-                chosen.push(site);
-            }
-        }
-        chosen
-    }
-
-    /// Lets each site fail in a recording of its own. Returns those that none came to.
-    fn fail_each(
-        &self,
-        mut chosen: Vec<Site>,
-        file: &Path,
-        target: &mut Option<TargetProcess>,
-        row: &mut Row,
-    ) -> Result<Vec<Site>> {
-        let mut recordings = 0;
-        for pass in 0..PASSES {
-            let mut missed = Vec::new();
-            for (number, site) in chosen.into_iter().enumerate() {
-                if pass > 0 {
-                    // What is done once in a process is done in a new one.
-                    recordings = RECORDINGS;
-                }
-                if recordings >= RECORDINGS
-                    && let Some(target) = target.take()
-                    && let Err(error) = finish(target)
-                {
-                    row.bad.push(format!("before {}: {error:#}", site.function));
-                }
-                recordings %= RECORDINGS;
-                let error = (number as u64).wrapping_add(self.options.seed) % 4;
-                if self.fail(std::slice::from_ref(&site), error, file, target, row).is_none() {
-                    missed.push(site);
-                }
-                recordings += 1;
-                if row.bad.len() >= 12 {
-                    bail!("no more is tried");
-                }
-            }
-            chosen = missed;
-        }
-        Ok(chosen)
-    }
-
-    /// Lets sites that are rarely come to fail together, whichever of them comes first. Returns
-    /// those that no recording came to.
-    fn fail_together(
-        &self,
-        mut chosen: Vec<Site>,
-        file: &Path,
-        target: &mut Option<TargetProcess>,
-        row: &mut Row,
-    ) -> Result<Vec<Site>> {
-        let mut tries = 0;
-        while !chosen.is_empty() && tries < TOGETHER_TRIES {
-            if let Some(target) = target.take()
-                && let Err(error) = finish(target)
-            {
-                row.bad.push(format!("before sites that are rarely come to: {error:#}"));
-            }
-            let (error, together) = (tries as u64 % 4, chosen.len().min(TOGETHER));
-            // Each of them comes among the first ones.
-            chosen.rotate_left(together);
-            match self.fail(&chosen[..together], error, file, target, row) {
-                Some(hash) => {
-                    chosen.retain(|site| site.hash != hash);
-                    tries = 0;
-                }
-                None => tries += 1,
-            }
-            if row.bad.len() >= 12 {
-                bail!("no more is tried");
-            }
-        }
-        Ok(chosen)
-    }
-
-    /// One recording in which the first of these sites fails that it comes to; gives that one's
-    /// hash.
-    fn fail(
-        &self,
-        sites: &[Site],
-        error: u64,
-        file: &Path,
-        target: &mut Option<TargetProcess>,
-        row: &mut Row,
-    ) -> Option<String> {
-        let hashes: Vec<&str> = sites.iter().map(|site| site.hash.as_str()).collect();
-        let what = format!("site {error} {}", hashes.join(" "));
-        let bad_before = row.bad.len();
-        let ended = self.once(&what, file, target, row);
-        let said = said(file).unwrap_or_default();
-        // Where the process ended, nothing was said.
-        let site = sites.iter().find(|site| site.hash == said.failed_site).or(sites.first())?;
-        let context = format!("{} (site {error} {})", site.function, site.hash);
-        for bad in row.bad.iter_mut().skip(bad_before) {
-            *bad = format!("{context}: {bad}");
-        }
-        let reached = match ended {
-            Err(error) => {
-                row.bad.push(format!("{context}: {error:#}"));
-                true
-            }
-            Ok(_) if said.failed == 0 => false,
-            Ok(ended) => {
-                row.failed += 1;
-                match ended.code {
-                    Some(0) => row.worked += 1,
-                    Some(_) if !ended.text.trim().is_empty() => row.refused += 1,
-                    code => row
-                        .bad
-                        .push(format!("{context}: clrscope ended with {code:?} and said nothing")),
-                }
-                if ended.text.contains("panicked") {
-                    row.bad.push(format!("{context}: {}", ended.text.trim()));
-                }
-                true
-            }
-        };
-        if row.bad.len() > bad_before {
-            // What comes next starts anew.
-            *target = None;
-        }
-        reached.then(|| site.hash.clone())
-    }
-
-    /// One recording, with what the agent is to do.
-    fn once(
-        &self,
-        what: &str,
-        file: &Path,
-        target: &mut Option<TargetProcess>,
-        row: &mut Row,
-    ) -> Result<Ended> {
-        let _ = fs::remove_file(out_of(file));
-        fs::write(file, what)?;
-        let session = file.with_extension("clrscope");
-        let mut command = Command::new(self.clrscope);
-        command.env(AGENT, library());
-        let launch = Sample::named("steady")
-            .launch::<&str>(self.runtime, &[])
-            .env(FILE, file)
-            .env(AGENT, library());
-        if self.work.launched {
-            let arguments = self.work.arguments.iter().map(|argument| match *argument {
-                "OUT" => session.clone().into_os_string(),
-                other => other.into(),
-            });
-            let prefix = std::iter::once(self.clrscope.as_os_str().to_owned()).chain(arguments);
-            let mut command = launch.under(prefix).command();
-            let ended = ended(&mut command)?;
-            // 125 is clrscope's own error: the program ran without it.
-            ensure!(
-                matches!(ended.code, Some(0 | 125)),
-                "the program under clrscope ended with {:?}: {}",
-                ended.code,
-                ended.text.trim()
-            );
-            ensure!(ended.text.contains("\"wrong\":0}"), "wrong results: {}", ended.text.trim());
-            return Ok(ended);
-        }
-        let process = match target {
-            Some(process) => process,
-            None => {
-                let mut process = launch.try_start()?;
-                process.wait_for_line(Duration::from_secs(60), |line| line == "ready")?;
-                target.insert(process)
-            }
-        };
-        let pid = process.pid();
-        let before = Held::of(pid);
-        for argument in self.work.arguments {
-            match *argument {
-                "PID" => command.arg(pid.to_string()),
-                "OUT" => command.arg(&session),
-                other => command.arg(other),
-            };
-        }
-        let ended = ended(&mut command);
-        if !process.is_running() {
-            let status = process.wait(LIMIT);
-            let text = process.transcript();
-            let clrscope = ended.map(|ended| ended.text).unwrap_or_default();
-            bail!(
-                "THE PROCESS ENDED ({status:?}): {} / {}",
-                text.trim().replace('\n', " | "),
-                clrscope.trim()
-            );
-        }
-        let ended = ended?;
-        if let Some(left) = before.left(pid, self.work.stays) {
-            row.bad.push(format!("{left} (clrscope: {:?} {})", ended.code, brief(&ended.text)));
-        }
-        let said = said(file).unwrap_or_default();
-        if said.unloaded {
-            let held: Vec<String> = said
-                .held
-                .iter()
-                .filter(|(name, held)| **held != 0 && !MAY_STAY.contains(&name.as_str()))
-                .map(|(name, held)| format!("{held} {name}"))
-                .collect();
-            if !held.is_empty() {
-                row.bad.push(format!("unloaded while it held {}", held.join(", ")));
-            }
-        }
-        Ok(ended)
-    }
-}
-
-/// The beginning of what clrscope wrote, in one line.
-fn brief(text: &str) -> String {
-    text.trim().chars().map(|c| if c == '\n' { '|' } else { c }).take(200).collect()
-}
-
-/// What is in a process.
-struct Held {
-    descriptors: usize,
-    libraries: usize,
-}
-
-impl Held {
-    fn of(pid: u32) -> Self {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let libraries: BTreeSet<&str> = maps
-            .lines()
-            .filter(|line| line.contains("libclrscope-"))
-            .filter_map(|line| line.splitn(6, ' ').nth(5))
-            .collect();
-        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
-        Self { descriptors, libraries: libraries.len() }
-    }
-
-    /// What has come since, after some seconds in which it may go.
-    fn left(&self, pid: u32, stays: bool) -> Option<String> {
-        let deadline = Instant::now() + Duration::from_secs(6);
-        loop {
-            let now = Self::of(pid);
-            let threads = own_threads(pid);
-            let allowed = usize::from(stays);
-            let mut left = Vec::new();
-            if threads.len() > allowed {
-                left.push(format!("threads {threads:?}"));
-            }
-            if now.libraries > self.libraries.max(2) {
-                left.push(format!("{} libraries", now.libraries));
-            }
-            // The program itself opens some now and then; a resident agent may hold eight.
-            if now.descriptors > self.descriptors + if stays { 8 } else { 4 } {
-                left.push(format!("{} descriptors, {} before", now.descriptors, self.descriptors));
-            }
-            if left.is_empty() {
-                return None;
-            }
-            if Instant::now() > deadline {
-                return Some(format!("left behind: {}", left.join(", ")));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-fn own_threads(pid: u32) -> Vec<String> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let names =
-        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-    names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("clrscope-")).collect()
-}
-
-/// Lets the program end, and checks what it computed.
-fn finish(mut process: TargetProcess) -> Result<()> {
-    process.close_stdin();
-    let line = process.wait_for_line(Duration::from_secs(30), |line| line.starts_with('{'))?;
-    ensure!(line.ends_with("\"wrong\":0}"), "wrong results: {line}");
-    let status = process.wait(Duration::from_secs(10))?;
-    ensure!(status.success(), "the program ended with {status}");
-    Ok(())
-}
-
-fn ended(command: &mut Command) -> Result<Ended> {
-    let text = tempfile::tempfile()?;
-    let child =
-        command.stdin(Stdio::null()).stdout(text.try_clone()?).stderr(text.try_clone()?).spawn();
-    let code = wait(child.context("cannot start clrscope")?)?;
-    let mut text = text;
-    let mut written = String::new();
-    std::io::Seek::rewind(&mut text)?;
-    std::io::Read::read_to_string(&mut text, &mut written)?;
-    Ok(Ended { code, text: written })
-}
-
-fn wait(mut child: Child) -> Result<Option<i32>> {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.code());
-        }
-        if started.elapsed() > LIMIT {
-            let _ = child.kill();
-            let _ = child.wait();
-            bail!("clrscope hung for {} s", LIMIT.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Where the agent writes.
 fn out_of(file: &Path) -> PathBuf {
     file.with_extension("out")
@@ -767,17 +345,6 @@ fn said(file: &Path) -> Result<Said> {
         }
     }
     Ok(said)
-}
-
-/// The same order for the same seed (Fisher-Yates with xorshift).
-fn shuffle(sites: &mut [Site], seed: u64) {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    for last in (1..sites.len()).rev() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        sites.swap(last, (state % (last as u64 + 1)) as usize);
-    }
 }
 
 /// Puts the table into its place in docs/reliability.md.

@@ -16,6 +16,7 @@ mod nextest;
 mod plan;
 mod platforms;
 mod setup;
+mod sizes;
 mod tool;
 mod words;
 
@@ -61,6 +62,8 @@ enum Task {
     CheckPlatforms,
     /// Check that what is loaded into the target stays small and apart
     Layering,
+    /// Check that no function and no source file is too long
+    Sizes,
     /// Check licences, sources and bans of other people's crates
     Dependencies,
     /// Write what pages say of each profiler's parameters
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Task::Faults(options) => faults::run(&options),
         Task::CheckPlatforms => ran(platforms::check(platforms::Missing::Fail)),
         Task::Layering => layering::check(),
+        Task::Sizes => sizes::check(),
         Task::Dependencies => ran(dependencies::check()),
         Task::Docs => docs::run(),
         Task::Words => words::check(),

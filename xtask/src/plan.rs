@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, in one table.
 
 use crate::tool::{self, cargo};
-use crate::{dependencies, layering, nextest, platforms, setup, words};
+use crate::{dependencies, layering, nextest, platforms, setup, sizes, words};
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ const PLAN: &[Step] = &[
     Step { name: "set-up", run: || done(setup::run()) },
     Step { name: "format", run: || done(step(cargo().args(["fmt", "--all", "--check"]))) },
     Step { name: "layering", run: || done(layering::check()) },
+    Step { name: "sizes", run: || done(sizes::check()) },
     Step { name: "dependencies", run: dependencies::check },
     Step { name: "words", run: || done(words::check()) },
     Step { name: "lints", run: lints },
@@ -54,7 +55,7 @@ pub struct Options {
 }
 
 /// Steps that a check of changes has.
-const FOR_CHANGES: [&str; 5] = ["set-up", "format", "layering", "words", "lints"];
+const FOR_CHANGES: [&str; 6] = ["set-up", "format", "layering", "sizes", "words", "lints"];
 
 /// Runs the plan and stops at the first step that fails.
 ///

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::env;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -42,6 +43,32 @@ pub fn clrscope() -> PathBuf {
 /// What Ctrl-C does: asks a child to end.
 pub fn interrupt(child: &Child) -> Result<()> {
     run(Command::new("kill").arg("-INT").arg(child.id().to_string()), Duration::from_secs(10))
+}
+
+/// Files with an extension below a folder, but for what is built, what is hidden, the change log,
+/// and folders of tests.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir()
+            && !name.starts_with('.')
+            && name != "target"
+            && name != "fixtures"
+            && name != "tests"
+        {
+            found.extend(files(&path, extension)?);
+        } else if path.extension().is_some_and(|found| found == extension) && name != "CHANGELOG.md"
+        {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// The command as a person would type it, for error texts and progress lines.

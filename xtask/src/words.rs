@@ -4,11 +4,12 @@
 //! Searched are the prose of Markdown pages, all string literals of the crates, and all comments.
 //! Code in pages and comments, and the strings of tests are not.
 
+use crate::tool::files;
 use anyhow::{Context, Result, ensure};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use regex::{Regex, RegexBuilder};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use testkit::source_root;
 
 /// Words that are not the field's, as regular expressions, and what to say instead. Case does not
@@ -120,28 +121,6 @@ impl Words {
         };
         texts.iter().flat_map(of_one).collect()
     }
-}
-
-/// Files with an extension below a folder, but for what is built and what is hidden.
-fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir()
-            && !name.starts_with('.')
-            && name != "target"
-            && name != "fixtures"
-            && name != "tests"
-        {
-            found.extend(files(&path, extension)?);
-        } else if path.extension().is_some_and(|found| found == extension) && name != "CHANGELOG.md"
-        {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 /// Whether a file is a part of a program and no test.

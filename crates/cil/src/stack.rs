@@ -1,10 +1,16 @@
 //! How many values are on the evaluation stack at each instruction. Source: ECMA-335 III.1.7.
 
+mod error;
+mod rules;
+
+pub use error::StackError;
+pub(crate) use rules::Rules;
+
 use crate::opcode::Step;
 use crate::{
-    ClauseKind, DecodeError, ExceptionClause, Flow, Instruction, MethodBody, Opcode, Token,
-    instructions,
+    ClauseKind, ExceptionClause, Flow, Instruction, MethodBody, Opcode, Token, instructions,
 };
+use rules::NoRules;
 
 /// What a call does to the stack. `newobj` takes no `this` and always gives a value; `calli` takes
 /// the function pointer besides.
@@ -35,75 +41,6 @@ pub struct MethodShape {
     pub locals: u16,
     /// Whether it returns a value.
     pub returns: bool,
-}
-
-/// Why the stack has no definite height.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StackError {
-    /// The code cannot be read.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    /// An instruction takes more values than there are.
-    #[error("IL_{offset:04x}: takes {pops} values off a stack of {height}")]
-    Underflow {
-        /// Where.
-        offset: u32,
-        /// Values taken.
-        pops: u32,
-        /// Values there.
-        height: u16,
-    },
-    /// The stack grows beyond what a header can express.
-    #[error("IL_{offset:04x}: the stack grows too high")]
-    Overflow {
-        /// Where.
-        offset: u32,
-    },
-    /// Two ways to an instruction bring different heights.
-    #[error(
-        "IL_{to:04x}: reached with {second} values on the stack from IL_{from:04x}, otherwise with \
-            {first}"
-    )]
-    Mismatch {
-        /// The instruction.
-        to: u32,
-        /// Where the second way comes from.
-        from: u32,
-        /// Height by the way found first.
-        first: u16,
-        /// Height by the other.
-        second: u16,
-    },
-    /// A branch leads to no instruction.
-    #[error("IL_{offset:04x}: branches to IL_{target:04x}, where no instruction starts")]
-    Target {
-        /// Where.
-        offset: u32,
-        /// Where to.
-        target: u32,
-    },
-    /// Control runs off the end of the code.
-    #[error("IL_{offset:04x}: control runs off the end of the code")]
-    FallsOff {
-        /// The last instruction.
-        offset: u32,
-    },
-    /// A call of something that [`Tokens`] does not know.
-    #[error("IL_{offset:04x}: unknown method or signature {token}")]
-    UnknownCall {
-        /// Where.
-        offset: u32,
-        /// Of what.
-        token: Token,
-    },
-    /// Values are left on the stack by `ret`, `jmp` or `endfilter`.
-    #[error("IL_{offset:04x}: leaves {height} values on the stack")]
-    NotEmpty {
-        /// Where.
-        offset: u32,
-        /// How many.
-        height: u16,
-    },
 }
 
 /// No way to this instruction is known (yet).
@@ -223,68 +160,6 @@ pub fn max_stack(
     tokens: &impl Tokens,
 ) -> Result<u16, StackError> {
     StackHeights::compute(body, returns, tokens).map(|heights| heights.max)
-}
-
-/// What is asked of code besides heights, while a walk passes over it.
-pub(crate) trait Rules {
-    type Error: From<StackError>;
-
-    /// Marks of opcodes that [`Rules::check`] wants to see, besides those with [`Step::ODD`].
-    fn marks(&self) -> u16;
-
-    /// It wants to see all instructions that do not end in front of this offset, too.
-    fn calm_until(&self) -> u32;
-
-    /// Whether it has nothing against a branch from here to an offset, if an instruction starts
-    /// there.
-    fn is_calm(&self, target: u32) -> bool;
-
-    /// Whether there is the argument or local that an opcode with [`Step::ARGUMENT`] or
-    /// [`Step::LOCAL`] names.
-    fn has(&self, step: Step, index: u8) -> bool;
-
-    /// Whether it has nothing against an opcode with [`Step::ENDS`], `leave` to this target, which
-    /// ends at `end`. Then it has passed over it.
-    fn ends(&mut self, opcode: Opcode, target: Option<u32>, end: u32) -> bool;
-
-    /// Looks at an instruction. The pass may have found no way to it, and so no height of the stack
-    /// before it.
-    fn check(
-        &mut self,
-        instruction: &Instruction<'_>,
-        height: Option<u16>,
-    ) -> Result<(), Self::Error>;
-}
-
-/// Nothing is asked.
-struct NoRules;
-
-impl Rules for NoRules {
-    type Error = StackError;
-
-    fn marks(&self) -> u16 {
-        0
-    }
-
-    fn calm_until(&self) -> u32 {
-        u32::MAX
-    }
-
-    fn is_calm(&self, _: u32) -> bool {
-        true
-    }
-
-    fn has(&self, _: Step, _: u8) -> bool {
-        true
-    }
-
-    fn ends(&mut self, _: Opcode, _: Option<u32>, _: u32) -> bool {
-        true
-    }
-
-    fn check(&mut self, _: &Instruction<'_>, _: Option<u16>) -> Result<(), StackError> {
-        Ok(())
-    }
 }
 
 struct Walk<'a, T> {

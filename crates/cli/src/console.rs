@@ -8,7 +8,7 @@ use document::{
 use serde::Serialize;
 use std::{
     env, fmt,
-    io::{self, IsTerminal, Write},
+    io::{self, BufWriter, IsTerminal, Write},
 };
 
 /// Whether a stream may carry colours: it is a terminal that understands them and `NO_COLOR` is not
@@ -88,7 +88,7 @@ pub fn print(text: &str) -> io::Result<()> {
 /// As [`print()`].
 pub fn show(document: &Document) -> io::Result<()> {
     let style = Style { width: width(), colour: colours(&io::stdout()) };
-    let mut out = output();
+    let mut out = BufWriter::new(output());
     text::write(document, style, &mut out)?;
     out.flush()
 }

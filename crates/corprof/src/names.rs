@@ -14,18 +14,23 @@
 //! are for the caller to remember, under the function's handle. It holds no lock while it asks the
 //! runtime, so it may be used by many threads and inside callbacks.
 
+mod memory;
+mod type_name;
+mod write;
+
 use core::fmt;
-use core::hash::{BuildHasherDefault, Hasher};
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use com::Guid;
 
 use crate::ids::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::info::{Error, FrameInfo, FunctionInfo, ProfilerInfo, Result};
-use crate::metadata::token::{MethodDef, Token, TokenKind, TypeDef, TypeRef, TypeSpec};
-use crate::metadata::{Metadata, ParamAttributes};
-use crate::signature::{CallingConvention, MethodSig, Primitive, SignatureError, TypeSig};
+use crate::metadata::Metadata;
+use crate::metadata::token::{MethodDef, Token, TokenKind, TypeDef, TypeRef};
+use crate::signature::{MethodSig, Primitive, SignatureError};
+use memory::Memory;
+use type_name::{Segment, TypeName};
+use write::{Scope, brackets, passing, unreadable};
 
 /// How deep types may nest in each other, by nesting or as generic arguments, before a name ends in
 /// `…`.
@@ -90,198 +95,6 @@ pub struct ModuleName {
     pub mvid: Option<Guid>,
 }
 
-/// Handles and tokens are spread by a multiplication; they are no one's to choose.
-#[derive(Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        // Golden ratio; the table takes its index from the low bits and a tag from the high ones,
-        // so both must vary.
-        let mixed = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(value as u64);
-    }
-}
-
-/// Values that are remembered by handle or token. The lock is held only for a lookup.
-struct Memory<K, V>(RwLock<HashMap<K, Arc<V>, BuildHasherDefault<IdHasher>>>);
-
-impl<K, V> Default for Memory<K, V> {
-    fn default() -> Self {
-        Self(RwLock::default())
-    }
-}
-
-impl<K: Copy + Eq + core::hash::Hash, V> Memory<K, V> {
-    fn get(&self, key: K) -> Option<Arc<V>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
-    }
-
-    fn put(&self, key: K, value: V) -> Arc<V> {
-        let value = Arc::new(value);
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&value));
-        value
-    }
-
-    fn retain(&self, keep: impl Fn(&K, &V) -> bool) {
-        self.0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|key, value| keep(key, value));
-    }
-
-    fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
-    }
-}
-
-/// One level of nesting in a type's name.
-#[derive(Debug, PartialEq, Eq)]
-struct Segment {
-    /// Name without the number of parameters; the outermost one with its namespace.
-    text: Box<str>,
-    /// Number of generic parameters of its own, as the name tells.
-    arity: usize,
-}
-
-/// A type's name as metadata has it.
-#[derive(Debug, PartialEq, Eq)]
-struct TypeName {
-    /// The outermost type first.
-    segments: Vec<Segment>,
-    /// Names of the generic parameters, those of enclosing types first; only known for types of the
-    /// same module.
-    params: Vec<Box<str>>,
-    /// Its C# keyword.
-    keyword: Option<&'static str>,
-    /// Whether it is `System.Nullable<T>`.
-    nullable: bool,
-}
-
-impl TypeName {
-    fn new(segments: Vec<Segment>, params: Vec<Box<str>>) -> Self {
-        let (mut keyword, mut nullable) = (None, false);
-        if let [only] = segments.as_slice() {
-            keyword = keyword_of(&only.text);
-            nullable = only.arity == 1 && &*only.text == "System.Nullable";
-        }
-        Self { segments, params, keyword, nullable }
-    }
-
-    /// Splits a name at its mark for the number of parameters: ``List`1`` is `List` with 1.
-    fn segment(name: &str) -> Segment {
-        let (text, arity) = match name.rsplit_once('`') {
-            Some((text, digits)) => match digits.parse() {
-                Ok(arity) => (text, arity),
-                Err(_) => (name, 0),
-            },
-            None => (name, 0),
-        };
-        Segment { text: text.into(), arity }
-    }
-
-    /// Whether C# has a shorter way to write it with `count` generic arguments.
-    const fn has_short_form(&self, count: usize) -> bool {
-        (self.keyword.is_some() && count == 0) || (self.nullable && count == 1)
-    }
-
-    /// Writes the name with `count` generic arguments, each by `argument`, as C# does for a
-    /// parameter.
-    fn write(&self, out: &mut String, count: usize, mut argument: impl FnMut(&mut String, usize)) {
-        if let (Some(keyword), 0) = (self.keyword, count) {
-            out.push_str(keyword);
-        } else if self.nullable && count == 1 {
-            argument(out, 0);
-            out.push('?');
-        } else {
-            self.write_full(out, count, argument);
-        }
-    }
-
-    /// Writes the full name with `count` generic arguments, each by `argument`.
-    fn write_full(
-        &self,
-        out: &mut String,
-        count: usize,
-        mut argument: impl FnMut(&mut String, usize),
-    ) {
-        let mut written = 0;
-        for (level, segment) in self.segments.iter().enumerate() {
-            if level > 0 {
-                out.push('+');
-            }
-            out.push_str(&segment.text);
-            // The innermost type gets what is left: compilers may leave the number out of the name
-            // there.
-            let innermost = level + 1 == self.segments.len();
-            let own = if innermost { count - written } else { segment.arity.min(count - written) };
-            if own > 0 {
-                out.push('<');
-                for index in written..written + own {
-                    if index > written {
-                        out.push_str(", ");
-                    }
-                    argument(out, index);
-                }
-                out.push('>');
-                written += own;
-            }
-        }
-    }
-
-    /// Writes the full name with its own parameters as arguments.
-    fn write_open(&self, out: &mut String) {
-        self.write_full(out, self.params.len(), |out, index| {
-            out.push_str(self.params.get(index).map_or(UNKNOWN, |param| param));
-        });
-    }
-}
-
-/// The C# keyword of a type of the core library. `decimal` is the one that has no element type of
-/// its own.
-fn keyword_of(full_name: &str) -> Option<&'static str> {
-    let name = full_name.strip_prefix("System.")?;
-    Some(match name {
-        "Decimal" => "decimal",
-        "Void" => "void",
-        "Boolean" => "bool",
-        "Char" => "char",
-        "SByte" => "sbyte",
-        "Byte" => "byte",
-        "Int16" => "short",
-        "UInt16" => "ushort",
-        "Int32" => "int",
-        "UInt32" => "uint",
-        "Int64" => "long",
-        "UInt64" => "ulong",
-        "Single" => "float",
-        "Double" => "double",
-        "String" => "string",
-        "IntPtr" => "nint",
-        "UIntPtr" => "nuint",
-        "Object" => "object",
-        _ => return None,
-    })
-}
-
 /// What is remembered of a module.
 struct ModuleEntry {
     id: ModuleId,
@@ -303,13 +116,6 @@ struct ClassEntry {
     canonical: bool,
     /// The modules that its name comes from.
     modules: Vec<ModuleId>,
-}
-
-/// What the types in a signature refer to.
-struct Scope<'a> {
-    module: Option<&'a ModuleEntry>,
-    type_params: &'a [Box<str>],
-    method_params: &'a [Box<str>],
 }
 
 /// Finds names. See the [module](self) for what they look like.
@@ -684,167 +490,6 @@ impl NameResolver {
         let brackets = name.len();
         Ok(self.classes.put(class, ClassEntry { name, full_name, brackets, canonical, modules }))
     }
-
-    /// Writes a generic argument, or the parameter's name where code is shared or not instantiated.
-    fn write_argument(
-        &self,
-        out: &mut String,
-        argument: Option<ClassId>,
-        param: &str,
-        depth: u32,
-        modules: &mut Vec<ModuleId>,
-    ) {
-        // A type that has itself as an argument twice doubles its name at each level.
-        if out.len() > MAX_LENGTH {
-            return;
-        }
-        let Some(argument) = argument else {
-            out.push_str(param);
-            return;
-        };
-        match argument.non_null().map(|argument| self.class_entry(argument, depth)) {
-            Some(Ok(entry)) if entry.canonical => out.push_str(param),
-            Some(Ok(entry)) => {
-                out.push_str(&entry.name);
-                modules.extend(
-                    entry
-                        .modules
-                        .iter()
-                        .filter(|module| !modules.contains(module))
-                        .collect::<Vec<_>>(),
-                );
-            }
-            // Not loaded, or something without a name.
-            Some(Err(_)) | None => out.push_str(UNKNOWN),
-        }
-    }
-
-    /// Writes parameters in parentheses; `passing` gives the keyword of a by-reference one, by its
-    /// place from 1.
-    fn write_parameters(
-        &self,
-        out: &mut String,
-        sig: &MethodSig,
-        scope: &Scope<'_>,
-        passing: impl Fn(u32) -> &'static str,
-    ) {
-        out.push('(');
-        for (index, parameter) in sig.parameters.iter().enumerate() {
-            if index > 0 {
-                out.push_str(", ");
-            }
-            if let TypeSig::ByRef(target) = parameter.unmodified() {
-                out.push_str(passing(index as u32 + 1));
-                self.write_type(out, target, scope, 0);
-            } else {
-                self.write_type(out, parameter, scope, 0);
-            }
-        }
-        if sig.convention.kind() == CallingConvention::VARARG {
-            out.push_str(if sig.parameters.is_empty() { "__arglist" } else { ", __arglist" });
-        }
-        out.push(')');
-    }
-
-    fn write_type(&self, out: &mut String, sig: &TypeSig, scope: &Scope<'_>, depth: u32) {
-        if depth >= MAX_DEPTH || out.len() > MAX_LENGTH {
-            if !out.ends_with('…') {
-                out.push('…');
-            }
-            return;
-        }
-        let depth = depth + 1;
-        match sig {
-            TypeSig::Primitive(primitive) => out.push_str(primitive.keyword()),
-            TypeSig::Class(token) | TypeSig::ValueType(token) => {
-                self.write_token(out, *token, scope, depth)
-            }
-            TypeSig::Internal(handle) => match self.class_entry(ClassId(*handle), depth) {
-                Ok(class) => out.push_str(&class.name),
-                Err(_) => out.push_str(UNKNOWN),
-            },
-            TypeSig::GenericInst { definition, arguments, .. } => {
-                let name = match (&**definition, scope.module) {
-                    (TypeSig::Class(token) | TypeSig::ValueType(token), Some(module)) => {
-                        self.type_name(module, *token, 0).ok()
-                    }
-                    (TypeSig::Internal(handle), _) => self.definition(ClassId(*handle)).ok(),
-                    _ => None,
-                };
-                match name {
-                    Some(name) => name.write(out, arguments.len(), |out, index| {
-                        if let Some(argument) = arguments.get(index) {
-                            self.write_type(out, argument, scope, depth);
-                        }
-                    }),
-                    None => out.push_str(UNKNOWN),
-                }
-            }
-            TypeSig::TypeParam(index) => write_param(out, scope.type_params, *index, "T"),
-            TypeSig::MethodParam(index) => write_param(out, scope.method_params, *index, "TMethod"),
-            TypeSig::SzArray(_) | TypeSig::Array { .. } => {
-                // The brackets of the outer array come first: an array of int[,] is int[][,].
-                let mut suffix = String::new();
-                let mut at = sig;
-                loop {
-                    match at.unmodified() {
-                        TypeSig::SzArray(element) => {
-                            suffix.push_str("[]");
-                            at = element;
-                        }
-                        TypeSig::Array { element, rank, .. } => {
-                            suffix.push_str(&brackets(*rank));
-                            at = element;
-                        }
-                        element => {
-                            self.write_type(out, element, scope, depth);
-                            break;
-                        }
-                    }
-                }
-                out.push_str(&suffix);
-            }
-            TypeSig::Pointer(target) => {
-                self.write_type(out, target, scope, depth);
-                out.push('*');
-            }
-            TypeSig::ByRef(target) => {
-                out.push_str("ref ");
-                self.write_type(out, target, scope, depth);
-            }
-            TypeSig::FunctionPointer(method) => {
-                out.push_str("delegate*<");
-                for parameter in &method.parameters {
-                    self.write_type(out, parameter, scope, depth);
-                    out.push_str(", ");
-                }
-                self.write_type(out, &method.return_type, scope, depth);
-                out.push('>');
-            }
-            TypeSig::Modified { inner, .. } | TypeSig::Pinned(inner) => {
-                self.write_type(out, inner, scope, depth)
-            }
-        }
-    }
-
-    fn write_token(&self, out: &mut String, token: Token, scope: &Scope<'_>, depth: u32) {
-        let Some(module) = scope.module else {
-            out.push_str(UNKNOWN);
-            return;
-        };
-        if let Ok(spec) = TypeSpec::try_from(token) {
-            let sig = module.metadata.type_spec_signature(spec).map(TypeSig::decode_start);
-            match sig {
-                Ok(Ok(sig)) => self.write_type(out, &sig, scope, depth),
-                _ => out.push_str(UNKNOWN),
-            }
-            return;
-        }
-        match self.type_name(module, token, 0) {
-            Ok(name) => name.write(out, 0, |_, _| {}),
-            Err(_) => out.push_str(UNKNOWN),
-        }
-    }
 }
 
 /// Ends a name that has become too long with `…`.
@@ -854,27 +499,6 @@ fn cut(name: &mut String) {
         name.truncate(end);
         name.push('…');
     }
-}
-
-/// `[]`, `[,]`, `[,,]` …
-fn brackets(rank: u32) -> String {
-    // The runtime allows 32 dimensions; a signature may claim more.
-    let commas = rank.clamp(1, 32) - 1;
-    format!("[{}]", ",".repeat(commas as usize))
-}
-
-fn write_param(out: &mut String, params: &[Box<str>], index: u32, fallback: &str) {
-    match params.get(index as usize) {
-        Some(param) => out.push_str(param),
-        None => {
-            out.push_str(fallback);
-            out.push_str(&index.to_string());
-        }
-    }
-}
-
-fn unreadable(out: &mut String, _: SignatureError) {
-    out.push_str("(…)");
 }
 
 /// Names of the generic parameters of a type or method, in order.
@@ -888,23 +512,9 @@ fn generic_names(metadata: &Metadata, owner: impl Into<Token>) -> Result<Vec<Box
     Ok(params.into_iter().map(|(_, name)| name).collect())
 }
 
-/// The keyword of a by-reference parameter: `out` and `in` are only flags of the parameter.
-fn passing(metadata: &Metadata, method: MethodDef, sequence: u32) -> &'static str {
-    let attributes = metadata
-        .param_at(method, sequence)
-        .ok()
-        .flatten()
-        .and_then(|param| metadata.param_attributes(param).ok())
-        .unwrap_or_default();
-    match (attributes.contains(ParamAttributes::IN), attributes.contains(ParamAttributes::OUT)) {
-        (true, false) => "in ",
-        (false, true) => "out ",
-        _ => "ref ",
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::type_name::keyword_of;
     use super::*;
 
     fn type_name(segments: &[&str], params: &[&str]) -> TypeName {

@@ -1,8 +1,8 @@
 //! Documents as parts of an HTML page, whose style the page brings.
 //!
 //! Sections are `section.card`, with their badge as a further class; tables are `table.data`, whose
-//! numbers have the class `n` and bars the class `bar`; lists of facts are `dl.facts`; trees are
-//! `pre`; values over time are `svg.line`. The numbers behind texts are in `data-value`.
+//! numbers have the class `n` and bars the class `bar`; lists of facts are `dl.facts`; trees and code
+//! are `pre`; values over time are `svg.line`. The numbers behind texts are in `data-value`.
 
 use std::{borrow::Cow, io, io::Write};
 
@@ -43,16 +43,24 @@ fn write_section(section: &Section, out: &mut dyn Write) -> io::Result<()> {
             }
             Block::Table(table) => write_table(table, out)?,
             Block::Tree(tree) => {
-                writeln!(out, "<pre>")?;
-                for line in text::lines(tree) {
-                    writeln!(out, "{}", escape(&line))?;
-                }
-                writeln!(out, "</pre>")?;
+                write_lines(text::lines(tree), out)?;
                 write_more(tree.more, out)?;
             }
+            Block::Code(code) => write_lines(code.text.lines(), out)?,
         }
     }
     writeln!(out, "</section>")
+}
+
+fn write_lines<L: AsRef<str>>(
+    lines: impl Iterator<Item = L>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(out, "<pre>")?;
+    for line in lines {
+        writeln!(out, "{}", escape(line.as_ref()))?;
+    }
+    writeln!(out, "</pre>")
 }
 
 fn write_facts(table: &Table, out: &mut dyn Write) -> io::Result<()> {
@@ -144,7 +152,7 @@ fn write_more(more: usize, out: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Tree, left, right};
+    use crate::{Code, Tree, left, right};
 
     #[test]
     fn nothing_in_a_document_acts() {
@@ -161,12 +169,13 @@ mod tests {
         tree.push(0, [name]);
         tree.push(1, [Cell::text(hostile)]);
         section.add(tree);
+        section.add(Code { language: "il", text: hostile.into() });
         let mut out = Vec::new();
         write(&Document { sections: vec![section] }, &mut out).unwrap();
         let page = String::from_utf8(out).unwrap();
         assert!(!page.contains("<script") && !page.contains('\u{202e}'), "{page}");
         let safe = "&lt;script&gt;&quot;&amp;\\u{202e}";
-        assert_eq!(page.matches(safe).count(), 11, "{page}");
+        assert_eq!(page.matches(safe).count(), 12, "{page}");
         for part in [
             "<section class=\"card pad high\">",
             "<td class=\"n\" data-value=\"2048\">2.00 KB</td>",

@@ -1,5 +1,5 @@
-//! What clrscope says, as values: a [`Document`] has sections of sentences, tables and trees, and
-//! a table has typed cells.
+//! What clrscope says, as values: a [`Document`] has sections of sentences, tables, trees and code,
+//! and a table has typed cells.
 //!
 //! Whoever has something to say makes a document. [`text`], [`markdown`] and [`html`] write any
 //! document, and know nothing of what it is about.
@@ -33,7 +33,7 @@ pub struct Section {
     pub badge: Option<&'static str>,
     /// Sentences before everything else, each in a line or paragraph of its own.
     pub lead: Vec<String>,
-    /// Tables and trees, in order.
+    /// Tables, trees and code, in order.
     pub blocks: Vec<Block>,
 }
 
@@ -48,12 +48,12 @@ impl Section {
         self.lead.push(sentence.into());
     }
 
-    /// Adds a table or a tree.
+    /// Adds a table, a tree or code.
     pub fn add(&mut self, block: impl Into<Block>) {
         self.blocks.push(block.into());
     }
 
-    /// Adds tables or trees.
+    /// Adds tables, trees or code.
     pub fn extend<B: Into<Block>>(&mut self, blocks: impl IntoIterator<Item = B>) {
         self.blocks.extend(blocks.into_iter().map(Into::into));
     }
@@ -66,6 +66,8 @@ pub enum Block {
     Table(Table),
     /// Lines below other lines.
     Tree(Tree),
+    /// Lines as they are.
+    Code(Code),
 }
 
 impl From<Table> for Block {
@@ -77,6 +79,12 @@ impl From<Table> for Block {
 impl From<Tree> for Block {
     fn from(tree: Tree) -> Self {
         Block::Tree(tree)
+    }
+}
+
+impl From<Code> for Block {
+    fn from(code: Code) -> Self {
+        Block::Code(code)
     }
 }
 
@@ -203,6 +211,15 @@ impl Tree {
         before.reverse();
         before
     }
+}
+
+/// Lines of a programming language. They are neither wrapped nor cut, and keep their indentation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Code {
+    /// The language, as Markdown names it.
+    pub language: &'static str,
+    /// The lines.
+    pub text: String,
 }
 
 /// Nodes that are deeper are drawn as if they were this deep: so the size of what is written

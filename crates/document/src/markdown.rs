@@ -32,9 +32,10 @@ pub fn write(document: &Document, out: &mut dyn Write) -> io::Result<()> {
                 Block::Table(table) => write_table(table, out)?,
                 Block::Tree(tree) => {
                     let lines: Vec<String> = text::lines(tree).collect();
-                    block(&lines.join("\n"), out)?;
+                    block("text", &lines.join("\n"), out)?;
                     write_more(tree.more, out)?;
                 }
+                Block::Code(code) => block(code.language, &code.text, out)?,
             }
         }
     }
@@ -57,12 +58,12 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// Lines as they are, between as many backticks as they need.
-fn block(text: &str, out: &mut dyn Write) -> io::Result<()> {
+fn block(language: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let ticks = "`".repeat((longest + 1).max(3));
-    writeln!(out, "{ticks}text")?;
+    writeln!(out, "{ticks}{language}")?;
     for line in text.trim_end().lines() {
-        writeln!(out, "{}", plain::visible(line))?;
+        writeln!(out, "{}", plain::visible_lines(line))?;
     }
     writeln!(out, "{ticks}")
 }
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn lines_end_no_block() {
         let mut out = Vec::new();
-        block("a\n````\nb \u{1b}[2J\n", &mut out).unwrap();
+        block("text", "a\n````\nb \u{1b}[2J\n", &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "`````text\na\n````\nb \\u{1b}[2J\n`````\n");
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, io, io::Write};
 
-use crate::{Block, Cell, Document, Section, Table, Tree, plain::visible};
+use crate::{
+    Block, Cell, Document, Section, Table, Tree,
+    plain::{visible, visible_lines},
+};
 
 /// How to write a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,6 +180,13 @@ impl Body {
                     }
                     tree.more
                 }
+                Block::Code(code) => {
+                    for line in code.text.lines() {
+                        let indent = if line.is_empty() { "" } else { indent };
+                        writeln!(out, "{indent}{}", visible_lines(line))?;
+                    }
+                    0
+                }
             };
             if more > 0 {
                 writeln!(out, "{indent}… {} more", crate::format::count(more as u64))?;
@@ -293,7 +303,7 @@ pub(crate) fn lines(tree: &Tree) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MOST_DEPTH, left, right};
+    use crate::{Code, MOST_DEPTH, left, right};
 
     #[test]
     fn bars_grow_by_eighths() {
@@ -366,6 +376,20 @@ mod tests {
         assert_eq!(written(section.clone(), None), text);
         let narrow = written(section, Some(12 + LEAST_ROOM - 10));
         assert!(narrow.ends_with("  next     split the lock\n"), "{narrow}");
+    }
+
+    #[test]
+    fn code_is_neither_wrapped_nor_cut() {
+        let line = format!("  ldstr {}", "x ".repeat(60)).trim_end().to_owned();
+        let mut section = Section::new("");
+        for text in [format!("// a\n\n{line}\n"), "\tnop\u{1b}[2J\n".to_owned()] {
+            section.add(Code { language: "il", text });
+        }
+        let code = format!("// a\n\n{line}\n\n\tnop\\u{{1b}}[2J\n");
+        assert_eq!(written(section.clone(), Some(20)), code);
+        section.title = "Main".into();
+        let indented = format!("Main\n  // a\n\n  {line}\n\n  \tnop\\u{{1b}}[2J\n");
+        assert_eq!(written(section, None), indented);
     }
 
     #[test]

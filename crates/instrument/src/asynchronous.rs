@@ -17,89 +17,26 @@
 //! returns that very task. Before that, it stands for a result or nothing at all, and would make a
 //! task when asked; a call that never waits is over before anybody asks.
 
+mod builders;
+mod kept_arguments;
+
+pub(crate) use builders::Tasks;
+pub(crate) use kept_arguments::kept;
+
 use crate::arguments::{Parameter, Showing, plan_fields};
-use crate::probes::{self, Probes};
+use crate::probes::Probes;
 use crate::rewrite::{
     ExceptionExit, begin, finish, insert_for_all, open, slot_of, told_of_exceptions,
 };
-use crate::{Refusal, Scope};
+use crate::{Refusal, Scope, probes};
+use builders::{Builder, GET_ID, TASK, TASK_OF, builder, definition, member, named, type_spec};
 use cil::{
-    CallingConvention, Edited, Instruction, InstructionId, MethodBody, MethodEditor, MethodSig,
-    NewInstruction, NewOperand, Opcode, Operand, Primitive, Token, TokenKind, TypeSig,
+    CallingConvention, Edited, InstructionId, MethodBody, MethodEditor, MethodSig, NewInstruction,
+    NewOperand, Opcode, Operand, Primitive, Token, TokenKind, TypeSig,
 };
 use corprof::metadata::Metadata;
-use corprof::metadata::token::{FieldDef, MemberRef, MethodDef, TypeDef, TypeRef, TypeSpec};
-use std::collections::HashSet;
-
-/// What makes the task of an asynchronous method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Builder {
-    Task,
-    ValueTask,
-    Pooled,
-    Void,
-}
-
-/// The builders, with and without a type parameter for the result.
-const BUILDERS: [(&str, Builder); 4] = [
-    ("AsyncTaskMethodBuilder", Builder::Task),
-    ("AsyncValueTaskMethodBuilder", Builder::ValueTask),
-    ("PoolingAsyncValueTaskMethodBuilder", Builder::Pooled),
-    ("AsyncVoidMethodBuilder", Builder::Void),
-];
-const NAMESPACE: &str = "System.Runtime.CompilerServices.";
-
-const TASK: &str = "System.Threading.Tasks.Task";
-const TASK_OF: &str = "System.Threading.Tasks.Task`1";
-const VALUE_TASKS: [&str; 2] =
-    ["System.Threading.Tasks.ValueTask", "System.Threading.Tasks.ValueTask`1"];
-/// `int32 get_Id()`.
-const GET_ID: &[u8] = &[0x20, 0, 0x08];
-
-/// What the core library provides to identify tasks.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tasks {
-    /// Tasks have ids, and value tasks tell their tasks: programs are trimmed of what they do not
-    /// use.
-    has_ids: bool,
-    has_as_task: bool,
-    /// .NET 5 pools all value tasks if an environment variable says so.
-    may_pool: bool,
-}
-
-impl Tasks {
-    pub fn of(core: &Metadata) -> Self {
-        let find = |name| core.find_type_def(name, None).ok().flatten();
-        let has_as_task = |task| {
-            core.methods_named(task, "AsTask")
-                .is_ok_and(|mut found| found.next().is_some_and(|one| one.is_ok()))
-        };
-        // Others have a field of the type of the task.
-        const OBJECT: &[u8] = &[0x06, 0x1c];
-        let holds_objects =
-            |builder| core.find_field(builder, "m_task", OBJECT).is_ok_and(|found| found.is_some());
-        Self {
-            has_ids: find(TASK).is_some_and(|task| {
-                core.find_method(task, "get_Id", GET_ID).is_ok_and(|found| found.is_some())
-            }),
-            has_as_task: VALUE_TASKS.into_iter().all(|name| find(name).is_some_and(has_as_task)),
-            may_pool: find(&format!("{NAMESPACE}AsyncValueTaskMethodBuilder"))
-                .is_some_and(holds_objects),
-        }
-    }
-
-    /// Why a method with such a builder cannot be timed.
-    fn refusal(self, builder: Builder) -> Option<Refusal> {
-        match builder {
-            Builder::Void => Some(Refusal::AsyncVoid),
-            Builder::Pooled => Some(Refusal::PooledTask),
-            Builder::ValueTask if self.may_pool => Some(Refusal::PooledTask),
-            Builder::ValueTask if !self.has_as_task => Some(Refusal::TrimmedTask),
-            _ if !self.has_ids => Some(Refusal::TrimmedTask),
-            _ => None,
-        }
-    }
-}
+use corprof::metadata::token::{TypeDef, TypeRef};
+use kept_arguments::Kept;
 
 /// How far in front of a call the load of its first argument is looked for.
 const BACK: usize = 16;
@@ -138,83 +75,6 @@ pub(crate) fn rewrite(
     Ok(Both { method: start(scope, method, slot, probes)?, machine })
 }
 
-/// The fields in which a state machine keeps the arguments of its method as they were, by the
-/// places of parameters.
-///
-/// # Errors
-/// A body that cannot be read.
-pub(crate) fn kept(
-    metadata: &Metadata,
-    method: Source<'_>,
-    machine: Source<'_>,
-) -> Result<Vec<Option<FieldDef>>, Refusal> {
-    let signature = MethodSig::decode(method.signature)?;
-    let mut kept = vec![None; signature.parameters.len()];
-    let first = usize::from(signature.call_effect().has_this);
-    let mut loaded = None;
-    for instruction in MethodBody::parse(method.body)?.instructions() {
-        let instruction = instruction.map_err(cil::EditError::from)?;
-        if let (Opcode::Stfld, Some(argument)) = (instruction.opcode, loaded)
-            && let Some(place) =
-                usize::from(argument).checked_sub(first).and_then(|index| kept.get_mut(index))
-        {
-            *place = field(metadata, instruction.operand);
-        }
-        loaded = argument(&instruction);
-    }
-    let mut written = HashSet::new();
-    for instruction in MethodBody::parse(machine.body)?.instructions() {
-        let instruction = instruction.map_err(cil::EditError::from)?;
-        if matches!(instruction.opcode, Opcode::Stfld | Opcode::Ldflda) {
-            written.extend(field(metadata, instruction.operand));
-        }
-    }
-    for place in &mut kept {
-        *place = place.filter(|field| !written.contains(field));
-    }
-    Ok(kept)
-}
-
-/// The argument that an instruction loads.
-fn argument(instruction: &Instruction<'_>) -> Option<u16> {
-    match (instruction.opcode, instruction.operand) {
-        (Opcode::Ldarg | Opcode::LdargS, Operand::Argument(argument)) => Some(argument),
-        (opcode, _) => opcode.implied_argument(),
-    }
-}
-
-/// The field of a type of this module that an operand names, with or without type arguments.
-fn field(metadata: &Metadata, operand: Operand<'_>) -> Option<FieldDef> {
-    let Operand::Token(token) = operand else { return None };
-    if let Ok(field) = FieldDef::try_from(token) {
-        return Some(field);
-    }
-    let props = metadata.member_ref_props(MemberRef::try_from(token).ok()?).ok()?;
-    let class = TypeDef::try_from(definition(metadata, props.parent)?).ok()?;
-    metadata.fields_named(class, &props.name).ok()?.next()?.ok()
-}
-
-/// What is shown of arguments, and where they are.
-struct Kept<'a> {
-    parameters: &'a [Parameter],
-    fields: &'a [Option<FieldDef>],
-}
-
-impl Kept<'_> {
-    /// The field of a parameter as `MoveNext` names it, which names the builder's field so too.
-    fn token(&self, scope: &Scope, builder: Token, index: usize) -> Result<Token, Refusal> {
-        let field = self.fields.get(index).copied().flatten().ok_or(Refusal::NotATask)?;
-        match MemberRef::try_from(builder) {
-            Ok(builder) => {
-                let parent = scope.metadata().member_ref_props(builder)?.parent;
-                let field = scope.metadata().field_props(field)?;
-                scope.member(parent, &field.name, field.signature)
-            }
-            Err(_) => Ok(field.into()),
-        }
-    }
-}
-
 /// The method itself: says that a call begins.
 fn start(scope: &Scope, source: Source<'_>, slot: u32, probes: &Probes) -> Result<Edited, Refusal> {
     let (mut editor, signature) = open(scope, source)?;
@@ -244,70 +104,6 @@ fn task_getter<'a>(
         }
     }
     Err(Refusal::NotATask)
-}
-
-struct Member<'a> {
-    name: String,
-    parent: Token,
-    signature: &'a [u8],
-}
-
-fn member(metadata: &Metadata, token: Token) -> Option<Member<'_>> {
-    match token.kind()? {
-        TokenKind::MemberRef => {
-            let props = metadata.member_ref_props(MemberRef::from_raw(token.0)).ok()?;
-            Some(Member { name: props.name, parent: props.parent, signature: props.signature })
-        }
-        TokenKind::MethodDef => {
-            let props = metadata.method_props(MethodDef::from_raw(token.0)).ok()?;
-            Some(Member {
-                name: props.name,
-                parent: props.class.into(),
-                signature: props.signature,
-            })
-        }
-        _ => None,
-    }
-}
-
-/// Which of the builders that are known a type is.
-fn builder(metadata: &Metadata, of: Token) -> Option<Builder> {
-    let definition = definition(metadata, of)?;
-    let name = match definition.kind()? {
-        TokenKind::TypeRef => metadata.type_ref_props(TypeRef::from_raw(definition.0)).ok()?.name,
-        _ => metadata.type_def_props(TypeDef::from_raw(definition.0)).ok()?.name,
-    };
-    let name = name.strip_prefix(NAMESPACE)?;
-    let name = name.strip_suffix("`1").unwrap_or(name);
-    BUILDERS.into_iter().find(|(known, _)| *known == name).map(|(_, builder)| builder)
-}
-
-/// The type or reference to one that a token means, without type arguments.
-fn definition(metadata: &Metadata, of: Token) -> Option<Token> {
-    match of.kind()? {
-        TokenKind::TypeRef | TokenKind::TypeDef => Some(of),
-        TokenKind::TypeSpec => match type_spec(metadata, of)? {
-            TypeSig::GenericInst { definition, .. } => named(&definition),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn type_spec(metadata: &Metadata, of: Token) -> Option<TypeSig> {
-    TypeSig::decode(metadata.type_spec_signature(TypeSpec::from_raw(of.0)).ok()?).ok()
-}
-
-/// The token of a type that is no constructed one.
-fn named(of: &TypeSig) -> Option<Token> {
-    match of {
-        TypeSig::Class(token) | TypeSig::ValueType(token)
-            if token.kind() != Some(TokenKind::TypeSpec) =>
-        {
-            Some(*token)
-        }
-        _ => None,
-    }
 }
 
 /// A call that ends the task.

@@ -1,8 +1,8 @@
 use std::{collections::HashMap, io::Write};
 
 use profile::{
-    Profile, ShownArgument,
-    session::{FunctionId, Nanos},
+    Profile, ShownArgument, SingleCall,
+    session::{FunctionId, Nanos, ThreadId},
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -47,6 +47,7 @@ struct Event<'a> {
 struct Events<'a> {
     out: &'a mut dyn Write,
     any: bool,
+    profile: &'a Profile,
 }
 
 impl Events<'_> {
@@ -55,13 +56,146 @@ impl Events<'_> {
         self.any = true;
         Ok(document::plain::write_json(&mut *self.out, event)?)
     }
+
+    fn pid(&self) -> u32 {
+        self.profile.info.pid
+    }
+
+    fn at(&self, time: Nanos) -> f64 {
+        time.saturating_sub(self.profile.start) as f64 / 1e3
+    }
+
+    fn tid(&self, thread: ThreadId) -> u32 {
+        self.profile.tables.thread(thread).os_tid
+    }
+
+    /// Names of the process and of its threads.
+    fn names(&mut self) -> Result<(), ReportError> {
+        let (profile, pid) = (self.profile, self.pid());
+        let mut name = |kind: &str, tid: u32, name: &str| {
+            self.put(
+                &json!({"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}),
+            )
+        };
+        name("process_name", PROCESS, &format::process(&profile.info))?;
+        name("thread_name", PROCESS, "Runtime")?;
+        for thread in &profile.tables.threads {
+            name("thread_name", thread.os_tid, &profile.tables.thread_name(thread.id))?;
+        }
+        Ok(())
+    }
+
+    /// Calls of traced methods that were recorded individually.
+    fn calls(&mut self, options: &Options) -> Result<(), ReportError> {
+        let mut names: HashMap<FunctionId, String> = HashMap::new();
+        let tables = &self.profile.tables;
+        for (index, call) in self.profile.traced.single.iter().enumerate() {
+            let name = names
+                .entry(call.function)
+                .or_insert_with(|| tables.function_name(call.function, options.names));
+            self.call(index, call, name)?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, index: usize, call: &SingleCall, name: &str) -> Result<(), ReportError> {
+        let (pid, tid) = (self.pid(), self.tid(call.thread));
+        let event = Event {
+            name,
+            cat: "call",
+            ph: "X",
+            ts: self.at(call.begun),
+            dur: None,
+            pid,
+            tid,
+            id: None,
+            s: None,
+            args: arguments(self.profile, call),
+        };
+        if !call.asynchronous {
+            return self.put(&Event { dur: Some(call.taken as f64 / 1e3), ..event });
+        }
+        // Such calls overlap as they like, so each has a row of its own.
+        let id = Some(format!("{index:#x}"));
+        self.put(&Event { cat: "async call", ph: "b", id: id.clone(), ..event })?;
+        self.put(&Event {
+            name,
+            cat: "async call",
+            ph: "e",
+            ts: self.at(call.begun.saturating_add(call.taken)),
+            dur: None,
+            pid,
+            tid,
+            id,
+            s: None,
+            args: Map::new(),
+        })
+    }
+
+    fn pauses(&mut self) -> Result<(), ReportError> {
+        for pause in &self.profile.pauses {
+            let to = pause.resume_end.max(pause.suspend_start);
+            let mut args = Map::new();
+            args.insert("reason".to_owned(), pause.reason.as_str().into());
+            args.extend(pause.gc.map(|number| ("collection".to_owned(), number.into())));
+            self.put(&Event {
+                name: "Pause",
+                cat: "gc",
+                ph: "X",
+                ts: self.at(pause.suspend_start),
+                dur: Some((to - pause.suspend_start) as f64 / 1e3),
+                pid: self.pid(),
+                tid: PROCESS,
+                id: None,
+                s: None,
+                args,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn exceptions(&mut self) -> Result<(), ReportError> {
+        for sample in &self.profile.exceptions.samples {
+            let mut args = Map::new();
+            let message = sample.message.as_ref();
+            args.extend(message.map(|text| ("message".to_owned(), text.as_str().into())));
+            args.insert("stands_for".to_owned(), sample.weight.into());
+            self.put(&Event {
+                name: &self.profile.tables.ty(sample.ty).name,
+                cat: "exception",
+                ph: "i",
+                ts: self.at(sample.time),
+                dur: None,
+                pid: self.pid(),
+                tid: self.tid(sample.thread),
+                id: None,
+                s: Some("t"),
+                args,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// What is known of a call besides its time: whether it failed, and its arguments.
+fn arguments(profile: &Profile, call: &SingleCall) -> Map<String, Value> {
+    let mut args = Map::new();
+    if call.failed {
+        args.insert("error".to_owned(), true.into());
+    }
+    let method = profile.traced.method(call.function);
+    let shown = method.map(|method| ShownArgument::of(&profile.tables, method, call));
+    let shown = shown.unwrap_or_default().into_iter();
+    let arguments: Map<_, _> =
+        shown.map(|shown| (shown.name.clone(), shown.value_text().into())).collect();
+    if !arguments.is_empty() {
+        args.insert("arguments".to_owned(), arguments.into());
+    }
+    args
 }
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     let info = &profile.info;
-    let pid = info.pid;
-    let at = |time: Nanos| time.saturating_sub(profile.start) as f64 / 1e3;
-    let tid = |thread| profile.tables.thread(thread).os_tid;
     out.write_all(b"{\"displayTimeUnit\":\"ns\",\"otherData\":")?;
     let started = info.start_unix_ms.to_string();
     let version = format!("clrscope {}", info.tool_version);
@@ -70,108 +204,10 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         &json!({"version": version, "start_unix_ms": started, "runtime": info.runtime}),
     )?;
     out.write_all(b",\"traceEvents\":[")?;
-    let mut events = Events { out, any: false };
-    let mut name = |kind: &str, tid: u32, name: &str| {
-        events
-            .put(&json!({"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}))
-    };
-    name("process_name", PROCESS, &format::process(info))?;
-    name("thread_name", PROCESS, "Runtime")?;
-    for thread in &profile.tables.threads {
-        name("thread_name", thread.os_tid, &profile.tables.thread_name(thread.id))?;
-    }
-    let mut names: HashMap<FunctionId, String> = HashMap::new();
-    for (index, call) in profile.traced.single.iter().enumerate() {
-        let name = names
-            .entry(call.function)
-            .or_insert_with(|| profile.tables.function_name(call.function, options.names));
-        let mut args = Map::new();
-        if call.failed {
-            args.insert("error".to_owned(), true.into());
-        }
-        let arguments = profile
-            .traced
-            .method(call.function)
-            .map(|method| ShownArgument::of(&profile.tables, method, call));
-        let arguments = arguments.unwrap_or_default().into_iter();
-        let arguments: Map<_, _> =
-            arguments.map(|shown| (shown.name.clone(), shown.value_text().into())).collect();
-        if !arguments.is_empty() {
-            args.insert("arguments".to_owned(), arguments.into());
-        }
-        let tid = tid(call.thread);
-        let event = Event {
-            name,
-            cat: "call",
-            ph: "X",
-            ts: at(call.begun),
-            dur: None,
-            pid,
-            tid,
-            id: None,
-            s: None,
-            args,
-        };
-        if call.asynchronous {
-            // Such calls overlap as they like, so each has a row of its own.
-            let id = Some(format!("{index:#x}"));
-            events.put(&Event { cat: "async call", ph: "b", id: id.clone(), ..event })?;
-            let (ts, args) = (at(call.begun.saturating_add(call.taken)), Map::new());
-            events.put(&Event {
-                name,
-                cat: "async call",
-                ph: "e",
-                ts,
-                dur: None,
-                pid,
-                tid,
-                id,
-                s: None,
-                args,
-            })?;
-        } else {
-            events.put(&Event { dur: Some(call.taken as f64 / 1e3), ..event })?;
-        }
-    }
-    for pause in &profile.pauses {
-        let to = pause.resume_end.max(pause.suspend_start);
-        let mut args = Map::new();
-        args.insert("reason".to_owned(), pause.reason.as_str().into());
-        args.extend(pause.gc.map(|number| ("collection".to_owned(), number.into())));
-        let (ts, dur) = (at(pause.suspend_start), Some((to - pause.suspend_start) as f64 / 1e3));
-        events.put(&Event {
-            name: "Pause",
-            cat: "gc",
-            ph: "X",
-            ts,
-            dur,
-            pid,
-            tid: PROCESS,
-            id: None,
-            s: None,
-            args,
-        })?;
-    }
-    for sample in &profile.exceptions.samples {
-        let mut args = Map::new();
-        args.extend(
-            sample.message.as_ref().map(|message| ("message".to_owned(), message.as_str().into())),
-        );
-        args.insert("stands_for".to_owned(), sample.weight.into());
-        let name = &profile.tables.ty(sample.ty).name;
-        let (ts, tid) = (at(sample.time), tid(sample.thread));
-        events.put(&Event {
-            name,
-            cat: "exception",
-            ph: "i",
-            ts,
-            dur: None,
-            pid,
-            tid,
-            id: None,
-            s: Some("t"),
-            args,
-        })?;
-    }
+    let mut events = Events { out, any: false, profile };
+    events.names()?;
+    events.calls(options)?;
+    events.pauses()?;
+    events.exceptions()?;
     Ok(out.write_all(b"\n]}\n")?)
 }

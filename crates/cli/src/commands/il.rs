@@ -6,6 +6,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use cil::Verifier;
+use document::{Block, Cell, Document, Section, Tree};
 use metadata::{Assembly, BundledFile, Error, Method, bundled_files};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -144,7 +145,10 @@ struct Part {
     bodies: u64,
     methods: u64,
     failures: Vec<Failure>,
-    text: String,
+    /// A line for each method.
+    list: String,
+    /// What was disassembled.
+    disassembled: Vec<String>,
     shown: Vec<MethodShown>,
 }
 
@@ -152,25 +156,24 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let before = Instant::now();
     let mut total = Total::default();
     let sources = sources(&args.paths, &mut total)?;
-    let mut out = console::output();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let progress =
         Progress { all: sources.len(), wanted: sources.len() > 1 && io::stderr().is_terminal() };
     for (index, batch) in sources.chunks(threads * ASSEMBLIES).enumerate() {
-        let text = look(args, batch, threads, &mut total);
-        if !text.is_empty() {
+        let documents = look(args, batch, threads, &mut total);
+        if !documents.is_empty() {
             progress.clear();
-            out.write_all(document::plain::visible_lines(&text).as_bytes())?;
         }
+        documents.iter().try_for_each(console::show)?;
         progress.show(index * threads * ASSEMBLIES + batch.len());
     }
     progress.clear();
-    drop(out);
     finish(args, &total, before)
 }
 
-/// Looks at some assemblies, all threads at once, and gives the text in their order.
-fn look(args: &Args, batch: &[Source], threads: usize, total: &mut Total) -> String {
+/// Looks at some assemblies, all threads at once. Gives what there is to say of each, in their
+/// order.
+fn look(args: &Args, batch: &[Source], threads: usize, total: &mut Total) -> Vec<Document> {
     let files = parallel(threads, batch, Source::read);
     let opened = parallel(threads, &files, |file| match file {
         Ok(bytes) => Assembly::parse(bytes).map_err(anyhow::Error::from),
@@ -196,14 +199,16 @@ fn look(args: &Args, batch: &[Source], threads: usize, total: &mut Total) -> Str
     let results = parallel(threads, &parts, |(source, assembly, rows)| {
         Part::of(args, source, assembly, rows.clone())
     });
-    let mut text = String::new();
-    let mut has_head = false;
+    let mut sections: Vec<Section> = Vec::new();
     for ((source, assembly, rows), part) in parts.iter().zip(results) {
         let is_first = *rows.start() == 1;
         total.bodies += part.bodies;
         total.methods += part.methods;
         total.failures.extend(part.failures);
-        if args.json && !args.verify {
+        if args.verify {
+            continue;
+        }
+        if args.json {
             if is_first {
                 let (path, name, version) = (source.shown(), assembly.name(), version(assembly));
                 total.shown.push(AssemblyShown { path, name, version, methods: Vec::new() });
@@ -213,18 +218,28 @@ fn look(args: &Args, batch: &[Source], threads: usize, total: &mut Total) -> Str
             }
             continue;
         }
-        // Where methods were asked for by name, assemblies that have none of them are left out.
-        has_head &= !is_first;
-        if !args.verify && !has_head && (args.method.is_empty() || !part.text.is_empty()) {
-            text.push_str(&head(source, assembly));
-            has_head = true;
+        if is_first {
+            let mut section = Section::default();
+            section.add(il(head(source, assembly)));
+            sections.push(section);
         }
-        text.push_str(&part.text);
+        if let Some(section) = sections.last_mut() {
+            if let Some(Block::Code(lines)) = section.blocks.first_mut() {
+                lines.text.push_str(&part.list);
+            }
+            section.extend(part.disassembled.into_iter().map(il));
+        }
     }
     if !args.method.is_empty() {
+        // Assemblies that have none of these methods are left out.
         total.shown.retain(|shown| !shown.methods.is_empty());
+        sections.retain(|section| section.blocks.len() > 1);
     }
-    text
+    sections.into_iter().map(|section| Document { sections: vec![section] }).collect()
+}
+
+fn il(text: String) -> document::Code {
+    document::Code { language: "il", text }
 }
 
 fn finish(args: &Args, total: &Total, before: Instant) -> anyhow::Result<Code> {
@@ -247,7 +262,7 @@ fn finish(args: &Args, total: &Total, before: Instant) -> anyhow::Result<Code> {
             errors,
         })?;
     } else if args.verify {
-        console::print(&verdict(total, before))?;
+        console::show(&verdict(total, before))?;
     }
     if !args.json {
         for Unreadable { path, error } in &total.errors {
@@ -274,11 +289,11 @@ fn finish(args: &Args, total: &Total, before: Instant) -> anyhow::Result<Code> {
     Ok(Code::Success)
 }
 
-fn verdict(total: &Total, before: Instant) -> String {
-    let mut text = String::new();
+fn verdict(total: &Total, before: Instant) -> Document {
+    let mut lines = Tree::default();
     for failure in &total.failures {
         let Failure { assembly, token, method, error } = failure;
-        let _ = writeln!(text, "{}: {} ({token}): {error}", printable(assembly), printable(method));
+        lines.push(0, [Cell::text(format!("{assembly}: {method} ({token}): {error}"))]);
     }
     let counted = |count: u64, one: &str, many: &str| {
         format!("{count} {}", if count == 1 { one } else { many })
@@ -289,12 +304,16 @@ fn verdict(total: &Total, before: Instant) -> String {
         0 => "all well formed".to_owned(),
         failed => format!("{failed} not well formed"),
     };
-    let _ = write!(text, "{bodies} in {assemblies}: {verdict}");
-    if total.skipped > 0 {
-        let _ = write!(text, "; {}", counted(total.skipped, "other file", "other files"));
-    }
-    let _ = writeln!(text, " ({:.2} s)", before.elapsed().as_secs_f64());
-    text
+    let others = match total.skipped {
+        0 => String::new(),
+        skipped => format!("; {}", counted(skipped, "other file", "other files")),
+    };
+    let seconds = before.elapsed().as_secs_f64();
+    let verdict = format!("{bodies} in {assemblies}: {verdict}{others} ({seconds:.2} s)");
+    lines.push(0, [Cell::text(verdict)]);
+    let mut section = Section::default();
+    section.add(lines);
+    Document { sections: vec![section] }
 }
 
 /// What stands above the methods of an assembly.
@@ -336,10 +355,9 @@ impl Part {
                 let size = method.body().ok().flatten().map(|body| body.code.len().to_string());
                 let (token, size) = (method.token(), size.as_deref().unwrap_or("-"));
                 let _ =
-                    writeln!(part.text, "{token} {size:>6}  {}", printable(&method.declaration()));
+                    writeln!(part.list, "{token} {size:>6}  {}", printable(&method.declaration()));
             } else {
-                part.text.push('\n');
-                part.text.push_str(&disassembly(&method));
+                part.disassembled.push(disassembly(&method));
             }
         }
         part

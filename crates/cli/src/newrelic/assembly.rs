@@ -4,32 +4,31 @@
 //! name, a point is chosen for each of them, and its new body is made. The body is thrown away;
 //! what refuses it is reported.
 
+mod attributes;
+mod owners;
+
 use super::dry_run::{DryRun, type_name};
-use cil::{MethodSig, TokenKind};
+use attributes::{Attributes, MethodAttributes};
+use cil::TokenKind;
 use metadata::{Assembly, Metadata, Row, column, table};
-use newrelic_compat::{
-    Runtime,
-    attributes::{ASYNC_STATE_MACHINE, TRACE, TRANSACTION, may_have},
-    plan::{Details, Names, Plan, plan},
-    points::{Point, Points},
-    rewrite::{
-        API_ASSEMBLY, API_TYPE, Function, Owner, RefStructs, Refusal, Scopes, Settings, instrument,
-        instrument_api, is_api_method,
-    },
-    shape::AgentShape,
-    signature_text,
-    strategy::CallingStrategy,
+use newrelic_compat::Runtime;
+use newrelic_compat::attributes::may_have;
+use newrelic_compat::plan::{Details, Names, Plan, plan};
+use newrelic_compat::points::{Point, Points};
+use newrelic_compat::rewrite::{
+    API_ASSEMBLY, API_TYPE, Function, Owner, RefStructs, Refusal, Scopes, Settings, instrument,
+    instrument_api, is_api_method,
 };
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
+use owners::{Owners, Types, parameters};
 use rules::Version;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Attribute of methods that stand for a function of a native library (ECMA-335 II.23.1.10).
 const PINVOKE_IMPL: u32 = 0x2000;
-
-/// Most types around a type.
-const DEEPEST: usize = 64;
 
 /// Who asks for the instrumentation of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -260,169 +259,6 @@ fn match_points(
     }
     report.missing_classes.dedup();
     candidates
-}
-
-/// Which methods belong to which type, by rows.
-struct Owners {
-    of_method: HashMap<u32, u32>,
-    by_class: HashMap<u32, Vec<u32>>,
-}
-
-impl Owners {
-    fn of(metadata: &Metadata<'_>) -> Self {
-        let mut owners = Self { of_method: HashMap::new(), by_class: HashMap::new() };
-        // In good metadata no method has two owners. In bad ones every type could claim all of
-        // them.
-        let mut claims = metadata.rows(table::METHOD_DEF) as usize;
-        for class in 1..=metadata.rows(table::TYPE_DEF) {
-            for method in
-                metadata.members(table::TYPE_DEF, class, column::TYPE_METHODS).take(claims)
-            {
-                claims -= 1;
-                owners.of_method.insert(method, class);
-                owners.by_class.entry(class).or_default().push(method);
-            }
-        }
-        owners
-    }
-
-    /// The methods of a type whose names fit.
-    fn methods_of(
-        &self,
-        metadata: &Metadata<'_>,
-        class: u32,
-        fits: impl Fn(&str) -> bool,
-    ) -> Vec<u32> {
-        let name = |method: u32| metadata.name(table::METHOD_DEF, method, column::METHOD_NAME);
-        let methods = self.by_class.get(&class).into_iter().flatten().copied();
-        methods.filter(|&method| name(method).is_some_and(|name| fits(&name))).collect()
-    }
-}
-
-/// Text of the parameters of a method.
-fn parameters(metadata: &Metadata<'_>, method: u32) -> Option<String> {
-    let blob = metadata.blob_of(table::METHOD_DEF, method, column::METHOD_SIGNATURE)?;
-    signature_text::parameters(&MethodSig::decode(blob).ok()?, &|token| type_name(metadata, token))
-        .ok()
-}
-
-/// Which types there are.
-struct Types {
-    by_name: HashMap<String, u32>,
-    /// The type around a type.
-    outer: HashMap<u32, u32>,
-    /// How many generic parameters a type has.
-    generic: HashMap<u32, u32>,
-}
-
-impl Types {
-    fn of(metadata: &Metadata<'_>) -> Self {
-        let outer = (1..=metadata.rows(table::NESTED_CLASS)).filter_map(|row| {
-            let of = |column| metadata.get(table::NESTED_CLASS, row, column);
-            Some((of(column::NESTED_INNER)?, of(column::NESTED_OUTER)?))
-        });
-        let mut by_name = HashMap::new();
-        for row in 1..=metadata.rows(table::TYPE_DEF) {
-            if let Some(name) = metadata.type_name(row, '+') {
-                by_name.entry(name).or_insert(row);
-            }
-        }
-        let mut generic: HashMap<u32, u32> = HashMap::new();
-        for row in 1..=metadata.rows(table::GENERIC_PARAM) {
-            let owner = metadata.reference(table::GENERIC_PARAM, row, column::GENERIC_PARAM_OWNER);
-            if let Some(Row { table: table::TYPE_DEF, row }) = owner {
-                *generic.entry(row).or_default() += 1;
-            }
-        }
-        Self { by_name, outer: outer.collect(), generic }
-    }
-
-    /// The type that is in no other, around a type.
-    fn outermost(&self, class: u32) -> u32 {
-        let mut class = class;
-        for _ in 0..DEEPEST {
-            match self.outer.get(&class) {
-                Some(&outer) => class = outer,
-                None => break,
-            }
-        }
-        class
-    }
-}
-
-/// Attributes of a method that count.
-#[derive(Clone, Debug, Default)]
-struct MethodAttributes {
-    /// `[Transaction]` and `[Trace]`: names with their values.
-    values: Vec<(String, Vec<u8>)>,
-    is_async: bool,
-}
-
-impl MethodAttributes {
-    fn asks(&self) -> bool {
-        !self.values.is_empty()
-    }
-}
-
-/// Attributes of an assembly's methods and types that count.
-struct Attributes {
-    methods: HashMap<u32, MethodAttributes>,
-    /// `ref struct`s, by row.
-    by_ref_like: HashSet<u32>,
-    /// Whether a method asks for instrumentation by an attribute.
-    any_method: bool,
-}
-
-const BY_REF_LIKE: &str = "System.Runtime.CompilerServices.IsByRefLikeAttribute";
-
-impl Attributes {
-    /// Reads them. `ask` says whether methods of this assembly may ask for instrumentation.
-    fn of(metadata: &Metadata<'_>, owners: &Owners, ask: bool) -> Self {
-        let mut found =
-            Self { methods: HashMap::new(), by_ref_like: HashSet::new(), any_method: false };
-        let class_of = |constructor: Row| match constructor.table {
-            table::MEMBER_REF => {
-                metadata.reference(table::MEMBER_REF, constructor.row, column::MEMBER_REF_PARENT)
-            }
-            table::METHOD_DEF => {
-                Some(Row { table: table::TYPE_DEF, row: *owners.of_method.get(&constructor.row)? })
-            }
-            _ => None,
-        };
-        let mut names: HashMap<Row, Option<&'static str>> = HashMap::new();
-        for row in 1..=metadata.rows(table::CUSTOM_ATTRIBUTE) {
-            let of = |column| metadata.reference(table::CUSTOM_ATTRIBUTE, row, column);
-            let (Some(parent), Some(constructor)) =
-                (of(column::CUSTOM_ATTRIBUTE_PARENT), of(column::CUSTOM_ATTRIBUTE_TYPE))
-            else {
-                continue;
-            };
-            let name = names.entry(constructor).or_insert_with(|| {
-                let name = type_name(metadata, class_of(constructor)?.token()?)?;
-                [TRACE, TRANSACTION, ASYNC_STATE_MACHINE, BY_REF_LIKE]
-                    .into_iter()
-                    .find(|known| *known == name)
-            });
-            match (*name, parent.table) {
-                (Some(BY_REF_LIKE), table::TYPE_DEF) => drop(found.by_ref_like.insert(parent.row)),
-                (Some(ASYNC_STATE_MACHINE), table::METHOD_DEF) => {
-                    found.methods.entry(parent.row).or_default().is_async = true;
-                }
-                (Some(name @ (TRACE | TRANSACTION)), table::METHOD_DEF) if ask => {
-                    let value = metadata.blob_of(
-                        table::CUSTOM_ATTRIBUTE,
-                        row,
-                        column::CUSTOM_ATTRIBUTE_VALUE,
-                    );
-                    let method = found.methods.entry(parent.row).or_default();
-                    method.values.push((name.to_owned(), value.unwrap_or_default().to_vec()));
-                    found.any_method = true;
-                }
-                _ => {}
-            }
-        }
-        found
-    }
 }
 
 /// What is the same for all methods of an assembly.

@@ -4,6 +4,8 @@
 //! Where a few bits form a number (visibility, calling convention), the constant that ends in
 //! `_MASK` covers them and [`masked`](TypeAttributes::masked) compares them. The order inside a
 //! type is by bit.
+//!
+//! Over 600 lines: a table of the flags that `corhdr.h` has.
 
 macro_rules! flags {
     ($( $(#[$doc:meta])* $name:ident { $( $(#[$cdoc:meta])* $konst:ident = $value:expr; )* } )*) => { $(
