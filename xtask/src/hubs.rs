@@ -28,6 +28,7 @@ const HUBS: &[&str] = &[
     "crates/rows/src/lib.rs",
     "crates/rows/src/row.rs",
     "crates/session/src/reader.rs",
+    "crates/session/src/row_buffer.rs",
     "crates/session/src/validate.rs",
     "crates/session/src/writer.rs",
 ];

@@ -94,7 +94,7 @@ fn managed_growth(profile: &Profile) -> Option<f64> {
     let allocated = counters.find(|c| c.def.source == "System.Runtime" && c.def.name == "alloc-rate");
     let allocated = allocated.and_then(profile::Counter::summary)?.mean;
     let whole = seconds(profile.duration()).max(f64::MIN_POSITIVE);
-    let held = |gc: &profile::session::GcEvent| gc.size_after.iter().sum::<u64>() as f64;
+    let held = |gc: &profile::profilers::gc::Collection| gc.size_after.iter().sum::<u64>() as f64;
     Some(match (profile.gcs.first(), profile.gcs.last()) {
         (Some(first), Some(last)) => {
             let untold = seconds(first.end.saturating_sub(profile.start)) + seconds(profile.stop.saturating_sub(last.end));

@@ -1,9 +1,10 @@
 use std::collections::{BTreeMap, HashMap};
 
-use session::{
-    AllocatedObjects, AllocationBatch, AllocationHeap, AllocationSampling, AllocationWindow, Nanos,
-    StackId, ThreadId, ThreadState, TypeId,
+use profilers::{
+    allocations::{AllocationHeap, AllocationSample, AllocationSampling, AllocationWindow},
+    exact_allocations::Allocated,
 };
+use session::{Nanos, StackId, ThreadId, ThreadState, TypeId};
 
 use crate::{
     Amount, CallSite, Estimate, Profile, Series, SeriesKind, exceptions::heaviest, series::Row,
@@ -16,34 +17,6 @@ pub const OBJECT_HEAPS: [AllocationHeap; 3] =
 /// Index of a heap in [`OBJECT_HEAPS`].
 pub fn heap_index(heap: AllocationHeap) -> usize {
     heap as usize
-}
-
-/// A sampled allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocationSample {
-    /// When.
-    pub time: Nanos,
-    /// By whom.
-    pub thread: ThreadId,
-    /// Where.
-    pub stack: StackId,
-    /// Type of the object.
-    pub ty: TypeId,
-    /// Heap that it is on.
-    pub heap: AllocationHeap,
-    /// Size of the object in bytes; 0 where it is not known.
-    pub size: u64,
-    /// Allocated bytes that it stands for.
-    pub bytes: u64,
-    /// Whether the stack is cut.
-    pub truncated: bool,
-}
-
-impl AllocationSample {
-    /// Allocated objects that it stands for, where the size of the object is known.
-    pub fn objects(&self) -> Option<f64> {
-        (self.size > 0).then(|| self.bytes as f64 / self.size as f64)
-    }
 }
 
 /// Sampled allocations.
@@ -91,6 +64,7 @@ impl Allocations {
     }
 
     pub(crate) fn add(&mut self, sample: AllocationSample) {
+        self.sampling = Some(sample.sampling);
         let row = Row {
             time: sample.time,
             thread: sample.thread,
@@ -103,33 +77,9 @@ impl Allocations {
         self.samples.push(sample);
     }
 
-    pub(crate) fn add_batch(&mut self, batch: &AllocationBatch, inside: impl Fn(Nanos) -> bool) {
-        let mut time = batch.start;
-        for (index, delta) in batch.time_delta.iter().enumerate() {
-            time = time.wrapping_add(*delta);
-            if inside(time) {
-                self.sampling = Some(batch.sampling);
-                self.add(AllocationSample {
-                    time,
-                    thread: batch.thread[index],
-                    stack: batch.stack[index],
-                    ty: batch.ty[index],
-                    heap: batch.heap[index],
-                    size: batch.size[index],
-                    bytes: batch.bytes[index],
-                    truncated: batch.truncated[index],
-                });
-            }
-        }
-    }
-
-    pub(crate) fn add_exact(&mut self, allocated: &AllocatedObjects) {
-        for &(ty, objects, bytes) in &allocated.counts {
-            self.exact
-                .entry((allocated.thread, ty))
-                .or_default()
-                .add(ObjectCount { objects, bytes });
-        }
+    pub(crate) fn add_exact(&mut self, allocated: Allocated) {
+        let Allocated { thread, ty, objects, bytes, .. } = allocated;
+        self.exact.entry((thread, ty)).or_default().add(ObjectCount { objects, bytes });
     }
 
     /// All objects that were counted.

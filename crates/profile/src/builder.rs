@@ -1,14 +1,24 @@
 use std::{io::Read, ops::Range, sync::Arc};
 
-use profilers::{gc::Induced, loads::Unloaded};
+use profilers::{
+    allocations::{AllocationSample, AllocationWindow},
+    calls::Calls,
+    counters::{CounterDef, CounterValue},
+    exact_allocations::Allocated,
+    exceptions::{ExceptionCount, ExceptionSample},
+    gc::{Collection, Induced, Pause},
+    jit::{Compilation, Lookups},
+    loads::{AssemblyLoad, TypeLoad, Unloaded},
+    locks::Wait,
+    threadpool::PoolEvent,
+    threads::Creation,
+    transitions::Transitions,
+};
 use rows::{Row, RowBatch, TableDef};
 use session::{
-    AllocatedObjects, AllocationBatch, AllocationWindow, Argument, AssemblyLoad, CallBatch,
-    CallKind, CompilationBatch, ContentionBatch, CounterDef, CounterId, ExceptionSample, GcEvent,
-    InstrumentedMethod, ModelError, Nanos, ObserverStatus, PauseEvent, PoolEvent, PrecompiledCount,
-    ProcessorUse, SampleBatch, SamplingRate, SessionEnd, SessionError, SessionInfo, SessionReader,
-    SessionRecord, SingleCall, Sink, SurvivorSnapshot, ThreadCreation, ThreadSnapshot, ThreadState,
-    TracedCalls, TypeId, TypeLoadBatch, Validator,
+    Argument, InstrumentedMethod, ModelError, Nanos, ObserverStatus, ProcessorUse, SampleBatch,
+    SamplingRate, SessionEnd, SessionError, SessionInfo, SessionReader, SessionRecord, SingleCall,
+    Sink, StackId, SurvivorSnapshot, ThreadId, ThreadSnapshot, ThreadState, TracedCalls, Validator,
 };
 
 use crate::{
@@ -243,24 +253,27 @@ type TakeRows = fn(&mut Taking<'_>, &TableDef, &RowBatch) -> bool;
 
 /// All tables that the profile knows.
 const TABLES: &[TakeRows] = &[
-    |taking, table, batch| {
-        known(table, batch).is_some_and(|rows| {
-            taking.induced(rows);
-            true
-        })
-    },
-    |taking, table, batch| {
-        known(table, batch).is_some_and(|rows| {
-            taking.unloaded(rows);
-            true
-        })
-    },
+    |taking, table, batch| taking.known(table, batch, Taking::collections),
+    |taking, table, batch| taking.known(table, batch, Taking::pauses),
+    |taking, table, batch| taking.known(table, batch, Taking::induced),
+    |taking, table, batch| taking.known(table, batch, Taking::counters),
+    |taking, table, batch| taking.known(table, batch, Taking::counter_values),
+    |taking, table, batch| taking.known(table, batch, Taking::exceptions),
+    |taking, table, batch| taking.known(table, batch, Taking::exception_counts),
+    |taking, table, batch| taking.known(table, batch, Taking::allocations),
+    |taking, table, batch| taking.known(table, batch, Taking::allocation_windows),
+    |taking, table, batch| taking.known(table, batch, Taking::allocated),
+    |taking, table, batch| taking.known(table, batch, Taking::waits),
+    |taking, table, batch| taking.known(table, batch, Taking::thread_creations),
+    |taking, table, batch| taking.known(table, batch, Taking::pool_events),
+    |taking, table, batch| taking.known(table, batch, Taking::calls),
+    |taking, table, batch| taking.known(table, batch, Taking::transitions),
+    |taking, table, batch| taking.known(table, batch, Taking::compilations),
+    |taking, table, batch| taking.known(table, batch, Taking::lookups),
+    |taking, table, batch| taking.known(table, batch, Taking::assembly_loads),
+    |taking, table, batch| taking.known(table, batch, Taking::type_loads),
+    |taking, table, batch| taking.known(table, batch, Taking::unloaded),
 ];
-
-/// The rows of a batch, if they are of this kind.
-fn known<R: Row>(table: &TableDef, batch: &RowBatch) -> Option<Vec<R>> {
-    R::is(table).then(|| R::read(table, batch).ok())?
-}
 
 impl Taking<'_> {
     fn take(&mut self, record: &SessionRecord) {
@@ -274,13 +287,6 @@ impl Taking<'_> {
             SessionRecord::Type(ty) => self.tables().types.push(ty.clone()),
             SessionRecord::CpuSamples(batch) => self.cpu_samples(batch),
             SessionRecord::WallSamples(batch) => self.wall_samples(batch),
-            SessionRecord::Exception(sample) => self.exception(sample),
-            SessionRecord::ExceptionCounts { time, counts } => self.exception_counts(*time, counts),
-            SessionRecord::Allocations(batch) => self.allocations(batch),
-            SessionRecord::AllocationWindow(window) => self.allocation_window(*window),
-            SessionRecord::AllocatedObjects(allocated) => self.allocated_objects(allocated),
-            SessionRecord::Contentions(batch) => self.contentions(batch),
-            SessionRecord::Calls(batch) => self.calls(batch),
             SessionRecord::Instrumented(method) => self.instrumented(method),
             SessionRecord::Rewritten(method) => {
                 self.traced_event(method.time, || TracedEvent::Rewritten(method.clone()));
@@ -296,23 +302,13 @@ impl Taking<'_> {
             SessionRecord::CallsWithArguments(calls) => {
                 calls.iter().for_each(|call| self.single_call(&call.call, Some(&call.arguments)));
             }
-            SessionRecord::Compilations(batch) => self.compilations(batch),
-            SessionRecord::Precompiled(count) => self.precompiled(*count),
-            SessionRecord::AssemblyLoad(load) => self.assembly_load(load),
-            SessionRecord::TypeLoads(batch) => self.type_loads(batch),
-            SessionRecord::Counter(counter) => self.counter(counter),
-            SessionRecord::CounterValues { time, values } => self.counter_values(*time, values),
             SessionRecord::ThreadSnapshot(snapshot) => self.thread_snapshot(snapshot),
-            SessionRecord::ThreadCreation(creation) => self.thread_creation(creation),
             SessionRecord::PoolSamples(batch) => self.pool_samples(batch),
-            SessionRecord::PoolEvent(event) => self.pool_event(event),
-            SessionRecord::Gc(gc) => self.gc(gc),
             SessionRecord::Table(table) => self
                 .profile
                 .other_tables
                 .push(OtherTable { table: table.clone(), batches: Vec::new() }),
             SessionRecord::Rows(batch) => self.rows(batch),
-            SessionRecord::Pause(pause) => self.pause(pause),
             SessionRecord::Survivors(snapshot) => self.survivors(snapshot),
             SessionRecord::Observer(status) => self.observer(status),
             SessionRecord::Processors(used) => self.processors(*used),
@@ -348,49 +344,50 @@ impl Taking<'_> {
         self.profile.wall.add_batch(batch, |time, _, _| inside(time));
     }
 
-    fn exception(&mut self, sample: &ExceptionSample) {
-        if self.times.take(sample.time) {
-            self.profile.exceptions.add(sample);
+    fn exceptions(&mut self, rows: Vec<ExceptionSample>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.exceptions.add(row));
+    }
+
+    fn exception_counts(&mut self, rows: Vec<ExceptionCount>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.exceptions.count(row));
+    }
+
+    fn allocations(&mut self, rows: Vec<AllocationSample>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.allocations.add(row));
+    }
+
+    fn allocation_windows(&mut self, rows: Vec<AllocationWindow>) {
+        rows.iter().for_each(|window| self.times.see(window.end));
+        let wanted = rows.into_iter().filter(|row| self.times.wanted.holds(row.followed_from));
+        wanted.for_each(|window| self.profile.allocations.add_window(window));
+    }
+
+    fn allocated(&mut self, rows: Vec<Allocated>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.allocations.add_exact(row));
+    }
+
+    fn waits(&mut self, rows: Vec<Wait>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.locks.add(row));
+    }
+
+    fn calls(&mut self, rows: Vec<Calls>) {
+        for Calls { time, thread, stack, count, own } in rows {
+            if self.times.take(time) {
+                self.profile.calls.add_calls(call(time, thread, stack, own), count);
+            }
         }
     }
 
-    fn exception_counts(&mut self, time: Nanos, counts: &[(TypeId, u64)]) {
-        if self.times.take(time) {
-            let exceptions = &mut self.profile.exceptions;
-            counts.iter().for_each(|(ty, count)| exceptions.count(*ty, *count));
-        }
-    }
-
-    fn allocations(&mut self, batch: &AllocationBatch) {
-        let inside = self.times.of_batch(batch.start, &batch.time_delta);
-        self.profile.allocations.add_batch(batch, inside);
-    }
-
-    fn allocation_window(&mut self, window: AllocationWindow) {
-        self.times.see(window.end);
-        if self.times.wanted.holds(window.followed_from) {
-            self.profile.allocations.add_window(window);
-        }
-    }
-
-    fn allocated_objects(&mut self, allocated: &AllocatedObjects) {
-        if self.times.take(allocated.time) {
-            self.profile.allocations.add_exact(allocated);
-        }
-    }
-
-    fn contentions(&mut self, batch: &ContentionBatch) {
-        let inside = self.times.of_batch(batch.start, &batch.time_delta);
-        self.profile.locks.add_batch(batch, inside);
-    }
-
-    fn calls(&mut self, batch: &CallBatch) {
-        let series = match batch.kind {
-            CallKind::Methods => &mut self.profile.calls,
-            CallKind::Transitions => &mut self.profile.transitions,
-        };
-        if self.times.take(batch.time) {
-            series.add_calls(batch);
+    fn transitions(&mut self, rows: Vec<Transitions>) {
+        for Transitions { time, thread, stack, count, own } in rows {
+            if self.times.take(time) {
+                self.profile.transitions.add_calls(call(time, thread, stack, own), count);
+            }
         }
     }
 
@@ -419,21 +416,25 @@ impl Taking<'_> {
         }
     }
 
-    fn compilations(&mut self, batch: &CompilationBatch) {
-        let inside = self.times.of_batch(batch.start, &batch.time_delta);
-        self.profile.jit.add_batch(batch, inside);
+    fn compilations(&mut self, rows: Vec<Compilation>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.jit.add(row));
     }
 
-    fn precompiled(&mut self, count: PrecompiledCount) {
-        if self.times.take(count.time) {
-            self.profile.jit.lookups.push(count);
-        }
+    fn lookups(&mut self, rows: Vec<Lookups>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        self.profile.jit.lookups.extend(wanted);
     }
 
-    fn assembly_load(&mut self, load: &AssemblyLoad) {
-        if self.times.take(load.time) {
-            self.profile.loads.add_assembly(load);
-        }
+    /// Takes the rows of a batch, if they are of this kind.
+    fn known<R: Row>(
+        &mut self,
+        table: &TableDef,
+        batch: &RowBatch,
+        take: fn(&mut Self, Vec<R>),
+    ) -> bool {
+        let rows = if R::is(table) { R::read(table, batch).ok() } else { None };
+        rows.map(|rows| take(self, rows)).is_some()
     }
 
     /// Takes rows of a table that the profile knows, or keeps them as they are.
@@ -448,27 +449,35 @@ impl Taking<'_> {
         }
     }
 
+    fn assembly_loads(&mut self, rows: Vec<AssemblyLoad>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.loads.add_assembly(row));
+    }
+
     fn unloaded(&mut self, rows: Vec<Unloaded>) {
         let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
         self.profile.loads.unloads.extend(wanted);
     }
 
-    fn type_loads(&mut self, batch: &TypeLoadBatch) {
-        let inside = self.times.of_batch(batch.start, &batch.time_delta);
-        self.profile.loads.add_types(batch, inside);
+    fn type_loads(&mut self, rows: Vec<TypeLoad>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.loads.add_type(row));
     }
 
-    fn counter(&mut self, counter: &CounterDef) {
-        self.profile.counters.push(Counter { def: counter.clone(), values: Vec::new() });
-    }
-
-    fn counter_values(&mut self, time: Nanos, values: &[(CounterId, f64)]) {
-        if !self.times.take(time) {
-            return;
+    fn counters(&mut self, rows: Vec<CounterDef>) {
+        for def in rows {
+            // They are found by their place.
+            if def.counter as usize == self.profile.counters.len() {
+                self.profile.counters.push(Counter { def, values: Vec::new() });
+            }
         }
-        for (counter, value) in values.iter().filter(|(_, value)| value.is_finite()) {
-            if let Some(counter) = self.profile.counters.get_mut(counter.index()) {
-                counter.add(self.profile.start, time, *value);
+    }
+
+    fn counter_values(&mut self, rows: Vec<CounterValue>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        for CounterValue { time, counter, value } in wanted.filter(|row| row.value.is_finite()) {
+            if let Some(counter) = self.profile.counters.get_mut(counter as usize) {
+                counter.add(self.profile.start, time, value);
             }
         }
     }
@@ -479,10 +488,9 @@ impl Taking<'_> {
         }
     }
 
-    fn thread_creation(&mut self, creation: &ThreadCreation) {
-        if self.times.take(creation.time) {
-            self.profile.threads.add_creation(creation);
-        }
+    fn thread_creations(&mut self, rows: Vec<Creation>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.threads.add_creation(row));
     }
 
     fn pool_samples(&mut self, batch: &SampleBatch) {
@@ -490,17 +498,15 @@ impl Taking<'_> {
         self.profile.pool.add_batch(batch, inside);
     }
 
-    fn pool_event(&mut self, event: &PoolEvent) {
-        if self.times.take(event.time) {
-            self.profile.pool.events.push(event.clone());
-        }
+    fn pool_events(&mut self, rows: Vec<PoolEvent>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        self.profile.pool.events.extend(wanted);
     }
 
-    fn gc(&mut self, gc: &GcEvent) {
-        self.times.see(gc.end);
-        if self.times.wanted.holds(gc.start) {
-            self.profile.gcs.push(gc.clone());
-        }
+    fn collections(&mut self, rows: Vec<Collection>) {
+        rows.iter().for_each(|gc| self.times.see(gc.end));
+        let wanted = rows.into_iter().filter(|gc| self.times.wanted.holds(gc.start));
+        self.profile.gcs.extend(wanted);
     }
 
     fn induced(&mut self, rows: Vec<Induced>) {
@@ -508,11 +514,10 @@ impl Taking<'_> {
         self.profile.inductions.extend(wanted);
     }
 
-    fn pause(&mut self, pause: &PauseEvent) {
-        self.times.see(pause.resume_end);
-        if self.times.wanted.holds(pause.suspend_start) {
-            self.profile.pauses.push(pause.clone());
-        }
+    fn pauses(&mut self, rows: Vec<Pause>) {
+        rows.iter().for_each(|pause| self.times.see(pause.resume_end));
+        let wanted = rows.into_iter().filter(|pause| self.times.wanted.holds(pause.suspend_start));
+        self.profile.pauses.extend(wanted);
     }
 
     fn survivors(&mut self, snapshot: &SurvivorSnapshot) {
@@ -553,6 +558,11 @@ impl Taking<'_> {
     }
 }
 
+/// A call, or several with the same stack.
+fn call(time: Nanos, thread: ThreadId, stack: StackId, weight: u64) -> series::Row {
+    series::Row { time, thread, stack, state: ThreadState::Running, truncated: false, weight }
+}
+
 /// Time of the last row of a batch.
 fn end_of(start: Nanos, deltas: &[u64]) -> Nanos {
     deltas.iter().fold(start, |time, delta| time.wrapping_add(*delta))
@@ -590,20 +600,5 @@ impl Profile {
             (None, Some(damage)) => Err(damage.into()),
             (None, None) => Err(ProfileError::Empty),
         }
-    }
-}
-
-impl Exceptions {
-    pub(crate) fn add(&mut self, sample: &ExceptionSample) {
-        let row = series::Row {
-            time: sample.time,
-            thread: sample.thread,
-            stack: sample.stack,
-            state: ThreadState::Running,
-            truncated: false,
-            weight: sample.weight,
-        };
-        self.series.add(row, 1);
-        self.samples.push(sample.clone());
     }
 }

@@ -1,4 +1,5 @@
-use session::{CounterDef, CounterKind, Nanos};
+use profilers::counters::{CounterDef, CounterKind};
+use session::Nanos;
 
 /// Something that the process counted about itself, over time.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,13 +65,12 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use session::CounterId;
 
     fn counter(kind: CounterKind) -> Counter {
         let (source, name, title) = ("S".into(), "n".into(), "N".into());
         let (unit, tags) = (String::new(), String::new());
         Counter {
-            def: CounterDef { id: CounterId(0), source, name, title, unit, tags, kind },
+            def: CounterDef { counter: 0, source, name, title, unit, tags, kind },
             values: Vec::new(),
         }
     }

@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 
-use session::{ExceptionSample, FunctionId, FunctionKind, Nanos, TypeId};
+use profilers::exceptions::{ExceptionCount, ExceptionSample};
+use session::{FunctionId, FunctionKind, Nanos, ThreadState, TypeId};
 
-use crate::{Distribution, Line, Profile, Series, SeriesKind, Tables};
+use crate::{Distribution, Line, Profile, Series, SeriesKind, Tables, series::Row};
 
 /// Thrown exceptions.
 #[derive(Clone, Debug)]
@@ -22,7 +23,21 @@ impl Exceptions {
         Self { series, samples: Vec::new(), counts: Vec::new(), exact: false }
     }
 
-    pub(crate) fn count(&mut self, ty: TypeId, count: u64) {
+    pub(crate) fn add(&mut self, sample: ExceptionSample) {
+        let row = Row {
+            time: sample.time,
+            thread: sample.thread,
+            stack: sample.stack,
+            state: ThreadState::Running,
+            truncated: false,
+            weight: sample.weight,
+        };
+        self.series.add(row, 1);
+        self.samples.push(sample);
+    }
+
+    pub(crate) fn count(&mut self, more: ExceptionCount) {
+        let ExceptionCount { ty, count, .. } = more;
         if ty.index() >= self.counts.len() {
             self.counts.resize(ty.index() + 1, 0);
         }

@@ -151,7 +151,7 @@ impl Sieve {
         exceptions.forget_counts();
         for sample in std::mem::take(&mut exceptions.samples) {
             if self.takes_running(sample.time, sample.thread, sample.stack) {
-                exceptions.add(&sample);
+                exceptions.add(sample);
             }
         }
     }
@@ -221,7 +221,7 @@ impl Sieve {
         let mut loads = Loads::new(start, from.series.samples.is_some());
         for load in &from.assemblies {
             if self.takes_running(load.time, load.thread, load.stack) {
-                loads.add_assembly(load);
+                loads.add_assembly(load.clone());
             }
         }
         for load in &from.types {
@@ -287,9 +287,7 @@ impl Profile {
             counter.values.retain(|(time, _)| sieve.takes_time(*time));
         }
         profile.gcs.retain(|gc| sieve.takes_time(gc.start));
-        profile
-            .inductions
-            .retain(|call| sieve.takes_running(call.time, call.thread.into(), call.stack.into()));
+        profile.inductions.retain(|call| sieve.takes_running(call.time, call.thread, call.stack));
         // It is not known which of their rows belong to what is wanted.
         profile.other_tables.iter_mut().for_each(|table| table.batches.clear());
         profile.pauses.retain(|pause| sieve.takes_time(pause.suspend_start));

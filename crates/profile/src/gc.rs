@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
-use session::{Nanos, PauseEvent, StackId};
+use profilers::gc::Pause;
+use session::{Nanos, StackId};
 
 use crate::{CallSite, Distribution, Profile};
 
@@ -9,7 +10,7 @@ pub const HEAPS: [&str; 5] = ["gen 0", "gen 1", "gen 2", "large objects", "pinne
 
 /// Length of a pause: how long the runtime was suspended, from the first thread that is suspended
 /// to the last that is resumed.
-pub fn pause_length(pause: &PauseEvent) -> Nanos {
+pub fn pause_length(pause: &Pause) -> Nanos {
     pause.resume_end.saturating_sub(pause.suspend_start)
 }
 
@@ -71,7 +72,7 @@ impl Profile {
     pub fn inducers(&self) -> Vec<Inducer> {
         let mut stacks: HashMap<StackId, u64> = HashMap::new();
         for call in &self.inductions {
-            *stacks.entry(call.stack.into()).or_default() += 1;
+            *stacks.entry(call.stack).or_default() += 1;
         }
         let mut stacks: Vec<_> = stacks.into_iter().collect();
         stacks.sort_by_key(|(stack, calls)| (std::cmp::Reverse(*calls), *stack));

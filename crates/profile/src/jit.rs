@@ -1,39 +1,9 @@
 use std::collections::{HashMap, HashSet};
 
-use session::{
-    CompilationBatch, FunctionId, FunctionKind, JitTier, Nanos, PrecompiledCode, PrecompiledCount,
-    StackId, ThreadId, ThreadState,
-};
+use profilers::jit::{Compilation, JitTier, Lookups, PrecompiledCode};
+use session::{FunctionId, FunctionKind, Nanos, ThreadId, ThreadState};
 
 use crate::{CallSite, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
-
-/// A compiled method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compilation {
-    /// When it began.
-    pub time: Nanos,
-    /// Who compiled.
-    pub thread: ThreadId,
-    /// The call that made it necessary, with the compiled method as the leaf.
-    pub stack: StackId,
-    /// How long, nanoseconds, without other compilations within it; `None` where its beginning was
-    /// not seen.
-    pub duration: Option<u64>,
-    /// The runtime's number of the method: each instantiation of a generic one has its own.
-    pub method: u64,
-    /// How thoroughly.
-    pub tier: JitTier,
-    /// Bytes of IL; 0 where the runtime does not tell.
-    pub il_size: u32,
-    /// Bytes of code.
-    pub native_size: u32,
-    /// Whether the runtime did it on a thread of its own, so that nobody waited for it.
-    pub background: bool,
-    /// What became of its precompiled code.
-    pub precompiled: PrecompiledCode,
-    /// Whether the stack is cut.
-    pub truncated: bool,
-}
 
 /// Compiled methods.
 #[derive(Clone, Debug)]
@@ -43,7 +13,7 @@ pub struct Jit {
     /// Single compilations.
     pub compilations: Vec<Compilation>,
     /// How often precompiled code was looked for, and code was freed.
-    pub lookups: Vec<PrecompiledCount>,
+    pub lookups: Vec<Lookups>,
 }
 
 impl Jit {
@@ -65,31 +35,9 @@ impl Jit {
         self.compilations.push(compilation);
     }
 
-    pub(crate) fn add_batch(&mut self, batch: &CompilationBatch, inside: impl Fn(Nanos) -> bool) {
-        let mut time = batch.start;
-        for (index, delta) in batch.time_delta.iter().enumerate() {
-            time = time.wrapping_add(*delta);
-            if inside(time) {
-                self.add(Compilation {
-                    time,
-                    thread: batch.thread[index],
-                    stack: batch.stack[index],
-                    duration: batch.duration[index],
-                    method: batch.method[index],
-                    tier: batch.tier[index],
-                    il_size: batch.il_size[index],
-                    native_size: batch.native_size[index],
-                    background: batch.background[index],
-                    precompiled: batch.precompiled[index],
-                    truncated: batch.truncated[index],
-                });
-            }
-        }
-    }
-
     /// Precompiled code that was looked for in all.
-    pub fn lookups(&self) -> PrecompiledCount {
-        self.lookups.iter().fold(PrecompiledCount::default(), |sum, count| PrecompiledCount {
+    pub fn lookups(&self) -> Lookups {
+        self.lookups.iter().fold(Lookups::default(), |sum, count| Lookups {
             time: count.time,
             found: sum.found.saturating_add(count.found),
             missing: sum.missing.saturating_add(count.missing),

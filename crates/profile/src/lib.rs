@@ -52,6 +52,7 @@ pub use processors::*;
 pub use profile::*;
 pub use series::*;
 // Reports speak of the same things as recordings do.
+pub use profilers;
 pub use rows;
 pub use session;
 pub use stats::*;

@@ -1,30 +1,9 @@
 use std::collections::HashMap;
 
-use profilers::loads::Unloaded;
-use session::{
-    AssemblyLoad, LoadOutcome, Nanos, StackId, ThreadId, ThreadState, TypeId, TypeLoadBatch,
-};
+use profilers::loads::{AssemblyLoad, LoadOutcome, TypeLoad, Unloaded};
+use session::{Nanos, StackId, ThreadId, ThreadState, TypeId};
 
 use crate::{CallSite, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
-
-/// A type that was loaded, or brought a step further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TypeLoad {
-    /// When.
-    pub time: Nanos,
-    /// Who loaded it.
-    pub thread: ThreadId,
-    /// The call that made it necessary, with the load as the leaf.
-    pub stack: StackId,
-    /// The type.
-    pub ty: TypeId,
-    /// How long, nanoseconds.
-    pub duration: u64,
-    /// The same without other loads within it.
-    pub own: u64,
-    /// Whether the stack is cut.
-    pub truncated: bool,
-}
 
 /// Loaded assemblies and types.
 #[derive(Clone, Debug)]
@@ -57,32 +36,14 @@ impl Loads {
         self.series.add(Row { time, thread, stack, state, truncated, weight }, 1);
     }
 
-    pub(crate) fn add_assembly(&mut self, load: &AssemblyLoad) {
+    pub(crate) fn add_assembly(&mut self, load: AssemblyLoad) {
         self.add_row(load.time, load.thread, load.stack, load.truncated, load.own.unwrap_or(0));
-        self.assemblies.push(load.clone());
+        self.assemblies.push(load);
     }
 
     pub(crate) fn add_type(&mut self, load: TypeLoad) {
         self.add_row(load.time, load.thread, load.stack, load.truncated, load.own);
         self.types.push(load);
-    }
-
-    pub(crate) fn add_types(&mut self, batch: &TypeLoadBatch, inside: impl Fn(Nanos) -> bool) {
-        let mut time = batch.start;
-        for (index, delta) in batch.time_delta.iter().enumerate() {
-            time = time.wrapping_add(*delta);
-            if inside(time) {
-                self.add_type(TypeLoad {
-                    time,
-                    thread: batch.thread[index],
-                    stack: batch.stack[index],
-                    ty: batch.ty[index],
-                    duration: batch.duration[index],
-                    own: batch.own[index],
-                    truncated: batch.truncated[index],
-                });
-            }
-        }
     }
 }
 

@@ -1,27 +1,9 @@
 use std::collections::HashMap;
 
-use session::{ContentionBatch, Nanos, StackId, ThreadId, ThreadState};
+use profilers::locks::Wait;
+use session::{Nanos, StackId, ThreadId, ThreadState};
 
 use crate::{CallSite, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
-
-/// A wait for a lock that another thread held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// When it began.
-    pub time: Nanos,
-    /// Who waited.
-    pub thread: ThreadId,
-    /// Where.
-    pub stack: StackId,
-    /// How long, nanoseconds.
-    pub duration: u64,
-    /// The lock as the runtime numbers it, where it does.
-    pub lock: Option<u64>,
-    /// Who held it when the wait began, where known.
-    pub owner: Option<ThreadId>,
-    /// Whether the stack is cut.
-    pub truncated: bool,
-}
 
 /// Waits for locks.
 #[derive(Clone, Debug)]
@@ -48,24 +30,6 @@ impl Locks {
         };
         self.series.add(row, 1);
         self.waits.push(wait);
-    }
-
-    pub(crate) fn add_batch(&mut self, batch: &ContentionBatch, inside: impl Fn(Nanos) -> bool) {
-        let mut time = batch.start;
-        for (index, delta) in batch.time_delta.iter().enumerate() {
-            time = time.wrapping_add(*delta);
-            if inside(time) {
-                self.add(Wait {
-                    time,
-                    thread: batch.thread[index],
-                    stack: batch.stack[index],
-                    duration: batch.duration[index],
-                    lock: (batch.lock[index] != 0).then_some(batch.lock[index]),
-                    owner: batch.owner[index],
-                    truncated: batch.truncated[index],
-                });
-            }
-        }
     }
 
     /// How long all waits were.

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use session::{Nanos, PoolChange, PoolEvent, SampleBatch, StackId, ThreadId, ThreadState};
+use profilers::threadpool::{PoolChange, PoolEvent};
+use session::{Nanos, SampleBatch, StackId, ThreadId, ThreadState};
 
 use crate::{CallSite, Counter, Profile, STATES, Series, SeriesKind, series::Row, state_index};
 
@@ -305,9 +306,10 @@ impl Profile {
         let mut are_done = false;
         let mut changes: Vec<(Nanos, usize, bool)> = Vec::new();
         for event in &self.pool.events {
-            if let PoolChange::Adjusted { workers, throughput, reason } = &event.change {
-                are_done |= *throughput > 0.0;
-                changes.push((event.time, *workers as usize, reason == STARVATION));
+            if event.change == PoolChange::Adjusted {
+                are_done |= event.throughput.is_some_and(|throughput| throughput > 0.0);
+                let starves = event.reason.as_deref() == Some(STARVATION);
+                changes.push((event.time, event.workers as usize, starves));
             }
         }
         changes.sort_by_key(|(time, ..)| *time);
@@ -407,16 +409,19 @@ impl Profile {
     /// What the runtime reported of the number of workers.
     fn pool_changes(&self) -> PoolChanges {
         let (mut changes, mut workers) = (PoolChanges::default(), None);
-        for PoolEvent { time, change } in &self.pool.events {
-            match change {
-                PoolChange::Started { .. } => changes.started += 1,
-                PoolChange::Stopped { .. } => changes.stopped += 1,
-                PoolChange::Limits { min, max } => changes.limits = Some((*min, *max)),
-                PoolChange::Adjusted { workers: now, reason, .. } => {
+        for event in &self.pool.events {
+            match event.change {
+                PoolChange::Started => changes.started += 1,
+                PoolChange::Stopped => changes.stopped += 1,
+                PoolChange::Limits => {
+                    changes.limits = event.most.map(|most| (event.workers, most));
+                }
+                PoolChange::Adjusted => {
+                    let now = event.workers;
                     // The first is counted as one more, which starvation and blocking always are.
-                    let more = workers.map_or(1, |before: u32| i64::from(*now) - i64::from(before));
-                    workers = Some(*now);
-                    changes.adjusted(*time, reason, more);
+                    let more = workers.map_or(1, |before: u32| i64::from(now) - i64::from(before));
+                    workers = Some(now);
+                    changes.adjusted(event.time, event.reason.as_deref().unwrap_or(""), more);
                 }
             }
         }

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use profilers::gc::Induced;
+use profilers::gc::{Collection, Induced, Pause};
 use session::{
-    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun, ResourceUse,
-    SamplingRate, SessionEnd, SessionInfo, SurvivorSnapshot,
+    FunctionId, Nanos, ObserverStatus, ProcessorUse, ProfilerRun, ResourceUse, SamplingRate,
+    SessionEnd, SessionInfo, SurvivorSnapshot,
 };
 
 use crate::{
@@ -49,14 +49,14 @@ pub struct Profile {
     /// The thread pool.
     pub pool: Pool,
     /// Garbage collections, in the order of their end.
-    pub gcs: Vec<GcEvent>,
+    pub gcs: Vec<Collection>,
     /// Calls that induced collections, where the runtime reported their stacks.
     pub inductions: Vec<Induced>,
     /// Tables that were recorded by profilers that are not known here, by their ids; those that are
     /// known have no batches.
     pub other_tables: Vec<OtherTable>,
     /// Times when the runtime was suspended.
-    pub pauses: Vec<PauseEvent>,
+    pub pauses: Vec<Pause>,
     /// Collections whose survivors were looked at.
     pub survivors: Vec<SurvivorSnapshot>,
     /// What the observation cost, again and again; each counts from the start.

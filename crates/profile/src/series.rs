@@ -1,4 +1,4 @@
-use session::{CallBatch, Nanos, SampleBatch, StackId, ThreadId, ThreadState};
+use session::{Nanos, SampleBatch, StackId, ThreadId, ThreadState};
 
 use crate::{Timeline, tables::NONE};
 
@@ -285,21 +285,15 @@ impl Series {
         }
     }
 
-    pub(crate) fn add_calls(&mut self, batch: &CallBatch) {
-        for ((stack, count), own) in batch.stack.iter().zip(&batch.count).zip(&batch.own) {
-            let (mut count, mut weight) = (*count, *own);
-            // At least once: a call from before may have gone on.
-            loop {
-                let samples = u32::try_from(count).unwrap_or(u32::MAX);
-                let (time, thread, state) = (batch.time, batch.thread, ThreadState::Running);
-                self.add(
-                    Row { time, thread, stack: *stack, state, truncated: false, weight },
-                    samples,
-                );
-                (count, weight) = (count - u64::from(samples), 0);
-                if count == 0 {
-                    break;
-                }
+    /// Adds calls with this stack and what they took together.
+    pub(crate) fn add_calls(&mut self, mut row: Row, mut count: u64) {
+        // At least once: a call from before may have gone on.
+        loop {
+            let samples = u32::try_from(count).unwrap_or(u32::MAX);
+            self.add(row, samples);
+            (count, row.weight) = (count - u64::from(samples), 0);
+            if count == 0 {
+                break;
             }
         }
     }

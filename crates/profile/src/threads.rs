@@ -1,8 +1,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use session::{
-    FunctionId, Nanos, StackId, ThreadCreation, ThreadId, ThreadSeen, ThreadSnapshot, ThreadState,
-};
+use profilers::threads::Creation;
+use session::{FunctionId, Nanos, StackId, ThreadId, ThreadSeen, ThreadSnapshot, ThreadState};
 
 use crate::{CallSite, Profile, Series, SeriesKind, Tables, exceptions::heaviest, series::Row};
 
@@ -29,7 +28,7 @@ pub struct Threads {
     /// How many threads there were at each snapshot.
     pub counts: Vec<(Nanos, u64)>,
     /// Threads whose start the runtime has reported.
-    pub creations: Vec<ThreadCreation>,
+    pub creations: Vec<Creation>,
     /// Those of them that are workers of the thread pool.
     of_pool: HashSet<ThreadId>,
 }
@@ -45,8 +44,8 @@ impl Threads {
         }
     }
 
-    pub(crate) fn add_creation(&mut self, creation: &ThreadCreation) {
-        self.creations.push(*creation);
+    pub(crate) fn add_creation(&mut self, creation: Creation) {
+        self.creations.push(creation);
         if creation.pool {
             self.of_pool.insert(creation.thread);
         }
@@ -492,7 +491,7 @@ impl Profile {
 
     /// All threads that were looked at: suspects first, then by the time that they used.
     pub fn thread_rows(&self) -> Vec<ThreadRow> {
-        let creations: HashMap<ThreadId, &ThreadCreation> =
+        let creations: HashMap<ThreadId, &Creation> =
             self.threads.creations.iter().map(|creation| (creation.thread, creation)).collect();
         let last_snapshot = self.threads.counts.last().map_or(0, |(time, _)| *time);
         let mut rows: Vec<ThreadRow> = self
@@ -537,7 +536,7 @@ impl Profile {
                     confidence,
                     reason,
                     started_at: creation
-                        .and_then(|creation| Some(self.tables.place(creation.creator?.1))),
+                        .and_then(|creation| Some(self.tables.place(creation.stack?))),
                 }
             })
             .collect();
@@ -559,7 +558,7 @@ impl Profile {
         if self.threads.tracks.is_empty() && self.threads.creations.is_empty() {
             return Vec::new();
         }
-        let creations: HashMap<ThreadId, &ThreadCreation> =
+        let creations: HashMap<ThreadId, &Creation> =
             self.threads.creations.iter().map(|creation| (creation.thread, creation)).collect();
         let mut groups: BTreeMap<Starter, Vec<(ThreadId, Option<StackId>)>> = BTreeMap::new();
         for thread in &self.tables.threads {
@@ -569,7 +568,7 @@ impl Profile {
             if !inside && creation.is_none() || thread.os_tid == self.info.pid {
                 continue;
             }
-            let stack = creation.and_then(|creation| creation.creator).map(|(_, stack)| stack);
+            let stack = creation.and_then(|creation| creation.stack);
             let starter = match (self.thread_role(thread.id), stack) {
                 (ThreadRole::Pool, _) => Starter::Pool,
                 (_, Some(stack)) => Starter::Method(self.tables.place(stack).function),

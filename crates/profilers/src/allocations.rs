@@ -53,3 +53,84 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
     None
 }
+
+/// How the runtime picks the allocations that it reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllocationSampling {
+    /// Every byte has the same chance, independent of all others: `AllocationSampled`, .NET 10 and
+    /// newer.
+    Random,
+    /// The object that fills up each 100 KB of a heap: `GCAllocationTick`. Regular, so a pattern of
+    /// the program can favour some types.
+    Tick,
+}
+
+impl rows::Words for AllocationSampling {
+    const WORDS: &'static [(Self, &'static str)] =
+        &[(AllocationSampling::Random, "random"), (AllocationSampling::Tick, "tick")];
+}
+
+/// The heap that an object was allocated on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AllocationHeap {
+    /// Small objects, below 85,000 bytes unless configured otherwise.
+    Small,
+    /// Large objects.
+    Large,
+    /// Objects that were asked to be pinned for life.
+    Pinned,
+}
+
+impl rows::Words for AllocationHeap {
+    const WORDS: &'static [(Self, &'static str)] = &[
+        (AllocationHeap::Small, "small"),
+        (AllocationHeap::Large, "large"),
+        (AllocationHeap::Pinned, "pinned"),
+    ];
+}
+
+rows::rows! {
+    /// Sampled allocations.
+    #[derive(Copy, Eq)]
+    pub struct AllocationSample in "allocations", "samples" {
+        /// When.
+        time: rows::Time,
+        /// Thread that allocated.
+        thread: rows::Thread,
+        /// Where.
+        stack: rows::Stack,
+        /// Type of the object.
+        ty: rows::Type,
+        /// Heap that it is on.
+        heap: rows::Word<AllocationHeap>,
+        /// Size of the object; 0 where the runtime does not report it (.NET Core 3.1).
+        size: rows::Bytes,
+        /// Allocated bytes that the sample stands for. Divided by `size` it is a number of objects.
+        bytes: rows::Bytes,
+        /// Whether the stack is cut: it was deeper than the runtime reports.
+        truncated: rows::Flag,
+        /// How the runtime picked it.
+        sampling: rows::Word<AllocationSampling>,
+    }
+
+    /// Times of which only a part was followed, because there were too many allocations. Samples in
+    /// them stand for all of it: their `bytes` are multiplied already.
+    #[derive(Copy, Eq)]
+    pub struct AllocationWindow in "allocations", "windows" {
+        /// When it began.
+        start: rows::Time,
+        /// When it ended.
+        end: rows::Time,
+        /// Allocations were followed from here on,
+        followed_from: rows::Time,
+        /// up to here. The same moment if the recording ended before it came to that.
+        followed_to: rows::Time,
+    }
+}
+
+impl AllocationSample {
+    /// Allocated objects that it stands for, where the size of the object is known.
+    pub fn objects(&self) -> Option<f64> {
+        (self.size > 0).then(|| self.bytes as f64 / self.size as f64)
+    }
+}

@@ -121,6 +121,25 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
+rows::rows! {
+    /// Calls of methods with enter and leave hooks, or with probes of `trace`: those that a thread
+    /// has made since its last row with the same stack. Exact: nothing of it is sampled.
+    #[derive(Copy, Eq)]
+    pub struct Calls in "calls", "calls" {
+        /// When they were counted.
+        time: rows::Time,
+        /// Thread that made them.
+        thread: rows::Thread,
+        /// Which calls: the path from the leaf, which is the method that was called. Only what is
+        /// counted is on it.
+        stack: rows::Stack,
+        /// How many; 0 where a call from before has gone on.
+        count: rows::Count,
+        /// Time in the leaf and in nothing that it called of what is counted.
+        own: rows::Duration,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

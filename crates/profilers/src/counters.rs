@@ -59,3 +59,49 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
     None
 }
+
+/// What the values of a counter are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CounterKind {
+    /// Levels: the mean over the interval, or the last value.
+    Level,
+    /// Increases per second.
+    Rate,
+}
+
+impl rows::Words for CounterKind {
+    const WORDS: &'static [(Self, &'static str)] =
+        &[(CounterKind::Level, "level"), (CounterKind::Rate, "rate")];
+}
+
+rows::rows! {
+    /// Things that the process counts about itself.
+    #[derive(Eq)]
+    pub struct CounterDef in "counters", "counters" {
+        /// Its number, from 0 in the order of rows.
+        counter: rows::Narrow<rows::Number, u32>,
+        /// EventSource or meter that it is of.
+        source: rows::Text,
+        /// Name; for a quantile of a histogram with `p50`, `p95` … behind.
+        name: rows::Text,
+        /// Name for people.
+        title: rows::Text,
+        /// Unit as the program gives it; empty for none.
+        unit: rows::Text,
+        /// Tags, `key=value,…`; empty for none.
+        tags: rows::Text,
+        /// What its values are.
+        kind: rows::Word<CounterKind>,
+    }
+
+    /// Values of counters.
+    #[derive(Copy)]
+    pub struct CounterValue in "counters", "values" {
+        /// When it came.
+        time: rows::Time,
+        /// Number of the counter.
+        counter: rows::Narrow<rows::Number, u32>,
+        /// The value.
+        value: rows::Real,
+    }
+}

@@ -27,3 +27,21 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
     None
 }
+
+rows::rows! {
+    /// Objects of a type that a thread has allocated since its last row of that type. Exact: every
+    /// object is counted.
+    #[derive(Copy, Eq)]
+    pub struct Allocated in "exact-allocations", "allocated" {
+        /// When they were counted.
+        time: rows::Time,
+        /// Thread that allocated them.
+        thread: rows::Thread,
+        /// Their type.
+        ty: rows::Type,
+        /// How many.
+        objects: rows::Count,
+        /// Their bytes, each size rounded up as the runtime allocates it.
+        bytes: rows::Bytes,
+    }
+}

@@ -326,6 +326,40 @@ impl Collector for Exceptions {
     }
 }
 
+rows::rows! {
+    /// Thrown exceptions that were kept as samples.
+    #[derive(Eq)]
+    pub struct ExceptionSample in "exceptions", "samples" {
+        /// When it was thrown.
+        time: rows::Time,
+        /// By whom.
+        thread: rows::Thread,
+        /// Its type.
+        ty: rows::Type,
+        /// Its message, where the thrower set one.
+        message: Option<rows::Text>,
+        /// Where it was thrown.
+        stack: rows::Stack,
+        /// How many exceptions of this type it stands for.
+        weight: rows::Count,
+        /// What caught it, where known.
+        caught_by: Option<rows::Function>,
+        /// From throw to the entry of the catch block, where known.
+        time_to_catch: Option<rows::Duration>,
+    }
+
+    /// Exact numbers of thrown exceptions of a type since the row before of this type.
+    #[derive(Copy, Eq)]
+    pub struct ExceptionCount in "exceptions", "counts" {
+        /// When they were counted.
+        time: rows::Time,
+        /// The type.
+        ty: rows::Type,
+        /// How many.
+        count: rows::Count,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,6 +32,49 @@ pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
 }
 
 rows::rows! {
+    /// Garbage collections, by their end.
+    pub struct Collection in "gc", "collections" {
+        /// Number since the process started.
+        number: rows::Narrow<rows::Number, u32>,
+        /// Generation, 0 to 2.
+        generation: rows::Narrow<rows::Number, u8>,
+        /// Why, in the words of the runtime's events: `AllocSmall`, `Induced`, `LowMemory` …
+        reason: rows::Text,
+        /// How, likewise: `NonConcurrentGC`, `BackgroundGC`, `ForegroundGC`.
+        kind: rows::Text,
+        /// Whether the program asked for it.
+        induced: rows::Flag,
+        /// From.
+        start: rows::Time,
+        /// To.
+        end: rows::Time,
+        /// Bytes in the generations 0, 1, 2, the large and the pinned object heap after it.
+        size_after: [rows::Bytes; 5],
+        /// Bytes promoted from the generations 0, 1, 2, the large and the pinned object heap.
+        promoted: [rows::Bytes; 5],
+        /// Pinned objects met.
+        pinned_objects: rows::Narrow<rows::Count, u32>,
+        /// GC handles in use.
+        gc_handles: rows::Narrow<rows::Count, u32>,
+    }
+
+    /// Times when the runtime was suspended, such as GC pauses, by their end.
+    pub struct Pause in "gc", "pauses" {
+        /// Why, in the words of the runtime's events: `SuspendForGC`, `SuspendForGCPrep`,
+        /// `SuspendForDebugger` …
+        reason: rows::Text,
+        /// The collection it was for, by number.
+        gc: Option<rows::Narrow<rows::Number, u32>>,
+        /// The runtime begins to suspend the threads.
+        suspend_start: rows::Time,
+        /// All threads are suspended.
+        suspend_end: rows::Time,
+        /// The runtime begins to resume them.
+        resume_start: rows::Time,
+        /// All may run.
+        resume_end: rows::Time,
+    }
+
     /// Calls that induce a collection, such as `GC.Collect`.
     pub struct Induced in "gc", "induced" {
         /// When the runtime was asked.

@@ -33,3 +33,24 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
     None
 }
+
+rows::rows! {
+    /// Waits for locks that other threads held, by the time at which they began.
+    #[derive(Copy, Eq)]
+    pub struct Wait in "locks", "waits" {
+        /// When it began.
+        time: rows::Time,
+        /// Thread that waited.
+        thread: rows::Thread,
+        /// Where.
+        stack: rows::Stack,
+        /// How long.
+        duration: rows::Duration,
+        /// The lock as the runtime numbers it; nothing where it does not (before .NET 8).
+        lock: Option<rows::Number>,
+        /// Thread that held the lock when the wait began, where known.
+        owner: Option<rows::Thread>,
+        /// Whether the stack is cut: it was deeper than the runtime reports.
+        truncated: rows::Flag,
+    }
+}

@@ -50,6 +50,66 @@ pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     Some(Box::new(wall::Wall::new(SPEC.id, interval, Record::PoolTick)))
 }
 
+/// What happened to the thread pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolChange {
+    /// A worker began.
+    Started,
+    /// A worker ended.
+    Stopped,
+    /// The pool wants another number of workers.
+    Adjusted,
+    /// The limits of the number of workers were set.
+    Limits,
+}
+
+impl rows::Words for PoolChange {
+    const WORDS: &'static [(Self, &'static str)] = &[
+        (PoolChange::Started, "started"),
+        (PoolChange::Stopped, "stopped"),
+        (PoolChange::Adjusted, "adjusted"),
+        (PoolChange::Limits, "limits"),
+    ];
+}
+
+rows::rows! {
+    /// What happened to the thread pool.
+    pub struct PoolEvent in "threadpool", "events" {
+        /// When.
+        time: rows::Time,
+        /// What.
+        change: rows::Word<PoolChange>,
+        /// Workers: after one began or ended, those that are active now; of an adjustment, those
+        /// that the pool wants now; of limits, the fewest.
+        workers: rows::Narrow<rows::Count, u32>,
+        /// Of limits, the most workers.
+        most: Option<rows::Narrow<rows::Count, u32>>,
+        /// Of an adjustment, finished items per second that the pool has measured.
+        throughput: Option<rows::Real>,
+        /// Of an adjustment, why, in the words of the runtime's events: `Starvation`,
+        /// `CooperativeBlocking`, `ClimbingMove` …
+        reason: Option<rows::Text>,
+    }
+}
+
+impl PoolEvent {
+    /// A worker began or ended; this many are active now.
+    pub fn worker(time: u64, change: PoolChange, active: u32) -> Self {
+        Self { time, change, workers: active, most: None, throughput: None, reason: None }
+    }
+
+    /// The pool wants this many workers.
+    pub fn adjusted(time: u64, workers: u32, throughput: f64, reason: String) -> Self {
+        let (throughput, reason) = (Some(throughput), Some(reason));
+        Self { throughput, reason, ..Self::worker(time, PoolChange::Adjusted, workers) }
+    }
+
+    /// The limits of the number of workers were set.
+    pub fn limits(time: u64, fewest: u32, most: u32) -> Self {
+        Self { most: Some(most), ..Self::worker(time, PoolChange::Limits, fewest) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -85,6 +85,25 @@ impl Collector for Threads {
     }
 }
 
+rows::rows! {
+    /// Threads that were started during the recording.
+    #[derive(Copy, Eq)]
+    pub struct Creation in "threads", "creations" {
+        /// When it was asked for.
+        time: rows::Time,
+        /// The new thread.
+        thread: rows::Thread,
+        /// Thread that asked for it; nothing where the runtime itself made it.
+        creator: Option<rows::Thread>,
+        /// Where it asked.
+        stack: Option<rows::Stack>,
+        /// `Thread.ManagedThreadId`.
+        managed_id: rows::Narrow<rows::Number, u32>,
+        /// Whether it is a worker of the thread pool, by what the runtime says of it.
+        pool: rows::Flag,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,3 +27,22 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
     None
 }
+
+rows::rows! {
+    /// Calls between managed and native code, in both directions: those that a thread has made since
+    /// its last row with the same stack. Exact: nothing of it is sampled.
+    #[derive(Copy, Eq)]
+    pub struct Transitions in "transitions", "calls" {
+        /// When they were counted.
+        time: rows::Time,
+        /// Thread that made them.
+        thread: rows::Thread,
+        /// Which calls: the path from the leaf, which is the method that was called. Only what is
+        /// counted is on it.
+        stack: rows::Stack,
+        /// How many; 0 where a call from before has gone on.
+        count: rows::Count,
+        /// Time in the leaf and in nothing that it called of what is counted.
+        own: rows::Duration,
+    }
+}

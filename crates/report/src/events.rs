@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use profile::{NameStyle, Profile, TracedEvent, session};
+use profile::{NameStyle, Profile, TracedEvent, rows::Words, session};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use session::{
@@ -13,10 +13,7 @@ use session::{
 use crate::{
     Exporter, Options, ReportError,
     json::{schema_of, since},
-    views::{
-        jit::{tier_id, tier_schema},
-        loads::{assembly_name, outcome_id},
-    },
+    views::{jit::tier_schema, loads::assembly_name},
 };
 
 pub const EXPORTER: Exporter = Exporter {
@@ -363,7 +360,7 @@ fn jit<'a>(profile: &'a Profile, events: &mut Events<'a>) {
         let event = Compilation {
             time_ns: since(profile, one.time),
             method: method(profile, profile.compiled_function(one)),
-            tier: tier_id(one.tier),
+            tier: one.tier.word(),
             duration_ns: one.duration,
             il_size: one.il_size,
             native_size: one.native_size,
@@ -381,7 +378,7 @@ fn loads<'a>(profile: &'a Profile, events: &mut Events<'a>) {
             time_ns: since(profile, load.time),
             name,
             version,
-            outcome: outcome_id(load.outcome),
+            outcome: load.outcome.word(),
             path: &load.path,
             dynamic: load.dynamic,
             collectible: load.collectible,

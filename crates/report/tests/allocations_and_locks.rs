@@ -4,6 +4,11 @@ mod browser;
 mod schema;
 
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
+use profilers::{
+    allocations::{AllocationHeap, AllocationSample, AllocationSampling, AllocationWindow},
+    exact_allocations::Allocated,
+    locks::Wait,
+};
 use report::Options;
 use serde_json::Value;
 use std::process::Command;
@@ -11,8 +16,27 @@ use std::process::Command;
 const START: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// Two seconds: 300 samples of two types from two methods, and 20 waits for two locks.
-fn records(sampling: AllocationSampling, locks_known: bool) -> Vec<SessionRecord> {
+/// 300 samples of two types from two methods.
+fn allocations(sampling: AllocationSampling) -> Vec<AllocationSample> {
+    let sample = |sample: u64| {
+        let large = sample.is_multiple_of(3);
+        AllocationSample {
+            time: START + (sample + 1) * 5 * MS,
+            thread: ThreadId(0),
+            stack: StackId(if large { 1 } else { 2 }),
+            ty: TypeId(large.into()),
+            heap: if large { AllocationHeap::Large } else { AllocationHeap::Small },
+            size: if large { 200_000 } else { 100 },
+            bytes: if large { 230_000 } else { 102_450 },
+            truncated: false,
+            sampling,
+        }
+    };
+    (0..300).map(sample).collect()
+}
+
+/// Two seconds: these rows, and 20 waits for two locks.
+fn records(rows_of: impl FnOnce(&mut RowBuffer), locks_known: bool) -> Vec<SessionRecord> {
     let run = |id: &str| ProfilerRun {
         id: id.into(),
         engine: "EventPipe".into(),
@@ -94,31 +118,21 @@ fn records(sampling: AllocationSampling, locks_known: bool) -> Vec<SessionRecord
     for (id, name) in ["string", "byte[]"].into_iter().enumerate() {
         records.push(SessionRecord::Type(TypeDef { id: TypeId(id as u32), name: name.into() }));
     }
-    let mut allocations = AllocationBatch { sampling, start: START, ..AllocationBatch::default() };
-    for sample in 0..300_u64 {
-        let large = sample % 3 == 0;
-        allocations.time_delta.push(5 * MS);
-        allocations.thread.push(ThreadId(0));
-        allocations.stack.push(StackId(if large { 1 } else { 2 }));
-        allocations.ty.push(TypeId(large.into()));
-        allocations.heap.push(if large { AllocationHeap::Large } else { AllocationHeap::Small });
-        allocations.size.push(if large { 200_000 } else { 100 });
-        allocations.bytes.push(if large { 230_000 } else { 102_450 });
-        allocations.truncated.push(false);
-    }
-    records.push(SessionRecord::Allocations(allocations));
-    let mut waits = ContentionBatch { start: START, ..ContentionBatch::default() };
+    let mut rows = RowBuffer::default();
+    rows_of(&mut rows);
     for wait in 0..20_u64 {
         let hot = wait % 2 == 0;
-        waits.time_delta.push(50 * MS);
-        waits.thread.push(ThreadId(1));
-        waits.stack.push(StackId(if hot { 4 } else { 1 }));
-        waits.duration.push(if hot { 8 * MS } else { 2 * MS });
-        waits.lock.push(if locks_known { 0x7f00 + u64::from(hot) } else { 0 });
-        waits.owner.push((locks_known && hot).then_some(ThreadId(0)));
-        waits.truncated.push(false);
+        rows.push(&Wait {
+            time: START + (wait + 1) * 50 * MS,
+            thread: ThreadId(1),
+            stack: StackId(if hot { 4 } else { 1 }),
+            duration: if hot { 8 * MS } else { 2 * MS },
+            lock: locks_known.then_some(0x7f00 + u64::from(hot)),
+            owner: (locks_known && hot).then_some(ThreadId(0)),
+            truncated: false,
+        });
     }
-    records.push(SessionRecord::Contentions(waits));
+    records.extend(rows.take());
     records.push(SessionRecord::End(SessionEnd {
         time: START + 2000 * MS,
         reason: EndReason::Stopped,
@@ -130,7 +144,10 @@ fn records(sampling: AllocationSampling, locks_known: bool) -> Vec<SessionRecord
 fn profile(sampling: AllocationSampling, locks_known: bool) -> Profile {
     let mut builder =
         ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
-    records(sampling, locks_known).iter().for_each(|record| builder.add(record).unwrap());
+    let allocated = |rows: &mut RowBuffer| {
+        allocations(sampling).iter().for_each(|sample| rows.push(sample));
+    };
+    records(allocated, locks_known).iter().for_each(|record| builder.add(record).unwrap());
     builder.finish(false).unwrap()
 }
 
@@ -228,44 +245,33 @@ fn json_has_estimates_with_their_errors() {
 #[test]
 fn what_was_not_followed_is_in_the_errors_and_told() {
     let whole = profile(AllocationSampling::Random, true);
-    let mut thinned = records(AllocationSampling::Random, true);
-    let end = thinned.pop().unwrap();
     let window = |slot: u64| {
         let start = START + 750 * MS + slot * 150 * MS;
         let (followed_from, followed_to) = (start + 30 * MS, start + 60 * MS);
-        SessionRecord::AllocationWindow(AllocationWindow {
-            start,
-            end: start + 150 * MS,
-            followed_from,
-            followed_to,
-        })
+        AllocationWindow { start, end: start + 150 * MS, followed_from, followed_to }
     };
-    thinned.extend((0..5).map(window));
-    thinned.push(end);
-    let build = |records: &[SessionRecord]| {
+    let build = |samples: &[AllocationSample], windows: std::ops::Range<u64>| {
+        let rows_of = |rows: &mut RowBuffer| {
+            samples.iter().for_each(|sample| rows.push(sample));
+            windows.for_each(|slot| rows.push(&window(slot)));
+        };
         let mut builder =
             ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
-        records.iter().for_each(|record| builder.add(record).unwrap());
+        records(rows_of, true).iter().for_each(|record| builder.add(record).unwrap());
         builder.finish(false).unwrap()
     };
-    let thinned = build(&thinned);
+    let samples = allocations(AllocationSampling::Random);
+    let thinned = build(&samples, 0..5);
     // 600 of 2000 ms were not.
     assert!((thinned.allocations.followed(thinned.duration()) - 0.7).abs() < 1e-9);
     assert_eq!(whole.allocations.followed(whole.duration()), 1.0);
     // Each has as much as the next: nothing says that chance did more than samples show.
     assert_eq!(thinned.allocations.bytes(), whole.allocations.bytes());
     // One has far more than the others.
-    let mut uneven = records(AllocationSampling::Random, true);
-    let end = uneven.pop().unwrap();
-    for record in &mut uneven {
-        if let SessionRecord::Allocations(batch) = record {
-            batch.bytes.iter_mut().skip(209).take(30).for_each(|bytes| *bytes *= 20);
-        }
-    }
-    let without = build(&uneven).allocations.bytes();
-    uneven.extend((0..5).map(window));
-    uneven.push(end);
-    let uneven = build(&uneven);
+    let mut uneven = samples;
+    uneven.iter_mut().skip(209).take(30).for_each(|sample| sample.bytes *= 20);
+    let without = build(&uneven, 0..0).allocations.bytes();
+    let uneven = build(&uneven, 0..5);
     let with = uneven.allocations.bytes();
     assert_eq!(with.value, without.value);
     let jump = 30.0 * 19.0 * (230_000.0 + 2.0 * 102_450.0) / 3.0;
@@ -291,22 +297,16 @@ fn what_was_not_followed_is_in_the_errors_and_told() {
 
 #[test]
 fn objects_that_were_counted_have_no_error_bars() {
-    let mut records = records(AllocationSampling::Random, true);
-    records.retain(|record| !matches!(record, SessionRecord::Allocations(_)));
+    let counts = [(0, 0, 2_000_000, 64_000_000), (0, 1, 3, 600_072), (1, 1, 1, 24), (0, 1, 2, 48)];
+    let rows_of = |rows: &mut RowBuffer| {
+        for (thread, ty, objects, bytes) in counts {
+            let (thread, ty) = (ThreadId(thread), TypeId(ty));
+            rows.push(&Allocated { time: START + MS, thread, ty, objects, bytes });
+        }
+    };
+    let mut records = records(rows_of, true);
     let Some(SessionRecord::Info(info)) = records.first_mut() else { panic!() };
     info.profilers[0].id = "exact-allocations".into();
-    let end = records.pop().unwrap();
-    for (thread, counts) in [
-        (0, vec![(0, 2_000_000, 64_000_000), (1, 3, 600_072)]),
-        (1, vec![(1, 1, 24)]),
-        (0, vec![(1, 2, 48)]),
-    ] {
-        let counts =
-            counts.into_iter().map(|(ty, objects, bytes)| (TypeId(ty), objects, bytes)).collect();
-        let (time, thread) = (START + MS, ThreadId(thread));
-        records.push(SessionRecord::AllocatedObjects(AllocatedObjects { time, thread, counts }));
-    }
-    records.push(end);
     let mut builder =
         ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
     records.iter().for_each(|record| builder.add(record).unwrap());

@@ -4,6 +4,7 @@ mod browser;
 mod schema;
 
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
+use profilers::{calls::Calls, transitions::Transitions};
 use report::Options;
 use serde_json::Value;
 
@@ -86,22 +87,27 @@ fn records() -> Vec<SessionRecord> {
         let (id, parent, frame) = (StackId(id), parent.map(StackId), FrameId(frame));
         records.push(SessionRecord::Stack(StackDef { id, parent, frame }));
     }
-    let batch = |kind, second: u64, thread: u32, rows: &[(u32, u64, u64)]| {
-        SessionRecord::Calls(CallBatch {
-            kind,
-            time: START + second * 1000 * MS,
-            thread: ThreadId(thread),
-            stack: rows.iter().map(|row| StackId(row.0)).collect(),
-            count: rows.iter().map(|row| row.1).collect(),
-            own: rows.iter().map(|row| row.2 * MS).collect(),
-        })
-    };
-    let (methods, crossings) = (CallKind::Methods, CallKind::Transitions);
-    records.push(batch(methods, 1, 0, &[(0, 1, 100), (1, 10, 50), (2, 1000, 400)]));
+    let at = |second: u64| START + second * 1000 * MS;
     // Main continues: no further call of it. More calls than a number of 32 bits holds.
-    records.push(batch(methods, 2, 0, &[(0, 0, 100), (2, 5_000_000_000, 250), (3, 7, 100)]));
-    records.push(batch(methods, 2, 1, &[(3, 3, 0)]));
-    records.push(batch(crossings, 2, 1, &[(4, 20, 30), (6, 40, 10)]));
+    let calls = [
+        (1, 0, 0, 1, 100),
+        (1, 0, 1, 10, 50),
+        (1, 0, 2, 1000, 400),
+        (2, 0, 0, 0, 100),
+        (2, 0, 2, 5_000_000_000, 250),
+        (2, 0, 3, 7, 100),
+        (2, 1, 3, 3, 0),
+    ];
+    let mut rows = RowBuffer::default();
+    for (second, thread, stack, count, own) in calls {
+        let (thread, stack) = (ThreadId(thread), StackId(stack));
+        rows.push(&Calls { time: at(second), thread, stack, count, own: own * MS });
+    }
+    for (stack, count, own) in [(4, 20, 30), (6, 40, 10)] {
+        let (thread, stack) = (ThreadId(1), StackId(stack));
+        rows.push(&Transitions { time: at(2), thread, stack, count, own: own * MS });
+    }
+    records.extend(rows.take());
     let end = SessionEnd {
         time: START + 2000 * MS,
         reason: EndReason::ProcessExited,

@@ -3,8 +3,11 @@
 mod browser;
 mod schema;
 
-use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, rows::Row, session::*};
-use profilers::loads::Unloaded;
+use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
+use profilers::{
+    jit::{Compilation, JitTier, Lookups, PrecompiledCode},
+    loads::{AssemblyLoad, LoadOutcome, TypeLoad, Unloaded},
+};
 use report::Options;
 use serde_json::Value;
 
@@ -31,12 +34,10 @@ fn load(time: u64, name: &str, outcome: LoadOutcome, own: Option<u64>) -> Assemb
         requested: format!("{name}, Version=2.0.0.0"),
         requested_by: "Shop, Version=1.0.0.0".into(),
         context: "Default".into(),
-        steps: vec![LoadStep {
-            what: "AppDomain.AssemblyResolve handler Find".into(),
-            found: outcome == LoadOutcome::Loaded,
-            result: String::new(),
-            took: 3 * MS,
-        }],
+        step: vec!["AppDomain.AssemblyResolve handler Find".into()],
+        step_found: vec![outcome == LoadOutcome::Loaded],
+        step_result: vec![String::new()],
+        step_took: vec![3 * MS],
         dynamic: false,
         collectible: name == "Plugin",
         precompiled: name == "Shop.Data",
@@ -114,86 +115,66 @@ fn records(timed: bool) -> Vec<SessionRecord> {
     {
         records.push(SessionRecord::Type(TypeDef { id: TypeId(id as u32), name: name.into() }));
     }
-    let mut batch = CompilationBatch { start: START, ..CompilationBatch::default() };
+    let mut rows = RowBuffer::default();
     for index in 0..10_u32 {
         // Read thrice: tier 0, then twice in the background; seven dynamic ones, of which one has
         // no beginning.
         let background = matches!(index, 1 | 2);
         let read = index < 3;
-        batch.time_delta.push(if index == 0 { 0 } else { 100 * MS });
-        batch.thread.push(ThreadId(background.into()));
-        batch.stack.push(StackId(if background {
-            5
-        } else if read {
-            1
-        } else {
-            2
-        }));
-        batch.duration.push((index != 9).then_some(if read { 4 * MS } else { MS }));
-        batch.method.push(if read { 0x100 } else { 0x200 });
-        batch.tier.push(match index {
-            0 => JitTier::Quick,
-            1 => JitTier::QuickInstrumented,
-            2 => JitTier::Tier1,
-            _ => JitTier::Optimized,
+        rows.push(&Compilation {
+            time: START + u64::from(index) * 100 * MS,
+            thread: ThreadId(background.into()),
+            stack: StackId(if background {
+                5
+            } else if read {
+                1
+            } else {
+                2
+            }),
+            duration: (index != 9).then_some(if read { 4 * MS } else { MS }),
+            method: if read { 0x100 } else { 0x200 },
+            tier: match index {
+                0 => JitTier::Quick,
+                1 => JitTier::QuickInstrumented,
+                2 => JitTier::Tier1,
+                _ => JitTier::Optimized,
+            },
+            il_size: if read { 100 } else { 0 },
+            native_size: 300,
+            background,
+            precompiled: if index == 0 {
+                PrecompiledCode::Missing
+            } else {
+                PrecompiledCode::NotSought
+            },
+            truncated: false,
         });
-        batch.il_size.push(if read { 100 } else { 0 });
-        batch.native_size.push(300);
-        batch.background.push(background);
-        batch.precompiled.push(if index == 0 {
-            PrecompiledCode::Missing
-        } else {
-            PrecompiledCode::NotSought
-        });
-        batch.truncated.push(false);
     }
-    records.push(SessionRecord::Compilations(batch));
-    let count = PrecompiledCount {
-        time: START + 500 * MS,
-        found: 40,
-        missing: 1,
-        duration: 2 * MS,
-        freed: 0,
-    };
-    records.extend([count, PrecompiledCount { freed: 3, ..count }].map(SessionRecord::Precompiled));
+    let lookups =
+        Lookups { time: START + 500 * MS, found: 40, missing: 1, duration: 2 * MS, freed: 0 };
+    rows.push(&lookups);
+    rows.push(&Lookups { freed: 3, ..lookups });
     let own = |own: u64| timed.then_some(own);
-    records.push(SessionRecord::AssemblyLoad(load(
-        10,
-        "Shop.Data",
-        LoadOutcome::Loaded,
-        own(20 * MS),
-    )));
-    records.push(SessionRecord::AssemblyLoad(load(50, "Plugin", LoadOutcome::Loaded, own(5 * MS))));
+    rows.push(&load(10, "Shop.Data", LoadOutcome::Loaded, own(20 * MS)));
+    rows.push(&load(50, "Plugin", LoadOutcome::Loaded, own(5 * MS)));
     if timed {
-        records.push(SessionRecord::AssemblyLoad(load(
-            60,
-            "Shop.Data",
-            LoadOutcome::Known,
-            own(MS),
-        )));
-        records.push(SessionRecord::AssemblyLoad(load(
-            70,
-            "Shop.resources",
-            LoadOutcome::Failed,
-            own(7 * MS),
-        )));
-        let rows = 6;
-        records.push(SessionRecord::TypeLoads(TypeLoadBatch {
-            start: START + 80 * MS,
-            time_delta: vec![MS; rows],
-            thread: vec![ThreadId(0); rows],
-            stack: vec![StackId(3); rows],
-            ty: [0, 0, 1, 1, 1, 1].map(TypeId).to_vec(),
-            duration: vec![2 * MS; rows],
-            own: vec![MS; rows],
-            truncated: vec![false; rows],
-        }));
+        rows.push(&load(60, "Shop.Data", LoadOutcome::Known, own(MS)));
+        rows.push(&load(70, "Shop.resources", LoadOutcome::Failed, own(7 * MS)));
+        for (time, ty) in (81..).zip([0, 0, 1, 1, 1, 1]) {
+            rows.push(&TypeLoad {
+                time: START + time * MS,
+                thread: ThreadId(0),
+                stack: StackId(3),
+                ty: TypeId(ty),
+                duration: 2 * MS,
+                own: MS,
+                truncated: false,
+            });
+        }
     }
     let name = "Plugin, Version=2.1.0.0".to_owned();
-    let table = TableId(0);
-    records.push(SessionRecord::Table(Unloaded::table(table)));
-    let unloaded = Unloaded { time: START + 900 * MS, assembly: 0x7000 + 50, name };
-    records.extend(Unloaded::batches(table, &[unloaded]).map(SessionRecord::Rows));
+    rows.push(&Unloaded { time: START + 900 * MS, assembly: 0x7000 + 50, name });
+    records.extend(rows.take());
     records.push(SessionRecord::End(SessionEnd {
         time: START + 2_000 * MS,
         reason: EndReason::Stopped,

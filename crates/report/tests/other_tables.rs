@@ -60,22 +60,24 @@ fn profile() -> Profile {
         price: 7.25,
         gift: thread.is_some(),
         buyer: common::HOSTILE.into(),
-        taken_by: thread.map(|thread| ThreadId(thread).into()),
-        taken_in: FunctionId(0).into(),
-        at: StackId(0).into(),
-        kind: TypeId(0).into(),
+        taken_by: thread.map(ThreadId),
+        taken_in: FunctionId(0),
+        at: StackId(0),
+        kind: TypeId(0),
         fate,
-        parts: vec![TypeId(0).into(), TypeId(0).into()],
+        parts: vec![TypeId(0), TypeId(0)],
     };
     let orders =
         [order(1_500_000_000, Some(0), Fate::Waits), order(2_000_000_000, None, Fate::Lost)];
     let mut records = records();
     let end = records.pop().unwrap();
-    // The small recording has a table of its own.
-    let (orders_id, nothing_id) = (TableId(1), TableId(2));
+    // The small recording has tables of its own.
+    let tables = records.iter().filter(|record| matches!(record, SessionRecord::Table(_)));
+    let tables = tables.count() as u32;
+    let (orders_id, nothing_id) = (TableId(tables), TableId(tables + 1));
     records.push(SessionRecord::Table(Order::table(orders_id)));
     records.push(SessionRecord::Table(Nothing::table(nothing_id)));
-    records.extend(Order::batches(orders_id, &orders).map(SessionRecord::Rows));
+    records.push(SessionRecord::Rows(Order::batch(orders_id, &orders)));
     records.push(end);
     let mut builder = ProfileBuilder::new(BuildOptions::default());
     records.iter().for_each(|record| builder.add(record).unwrap());

@@ -15,7 +15,7 @@ use std::{
 use common::{profile, render, text};
 use profile::{
     Counter, NameStyle, SeriesKind, SingleCall,
-    session::{CounterDef, CounterId, CounterKind},
+    profilers::counters::{CounterDef, CounterKind},
 };
 use report::Options;
 use tempfile::TempDir;
@@ -539,7 +539,7 @@ fn counters_are_lines_in_the_page_and_rows_in_texts() {
     let start = profile.start;
     let counter = |id: u32, title: &str, unit: &str, kind: CounterKind, values: &[f64]| Counter {
         def: CounterDef {
-            id: CounterId(id),
+            counter: id,
             source: "System.Runtime".into(),
             name: title.to_lowercase(),
             title: title.into(),

@@ -4,6 +4,11 @@ mod browser;
 mod schema;
 
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
+use profilers::{
+    counters::{CounterDef, CounterKind, CounterValue},
+    threadpool::PoolEvent,
+    threads::Creation,
+};
 use report::Options;
 use serde_json::Value;
 
@@ -16,8 +21,10 @@ const MS: u64 = 1_000_000;
 const NAMES: [&str; 7] =
     ["shop", "sleeper", ".NET TP Worker", "stays-1", "stays-2", "stays-3", "stays-4"];
 
-/// Six seconds. `busy` has a worker that runs while items wait; else it blocks on a task.
-fn records(busy: bool) -> Vec<SessionRecord> {
+/// Six seconds. `busy` has a worker that runs while items wait; else it blocks on a task. The pool
+/// wants another number of workers after one and two seconds: how many, the throughput, and why.
+/// `counted` has the counters of the pool.
+fn records(busy: bool, counted: bool, adjusted: [(u32, f64, &str); 2]) -> Vec<SessionRecord> {
     let run = |id: &str| ProfilerRun {
         id: id.into(),
         engine: "engine".into(),
@@ -101,20 +108,22 @@ fn records(busy: bool) -> Vec<SessionRecord> {
         let (id, parent, frame) = (StackId(id), parent.map(StackId), FrameId(frame));
         records.push(SessionRecord::Stack(StackDef { id, parent, frame }));
     }
-    for (index, name, kind) in [
+    let mut rows = RowBuffer::default();
+    let counters = [
         (0, "threadpool-queue-length", CounterKind::Level),
         (1, "threadpool-thread-count", CounterKind::Level),
         (2, "threadpool-completed-items-count", CounterKind::Rate),
-    ] {
-        records.push(SessionRecord::Counter(CounterDef {
-            id: CounterId(index),
+    ];
+    for (counter, name, kind) in counters.into_iter().filter(|_| counted) {
+        rows.push(&CounterDef {
+            counter,
             source: "System.Runtime".into(),
             name: name.into(),
             title: name.into(),
             unit: String::new(),
             tags: String::new(),
             kind,
-        }));
+        });
     }
     for second in 0..7 {
         let time = START + second * SECOND;
@@ -137,18 +146,21 @@ fn records(busy: bool) -> Vec<SessionRecord> {
         threads.extend(there.map(|id| seen(id, 7, ThreadState::Lock, MS, began(id) as i64)));
         records.push(SessionRecord::ThreadSnapshot(ThreadSnapshot { time, threads }));
         let values = [second as f64 * 10.0, 3.0, 5.0];
-        let values = (0..).map(CounterId).zip(values).collect();
-        records.push(SessionRecord::CounterValues { time, values });
+        for (counter, value) in (0..).zip(values).filter(|_| counted) {
+            rows.push(&CounterValue { time, counter, value });
+        }
     }
     for id in 3..7 {
-        records.push(SessionRecord::ThreadCreation(ThreadCreation {
+        rows.push(&Creation {
             time: began(id),
             thread: ThreadId(id),
-            creator: Some((ThreadId(0), StackId(5))),
+            creator: Some(ThreadId(0)),
+            stack: Some(StackId(5)),
             managed_id: id + 10,
             pool: false,
-        }));
+        });
     }
+    records.extend(rows.take());
     let mut batch = SampleBatch { start: START, ..SampleBatch::default() };
     for _ in 0..60 {
         batch.time_delta.push(100 * MS);
@@ -159,13 +171,12 @@ fn records(busy: bool) -> Vec<SessionRecord> {
         batch.truncated.push(false);
     }
     records.push(SessionRecord::PoolSamples(batch));
-    for (at, workers) in [(1, 4), (2, 5)] {
-        let reason = "Starvation".to_owned();
-        let change = PoolChange::Adjusted { workers, throughput: 1.5, reason };
-        records.push(SessionRecord::PoolEvent(PoolEvent { time: START + at * SECOND, change }));
+    for (at, (workers, throughput, reason)) in (1..).zip(adjusted) {
+        let time = START + at * SECOND;
+        rows.push(&PoolEvent::adjusted(time, workers, throughput, reason.to_owned()));
     }
-    let change = PoolChange::Limits { min: 2, max: 32767 };
-    records.push(SessionRecord::PoolEvent(PoolEvent { time: START + 3 * SECOND, change }));
+    rows.push(&PoolEvent::limits(START + 3 * SECOND, 2, 32767));
+    records.extend(rows.take());
     let (time, reason) = (START + 6 * SECOND, EndReason::Stopped);
     records.push(SessionRecord::End(SessionEnd { time, reason, exit_code: None }));
     records
@@ -173,7 +184,8 @@ fn records(busy: bool) -> Vec<SessionRecord> {
 
 fn profile(busy: bool) -> Profile {
     let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, time: None });
-    records(busy).iter().for_each(|record| builder.add(record).unwrap());
+    let adjusted = [(4, 1.5, "Starvation"), (5, 1.5, "Starvation")];
+    records(busy, true, adjusted).iter().for_each(|record| builder.add(record).unwrap());
     builder.finish(false).unwrap()
 }
 
@@ -258,19 +270,10 @@ fn json_has_threads_and_the_pool() {
 fn without_the_length_of_the_queue_its_workers_tell() {
     let pool = |workers: u32, throughput: f64, reason: &str| {
         let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, time: None });
-        for mut record in records(false) {
-            match &mut record {
-                SessionRecord::Info(info) => info.runtime = "3.1.23".into(),
-                SessionRecord::Counter(_) | SessionRecord::CounterValues { .. } => continue,
-                SessionRecord::PoolEvent(PoolEvent { change, .. })
-                    if matches!(change, PoolChange::Adjusted { .. }) =>
-                {
-                    *change = PoolChange::Adjusted { workers, throughput, reason: reason.into() };
-                }
-                _ => {}
-            }
-            builder.add(&record).unwrap();
-        }
+        let mut records = records(false, false, [(workers, throughput, reason); 2]);
+        let Some(SessionRecord::Info(info)) = records.first_mut() else { panic!() };
+        info.runtime = "3.1.23".into();
+        records.iter().for_each(|record| builder.add(record).unwrap());
         let profile = builder.finish(false).unwrap();
         let json: Value =
             serde_json::from_str(&text(&profile, "json", &Options::default())).unwrap();

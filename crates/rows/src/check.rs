@@ -129,6 +129,12 @@ fn is_name(name: &str) -> bool {
 }
 
 impl RowBatch {
+    /// No rows of a table.
+    pub fn none(table: &TableDef) -> Self {
+        let columns = table.columns.iter().map(|column| Values::none(&column.kind)).collect();
+        Self { table: table.id, rows: 0, columns }
+    }
+
     /// Checks rows of a table with columns of these kinds.
     ///
     /// # Errors

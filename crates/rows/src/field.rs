@@ -1,6 +1,9 @@
 //! Typed cells: what the fields of a row hold, and how they are put into columns.
 
-use crate::{AnyCell, Cells, FunctionRef, Kind, Nanos, StackRef, ThreadRef, TypeRef, Values};
+use crate::{AnyCell, Cells, FunctionId, Kind, Nanos, StackId, ThreadId, TypeId, Values};
+
+/// Most bytes of a number: one for every seven bits.
+const MOST_NUMBER: usize = 10;
 
 /// A kind of cells, as [`rows!`](crate::rows!) names it.
 pub trait Field {
@@ -12,6 +15,11 @@ pub trait Field {
 
     /// Adds a cell to a column of this kind; another column stays as it is.
     fn push(value: &Self::Value, to: &mut Values);
+
+    /// Most bytes that the cell takes in a session, before compression.
+    fn bytes(_value: &Self::Value) -> usize {
+        MOST_NUMBER
+    }
 
     /// Takes the next cell; `None` where the column is of another kind, or has no more.
     fn next(from: &mut Cells<'_>) -> Option<Self::Value>;
@@ -60,14 +68,54 @@ whole! {
     /// [`Kind::Flag`].
     Flag: bool, u64::from, |flag| flag != 0;
     /// [`Kind::Thread`].
-    Thread: ThreadRef, |id| id.0.into(), |id| ThreadRef(id as u32);
+    Thread: ThreadId, |id| id.0.into(), |id| ThreadId(id as u32);
     /// [`Kind::Function`].
-    Function: FunctionRef, |id| id.0.into(), |id| FunctionRef(id as u32);
+    Function: FunctionId, |id| id.0.into(), |id| FunctionId(id as u32);
     /// [`Kind::Stack`].
-    Stack: StackRef, |id| id.0.into(), |id| StackRef(id as u32);
+    Stack: StackId, |id| id.0.into(), |id| StackId(id as u32);
     /// [`Kind::Type`].
-    Type: TypeRef, |id| id.0.into(), |id| TypeRef(id as u32);
+    Type: TypeId, |id| id.0.into(), |id| TypeId(id as u32);
 }
+
+/// Whole numbers of a kind that fit a smaller type here, such as `Narrow<Number, u8>`. The column
+/// is of that kind; a greater number in it, which nobody writes, is read as the greatest that fits.
+#[derive(Debug)]
+pub struct Narrow<F, T>(std::marker::PhantomData<(F, T)>);
+
+impl<F: Field<Value = u64>, T: Small> Field for Narrow<F, T> {
+    type Value = T;
+
+    fn kind() -> Kind {
+        F::kind()
+    }
+
+    fn push(value: &T, to: &mut Values) {
+        F::push(&(*value).into(), to);
+    }
+
+    fn next(from: &mut Cells<'_>) -> Option<T> {
+        F::next(from).map(T::saturating)
+    }
+}
+
+/// An integer type smaller than 64 bits, without a sign.
+pub trait Small: Copy + Into<u64> {
+    /// The number, or the greatest that fits.
+    fn saturating(number: u64) -> Self;
+}
+
+/// Implements [`Small`].
+macro_rules! small {
+    ($($small:ty),*) => {$(
+        impl Small for $small {
+            fn saturating(number: u64) -> Self {
+                Self::try_from(number).unwrap_or(Self::MAX)
+            }
+        }
+    )*};
+}
+
+small!(u8, u16, u32);
 
 /// [`Kind::Real`].
 #[derive(Debug)]
@@ -111,6 +159,10 @@ impl Field for Text {
         }
     }
 
+    fn bytes(value: &String) -> usize {
+        MOST_NUMBER + value.len()
+    }
+
     fn next(from: &mut Cells<'_>) -> Option<String> {
         match from.any()? {
             AnyCell::Text(value) => Some(value.to_owned()),
@@ -124,6 +176,12 @@ pub trait Words: Copy + PartialEq + 'static {
     /// Every variant with its word, at most [`MAX_WORDS`](crate::MAX_WORDS). Files hold the
     /// position, so new ones come last.
     const WORDS: &'static [(Self, &'static str)];
+
+    /// The word of this variant.
+    fn word(self) -> &'static str {
+        let found = Self::WORDS.iter().find(|(variant, _)| *variant == self);
+        found.map_or("", |(_, word)| word)
+    }
 }
 
 /// [`Kind::Word`].
@@ -166,6 +224,10 @@ impl<F: Field> Field for Option<F> {
         }
     }
 
+    fn bytes(value: &Option<F::Value>) -> usize {
+        1 + value.as_ref().map_or(0, F::bytes)
+    }
+
     fn next(from: &mut Cells<'_>) -> Option<Option<F::Value>> {
         let Values::Optional { present, .. } = from.values else { return None };
         let is_present = *present.get(from.at)?;
@@ -191,11 +253,43 @@ impl<F: Field> Field for Vec<F> {
         }
     }
 
+    fn bytes(list: &Vec<F::Value>) -> usize {
+        MOST_NUMBER + list.iter().map(F::bytes).sum::<usize>()
+    }
+
     fn next(from: &mut Cells<'_>) -> Option<Vec<F::Value>> {
         let Values::List { lengths, .. } = from.values else { return None };
         let length = *lengths.get(from.at)?;
         from.at += 1;
         let inner = from.inner.as_mut()?;
         (0..length).map(|_| F::next(inner)).collect()
+    }
+}
+
+/// A [`Kind::List`] of a known length. Cells that are missing have their default, and further ones
+/// are left out.
+impl<F: Field<Value: Copy + Default>, const N: usize> Field for [F; N] {
+    type Value = [F::Value; N];
+
+    fn kind() -> Kind {
+        Vec::<F>::kind()
+    }
+
+    fn push(list: &[F::Value; N], to: &mut Values) {
+        if let Values::List { lengths, values } = to {
+            lengths.push(u32::try_from(N).unwrap_or(u32::MAX));
+            list.iter().for_each(|value| F::push(value, values));
+        }
+    }
+
+    fn bytes(list: &[F::Value; N]) -> usize {
+        MOST_NUMBER + list.iter().map(F::bytes).sum::<usize>()
+    }
+
+    fn next(from: &mut Cells<'_>) -> Option<[F::Value; N]> {
+        let mut list = [F::Value::default(); N];
+        let cells = Vec::<F>::next(from)?;
+        list.iter_mut().zip(cells).for_each(|(to, cell)| *to = cell);
+        Some(list)
     }
 }

@@ -6,7 +6,7 @@
 //! ([`Row::read`]).
 //!
 //! Ids of threads, functions, stacks and types are numbers. From the agent they are those that the
-//! agent gave ([`ThreadRef`] is the thread id of the operating system); in a session, those of its
+//! agent gave ([`ThreadId`] is the thread id of the operating system); in a session, those of its
 //! definitions.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -17,8 +17,8 @@ mod row;
 
 pub use check::{Defined, RowsError};
 pub use field::{
-    Bytes, Count, Duration, Field, Flag, Function, Number, Real, Stack, Text, Thread, Time, Type,
-    Word, Words,
+    Bytes, Count, Duration, Field, Flag, Function, Narrow, Number, Real, Small, Stack, Text,
+    Thread, Time, Type, Word, Words,
 };
 pub use row::{Row, TableMismatch};
 
@@ -32,23 +32,30 @@ type Nanos = u64;
 pub struct TableId(pub u32);
 
 /// Declares ids that a cell can hold.
-macro_rules! refs {
+macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub struct $name(pub u32);
+
+        impl $name {
+            /// As an index into the table that the definitions of a session make in order.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
     )*};
 }
 
-refs! {
-    /// A thread.
-    ThreadRef;
-    /// A function.
-    FunctionRef;
-    /// A stack.
-    StackRef;
-    /// A type.
-    TypeRef;
+ids! {
+    /// A thread of the target.
+    ThreadId;
+    /// A function or method.
+    FunctionId;
+    /// A stack: a node of the tree of all stacks.
+    StackId;
+    /// A managed type.
+    TypeId;
 }
 
 /// Most tables of a session.
@@ -322,6 +329,17 @@ mod tests {
             maybe: Option<Text>,
             several: Vec<Type>,
             nested: Vec<Option<Count>>,
+            three: [Bytes; 3],
+            small: Narrow<Count, u8>,
+        }
+
+        /// What an earlier version may have made of it.
+        struct Shorter in "test-profiler", "all" {
+            three: [Bytes; 2],
+        }
+
+        struct Longer in "test-profiler", "all" {
+            three: [Bytes; 4],
         }
 
         /// What a later version may have made of it.
@@ -349,6 +367,7 @@ mod tests {
             proptest::option::of(".{0,9}"),
             proptest::collection::vec(0..8_u32, 0..4),
             proptest::collection::vec(proptest::option::of(any::<u64>()), 0..4),
+            any::<[u64; 3]>(),
         );
         (numbers, ids, others, nested).prop_map(|(numbers, ids, others, nested)| All {
             time: numbers.0,
@@ -359,14 +378,16 @@ mod tests {
             real: others.0,
             flag: others.1,
             text: others.2,
-            thread: ThreadRef(ids.0),
-            function: FunctionRef(ids.1),
-            stack: StackRef(ids.2),
-            ty: TypeRef(ids.3),
+            thread: ThreadId(ids.0),
+            function: FunctionId(ids.1),
+            stack: StackId(ids.2),
+            ty: TypeId(ids.3),
             colour: if others.3 { Colour::Red } else { Colour::Green },
             maybe: nested.0,
-            several: nested.1.into_iter().map(TypeRef).collect(),
+            several: nested.1.into_iter().map(TypeId).collect(),
             nested: nested.2,
+            three: nested.3,
+            small: nested.3[0] as u8,
         })
     }
 
@@ -379,19 +400,25 @@ mod tests {
         fn rows_come_back_as_they_were(rows in proptest::collection::vec(row(), 0..20)) {
             let def = All::table(TableId(3));
             def.check().unwrap();
-            let mut back = Vec::new();
-            for batch in All::batches(def.id, &rows) {
-                batch.check(kinds(&def), &DEFINED).unwrap();
-                let bytes = postcard::to_stdvec(&batch).unwrap();
-                let batch: RowBatch = postcard::from_bytes(&bytes).unwrap();
-                back.extend(All::read(&def, &batch).unwrap());
-                let fewer = Fewer::read(&def, &batch).unwrap();
-                let same = fewer.iter().zip(&back).all(|(fewer, row)| {
-                    fewer.time == row.time && fewer.colour == row.colour
-                });
-                prop_assert!(same && fewer.len() == back.len());
+            let batch = All::batch(def.id, &rows);
+            batch.check(kinds(&def), &DEFINED).unwrap();
+            let bytes = postcard::to_stdvec(&batch).unwrap();
+            let none = postcard::to_stdvec(&All::batch(def.id, &[])).unwrap().len();
+            let most = none + 4 * def.columns.len() + rows.iter().map(Row::bytes).sum::<usize>();
+            prop_assert!(bytes.len() <= most, "{} of {most}", bytes.len());
+            let batch: RowBatch = postcard::from_bytes(&bytes).unwrap();
+            prop_assert_eq!(&All::read(&def, &batch).unwrap(), &rows);
+            let fewer = Fewer::read(&def, &batch).unwrap();
+            let same = fewer.iter().zip(&rows).all(|(fewer, row)| {
+                fewer.time == row.time && fewer.colour == row.colour
+            });
+            prop_assert!(same && fewer.len() == rows.len());
+            let shorter = Shorter::read(&def, &batch).unwrap();
+            let longer = Longer::read(&def, &batch).unwrap();
+            for ((two, four), row) in shorter.iter().zip(&longer).zip(&rows) {
+                prop_assert_eq!(&two.three[..], &row.three[..2]);
+                prop_assert_eq!((&four.three[..3], four.three[3]), (&row.three[..], 0));
             }
-            prop_assert_eq!(back, rows);
         }
 
         #[test]
@@ -418,7 +445,7 @@ mod tests {
     fn columns_that_are_missing_or_of_another_kind_are_named() {
         let def = Fewer::table(TableId(0));
         let rows = [Fewer { colour: Colour::Red, time: 1 }];
-        let batch = Fewer::batches(def.id, &rows).next().unwrap();
+        let batch = Fewer::batch(def.id, &rows);
         let error = Other::read(&def, &batch).unwrap_err().to_string();
         let text =
             "the column time of the table test-profiler.all holds something else than expected";
@@ -449,7 +476,7 @@ mod tests {
         assert!(matches!(words, RowsError::Kind { .. }));
 
         let rows = [Fewer { colour: Colour::Green, time: 1 }];
-        let good_batch = Fewer::batches(good.id, &rows).next().unwrap();
+        let good_batch = Fewer::batch(good.id, &rows);
         let with = |change: fn(&mut RowBatch)| {
             let mut batch = good_batch.clone();
             change(&mut batch);
@@ -477,6 +504,17 @@ mod tests {
         let batch = RowBatch { table: TableId(0), rows: 2, columns: vec![lengths] };
         let list = Kind::List(Box::new(Kind::Count));
         assert_eq!(batch.check([&list].into_iter(), &DEFINED), Err(RowsError::Form));
+    }
+
+    #[test]
+    fn a_number_that_does_not_fit_is_the_greatest_that_does() {
+        assert_eq!(u8::saturating(255), 255);
+        assert_eq!(u8::saturating(256), u8::MAX);
+        assert_eq!(u32::saturating(u64::MAX), u32::MAX);
+        let values = Values::Whole(vec![7, 300]);
+        let mut cells = Cells::of(&values);
+        let mut next = || Narrow::<Number, u8>::next(&mut cells);
+        assert_eq!([next(), next(), next()], [Some(7), Some(255), None]);
     }
 
     #[test]

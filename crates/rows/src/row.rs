@@ -1,6 +1,6 @@
 //! Typed rows: how a table is declared as a structure, written and read.
 
-use crate::{Cells, MAX_ROWS, RowBatch, TableDef, TableId, Values};
+use crate::{Cells, RowBatch, TableDef, TableId, Values};
 
 /// A row of a table that is known here. [`rows!`](crate::rows!) declares them.
 pub trait Row: Sized {
@@ -15,18 +15,18 @@ pub trait Row: Sized {
     /// Adds the cells of this row to the columns of [`Self::table`].
     fn push(&self, columns: &mut [Values]);
 
+    /// Most bytes that the row takes in a session, before compression.
+    fn bytes(&self) -> usize;
+
     /// The next row of such columns.
     fn next(columns: &mut [Cells<'_>]) -> Option<Self>;
 
-    /// Rows for a session, in batches of at most [`MAX_ROWS`].
-    fn batches(id: TableId, rows: &[Self]) -> impl Iterator<Item = RowBatch> {
-        let def = Self::table(id);
-        rows.chunks(MAX_ROWS).map(move |rows| {
-            let kinds = def.columns.iter().map(|column| &column.kind);
-            let mut columns: Vec<Values> = kinds.map(Values::none).collect();
-            rows.iter().for_each(|row| row.push(&mut columns));
-            RowBatch { table: id, rows: rows.len() as u32, columns }
-        })
+    /// Rows for a session, at most [`MAX_ROWS`].
+    fn batch(id: TableId, rows: &[Self]) -> RowBatch {
+        let mut batch = RowBatch::none(&Self::table(id));
+        rows.iter().for_each(|row| row.push(&mut batch.columns));
+        batch.rows = rows.len() as u32;
+        batch
     }
 
     /// Whether a table of a session is this one.
@@ -77,7 +77,8 @@ pub struct TableMismatch {
     pub is_missing: bool,
 }
 
-/// Declares the rows of a table as a structure:
+/// Declares the rows of a table as a structure. It has `Clone`, `Debug` and `PartialEq`, and may
+/// derive more:
 ///
 /// ```
 /// use rows::{Count, Thread, Time, Type};
@@ -100,12 +101,13 @@ pub struct TableMismatch {
 macro_rules! rows {
     ($(
         $(#[doc = $summary:literal])*
+        $(#[derive($($derive:ident),+)])?
         $visibility:vis struct $name:ident in $profiler:literal, $table:literal {
             $($(#[doc = $meaning:literal])* $field:ident: $kind:ty),* $(,)?
         }
     )*) => {$(
         $(#[doc = $summary])*
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq $($(, $derive)+)?)]
         $visibility struct $name {
             $($(#[doc = $meaning])* pub $field: <$kind as $crate::Field>::Value,)*
         }
@@ -133,6 +135,10 @@ macro_rules! rows {
                 $(if let Some(column) = columns.next() {
                     <$kind as $crate::Field>::push(&self.$field, column);
                 })*
+            }
+
+            fn bytes(&self) -> usize {
+                0 $(+ <$kind as $crate::Field>::bytes(&self.$field))*
             }
 
             fn next(columns: &mut [$crate::Cells<'_>]) -> Option<Self> {

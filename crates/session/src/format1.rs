@@ -3,19 +3,22 @@
 //! Files have the number of a variant, so neither the variants here nor what they hold may change.
 //! What is written today is [`SessionRecord`]: rows of tables have taken the place of some records.
 
-use profilers::{gc::Induced, loads::Unloaded};
-use rows::{Row, TableId};
+mod records;
+
+use records::{
+    AllocatedObjects, AllocationBatch, CallBatch, CompilationBatch, ContentionBatch, Counter,
+    CounterValues, Exception, ExceptionCounts, GcEvent, InducedGc, Load, PauseEvent, PoolEvent,
+    PrecompiledCount, ThreadCreation, TypeLoadBatch, Unload, Window,
+};
+use rows::Row;
 use serde::Deserialize;
 
 use crate::{
-    AllocatedObjects, AllocationBatch, AllocationWindow, AssemblyLoad, AsyncStateMachine,
-    CallArguments, CallBatch, ClassFields, CompilationBatch, ContentionBatch, CounterDef,
-    CounterId, ExceptionSample, FrameDef, FunctionDef, GcEvent, HeapEnd, InstrumentedMethod,
-    MethodParameters, ModuleDef, Nanos, ObserverStatus, PauseEvent, PoolEvent, PrecompiledCount,
-    ProcessorUse, RecompiledMethod, ResourceUse, RewrittenMethod, SampleBatch, SamplingRate,
-    SessionEnd, SessionInfo, SessionRecord, SingleCall, StackDef, StackId, StaticField,
-    SurvivorSnapshot, ThreadCreation, ThreadDef, ThreadId, ThreadSnapshot, TracedCalls, TypeDef,
-    TypeId, TypeLoadBatch,
+    AsyncStateMachine, CallArguments, ClassFields, FrameDef, FunctionDef, HeapEnd,
+    InstrumentedMethod, MethodParameters, ModelError, ModuleDef, Nanos, ObserverStatus,
+    ProcessorUse, RecompiledMethod, ResourceUse, RewrittenMethod, RowBuffer, SampleBatch,
+    SamplingRate, SessionEnd, SessionInfo, SessionRecord, SingleCall, StackDef, StaticField,
+    SurvivorSnapshot, ThreadDef, ThreadSnapshot, TracedCalls, TypeDef,
 };
 
 /// One entry of a session of format 1.
@@ -30,11 +33,8 @@ pub(crate) enum Record {
     Type(TypeDef),
     CpuSamples(SampleBatch),
     WallSamples(SampleBatch),
-    Exception(ExceptionSample),
-    ExceptionCounts {
-        time: Nanos,
-        counts: Vec<(TypeId, u64)>,
-    },
+    Exception(Exception),
+    ExceptionCounts(ExceptionCounts),
     Gc(GcEvent),
     Pause(PauseEvent),
     Observer(ObserverStatus),
@@ -49,11 +49,8 @@ pub(crate) enum Record {
     },
     Allocations(AllocationBatch),
     Contentions(ContentionBatch),
-    Counter(CounterDef),
-    CounterValues {
-        time: Nanos,
-        values: Vec<(CounterId, f64)>,
-    },
+    Counter(Counter),
+    CounterValues(CounterValues),
     ThreadSnapshot(ThreadSnapshot),
     ThreadCreation(ThreadCreation),
     PoolSamples(SampleBatch),
@@ -79,12 +76,8 @@ pub(crate) enum Record {
     Calls(CallBatch),
     Compilations(CompilationBatch),
     Precompiled(PrecompiledCount),
-    AssemblyLoad(AssemblyLoad),
-    AssemblyUnload {
-        time: Nanos,
-        assembly: u64,
-        name: String,
-    },
+    AssemblyLoad(Load),
+    AssemblyUnload(Unload),
     TypeLoads(TypeLoadBatch),
     Survivors(SurvivorSnapshot),
     AsyncStateMachines {
@@ -92,7 +85,7 @@ pub(crate) enum Record {
         machines: Vec<AsyncStateMachine>,
     },
     AllocatedObjects(AllocatedObjects),
-    AllocationWindow(AllocationWindow),
+    AllocationWindow(Window),
     Instrumented(InstrumentedMethod),
     Traced(TracedCalls),
     Rewritten(RewrittenMethod),
@@ -118,34 +111,40 @@ pub(crate) enum Record {
     },
 }
 
-/// A call that induces a collection.
-#[derive(Deserialize)]
-pub(crate) struct InducedGc {
-    time: Nanos,
-    thread: ThreadId,
-    stack: StackId,
-    truncated: bool,
-}
-
 /// Makes records of today of those of format 1.
 #[derive(Debug, Default)]
 pub(crate) struct Upgrade {
-    /// Profiler and name of the tables that are defined.
-    tables: Vec<(&'static str, &'static str)>,
+    buffer: RowBuffer,
 }
 
 impl Upgrade {
-    /// What a record is today: one record, or a table and its row.
-    pub fn record(&mut self, record: Record) -> Vec<SessionRecord> {
+    /// What a record is today: one record, or a table and its rows.
+    ///
+    /// # Errors
+    /// When the columns of a batch have different lengths.
+    pub fn record(&mut self, record: Record) -> Result<Vec<SessionRecord>, ModelError> {
         use SessionRecord as S;
         let same = match record {
-            Record::AssemblyUnload { time, assembly, name } => {
-                return self.row(Unloaded { time, assembly, name });
-            }
-            Record::InducedGc(InducedGc { time, thread, stack, truncated }) => {
-                let (thread, stack) = (thread.into(), stack.into());
-                return self.row(Induced { time, thread, stack, truncated });
-            }
+            Record::Exception(old) => return self.rows(old.rows()),
+            Record::ExceptionCounts(old) => return self.rows(old.rows()),
+            Record::Gc(old) => return self.rows(old.rows()),
+            Record::Pause(old) => return self.rows(old.rows()),
+            Record::InducedGc(old) => return self.rows(old.rows()),
+            Record::Allocations(old) => return self.rows(old.rows()),
+            Record::AllocationWindow(old) => return self.rows(old.rows()),
+            Record::AllocatedObjects(old) => return self.rows(old.rows()),
+            Record::Contentions(old) => return self.rows(old.rows()),
+            Record::Counter(old) => return self.rows(old.rows()),
+            Record::CounterValues(old) => return self.rows(old.rows()),
+            Record::ThreadCreation(old) => return self.rows(old.rows()),
+            Record::PoolEvent(old) => return self.rows(old.rows()),
+            Record::Calls(old) if old.is_of_methods() => return self.rows(old.calls()),
+            Record::Calls(old) => return self.rows(old.transitions()),
+            Record::Compilations(old) => return self.rows(old.rows()),
+            Record::Precompiled(old) => return self.rows(old.rows()),
+            Record::AssemblyLoad(old) => return self.rows(old.rows()),
+            Record::AssemblyUnload(old) => return self.rows(old.rows()),
+            Record::TypeLoads(old) => return self.rows(old.rows()),
             Record::Info(of) => S::Info(of),
             Record::Thread(of) => S::Thread(of),
             Record::Module(of) => S::Module(of),
@@ -155,38 +154,21 @@ impl Upgrade {
             Record::Type(of) => S::Type(of),
             Record::CpuSamples(of) => S::CpuSamples(of),
             Record::WallSamples(of) => S::WallSamples(of),
-            Record::Exception(of) => S::Exception(of),
-            Record::ExceptionCounts { time, counts } => S::ExceptionCounts { time, counts },
-            Record::Gc(of) => S::Gc(of),
-            Record::Pause(of) => S::Pause(of),
             Record::Observer(of) => S::Observer(of),
             Record::Note { time, message } => S::Note { time, message },
             Record::End(of) => S::End(of),
             Record::Engine { profiler, engine } => S::Engine { profiler, engine },
-            Record::Allocations(of) => S::Allocations(of),
-            Record::Contentions(of) => S::Contentions(of),
-            Record::Counter(of) => S::Counter(of),
-            Record::CounterValues { time, values } => S::CounterValues { time, values },
             Record::ThreadSnapshot(of) => S::ThreadSnapshot(of),
-            Record::ThreadCreation(of) => S::ThreadCreation(of),
             Record::PoolSamples(of) => S::PoolSamples(of),
-            Record::PoolEvent(of) => S::PoolEvent(of),
             Record::HeapBegin { snapshot, time } => S::HeapBegin { snapshot, time },
             Record::HeapChunk { snapshot, bytes } => S::HeapChunk { snapshot, bytes },
             Record::HeapClasses { snapshot, classes } => S::HeapClasses { snapshot, classes },
             Record::HeapMethods { snapshot, methods } => S::HeapMethods { snapshot, methods },
             Record::HeapEnd(of) => S::HeapEnd(of),
-            Record::Calls(of) => S::Calls(of),
-            Record::Compilations(of) => S::Compilations(of),
-            Record::Precompiled(of) => S::Precompiled(of),
-            Record::AssemblyLoad(of) => S::AssemblyLoad(of),
-            Record::TypeLoads(of) => S::TypeLoads(of),
             Record::Survivors(of) => S::Survivors(of),
             Record::AsyncStateMachines { snapshot, machines } => {
                 S::AsyncStateMachines { snapshot, machines }
             }
-            Record::AllocatedObjects(of) => S::AllocatedObjects(of),
-            Record::AllocationWindow(of) => S::AllocationWindow(of),
             Record::Instrumented(of) => S::Instrumented(of),
             Record::Traced(of) => S::Traced(of),
             Record::Rewritten(of) => S::Rewritten(of),
@@ -201,19 +183,11 @@ impl Upgrade {
             Record::HeapStatics { snapshot, fields } => S::HeapStatics { snapshot, fields },
             Record::HeapFields { snapshot, classes } => S::HeapFields { snapshot, classes },
         };
-        vec![same]
+        Ok(vec![same])
     }
 
-    fn row<R: Row>(&mut self, row: R) -> Vec<SessionRecord> {
-        let name = (R::PROFILER, R::TABLE);
-        let known = self.tables.iter().position(|table| *table == name);
-        let id = TableId(known.unwrap_or(self.tables.len()) as u32);
-        let mut records = Vec::new();
-        if known.is_none() {
-            self.tables.push(name);
-            records.push(SessionRecord::Table(R::table(id)));
-        }
-        records.extend(R::batches(id, &[row]).map(SessionRecord::Rows));
-        records
+    fn rows<R: Row>(&mut self, rows: Option<Vec<R>>) -> Result<Vec<SessionRecord>, ModelError> {
+        rows.ok_or(ModelError::RaggedBatch)?.iter().for_each(|row| self.buffer.push(row));
+        Ok(self.buffer.take())
     }
 }

@@ -1,4 +1,4 @@
-use rows::{FunctionRef, RowBatch, StackRef, TableDef, ThreadRef, TypeRef};
+use rows::{FunctionId, RowBatch, StackId, TableDef, ThreadId, TypeId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -12,8 +12,7 @@ macro_rules! ids {
         pub struct $name(pub u32);
 
         impl $name {
-            /// As an index into the table that [`crate::SessionRecord`]s of this kind make in
-            /// order.
+            /// As an index into the table that the definitions of a session make in order.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -22,44 +21,10 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A thread of the target.
-    ThreadId;
     /// A loaded module, managed or native.
     ModuleId;
-    /// A function or method.
-    FunctionId;
     /// A frame: a function at a place.
     FrameId;
-    /// A stack: a node of the tree of all stacks, see [`StackDef`].
-    StackId;
-    /// A managed type.
-    TypeId;
-    /// A counter, see [`CounterDef`].
-    CounterId;
-}
-
-/// The ids of a session in cells of rows.
-macro_rules! refs {
-    ($($reference:ident, $id:ident;)*) => {$(
-        impl From<$reference> for $id {
-            fn from(reference: $reference) -> Self {
-                Self(reference.0)
-            }
-        }
-
-        impl From<$id> for $reference {
-            fn from(id: $id) -> Self {
-                Self(id.0)
-            }
-        }
-    )*};
-}
-
-refs! {
-    ThreadRef, ThreadId;
-    FunctionRef, FunctionId;
-    StackRef, StackId;
-    TypeRef, TypeId;
 }
 
 /// One entry of a session. Ids count up from 0 without gaps, each kind for itself, and an id is
@@ -81,23 +46,10 @@ pub enum SessionRecord {
     Stack(StackDef),
     /// A type.
     Type(TypeDef),
-    /// CPU samples.
-    CpuSamples(SampleBatch),
-    /// Wall samples.
-    WallSamples(SampleBatch),
-    /// A thrown exception kept as a sample.
-    Exception(ExceptionSample),
-    /// Exact counts of thrown exceptions since the last such record.
-    ExceptionCounts {
-        /// When the counts were taken.
-        time: Nanos,
-        /// Type and count.
-        counts: Vec<(TypeId, u64)>,
-    },
-    /// A garbage collection.
-    Gc(GcEvent),
-    /// A suspension of the runtime, such as a GC pause.
-    Pause(PauseEvent),
+    /// A table of a profiler.
+    Table(TableDef),
+    /// Rows of a table.
+    Rows(RowBatch),
     /// State of the observer: costs and drops.
     Observer(ObserverStatus),
     /// Something a user should know.
@@ -116,27 +68,22 @@ pub enum SessionRecord {
         /// How it takes samples from now on, in the words of [`ProfilerRun::engine`].
         engine: String,
     },
-    /// Sampled allocations.
-    Allocations(AllocationBatch),
-    /// Waits for locks that other threads held.
-    Contentions(ContentionBatch),
-    /// A counter.
-    Counter(CounterDef),
-    /// Values of counters at a time.
-    CounterValues {
-        /// When they came.
-        time: Nanos,
-        /// Counter and value, see [`CounterKind`].
-        values: Vec<(CounterId, f64)>,
-    },
-    /// A thread snapshot.
-    ThreadSnapshot(ThreadSnapshot),
-    /// A thread that was started during the recording.
-    ThreadCreation(ThreadCreation),
+    /// What the agent held in the target, resource by resource. A later one replaces an earlier
+    /// one.
+    Resources(Vec<ResourceUse>),
+    /// How much of the processors the process had and lacked.
+    Processors(ProcessorUse),
+    /// How often threads were sampled, measured. A later one of the same profiler replaces an
+    /// earlier one.
+    SamplingRate(SamplingRate),
+    /// CPU samples.
+    CpuSamples(SampleBatch),
+    /// Wall samples.
+    WallSamples(SampleBatch),
     /// What the workers of the thread pool did or waited for.
     PoolSamples(SampleBatch),
-    /// Something that happened to the thread pool.
-    PoolEvent(PoolEvent),
+    /// A thread snapshot.
+    ThreadSnapshot(ThreadSnapshot),
     /// A heap snapshot begins.
     HeapBegin {
         /// Number of the snapshot, from 0.
@@ -170,17 +117,6 @@ pub enum SessionRecord {
     },
     /// A snapshot has ended.
     HeapEnd(HeapEnd),
-    /// Calls that a thread has made.
-    Calls(CallBatch),
-    /// Compiled methods.
-    Compilations(CompilationBatch),
-    /// How often precompiled (ready-to-run) code of methods was looked for since the last such
-    /// record.
-    Precompiled(PrecompiledCount),
-    /// An assembly was loaded, or asked for.
-    AssemblyLoad(AssemblyLoad),
-    /// Loaded types.
-    TypeLoads(TypeLoadBatch),
     /// What survived a collection.
     Survivors(SurvivorSnapshot),
     /// Asynchronous methods of the snapshot that has begun, each in the first snapshot that met it.
@@ -190,10 +126,6 @@ pub enum SessionRecord {
         /// The methods.
         machines: Vec<AsyncStateMachine>,
     },
-    /// Objects that a thread has allocated.
-    AllocatedObjects(AllocatedObjects),
-    /// Sampled allocations were followed for a part of a time only.
-    AllocationWindow(AllocationWindow),
     /// The state of a method that matches a rule.
     Instrumented(InstrumentedMethod),
     /// Calls of instrumented methods.
@@ -208,9 +140,6 @@ pub enum SessionRecord {
     Parameters(MethodParameters),
     /// Single calls of instrumented methods with their arguments.
     CallsWithArguments(Vec<CallArguments>),
-    /// What the agent held in the target, resource by resource. A later one replaces an earlier
-    /// one.
-    Resources(Vec<ResourceUse>),
     /// A collection, also one for a heap snapshot, from the first heap snapshot on.
     Collection {
         /// When it began.
@@ -218,11 +147,6 @@ pub enum SessionRecord {
         /// When it was over.
         end: Nanos,
     },
-    /// How much of the processors the process had and lacked.
-    Processors(ProcessorUse),
-    /// How often threads were sampled, measured. A later one of the same profiler replaces an
-    /// earlier one.
-    SamplingRate(SamplingRate),
     /// Static fields that refer to objects of the snapshot that has begun.
     HeapStatics {
         /// Number of the snapshot.
@@ -237,10 +161,6 @@ pub enum SessionRecord {
         /// The classes, and those that they are derived from.
         classes: Vec<ClassFields>,
     },
-    /// A table of a profiler.
-    Table(TableDef),
-    /// Rows of a table.
-    Rows(RowBatch),
 }
 
 /// The fields of the objects of a class.
@@ -642,150 +562,6 @@ pub struct SampleBatch {
     pub truncated: Vec<bool>,
 }
 
-/// A thrown exception kept as a sample.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExceptionSample {
-    /// When it was thrown.
-    pub time: Nanos,
-    /// By whom.
-    pub thread: ThreadId,
-    /// Its type.
-    pub ty: TypeId,
-    /// Its message, where the thrower set one.
-    pub message: Option<String>,
-    /// Where it was thrown.
-    pub stack: StackId,
-    /// How many exceptions of this type it stands for.
-    pub weight: u64,
-    /// What caught it, where known.
-    pub caught_by: Option<FunctionId>,
-    /// Nanoseconds from throw to the entry of the catch block, where known.
-    pub time_to_catch: Option<u64>,
-}
-
-/// How the runtime picks the allocations that it reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AllocationSampling {
-    /// Every byte has the same chance, independent of all others: `AllocationSampled`, .NET 10 and
-    /// newer.
-    #[default]
-    Random,
-    /// The object that fills up each 100 KB of a heap: `GCAllocationTick`. Regular, so a pattern of
-    /// the program can favour some types.
-    Tick,
-}
-
-/// The heap that an object was allocated on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum AllocationHeap {
-    /// Small objects, below 85,000 bytes unless configured otherwise.
-    Small,
-    /// Large objects.
-    Large,
-    /// Objects that were asked to be pinned for life.
-    Pinned,
-}
-
-/// Sampled allocations in columns of equal length.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AllocationBatch {
-    /// How they were picked.
-    pub sampling: AllocationSampling,
-    /// Time of the first sample.
-    pub start: Nanos,
-    /// Nanoseconds since the sample before (since `start` for the first).
-    pub time_delta: Vec<u64>,
-    /// Thread that allocated.
-    pub thread: Vec<ThreadId>,
-    /// Where.
-    pub stack: Vec<StackId>,
-    /// Type of the object.
-    pub ty: Vec<TypeId>,
-    /// Heap that it is on.
-    pub heap: Vec<AllocationHeap>,
-    /// Size of the object in bytes; 0 where the runtime does not report it (.NET Core 3.1).
-    pub size: Vec<u64>,
-    /// Allocated bytes that the sample stands for. Divided by `size` it is a number of objects.
-    pub bytes: Vec<u64>,
-    /// Whether the stack is cut: it was deeper than the runtime reports.
-    pub truncated: Vec<bool>,
-}
-
-/// A time of which only a part was followed, because there were too many allocations. The rows of
-/// an [`AllocationBatch`] that fall into it stand for all of it: their `bytes` are multiplied
-/// already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AllocationWindow {
-    /// When it began.
-    pub start: Nanos,
-    /// When it ended.
-    pub end: Nanos,
-    /// Allocations were followed from here on,
-    pub followed_from: Nanos,
-    /// up to here. The same moment if the recording ended before it came to that.
-    pub followed_to: Nanos,
-}
-
-/// Objects that a thread has allocated since the record before. Exact: every object is counted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AllocatedObjects {
-    /// When they were counted.
-    pub time: Nanos,
-    /// Thread that allocated them.
-    pub thread: ThreadId,
-    /// Type, objects, and their bytes, each size rounded up as the runtime allocates it.
-    pub counts: Vec<(TypeId, u64, u64)>,
-}
-
-/// Waits for locks in columns of equal length, by the time at which they began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContentionBatch {
-    /// Time of the first wait.
-    pub start: Nanos,
-    /// Nanoseconds since the beginning of the wait before (since `start` for the first).
-    pub time_delta: Vec<u64>,
-    /// Thread that waited.
-    pub thread: Vec<ThreadId>,
-    /// Where.
-    pub stack: Vec<StackId>,
-    /// How long, nanoseconds.
-    pub duration: Vec<u64>,
-    /// The lock as the runtime numbers it; 0 where it does not (before .NET 8).
-    pub lock: Vec<u64>,
-    /// Thread that held the lock when the wait began, where known.
-    pub owner: Vec<Option<ThreadId>>,
-    /// Whether the stack is cut: it was deeper than the runtime reports.
-    pub truncated: Vec<bool>,
-}
-
-/// Which calls are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum CallKind {
-    /// Of methods with enter and leave hooks.
-    Methods,
-    /// Between managed and native code, in both directions.
-    Transitions,
-}
-
-/// Calls that a thread has made since the batch before, in columns of equal length. Exact: nothing
-/// of it is sampled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallBatch {
-    /// Which calls.
-    pub kind: CallKind,
-    /// When they were counted.
-    pub time: Nanos,
-    /// Thread that made them.
-    pub thread: ThreadId,
-    /// Which calls: the path from the leaf, which is the method that was called. Only what is
-    /// counted is on it.
-    pub stack: Vec<StackId>,
-    /// How many; 0 where a call from before has gone on.
-    pub count: Vec<u64>,
-    /// Nanoseconds in the leaf and in nothing that it called of what is counted.
-    pub own: Vec<u64>,
-}
-
 /// A method that matches a rule, and its state. A later record replaces an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstrumentedMethod {
@@ -970,34 +746,6 @@ pub enum Argument {
     },
 }
 
-/// Something that the process counts about itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CounterDef {
-    /// Its id.
-    pub id: CounterId,
-    /// EventSource or meter that it is of.
-    pub source: String,
-    /// Name; for a quantile of a histogram with `p50`, `p95` … behind.
-    pub name: String,
-    /// Name for people.
-    pub title: String,
-    /// Unit as the program gives it; empty for none.
-    pub unit: String,
-    /// Tags, `key=value,…`; empty for none.
-    pub tags: String,
-    /// What its values are.
-    pub kind: CounterKind,
-}
-
-/// What the values of a counter are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum CounterKind {
-    /// Levels: the mean over the interval, or the last value.
-    Level,
-    /// Increases per second.
-    Rate,
-}
-
 /// All threads at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadSnapshot {
@@ -1029,230 +777,6 @@ pub struct ThreadSeen {
     pub limited: Option<bool>,
 }
 
-/// A thread that was started during the recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ThreadCreation {
-    /// When it was asked for.
-    pub time: Nanos,
-    /// The new thread.
-    pub thread: ThreadId,
-    /// Who asked for it, and where; `None` where the runtime itself made it.
-    pub creator: Option<(ThreadId, StackId)>,
-    /// `Thread.ManagedThreadId`.
-    pub managed_id: u32,
-    /// Whether it is a worker of the thread pool, by what the runtime says of it.
-    pub pool: bool,
-}
-
-/// Something that happened to the thread pool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PoolEvent {
-    /// When.
-    pub time: Nanos,
-    /// What.
-    pub change: PoolChange,
-}
-
-/// What happened to the thread pool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum PoolChange {
-    /// A worker began.
-    Started {
-        /// Workers that are active now.
-        active: u32,
-    },
-    /// A worker ended.
-    Stopped {
-        /// Workers that are active now.
-        active: u32,
-    },
-    /// The pool wants another number of workers.
-    Adjusted {
-        /// Workers that it wants now.
-        workers: u32,
-        /// Finished items per second that it has measured.
-        throughput: f64,
-        /// Why, in the words of the runtime's events: `Starvation`, `CooperativeBlocking`,
-        /// `ClimbingMove` …
-        reason: String,
-    },
-    /// The limits of the number of workers were set.
-    Limits {
-        /// Fewest.
-        min: u32,
-        /// Most.
-        max: u32,
-    },
-}
-
-/// How thoroughly a method was compiled, in the order in which tiers follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum JitTier {
-    /// Not reported.
-    Unknown,
-    /// Without optimizations: for a debugger, or because the method is very large.
-    MinOpt,
-    /// With all optimizations at once, outside of tiered compilation.
-    Optimized,
-    /// Quickly, as the first of tiers.
-    Quick,
-    /// Quickly, with counters for what the last tier wants to know.
-    QuickInstrumented,
-    /// With optimizations and such counters: for methods whose precompiled code is hot.
-    Tier1Instrumented,
-    /// With all optimizations, as the last of tiers.
-    Tier1,
-    /// The same for a method in the middle of a loop (on-stack replacement).
-    Tier1Osr,
-}
-
-/// What became of the precompiled (ready-to-run) code of a method that was compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum PrecompiledCode {
-    /// It was not looked for: its module has none, or the method was compiled before.
-    NotSought,
-    /// The image of its module has none that could be used.
-    Missing,
-    /// There is some, and the runtime found that it may not be used.
-    Rejected,
-    /// The same because a profiler said so.
-    RejectedByProfiler,
-}
-
-/// Compiled methods in columns of equal length, by the time at which their compilation began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompilationBatch {
-    /// Time of the first.
-    pub start: Nanos,
-    /// Nanoseconds since the beginning of the one before (since `start` for the first).
-    pub time_delta: Vec<u64>,
-    /// Thread that compiled.
-    pub thread: Vec<ThreadId>,
-    /// The call that made it necessary, with the compiled method as the leaf.
-    pub stack: Vec<StackId>,
-    /// How long, nanoseconds, without other compilations within it; `None` where its beginning was
-    /// not seen.
-    pub duration: Vec<Option<u64>>,
-    /// The runtime's number of the method: each instantiation of a generic one has its own.
-    pub method: Vec<u64>,
-    /// How thoroughly.
-    pub tier: Vec<JitTier>,
-    /// Bytes of IL; 0 where the runtime does not report it: dynamic methods.
-    pub il_size: Vec<u32>,
-    /// Bytes of code.
-    pub native_size: Vec<u32>,
-    /// Whether the runtime did it on a thread of its own, for a method that has code already.
-    pub background: Vec<bool>,
-    /// What became of its precompiled code.
-    pub precompiled: Vec<PrecompiledCode>,
-    /// Whether the stack is cut: it was deeper than the runtime reports.
-    pub truncated: Vec<bool>,
-}
-
-/// How often precompiled (ready-to-run) code of methods was looked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PrecompiledCount {
-    /// When it was counted.
-    pub time: Nanos,
-    /// Methods whose code was found.
-    pub found: u64,
-    /// Methods without code that could be used.
-    pub missing: u64,
-    /// How long the search took; 0 where the runtime does not report it (before .NET 5).
-    pub duration: Nanos,
-    /// Code of methods that was freed: dynamic ones, and those of unloaded assemblies.
-    pub freed: u64,
-}
-
-/// What became of a request for an assembly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum LoadOutcome {
-    /// It was loaded.
-    Loaded,
-    /// It had been loaded before.
-    Known,
-    /// It could not be found, or not be loaded.
-    Failed,
-}
-
-/// An assembly that was loaded, or asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AssemblyLoad {
-    /// When it was asked for; when it was loaded, where the runtime does not report that.
-    pub time: Nanos,
-    /// Thread.
-    pub thread: ThreadId,
-    /// The call that made it necessary, with the load as the leaf.
-    pub stack: StackId,
-    /// Whether the stack is cut: it was deeper than the runtime reports.
-    pub truncated: bool,
-    /// From the request until it was there or was refused, nanoseconds; `None` without a request:
-    /// before .NET 5, from bytes, made at run time.
-    pub duration: Option<u64>,
-    /// The same without other loads within it.
-    pub own: Option<u64>,
-    /// How long it took to find it.
-    pub resolution: Option<u64>,
-    /// What became of it.
-    pub outcome: LoadOutcome,
-    /// The runtime's number of the assembly; 0 unless it was loaded here.
-    pub assembly: u64,
-    /// Full name: that of the assembly, else the one asked for.
-    pub name: String,
-    /// Path of its file; empty where there is none.
-    pub path: String,
-    /// Full name that was asked for; empty without a request.
-    pub requested: String,
-    /// Full name of the assembly that asked; may be empty.
-    pub requested_by: String,
-    /// Load context that it was asked for in; may be empty.
-    pub context: String,
-    /// How it was looked for.
-    pub steps: Vec<LoadStep>,
-    /// Whether it was made at run time.
-    pub dynamic: bool,
-    /// Whether it can be unloaded.
-    pub collectible: bool,
-    /// Whether it has precompiled (ready-to-run) code.
-    pub precompiled: bool,
-}
-
-/// One thing that was tried to find an assembly.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoadStep {
-    /// What, in words for a reader: a stage of the search, a handler, a file.
-    pub what: String,
-    /// Whether it gave an assembly, or the file was there.
-    pub found: bool,
-    /// What was found, or why nothing was; may be empty.
-    pub result: String,
-    /// Time since the step before, or since the request.
-    pub took: Nanos,
-}
-
-/// Loaded types in columns of equal length, by the time at which their load began.
-///
-/// The runtime loads a type in steps; each is a row, and a type may come again.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TypeLoadBatch {
-    /// Time of the first.
-    pub start: Nanos,
-    /// Nanoseconds since the beginning of the one before (since `start` for the first).
-    pub time_delta: Vec<u64>,
-    /// Thread that loaded it.
-    pub thread: Vec<ThreadId>,
-    /// The call that made it necessary, with the load as the leaf.
-    pub stack: Vec<StackId>,
-    /// The type.
-    pub ty: Vec<TypeId>,
-    /// How long, nanoseconds.
-    pub duration: Vec<u64>,
-    /// The same without other loads within it.
-    pub own: Vec<u64>,
-    /// Whether the stack is cut: it was deeper than the runtime reports.
-    pub truncated: Vec<bool>,
-}
-
 /// A type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeDef {
@@ -1260,51 +784,6 @@ pub struct TypeDef {
     pub id: TypeId,
     /// Full name: namespace, nesting and generic arguments, as C# writes them.
     pub name: String,
-}
-
-/// A garbage collection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GcEvent {
-    /// Number since the process started.
-    pub number: u32,
-    /// Generation, 0 to 2.
-    pub generation: u8,
-    /// Why, in the words of the runtime's events: `AllocSmall`, `Induced`, `LowMemory` …
-    pub reason: String,
-    /// How, likewise: `NonConcurrentGC`, `BackgroundGC`, `ForegroundGC`.
-    pub kind: String,
-    /// Whether the program asked for it.
-    pub induced: bool,
-    /// From.
-    pub start: Nanos,
-    /// To.
-    pub end: Nanos,
-    /// Bytes in the generations 0, 1, 2, the large and the pinned object heap after it.
-    pub size_after: [u64; 5],
-    /// Bytes promoted from the generations 0, 1, 2, the large and the pinned object heap.
-    pub promoted: [u64; 5],
-    /// Pinned objects met.
-    pub pinned_objects: u32,
-    /// GC handles in use.
-    pub gc_handles: u32,
-}
-
-/// A suspension of the runtime, such as a GC pause.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PauseEvent {
-    /// Why, in the words of the runtime's events: `SuspendForGC`, `SuspendForGCPrep`,
-    /// `SuspendForDebugger` …
-    pub reason: String,
-    /// The collection it was for, by number.
-    pub gc: Option<u32>,
-    /// The runtime begins to suspend the threads.
-    pub suspend_start: Nanos,
-    /// All threads are suspended.
-    pub suspend_end: Nanos,
-    /// The runtime begins to resume them.
-    pub resume_start: Nanos,
-    /// All may run.
-    pub resume_end: Nanos,
 }
 
 /// What the observation cost and lost so far.

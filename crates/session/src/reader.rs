@@ -184,22 +184,24 @@ impl<R: Read> SessionReader<R> {
     /// Reads a record from the block.
     fn read_record(&mut self) -> Result<(), SessionError> {
         let bytes = self.raw.get(self.position..).unwrap_or_default();
+        let (offset, index) = (self.block_offset, self.index);
+        let damaged = |cause| SessionError::Corrupt { offset, cause };
+        let unreadable = |source| damaged(Corruption::Record { index, source });
         let rest = match &mut self.upgrade {
-            None => postcard::take_from_bytes::<SessionRecord>(bytes).map(|(record, rest)| {
+            None => {
+                let (record, rest) = postcard::take_from_bytes(bytes).map_err(unreadable)?;
                 self.read.push_back(record);
                 rest
-            }),
+            }
             Some(upgrade) => {
-                postcard::take_from_bytes::<format1::Record>(bytes).map(|(record, rest)| {
-                    self.read.extend(upgrade.record(record));
-                    rest
-                })
+                let (record, rest) =
+                    postcard::take_from_bytes::<format1::Record>(bytes).map_err(unreadable)?;
+                let records = upgrade.record(record);
+                let model = |source| damaged(Corruption::Model { index, source });
+                self.read.extend(records.map_err(model)?);
+                rest
             }
         };
-        let rest = rest.map_err(|source| SessionError::Corrupt {
-            offset: self.block_offset,
-            cause: Corruption::Record { index: self.index, source },
-        })?;
         self.position = self.raw.len() - rest.len();
         self.index += 1;
         Ok(())

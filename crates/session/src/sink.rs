@@ -124,18 +124,9 @@ impl Sink for LiveSink {
         let most = match record {
             SessionRecord::CpuSamples(_)
             | SessionRecord::WallSamples(_)
-            | SessionRecord::Exception(_)
-            | SessionRecord::Allocations(_)
-            | SessionRecord::AllocationWindow(_)
-            | SessionRecord::Contentions(_)
-            | SessionRecord::CounterValues { .. }
             | SessionRecord::ThreadSnapshot(_)
-            | SessionRecord::ThreadCreation(_)
             | SessionRecord::PoolSamples(_)
-            | SessionRecord::PoolEvent(_)
-            | SessionRecord::Gc(_)
             | SessionRecord::Rows(_)
-            | SessionRecord::Pause(_)
             | SessionRecord::Survivors(_)
             | SessionRecord::Traced(_)
             | SessionRecord::SingleCalls(_)

@@ -2,10 +2,8 @@ use rows::{Defined, Kind, MAX_TABLES, RowBatch, RowsError, TableDef};
 use std::sync::Arc;
 
 use crate::{
-    AllocatedObjects, AllocationBatch, Argument, CallArguments, CallBatch, CompilationBatch,
-    ContentionBatch, ExceptionSample, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch,
-    SessionRecord, StackDef, StackId, SurvivorSnapshot, ThreadCreation, ThreadId, TypeId,
-    TypeLoadBatch,
+    Argument, CallArguments, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch,
+    SessionRecord, StackDef, StackId, SurvivorSnapshot, ThreadId, TypeId,
 };
 
 /// How a record breaks the rules of the stream.
@@ -95,7 +93,6 @@ pub struct Validator {
     frames: u32,
     stacks: u32,
     types: u32,
-    counters: u32,
     /// Shared, because a writer keeps the state before each record.
     tables: Arc<Vec<Table>>,
     snapshots: u32,
@@ -181,31 +178,12 @@ impl Validator {
             SessionRecord::CpuSamples(batch)
             | SessionRecord::WallSamples(batch)
             | SessionRecord::PoolSamples(batch) => self.batch(batch),
-            SessionRecord::Exception(exception) => self.exception(exception),
-            SessionRecord::ExceptionCounts { counts, .. } => {
-                counts.iter().try_for_each(|(ty, _)| self.ty(*ty))
-            }
-            SessionRecord::Allocations(batch) => self.allocations(batch),
-            SessionRecord::AllocatedObjects(AllocatedObjects { thread, counts, .. }) => {
-                self.thread(*thread)?;
-                counts.iter().try_for_each(|(ty, ..)| self.ty(*ty))
-            }
-            SessionRecord::Contentions(batch) => self.contentions(batch),
-            SessionRecord::Calls(batch) => self.calls(batch),
-            SessionRecord::Counter(counter) => define("counter", &mut self.counters, counter.id.0),
-            SessionRecord::CounterValues { values, .. } => values
-                .iter()
-                .try_for_each(|(counter, _)| defined("counter", self.counters, counter.0)),
-            SessionRecord::Compilations(batch) => self.compilations(batch),
-            SessionRecord::AssemblyLoad(load) => self.place(load.thread, load.stack),
-            SessionRecord::TypeLoads(batch) => self.type_loads(batch),
             SessionRecord::Survivors(snapshot) => self.survivors(snapshot),
             SessionRecord::ThreadSnapshot(snapshot) => {
                 snapshot.threads.iter().try_for_each(|seen| self.place(seen.thread, seen.stack))
             }
             SessionRecord::Table(table) => self.table(table),
             SessionRecord::Rows(batch) => self.rows(batch),
-            SessionRecord::ThreadCreation(creation) => self.creation(creation),
             SessionRecord::Instrumented(method) => self.function(method.function),
             SessionRecord::Rewritten(method) => self.function(method.function),
             SessionRecord::Recompiled(method) => self.function(method.function),
@@ -218,12 +196,7 @@ impl Validator {
             }
             SessionRecord::Info(_)
             | SessionRecord::End(_)
-            | SessionRecord::PoolEvent(_)
             | SessionRecord::Traced(_)
-            | SessionRecord::AllocationWindow(_)
-            | SessionRecord::Gc(_)
-            | SessionRecord::Precompiled(_)
-            | SessionRecord::Pause(_)
             | SessionRecord::Observer(_)
             | SessionRecord::Resources(_)
             | SessionRecord::Collection { .. }
@@ -273,24 +246,12 @@ impl Validator {
         Ok(batch.check(table.kinds.iter(), &defined)?)
     }
 
-    fn creation(&self, creation: &ThreadCreation) -> Result<(), ModelError> {
-        self.thread(creation.thread)?;
-        creation.creator.map_or(Ok(()), |(creator, stack)| self.place(creator, stack))
-    }
-
     fn stack_definition(&mut self, stack: &StackDef) -> Result<(), ModelError> {
         if let Some(StackId(parent)) = stack.parent {
             defined("stack", self.stacks, parent)?;
         }
         self.frame(stack.frame)?;
         define("stack", &mut self.stacks, stack.id.0)
-    }
-
-    fn exception(&self, exception: &ExceptionSample) -> Result<(), ModelError> {
-        self.thread(exception.thread)?;
-        self.ty(exception.ty)?;
-        self.stack(exception.stack)?;
-        exception.caught_by.map_or(Ok(()), |function| self.function(function))
     }
 
     fn survivors(&self, snapshot: &SurvivorSnapshot) -> Result<(), ModelError> {
@@ -330,53 +291,6 @@ impl Validator {
     fn batch(&self, batch: &SampleBatch) -> Result<(), ModelError> {
         let others = [batch.weight.len(), batch.state.len(), batch.truncated.len()];
         self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)
-    }
-
-    fn allocations(&self, batch: &AllocationBatch) -> Result<(), ModelError> {
-        let others = [
-            batch.ty.len(),
-            batch.heap.len(),
-            batch.size.len(),
-            batch.bytes.len(),
-            batch.truncated.len(),
-        ];
-        self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)?;
-        batch.ty.iter().max().map_or(Ok(()), |ty| self.ty(*ty))
-    }
-
-    fn contentions(&self, batch: &ContentionBatch) -> Result<(), ModelError> {
-        let others =
-            [batch.duration.len(), batch.lock.len(), batch.owner.len(), batch.truncated.len()];
-        self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)?;
-        batch.owner.iter().flatten().max().map_or(Ok(()), |owner| self.thread(*owner))
-    }
-
-    fn calls(&self, batch: &CallBatch) -> Result<(), ModelError> {
-        self.thread(batch.thread)?;
-        if batch.count.len() != batch.stack.len() || batch.own.len() != batch.stack.len() {
-            return Err(ModelError::RaggedBatch);
-        }
-        batch.stack.iter().max().map_or(Ok(()), |stack| defined("stack", self.stacks, stack.0))
-    }
-
-    fn compilations(&self, batch: &CompilationBatch) -> Result<(), ModelError> {
-        let others = [
-            batch.duration.len(),
-            batch.method.len(),
-            batch.tier.len(),
-            batch.il_size.len(),
-            batch.native_size.len(),
-            batch.background.len(),
-            batch.precompiled.len(),
-            batch.truncated.len(),
-        ];
-        self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)
-    }
-
-    fn type_loads(&self, batch: &TypeLoadBatch) -> Result<(), ModelError> {
-        let others = [batch.ty.len(), batch.duration.len(), batch.own.len(), batch.truncated.len()];
-        self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)?;
-        batch.ty.iter().max().map_or(Ok(()), |ty| self.ty(*ty))
     }
 
     /// What all batches have in common.

@@ -61,9 +61,9 @@ fn a_session_has_the_documented_layout() {
     let expected = [
         // 300 and 128 take two bytes of seven bits each.
         &b"\x00\x051.2.3\xac\x02\x01a\x00\x059.0.5\x09linux-x64\x02\x00\x80\x01\x02\x00"[..],
-        b"\x0e\x05\x02ok",
+        b"\x0a\x05\x02ok",
         // Numbers with a sign are zigzag.
-        b"\x0f\x06\x02\x01\x01",
+        b"\x0b\x06\x02\x01\x01",
     ];
     assert_eq!(records, expected.concat());
 }
@@ -72,18 +72,33 @@ fn a_session_has_the_documented_layout() {
 fn the_document_has_all_records_with_their_numbers() {
     let document = include_str!("../../../docs/formats.md");
     let model = include_str!("../src/model.rs");
-    let variants =
-        model.split("pub enum SessionRecord {").nth(1).unwrap().split("\n}\n").next().unwrap();
-    let names = variants.lines().filter_map(|line| {
-        let name = line.strip_prefix("    ")?;
-        name.starts_with(char::is_uppercase).then(|| name.split(['(', ' ', '{']).next().unwrap())
-    });
-    let names: Vec<&str> = names.collect();
-    assert_eq!((names.first(), names.last()), (Some(&"Info"), Some(&"Rows")));
+    let names = variants(model, "pub enum SessionRecord {");
+    assert_eq!((names.first(), names.last()), (Some(&"Info"), Some(&"HeapFields")));
     for (number, name) in names.iter().enumerate() {
         let row = format!("| {number} | `{name}` |");
         assert!(document.contains(&row), "docs/formats.md lacks the row: {row}");
     }
+}
+
+#[test]
+fn the_document_has_the_records_of_format_1_in_their_order() {
+    let document = include_str!("../../../docs/formats.md");
+    let format1 = include_str!("../src/format1.rs");
+    let names = variants(format1, "pub(crate) enum Record {");
+    assert_eq!((names.first(), names.last()), (Some(&"Info"), Some(&"HeapFields")));
+    let list: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let words: Vec<&str> = document.split_whitespace().collect();
+    assert!(words.join(" ").contains(&format!("{}.", list.join(", "))), "{list:?}");
+}
+
+/// Names of the variants of an enumeration in a source file.
+fn variants<'a>(source: &'a str, head: &str) -> Vec<&'a str> {
+    let body = source.split(head).nth(1).unwrap().split("\n}\n").next().unwrap();
+    let names = body.lines().filter_map(|line| {
+        let name = line.strip_prefix("    ")?;
+        name.starts_with(char::is_uppercase).then(|| name.split(['(', ' ', '{']).next().unwrap())
+    });
+    names.collect()
 }
 
 /// A session with one row in each of these states, and where its only block begins.

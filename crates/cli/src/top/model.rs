@@ -5,11 +5,12 @@ use profile::{
     BuildOptions, Cell, NameStyle, ProfileBuilder, STATES, SeriesKind, Tables, pause_length,
     state_id,
 };
+use profilers::gc::Collection;
 use schemars::JsonSchema;
 use serde::Serialize;
 use session::{
-    FunctionId, FunctionKind, GcEvent, ModelError, Nanos, ObserverStatus, SessionInfo,
-    SessionRecord, StackId, ThreadId, TypeId,
+    FunctionId, FunctionKind, ModelError, Nanos, ObserverStatus, SessionInfo, SessionRecord,
+    StackId, ThreadId, TypeId,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,7 +30,7 @@ pub struct Live {
     slices: VecDeque<Slice>,
     elapsed: Duration,
     exceptions: HashMap<TypeId, Thrown>,
-    collections: VecDeque<GcEvent>,
+    collections: VecDeque<Collection>,
     collection_pause: HashMap<u32, Nanos>,
     info: Option<SessionInfo>,
     observer: Option<ObserverStatus>,
@@ -355,7 +356,7 @@ impl Live {
         rows
     }
 
-    fn collection(&self, gc: &GcEvent) -> CollectionRow {
+    fn collection(&self, gc: &Collection) -> CollectionRow {
         CollectionRow {
             number: gc.number,
             generation: gc.generation,

@@ -5,12 +5,15 @@ use super::{
     screen::{self, Theme},
     state::{State, Tab},
 };
+use profilers::{
+    exceptions::{ExceptionCount, ExceptionSample},
+    gc::{Collection, Pause},
+};
 use ratatui::{Terminal, backend::TestBackend};
 use session::{
-    Entry, ExceptionSample, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind,
-    GcEvent, ModuleDef, ModuleId, ObserverStatus, PauseEvent, ProfilerRun, SampleBatch,
-    SessionInfo, SessionRecord, StackDef, StackId, ThreadDef, ThreadId, ThreadState, TypeDef,
-    TypeId,
+    Entry, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef,
+    ModuleId, ObserverStatus, ProfilerRun, RowBuffer, SampleBatch, SessionInfo, SessionRecord,
+    StackDef, StackId, ThreadDef, ThreadId, ThreadState, TypeDef, TypeId,
 };
 use std::time::Duration;
 
@@ -101,7 +104,8 @@ fn live() -> Live {
     wall.extend([(1, 0, ThreadState::Lock); 16]);
     wall.extend([(1, 0, ThreadState::Sleep); 4]);
     add(SessionRecord::WallSamples(batch(&wall, SECOND / 20)));
-    add(SessionRecord::Exception(ExceptionSample {
+    let mut rows = RowBuffer::default();
+    rows.push(&ExceptionSample {
         time: 10 * SECOND,
         thread: ThreadId(0),
         ty: TypeId(0),
@@ -110,9 +114,9 @@ fn live() -> Live {
         weight: 120,
         caught_by: None,
         time_to_catch: None,
-    }));
-    add(SessionRecord::ExceptionCounts { time: 11 * SECOND, counts: vec![(TypeId(0), 120)] });
-    add(SessionRecord::Gc(GcEvent {
+    });
+    rows.push(&ExceptionCount { time: 11 * SECOND, ty: TypeId(0), count: 120 });
+    rows.push(&Collection {
         number: 17,
         generation: 2,
         reason: "AllocSmall".into(),
@@ -124,15 +128,16 @@ fn live() -> Live {
         promoted: [0, 500_000, 0, 0, 0],
         pinned_objects: 0,
         gc_handles: 0,
-    }));
-    add(SessionRecord::Pause(PauseEvent {
+    });
+    rows.push(&Pause {
         reason: "SuspendForGC".into(),
         gc: Some(17),
         suspend_start: 10 * SECOND,
         suspend_end: 10 * SECOND + 1_000_000,
         resume_start: 10 * SECOND + 30_000_000,
         resume_end: 10 * SECOND + 31_000_000,
-    }));
+    });
+    rows.take().into_iter().for_each(&mut add);
     add(SessionRecord::Observer(ObserverStatus {
         time: 11 * SECOND,
         dropped: vec![("ring full".into(), 3)],

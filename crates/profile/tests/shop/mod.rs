@@ -3,7 +3,10 @@
 #![allow(dead_code)]
 
 use profile::{BuildOptions, Profile, rows::Row, session::*};
-use profilers::gc::Induced;
+use profilers::{
+    exceptions::{ExceptionCount, ExceptionSample},
+    gc::{Collection, Induced, Pause},
+};
 
 /// A type name that would end a script element, an HTML comment, a Markdown cell, a collapsed frame
 /// and a terminal line.
@@ -22,9 +25,15 @@ pub struct Builder {
     frames: u32,
     stacks: u32,
     known: std::collections::HashMap<(Option<StackId>, FrameId), StackId>,
+    rows: RowBuffer,
 }
 
 impl Builder {
+    fn row(&mut self, row: &impl Row) {
+        self.rows.push(row);
+        self.records.extend(self.rows.take());
+    }
+
     fn function(
         &mut self,
         kind: FunctionKind,
@@ -107,6 +116,7 @@ pub fn records() -> Vec<SessionRecord> {
         frames: 0,
         stacks: 0,
         known: Default::default(),
+        rows: RowBuffer::default(),
     };
     let run = |id: &str, engine: &str, rate_hz| ProfilerRun {
         id: id.into(),
@@ -355,7 +365,7 @@ pub fn records() -> Vec<SessionRecord> {
     }
     for i in 0..40_u64 {
         let ty = u32::from(i % 5 == 4) + u32::from(i == 39);
-        b.records.push(SessionRecord::Exception(ExceptionSample {
+        b.row(&ExceptionSample {
             time: START + 200 * MS * i + 3 * MS,
             thread: ThreadId(1 + (i % 2) as u32),
             ty: TypeId(ty),
@@ -371,17 +381,15 @@ pub fn records() -> Vec<SessionRecord> {
             weight: if ty == 0 { 25 } else { 1 },
             caught_by: (ty < 2).then_some(if ty == 0 { host } else { checkout }),
             time_to_catch: (ty < 2).then_some(20_000 + i * 1000),
-        }));
+        });
     }
     for (second, count) in [(3_u64, 300_u64), (6, 301), (10, 211)] {
-        let counts = vec![(TypeId(0), count), (TypeId(1), 2 + u64::from(second == 10))];
-        b.records
-            .push(SessionRecord::ExceptionCounts { time: START + second * 1000 * MS - 1, counts });
+        let time = START + second * 1000 * MS - 1;
+        b.row(&ExceptionCount { time, ty: TypeId(0), count });
+        let count = 2 + u64::from(second == 10);
+        b.row(&ExceptionCount { time, ty: TypeId(1), count });
     }
-    b.records.push(SessionRecord::ExceptionCounts {
-        time: START + 9_999 * MS,
-        counts: vec![(TypeId(2), 1)],
-    });
+    b.row(&ExceptionCount { time: START + 9_999 * MS, ty: TypeId(2), count: 1 });
 
     for i in 0..30_u32 {
         let generation = if i % 15 == 14 { 2 } else { u8::from(i % 5 == 4) };
@@ -391,17 +399,14 @@ pub fn records() -> Vec<SessionRecord> {
         let background = i == 29;
         let grown = u64::from(i % 15) * 700_000;
         if i == 14 {
-            let table = TableId(0);
-            b.records.push(SessionRecord::Table(Induced::table(table)));
-            let call = Induced {
+            b.row(&Induced {
                 time: start - 100_000,
-                thread: ThreadId(1).into(),
-                stack: s_price.into(),
+                thread: ThreadId(1),
+                stack: s_price,
                 truncated: false,
-            };
-            b.records.extend(Induced::batches(table, &[call]).map(SessionRecord::Rows));
+            });
         }
-        b.records.push(SessionRecord::Gc(GcEvent {
+        b.row(&Collection {
             number: 100 + i,
             generation,
             reason: if i == 14 { "Induced" } else { "AllocSmall" }.into(),
@@ -419,24 +424,24 @@ pub fn records() -> Vec<SessionRecord> {
             ],
             pinned_objects: 3,
             gc_handles: 420,
-        }));
-        b.records.push(SessionRecord::Pause(PauseEvent {
+        });
+        b.row(&Pause {
             reason: "SuspendForGC".into(),
             gc: Some(100 + i),
             suspend_start: start - 60_000,
             suspend_end: start - 10_000,
             resume_start: start + length,
             resume_end: start + length + 15_000,
-        }));
+        });
     }
-    b.records.push(SessionRecord::Pause(PauseEvent {
+    b.row(&Pause {
         reason: "SuspendForProfiler".into(),
         gc: None,
         suspend_start: START + 5_000 * MS,
         suspend_end: START + 5_000 * MS + 40_000,
         resume_start: START + 5_000 * MS + 700_000,
         resume_end: START + 5_000 * MS + 710_000,
-    }));
+    });
     b.records.push(SessionRecord::Observer(ObserverStatus {
         time: START + 10_000 * MS,
         target_memory: 3_400_000,

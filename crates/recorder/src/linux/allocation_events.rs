@@ -20,7 +20,7 @@ use nettrace::{
     Reader,
     allocations::{self, Allocation},
 };
-use session::AllocationWindow;
+use profilers::allocations::AllocationWindow;
 use std::{
     collections::VecDeque,
     sync::{

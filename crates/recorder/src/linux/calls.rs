@@ -1,10 +1,11 @@
 //! Call trees on their way from the agent to the session file.
 
 use super::{define::Definitions, frames::Frames};
+use profilers::{calls::Calls, transitions::Transitions};
 use rustc_hash::FxHashMap;
-use session::{CallBatch, CallKind, FrameTrust, FunctionId, FunctionKind, StackId, ThreadId};
+use session::{FrameTrust, FunctionId, FunctionKind, StackId, ThreadId};
 use std::collections::HashMap;
-use wire::{CallNode, Calls};
+use wire::{CallKind, CallNode};
 
 /// Stands between a method that native code has called and what had called that native code.
 const FROM_NATIVE: &str = "[called from native code]";
@@ -17,24 +18,19 @@ pub(super) struct CallTrees {
 }
 
 impl CallTrees {
-    /// What was added to a tree, as a batch for the session; `None` for nothing. The thread of a
-    /// tree is the one that its first record came with.
+    /// Makes rows of what was added to a tree, and gives the number of calls. The thread of a tree
+    /// is the one that its first record came with.
     pub fn grown(
         &mut self,
         frames: &Frames,
         definitions: &mut Definitions,
-        calls: &Calls,
+        calls: &wire::Calls,
         thread: ThreadId,
-    ) -> Option<CallBatch> {
+    ) -> u64 {
         let (thread, stacks) =
             self.trees.entry(calls.tree).or_insert_with(|| (thread, FxHashMap::default()));
-        let thread = *thread;
-        let kind = match calls.kind {
-            wire::CallKind::Methods => CallKind::Methods,
-            wire::CallKind::Transitions => CallKind::Transitions,
-        };
-        let (stack, count, own) = (Vec::new(), Vec::new(), Vec::new());
-        let mut batch = CallBatch { kind, time: calls.time, thread, stack, count, own };
+        let (time, thread) = (calls.time, *thread);
+        let mut all = 0_u64;
         for node in &calls.nodes {
             let stack = match stacks.get(&node.node) {
                 Some(known) => *known,
@@ -44,14 +40,21 @@ impl CallTrees {
                     made
                 }
             };
-            batch.stack.push(stack);
-            batch.count.push(node.count);
-            batch.own.push(node.own);
+            let (count, own) = (node.count, node.own);
+            match calls.kind {
+                CallKind::Methods => {
+                    definitions.row(&Calls { time, thread, stack, count, own });
+                }
+                CallKind::Transitions => {
+                    definitions.row(&Transitions { time, thread, stack, count, own });
+                }
+            }
+            all = all.saturating_add(count);
         }
         if calls.ended {
             self.trees.remove(&calls.tree);
         }
-        (!batch.stack.is_empty()).then_some(batch)
+        all
     }
 }
 

@@ -1,12 +1,13 @@
 //! Gives session ids to threads, modules, functions, frames, stacks and types, and collects their
-//! definitions.
+//! definitions, and the rows that refer to them.
 
-use rows::{Row, TableId};
+use profilers::counters::CounterDef;
+use rows::Row;
 use rustc_hash::FxHashMap;
 use session::{
-    CounterDef, CounterId, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind,
-    ModuleDef, ModuleId, SessionRecord, SourceLine, StackDef, StackId, StateMachine, ThreadDef,
-    ThreadId, TypeDef, TypeId,
+    FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef, ModuleId,
+    RowBuffer, SessionRecord, SourceLine, StackDef, StackId, StateMachine, ThreadDef, ThreadId,
+    TypeDef, TypeId,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -57,8 +58,7 @@ pub(super) struct FunctionFacts {
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     pending: Vec<SessionRecord>,
-    /// Profiler and name of each table.
-    tables: Vec<(&'static str, &'static str)>,
+    rows: RowBuffer,
     threads: HashMap<u32, ThreadDef>,
     /// Threads that ended and whose numbers may have come again, by number.
     gone: HashMap<u32, Vec<ThreadDef>>,
@@ -84,6 +84,12 @@ impl Definitions {
         std::mem::take(&mut self.pending)
     }
 
+    /// The rows that came since the last call, in batches. The definitions that they use are given
+    /// by [`Self::take`], if they are not yet.
+    pub fn take_rows(&mut self) -> Vec<SessionRecord> {
+        self.rows.take()
+    }
+
     /// The thread with this id of the operating system (in our pid namespace). `name` is asked for
     /// the first time that it is seen.
     pub fn thread(&mut self, os_tid: u32, name: impl FnOnce() -> Option<String>) -> ThreadId {
@@ -99,16 +105,10 @@ impl Definitions {
         id
     }
 
-    /// Rows as records; their table is defined if it is not yet.
-    pub fn rows<R: Row>(&mut self, rows: &[R]) -> Vec<SessionRecord> {
-        let name = (R::PROFILER, R::TABLE);
-        let known = self.tables.iter().position(|table| *table == name);
-        let id = TableId(known.unwrap_or(self.tables.len()) as u32);
-        if known.is_none() {
-            self.tables.push(name);
-            self.pending.push(SessionRecord::Table(R::table(id)));
-        }
-        R::batches(id, rows).map(SessionRecord::Rows).collect()
+    /// A row of a table, whose ids are all defined. It waits for others in [`Self::take_rows`]: a
+    /// batch takes less room than its rows would one by one.
+    pub fn row<R: Row>(&mut self, row: &R) {
+        self.rows.push(row);
     }
 
     /// Changes what is known of a thread; a thread not seen yet is defined.
@@ -387,21 +387,20 @@ impl Definitions {
         })
     }
 
-    /// A counter; its id is given here. `None` if it would be one too many: a program may make up
+    /// A counter; its number is given here. `None` if it would be one too many: a program may make up
     /// new ones for ever.
-    pub fn counter(&mut self, counter: CounterDef) -> Option<CounterId> {
+    pub fn counter(&mut self, counter: CounterDef) -> Option<u32> {
         // An EventSource and a meter may have one name.
         let CounterDef { source, name, tags, kind, .. } = &counter;
         let key = format!("{source}\0{name}\0{tags}\0{kind:?}");
         if self.counters.0.len() >= MOST_COUNTERS && !self.counters.0.contains_key(&key) {
             return None;
         }
-        let (id, new) = self.counters.get(key);
-        let id = CounterId(id);
+        let (number, new) = self.counters.get(key);
         if new {
-            self.pending.push(SessionRecord::Counter(CounterDef { id, ..counter }));
+            self.row(&CounterDef { counter: number, ..counter });
         }
-        Some(id)
+        Some(number)
     }
 
     /// A type.

@@ -15,12 +15,14 @@ use nettrace::{
     locks::Contention,
     threads::Creation,
 };
-use profilers::gc::Induced;
-use session::{
-    AllocationBatch, AllocationHeap, AllocationSampling, AssemblyLoad, CompilationBatch,
-    ContentionBatch, FunctionId, FunctionKind, JitTier, LoadOutcome, LoadStep, PrecompiledCode,
-    SessionRecord, StackId, ThreadCreation, ThreadId, TypeLoadBatch,
+use profilers::{
+    allocations::{AllocationHeap, AllocationSample, AllocationSampling},
+    gc::Induced,
+    jit::{JitTier, PrecompiledCode},
+    loads::{AssemblyLoad, LoadOutcome},
+    locks::Wait,
 };
+use session::{FunctionId, FunctionKind, StackId, ThreadId};
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -30,9 +32,6 @@ use std::{
 /// Most samples that wait at a time. They are small, and at the end of a recording all that the
 /// runtime has buffered comes at once.
 const MAX_WAITING: usize = 1 << 17;
-
-/// Most rows of a batch.
-const MAX_ROWS: usize = 1 << 14;
 
 /// What an event told.
 pub(super) enum EventSample {
@@ -125,7 +124,7 @@ impl EventSamples {
         self.waiting.iter().flat_map(|waiting| &waiting.needs)
     }
 
-    /// Records of all samples whose addresses are known, in the order of their times. Those that
+    /// Makes rows of all samples whose addresses are known, in the order of their times. Those that
     /// have waited longer than the limit (all, if `all` is set) no longer wait: what is unknown
     /// then is shown as such.
     pub fn settle(
@@ -135,23 +134,22 @@ impl EventSamples {
         target: &Target,
         limit: Duration,
         all: bool,
-    ) -> Vec<SessionRecord> {
+    ) {
         self.release(frames, limit, all);
         let mut ready = std::mem::take(&mut self.ready);
         ready.sort_by_key(EventSample::time);
-        let mut records = Records::new(frames, definitions, target);
+        let mut context = Context { frames, definitions, target };
         for sample in ready {
             match sample {
-                EventSample::Allocation(allocation) => self.allocation(&mut records, allocation),
-                EventSample::Contention(wait) => records.contention(&wait),
-                EventSample::Induced(call) => records.induced(&call),
-                EventSample::Creation(creation) => records.creation(creation),
-                EventSample::Compiled(compiled) => self.compiled(&mut records, &compiled),
-                EventSample::Loaded(load) => records.loaded(*load),
-                EventSample::TypeLoaded(load) => self.type_loaded(&mut records, load),
+                EventSample::Allocation(allocation) => self.allocation(&mut context, allocation),
+                EventSample::Contention(wait) => context.contention(&wait),
+                EventSample::Induced(call) => context.induced(&call),
+                EventSample::Creation(creation) => context.creation(&creation),
+                EventSample::Compiled(compiled) => self.compiled(&mut context, &compiled),
+                EventSample::Loaded(load) => context.loaded(*load),
+                EventSample::TypeLoaded(load) => self.type_loaded(&mut context, load),
             }
         }
-        records.finish()
     }
 
     /// Finds the samples that no longer wait.
@@ -170,79 +168,71 @@ impl EventSamples {
         }
     }
 
-    fn allocation(&mut self, records: &mut Records<'_>, allocation: Allocation) {
-        let thread = records.thread(allocation.thread);
-        let (stack, truncated) = records.stack(&allocation.stack);
+    fn allocation(&mut self, context: &mut Context<'_>, allocation: Allocation) {
+        let thread = context.thread(allocation.thread);
+        let (stack, truncated) = context.stack(&allocation.stack);
         let name = self
             .type_names
             .entry(allocation.type_name)
             .or_insert_with_key(|name| wire::as_csharp(name));
-        let ty = records.definitions.ty(name);
+        let ty = context.definitions.ty(name);
         let sampling = match allocation.sampling {
             Sampling::Random => AllocationSampling::Random,
             Sampling::Tick => AllocationSampling::Tick,
         };
-        if records.allocations.batch.sampling != sampling {
-            records.others.extend(records.allocations.take());
-        }
-        let delta = records.allocations.next_row(allocation.time, &mut records.others);
-        let batch = &mut records.allocations.batch;
-        batch.sampling = sampling;
-        batch.time_delta.push(delta);
-        batch.thread.push(thread);
-        batch.stack.push(stack);
-        batch.ty.push(ty);
-        batch.heap.push(match allocation.heap {
+        let heap = match allocation.heap {
             Heap::Small => AllocationHeap::Small,
             Heap::Large => AllocationHeap::Large,
             Heap::Pinned => AllocationHeap::Pinned,
+        };
+        context.definitions.row(&AllocationSample {
+            time: allocation.time,
+            thread,
+            stack,
+            ty,
+            heap,
+            size: allocation.size,
+            bytes: allocation.bytes,
+            truncated,
+            sampling,
         });
-        batch.size.push(allocation.size);
-        batch.bytes.push(allocation.bytes);
-        batch.truncated.push(truncated);
     }
 
-    fn compiled(&mut self, records: &mut Records<'_>, compiled: &Compilation) {
-        let thread = records.thread(compiled.thread);
-        let function = self.function(records.frames, records.definitions, compiled);
+    fn compiled(&mut self, context: &mut Context<'_>, compiled: &Compilation) {
+        let thread = context.thread(compiled.thread);
+        let function = self.function(context.frames, context.definitions, compiled);
         let alone = if compiled.background { BACKGROUND } else { NO_CALLER };
-        let (stack, truncated) = records.stack_of(&compiled.stack, function, alone);
-        let delta = records.compilations.next_row(compiled.start, &mut records.others);
-        let batch = &mut records.compilations.batch;
-        batch.time_delta.push(delta);
-        batch.thread.push(thread);
-        batch.stack.push(stack);
-        batch.duration.push(compiled.duration);
-        batch.method.push(compiled.method);
-        batch.tier.push(tier(compiled.tier));
-        batch.il_size.push(compiled.il_size);
-        batch.native_size.push(compiled.native_size);
-        batch.background.push(compiled.background);
-        batch.precompiled.push(match compiled.precompiled {
-            Precompiled::NotSought => PrecompiledCode::NotSought,
-            Precompiled::Missing => PrecompiledCode::Missing,
-            Precompiled::Rejected => PrecompiledCode::Rejected,
-            Precompiled::RejectedByProfiler => PrecompiledCode::RejectedByProfiler,
+        let (stack, truncated) = context.stack_of(&compiled.stack, function, alone);
+        context.definitions.row(&profilers::jit::Compilation {
+            time: compiled.start,
+            thread,
+            stack,
+            duration: compiled.duration,
+            method: compiled.method,
+            tier: tier(compiled.tier),
+            il_size: compiled.il_size,
+            native_size: compiled.native_size,
+            background: compiled.background,
+            precompiled: match compiled.precompiled {
+                Precompiled::NotSought => PrecompiledCode::NotSought,
+                Precompiled::Missing => PrecompiledCode::Missing,
+                Precompiled::Rejected => PrecompiledCode::Rejected,
+                Precompiled::RejectedByProfiler => PrecompiledCode::RejectedByProfiler,
+            },
+            truncated,
         });
-        batch.truncated.push(truncated);
     }
 
-    fn type_loaded(&mut self, records: &mut Records<'_>, load: TypeLoad) {
-        let thread = records.thread(load.thread);
-        let leaf = records.definitions.named(FunctionKind::Runtime, "[load types]", None);
-        let (stack, truncated) = records.stack_of(&load.stack, leaf, NO_CALLER);
+    fn type_loaded(&mut self, context: &mut Context<'_>, load: TypeLoad) {
+        let thread = context.thread(load.thread);
+        let leaf = context.definitions.named(FunctionKind::Runtime, "[load types]", None);
+        let (stack, truncated) = context.stack_of(&load.stack, leaf, NO_CALLER);
         let name = self.loaded_names.entry(load.name);
         let ty =
-            records.definitions.ty(name.or_insert_with_key(|name| event_names::type_name(name)));
-        let delta = records.type_loads.next_row(load.start, &mut records.others);
-        let batch = &mut records.type_loads.batch;
-        batch.time_delta.push(delta);
-        batch.thread.push(thread);
-        batch.stack.push(stack);
-        batch.ty.push(ty);
-        batch.duration.push(load.duration);
-        batch.own.push(load.own);
-        batch.truncated.push(truncated);
+            context.definitions.ty(name.or_insert_with_key(|name| event_names::type_name(name)));
+        let (time, duration, own) = (load.start, load.duration, load.own);
+        let load = profilers::loads::TypeLoad { time, thread, stack, ty, duration, own, truncated };
+        context.definitions.row(&load);
     }
 }
 
@@ -310,26 +300,7 @@ fn tier(tier: Tier) -> JitTier {
 }
 
 fn assembly_load(load: Load, thread: ThreadId, stack: StackId, truncated: bool) -> AssemblyLoad {
-    let step = |step: loads::Step| {
-        let what = match step.kind {
-            StepKind::InContext => "assemblies of the load context",
-            StepKind::ContextLoad => "AssemblyLoadContext.Load",
-            StepKind::Application => "assemblies of the application",
-            StepKind::DefaultContext => "the default load context",
-            StepKind::Satellite => "satellite assemblies",
-            StepKind::ContextResolving => "handlers of AssemblyLoadContext.Resolving",
-            StepKind::AppDomainResolve => "handlers of AppDomain.AssemblyResolve",
-            StepKind::OtherStage => "a stage of the runtime",
-            StepKind::ContextHandler => "AssemblyLoadContext.Resolving handler",
-            StepKind::AppDomainHandler => "AppDomain.AssemblyResolve handler",
-            StepKind::LoadFromHandler => "beside the assembly that asks:",
-            StepKind::Probe => "file",
-        };
-        let what =
-            if step.what.is_empty() { what.to_owned() } else { format!("{what} {}", step.what) };
-        LoadStep { what, found: step.found, result: step.result, took: step.took }
-    };
-    AssemblyLoad {
+    let mut row = AssemblyLoad {
         time: load.start,
         thread,
         stack,
@@ -348,86 +319,48 @@ fn assembly_load(load: Load, thread: ThreadId, stack: StackId, truncated: bool) 
         requested: load.requested,
         requested_by: load.requested_by,
         context: load.context,
-        steps: load.steps.into_iter().map(step).collect(),
+        step: Vec::new(),
+        step_found: Vec::new(),
+        step_result: Vec::new(),
+        step_took: Vec::new(),
         dynamic: load.dynamic,
         collectible: load.collectible,
         precompiled: load.precompiled,
+    };
+    for step in load.steps {
+        let kind = step_words(step.kind);
+        let what =
+            if step.what.is_empty() { kind.to_owned() } else { format!("{kind} {}", step.what) };
+        row.add_step(what, step.found, step.result, step.took);
+    }
+    row
+}
+
+fn step_words(kind: StepKind) -> &'static str {
+    match kind {
+        StepKind::InContext => "assemblies of the load context",
+        StepKind::ContextLoad => "AssemblyLoadContext.Load",
+        StepKind::Application => "assemblies of the application",
+        StepKind::DefaultContext => "the default load context",
+        StepKind::Satellite => "satellite assemblies",
+        StepKind::ContextResolving => "handlers of AssemblyLoadContext.Resolving",
+        StepKind::AppDomainResolve => "handlers of AppDomain.AssemblyResolve",
+        StepKind::OtherStage => "a stage of the runtime",
+        StepKind::ContextHandler => "AssemblyLoadContext.Resolving handler",
+        StepKind::AppDomainHandler => "AppDomain.AssemblyResolve handler",
+        StepKind::LoadFromHandler => "beside the assembly that asks:",
+        StepKind::Probe => "file",
     }
 }
 
-macro_rules! growing {
-    ($name:ident, $batch:ident, $record:ident) => {
-        /// A batch that grows, with the time of its last row.
-        #[derive(Default)]
-        struct $name {
-            batch: $batch,
-            last: u64,
-        }
-
-        impl $name {
-            /// Time since the row before, which begins the batch if there is none. A full batch
-            /// goes to `records` first.
-            fn next_row(&mut self, time: u64, records: &mut Vec<SessionRecord>) -> u64 {
-                if self.batch.time_delta.len() >= MAX_ROWS {
-                    records.extend(self.take());
-                }
-                if self.batch.time_delta.is_empty() {
-                    (self.batch.start, self.last) = (time, time);
-                }
-                let delta = time - self.last;
-                self.last = time;
-                delta
-            }
-
-            /// The record of what has come, if anything has.
-            fn take(&mut self) -> Option<SessionRecord> {
-                let batch = std::mem::take(&mut self.batch);
-                (!batch.time_delta.is_empty()).then_some(SessionRecord::$record(batch))
-            }
-        }
-    };
-}
-
-growing!(Allocations, AllocationBatch, Allocations);
-growing!(Contentions, ContentionBatch, Contentions);
-growing!(Compilations, CompilationBatch, Compilations);
-growing!(TypeLoads, TypeLoadBatch, TypeLoads);
-
-/// The records that samples become.
-struct Records<'a> {
+/// Where threads and stacks get their ids, and rows go to.
+struct Context<'a> {
     frames: &'a mut Frames,
     definitions: &'a mut Definitions,
     target: &'a Target,
-    allocations: Allocations,
-    contentions: Contentions,
-    compilations: Compilations,
-    type_loads: TypeLoads,
-    /// Full batches, and records of samples that are in no batch.
-    others: Vec<SessionRecord>,
 }
 
-impl<'a> Records<'a> {
-    fn new(frames: &'a mut Frames, definitions: &'a mut Definitions, target: &'a Target) -> Self {
-        Self {
-            frames,
-            definitions,
-            target,
-            allocations: Allocations::default(),
-            contentions: Contentions::default(),
-            compilations: Compilations::default(),
-            type_loads: TypeLoads::default(),
-            others: Vec::new(),
-        }
-    }
-
-    fn finish(mut self) -> Vec<SessionRecord> {
-        self.others.extend(self.allocations.take());
-        self.others.extend(self.contentions.take());
-        self.others.extend(self.compilations.take());
-        self.others.extend(self.type_loads.take());
-        self.others
-    }
-
+impl Context<'_> {
     /// The thread with an id in the pid namespace of the process.
     fn thread(&mut self, inner: u64) -> ThreadId {
         let target = self.target;
@@ -445,38 +378,29 @@ impl<'a> Records<'a> {
     }
 
     fn contention(&mut self, wait: &Contention) {
-        let waiter = self.thread(wait.thread);
+        let thread = self.thread(wait.thread);
         let owner = wait.owner.map(|owner| self.thread(owner));
         let (stack, truncated) = self.stack(&wait.stack);
-        let delta = self.contentions.next_row(wait.start, &mut self.others);
-        let batch = &mut self.contentions.batch;
-        batch.time_delta.push(delta);
-        batch.thread.push(waiter);
-        batch.stack.push(stack);
-        batch.duration.push(wait.duration);
-        batch.lock.push(wait.lock.unwrap_or(0));
-        batch.owner.push(owner);
-        batch.truncated.push(truncated);
+        let (time, duration, lock) = (wait.start, wait.duration, wait.lock);
+        self.definitions.row(&Wait { time, thread, stack, duration, lock, owner, truncated });
     }
 
     fn induced(&mut self, call: &Induction) {
         let thread = self.thread(call.thread);
         let (stack, truncated) = self.stack(&call.stack);
-        let (time, thread, stack) = (call.time, thread.into(), stack.into());
-        let call = Induced { time, thread, stack, truncated };
-        self.others.extend(self.definitions.rows(&[call]));
+        self.definitions.row(&Induced { time: call.time, thread, stack, truncated });
     }
 
-    fn creation(&mut self, creation: Creation) {
+    fn creation(&mut self, creation: &Creation) {
         let creator = creation.creator.map(|creator| self.thread(creator));
-        let creator = creator.map(|creator| (creator, self.stack(&creation.stack).0));
+        let stack = creator.map(|_| self.stack(&creation.stack).0);
         let target = self.target;
         let os_tid = target.host_tid(u32::try_from(creation.thread).unwrap_or(u32::MAX));
         let thread =
             self.definitions.thread_of(os_tid, creation.time, || target.thread_name(os_tid));
-        let Creation { time, managed_id, pool, .. } = creation;
-        let creation = ThreadCreation { time, thread, creator, managed_id, pool };
-        self.others.push(SessionRecord::ThreadCreation(creation));
+        let Creation { time, managed_id, pool, .. } = *creation;
+        let row = profilers::threads::Creation { time, thread, creator, stack, managed_id, pool };
+        self.definitions.row(&row);
     }
 
     fn loaded(&mut self, load: Load) {
@@ -485,6 +409,6 @@ impl<'a> Records<'a> {
         let leaf = self.definitions.named(FunctionKind::Runtime, &leaf, None);
         let (stack, truncated) = self.stack_of(&load.stack, leaf, NO_CALLER);
         let load = assembly_load(load, thread, stack, truncated);
-        self.others.push(SessionRecord::AssemblyLoad(load));
+        self.definitions.row(&load);
     }
 }

@@ -13,7 +13,10 @@ use nettrace::{
     thread_pool,
     threads::{self, Creation},
 };
-use session::{AllocationWindow, GcEvent, PauseEvent};
+use profilers::{
+    allocations::AllocationWindow,
+    gc::{Collection, Pause},
+};
 use std::{
     io::{self, Read},
     sync::{
@@ -41,8 +44,8 @@ const MUCH: usize = 16 << 10;
 /// What the session gives.
 #[derive(Debug)]
 pub(super) enum FromEvents {
-    Gc(GcEvent),
-    Pause(PauseEvent),
+    Gc(Collection),
+    Pause(Pause),
     Induced(gc::Induction),
     Allocation(Allocation),
     /// Allocations were followed for a part of a time only; those of it come next.
@@ -346,8 +349,8 @@ impl Collectors {
     }
 }
 
-fn convert_gc(gc: gc::GcEvent) -> GcEvent {
-    GcEvent {
+fn convert_gc(gc: gc::GcEvent) -> Collection {
+    Collection {
         number: gc.number,
         generation: gc.generation,
         reason: gc.reason,
@@ -362,8 +365,8 @@ fn convert_gc(gc: gc::GcEvent) -> GcEvent {
     }
 }
 
-fn convert_pause(pause: gc::PauseEvent) -> PauseEvent {
-    PauseEvent {
+fn convert_pause(pause: gc::PauseEvent) -> Pause {
+    Pause {
         reason: pause.reason,
         gc: pause.gc,
         suspend_start: pause.suspend_start,

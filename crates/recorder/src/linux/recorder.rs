@@ -28,16 +28,22 @@ use nettrace::{
     locks::Contention,
     thread_pool,
 };
-use profilers::loads::Unloaded;
-use rows::Row;
+use profilers::{
+    counters::{CounterDef, CounterKind, CounterValue},
+    exact_allocations::Allocated,
+    exceptions::{ExceptionCount, ExceptionSample},
+    gc::{Collection, Pause},
+    jit::Lookups,
+    loads::Unloaded,
+    threadpool::{PoolChange, PoolEvent},
+};
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    Argument, CallArguments, CounterDef, CounterId, CounterKind, EndReason, ExceptionSample,
-    GcEvent, HeapEnd, IlBody, InstrumentState, InstrumentedMethod, LiveSink, MethodParameters,
-    ObserverStatus, Parameter, ParameterShown, PauseEvent, PoolChange, PoolEvent, PrecompiledCount,
-    RecompiledMethod, ResourceUse, RewrittenMethod, SampleBatch, SamplingRate, SessionEnd,
-    SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee,
-    ThreadId, ThreadSeen, ThreadSnapshot, ThreadState, TracedCalls, TracedMethod,
+    Argument, CallArguments, EndReason, HeapEnd, IlBody, InstrumentState, InstrumentedMethod,
+    LiveSink, MethodParameters, ObserverStatus, Parameter, ParameterShown, RecompiledMethod,
+    ResourceUse, RewrittenMethod, SampleBatch, SamplingRate, SessionEnd, SessionError, SessionInfo,
+    SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee, ThreadId, ThreadSeen,
+    ThreadSnapshot, ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -67,7 +73,7 @@ const FIRST: u64 = 1_000_000_000;
 
 /// How long samples are held before they are written. Meanwhile those of all sources can be put in
 /// order, and the runtime's work (collections, compilation), which is reported when it ends, can be
-/// seen in them.
+/// seen in them. Rows of tables are gathered for as long.
 const HOLD: Duration = Duration::from_millis(400);
 
 /// How long a sample waits for the agent to say what code stands at its addresses.
@@ -248,7 +254,9 @@ pub(super) struct Recorder {
     event_samples: EventSamples,
     call_trees: CallTrees,
     /// Looked for since it was last written.
-    precompiled: PrecompiledCount,
+    precompiled: Lookups,
+    /// When rows of tables were last written.
+    rows_written: Instant,
     cpu: Vec<PendingSample>,
     rate: RateMeter,
     /// How near the process comes to its limit of threads.
@@ -321,7 +329,8 @@ impl Recorder {
             waiting: VecDeque::new(),
             event_samples: EventSamples::default(),
             call_trees: CallTrees::default(),
-            precompiled: PrecompiledCount::default(),
+            precompiled: Lookups::default(),
+            rows_written: Instant::now(),
             cpu: Vec::new(),
             rate: RateMeter::default(),
             threads,
@@ -552,6 +561,9 @@ impl Recorder {
             self.definitions.confirm_ends(long_ago);
         }
         self.emit(now().saturating_sub(HOLD.as_nanos() as u64));
+        if self.rows_written.elapsed() >= HOLD {
+            self.write_rows();
+        }
         if let Err(error) = self.sources.out.idle() {
             self.failure.get_or_insert(error);
         }
@@ -601,10 +613,13 @@ impl Recorder {
         }
     }
 
-    fn write_rows<R: Row>(&mut self, rows: &[R]) {
-        let batches = self.definitions.rows(rows);
+    /// Writes the rows that have come.
+    fn write_rows(&mut self) {
         self.write_definitions();
-        batches.iter().for_each(|batch| self.write(batch));
+        for record in self.definitions.take_rows() {
+            self.write(&record);
+        }
+        self.rows_written = Instant::now();
     }
 
     /// The threads that are there now, with the names the system has for them.
@@ -1104,10 +1119,7 @@ impl Recorder {
         let os_tid = self.sources.target.host_tid(calls.os_tid);
         let target = &self.sources.target;
         let thread = self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid));
-        let Some(batch) = self.call_trees.grown(&self.frames, &mut self.definitions, calls, thread)
-        else {
-            return;
-        };
+        let count = self.call_trees.grown(&self.frames, &mut self.definitions, calls, thread);
         let profiler = match calls.kind {
             // The tree of calls that are counted by themselves.
             CallKind::Methods if self.runs("trace") => None,
@@ -1115,10 +1127,8 @@ impl Recorder {
             CallKind::Transitions => Some("transitions"),
         };
         if let Some(profiler) = profiler {
-            self.count(profiler, batch.count.iter().sum());
+            self.count(profiler, count);
         }
-        self.write_definitions();
-        self.write(&SessionRecord::Calls(batch));
     }
 
     fn instrumented(&mut self, method: wire::Instrumented) {
@@ -1256,21 +1266,14 @@ impl Recorder {
         let os_tid = self.sources.target.host_tid(allocated.os_tid);
         let target = &self.sources.target;
         let thread = self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid));
-        let (frames, definitions) = (&self.frames, &mut self.definitions);
-        let counts = allocated.counts.into_iter();
-        let counts: Vec<_> = counts
-            .map(|(class, objects, bytes)| {
-                (definitions.ty(&frames.class_name(class)), objects, bytes)
-            })
-            .collect();
-        self.count("exact-allocations", counts.iter().map(|(_, objects, _)| objects).sum());
-        self.write_definitions();
         let time = allocated.time;
-        self.write(&SessionRecord::AllocatedObjects(session::AllocatedObjects {
-            time,
-            thread,
-            counts,
-        }));
+        let mut all = 0_u64;
+        for (class, objects, bytes) in allocated.counts {
+            let ty = self.definitions.ty(&self.frames.class_name(class));
+            self.definitions.row(&Allocated { time, thread, ty, objects, bytes });
+            all = all.saturating_add(objects);
+        }
+        self.count("exact-allocations", all);
     }
 
     fn runtime_work(&mut self, work: RuntimeWork) {
@@ -1644,19 +1647,16 @@ impl Recorder {
             return;
         }
         let total = counts.iter().map(|(_, count)| count).sum();
-        let counts = counts
-            .into_iter()
-            .map(|(class, count)| (self.definitions.ty(&self.frames.class_name(class)), count))
-            .collect();
-        self.write_definitions();
-        self.write(&SessionRecord::ExceptionCounts { time, counts });
+        for (class, count) in counts {
+            let ty = self.definitions.ty(&self.frames.class_name(class));
+            self.definitions.row(&ExceptionCount { time, ty, count });
+        }
         self.count("exceptions", total);
     }
 
     fn write_exception(&mut self, sequence: u64) {
         if let Some((sample, _)) = self.exceptions.remove(&sequence) {
-            self.write_definitions();
-            self.write(&SessionRecord::Exception(sample));
+            self.definitions.row(&sample);
         }
     }
 
@@ -1698,15 +1698,13 @@ impl Recorder {
             FromEvents::Gc(gc) => {
                 let Some((start, end)) = self.window.part(gc.start, gc.end) else { return };
                 self.count("gc", 1);
-                self.write(&SessionRecord::Gc(GcEvent { start, end, ..gc }));
+                self.definitions.row(&Collection { start, end, ..gc });
             }
             FromEvents::Pause(pause) => self.pause(pause),
             FromEvents::Allocation(allocation) => {
                 self.event_sample("allocations", EventSample::Allocation(allocation))
             }
-            FromEvents::AllocationWindow(window) => {
-                self.write(&SessionRecord::AllocationWindow(window))
-            }
+            FromEvents::AllocationWindow(window) => self.definitions.row(&window),
             FromEvents::Contention(wait) => self.contention(wait),
             FromEvents::Compiled(compiled) => {
                 self.event_sample("jit", EventSample::Compiled(compiled))
@@ -1725,7 +1723,7 @@ impl Recorder {
             FromEvents::CodeFreed => self.precompiled.freed += 1,
             FromEvents::Loaded(load) => self.event_sample("loads", EventSample::Loaded(load)),
             FromEvents::Unloaded(time, assembly, name) => {
-                self.write_rows(&[Unloaded { time, assembly, name }]);
+                self.definitions.row(&Unloaded { time, assembly, name });
             }
             FromEvents::TypeLoaded(load) => {
                 self.event_sample("loads", EventSample::TypeLoaded(load))
@@ -1737,10 +1735,7 @@ impl Recorder {
             }
             FromEvents::Pool(time, change) => {
                 if self.runs("threadpool") {
-                    self.write(&SessionRecord::PoolEvent(PoolEvent {
-                        time,
-                        change: pool_change(change),
-                    }));
+                    self.definitions.row(&pool_event(time, change));
                 }
             }
             FromEvents::Counted(time, counted) => self.counted(time, counted),
@@ -1754,15 +1749,15 @@ impl Recorder {
         }
     }
 
-    fn pause(&mut self, pause: PauseEvent) {
+    fn pause(&mut self, pause: Pause) {
         if self.window.part(pause.suspend_start, pause.resume_end).is_some() {
-            self.write(&SessionRecord::Pause(PauseEvent {
+            self.definitions.row(&Pause {
                 suspend_start: self.window.clamp(pause.suspend_start),
                 suspend_end: self.window.clamp(pause.suspend_end),
                 resume_start: self.window.clamp(pause.resume_start),
                 resume_end: self.window.clamp(pause.resume_end),
                 ..pause
-            }));
+            });
         }
     }
 
@@ -1782,25 +1777,23 @@ impl Recorder {
             counted.retain(|counted| counted.source == source && counted.name.starts_with(prefix));
         }
         let came = counted.len() as u64;
-        let values = counted.into_iter().filter_map(|counted| {
+        let mut known = 0;
+        for counted in counted {
             let kind = match counted.kind {
                 counters::Kind::Level => CounterKind::Level,
                 counters::Kind::Rate => CounterKind::Rate,
             };
             let Counted { source, name, title, unit, tags, value, .. } = counted;
-            let id = CounterId(0);
-            let def = CounterDef { id, source, name, title, unit, tags, kind };
-            Some((self.definitions.counter(def)?, value))
-        });
-        let values: Vec<_> = values.collect();
+            let def = CounterDef { counter: 0, source, name, title, unit, tags, kind };
+            if let Some(counter) = self.definitions.counter(def) {
+                self.definitions.row(&CounterValue { time, counter, value });
+                known += 1;
+            }
+        }
         if self.runs("counters") {
-            self.count("counters", values.len() as u64);
+            self.count("counters", known);
         }
-        self.drop_sample("values of too many counters", came - values.len() as u64);
-        if !values.is_empty() {
-            self.write_definitions();
-            self.write(&SessionRecord::CounterValues { time, values });
-        }
+        self.drop_sample("values of too many counters", came - known);
     }
 
     /// Takes and counts a sample of the time that the recording is of.
@@ -1822,7 +1815,7 @@ impl Recorder {
     fn settle_event_samples(&mut self, all: bool) {
         self.ask();
         let all = all || self.closed;
-        let records = self.event_samples.settle(
+        self.event_samples.settle(
             &mut self.frames,
             &mut self.definitions,
             &self.sources.target,
@@ -1830,9 +1823,6 @@ impl Recorder {
             all,
         );
         self.write_definitions();
-        for record in records {
-            self.write(&record);
-        }
     }
 
     // Writing
@@ -1936,11 +1926,8 @@ impl Recorder {
             self.write(&SessionRecord::SamplingRate(rate));
         }
         let precompiled = std::mem::take(&mut self.precompiled);
-        if precompiled != PrecompiledCount::default() {
-            self.write(&SessionRecord::Precompiled(PrecompiledCount {
-                time: now(),
-                ..precompiled
-            }));
+        if precompiled != Lookups::default() {
+            self.definitions.row(&Lookups { time: now(), ..precompiled });
         }
         let mut samples: Vec<(&'static str, u64)> =
             self.counts.iter().map(|(id, count)| (*id, *count)).collect();
@@ -2049,6 +2036,7 @@ impl Recorder {
         let rate = self.sampling_rate();
         let exit_code = self.exit_code(reason);
         let end = SessionEnd { time: self.window.end(), reason, exit_code };
+        self.write_rows();
         self.write(&SessionRecord::End(end));
         self.close_file()?;
         self.stage("done");
@@ -2230,16 +2218,18 @@ impl Recorder {
     }
 }
 
-fn pool_change(change: thread_pool::Change) -> PoolChange {
+fn pool_event(time: u64, change: thread_pool::Change) -> PoolEvent {
     match change {
-        thread_pool::Change::Started(active) => PoolChange::Started { active },
-        thread_pool::Change::Stopped(active) => PoolChange::Stopped { active },
+        thread_pool::Change::Started(active) => {
+            PoolEvent::worker(time, PoolChange::Started, active)
+        }
+        thread_pool::Change::Stopped(active) => {
+            PoolEvent::worker(time, PoolChange::Stopped, active)
+        }
         thread_pool::Change::Adjusted { throughput, workers, reason } => {
-            PoolChange::Adjusted { workers, throughput, reason: reason.name() }
+            PoolEvent::adjusted(time, workers, throughput, reason.name())
         }
-        thread_pool::Change::Limits { min, max } => {
-            PoolChange::Limits { min: min.into(), max: max.into() }
-        }
+        thread_pool::Change::Limits { min, max } => PoolEvent::limits(time, min.into(), max.into()),
     }
 }
 

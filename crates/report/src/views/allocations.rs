@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use profile::{
     AllocationRow, Amount, CallSite, NameStyle, OBJECT_HEAPS, Profile, SeriesKind,
-    session::{AllocationHeap, AllocationSampling},
+    profilers::allocations::{AllocationHeap, AllocationSampling},
+    rows::Words,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -248,10 +249,7 @@ fn json(profile: &Profile) -> Json<'_> {
     let heaps = OBJECT_HEAPS.iter().zip(allocations.heaps());
     Json {
         samples: allocations.samples.len(),
-        sampling: allocations.sampling.map(|sampling| match sampling {
-            AllocationSampling::Random => "random",
-            AllocationSampling::Tick => "tick",
-        }),
+        sampling: allocations.sampling.map(AllocationSampling::word),
         duty_cycle: allocations.followed(profile.duration()),
         exact: exact_json(profile),
         bytes: (&allocations.bytes()).into(),

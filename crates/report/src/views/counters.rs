@@ -2,7 +2,8 @@
 
 use profile::{
     Counter, Profile,
-    session::{CounterDef, CounterKind},
+    profilers::counters::{CounterDef, CounterKind},
+    rows::Words,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -121,10 +122,7 @@ fn counter<'a>(profile: &Profile, counter: &'a Counter) -> CounterJson<'a> {
         title,
         unit,
         tags,
-        kind: match kind {
-            CounterKind::Level => "level",
-            CounterKind::Rate => "rate",
-        },
+        kind: kind.word(),
         values: values.map(|(time, value)| PointJson::of(profile, *time, *value)).collect(),
     }
 }

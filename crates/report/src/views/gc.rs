@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use profile::{
     GcSummary, HEAPS, NameStyle, PROFILER_PAUSE, Profile, pause_length,
-    session::{GcEvent, PauseEvent},
+    profilers::gc::{Collection, Pause},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -230,7 +230,7 @@ fn heaps(sizes: &[u64; 5]) -> Heaps {
     HEAPS.iter().zip(sizes).map(|(heap, size)| (heap.replace(' ', "_"), *size)).collect()
 }
 
-fn collection<'a>(profile: &Profile, gc: &'a GcEvent) -> CollectionJson<'a> {
+fn collection<'a>(profile: &Profile, gc: &'a Collection) -> CollectionJson<'a> {
     CollectionJson {
         number: gc.number,
         generation: gc.generation,
@@ -246,7 +246,7 @@ fn collection<'a>(profile: &Profile, gc: &'a GcEvent) -> CollectionJson<'a> {
     }
 }
 
-fn pause_json<'a>(profile: &Profile, pause: &'a PauseEvent) -> PauseJson<'a> {
+fn pause_json<'a>(profile: &Profile, pause: &'a Pause) -> PauseJson<'a> {
     PauseJson {
         reason: &pause.reason,
         gc: pause.gc,

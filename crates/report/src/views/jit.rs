@@ -2,9 +2,10 @@
 
 mod json;
 
-pub(crate) use json::{tier_id, tier_schema};
+pub(crate) use json::tier_schema;
 
-use profile::session::{FunctionKind, JitTier, PrecompiledCode, PrecompiledCount};
+use profile::profilers::jit::{JitTier, Lookups, PrecompiledCode};
+use profile::session::FunctionKind;
 use profile::{JitRow, JitSummary, JitTotals, Profile, SeriesKind, Totals};
 use serde_json::{Value, json};
 
@@ -73,7 +74,7 @@ fn jit(profile: &Profile, options: &Options) -> Section {
     section
 }
 
-fn precompiled(lookups: &PrecompiledCount) -> Option<String> {
+fn precompiled(lookups: &Lookups) -> Option<String> {
     if lookups.found + lookups.missing == 0 {
         return None;
     }
@@ -120,7 +121,7 @@ fn totals(profile: &Profile, summary: &JitSummary) -> String {
     )
 }
 
-fn among_them(summary: &JitSummary, lookups: &PrecompiledCount) -> Option<String> {
+fn among_them(summary: &JitSummary, lookups: &Lookups) -> Option<String> {
     let kinds = [
         (&summary.again, "of methods that had been compiled before"),
         (&summary.missing, "although their module is precompiled"),

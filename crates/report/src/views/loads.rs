@@ -2,7 +2,8 @@
 
 use profile::{
     LoadSummary, Profile, SeriesKind,
-    session::{AssemblyLoad, LoadOutcome},
+    profilers::loads::{AssemblyLoad, LoadOutcome},
+    rows::Words,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -199,11 +200,11 @@ const SLOW_STEP: u64 = 1_000_000;
 /// Where the search itself took its time: handlers, and folders on slow disks.
 fn slow_steps(profile: &Profile, options: &Options) -> Option<Table> {
     let loads = profile.loads.assemblies.iter();
-    let steps = loads.flat_map(|load| load.steps.iter().map(move |step| (load, step)));
+    let steps = loads.flat_map(|load| load.steps().map(move |step| (load, step)));
     let mut steps: Vec<_> = steps.filter(|(_, step)| step.took >= SLOW_STEP).collect();
     steps.sort_by_key(|(load, step)| (std::cmp::Reverse(step.took), load.time));
     let rows = steps.iter().take(options.rows.min(10)).map(|(load, step)| {
-        let forms = vec![step.what.clone(), format::file_name(&step.what).to_owned()];
+        let forms = vec![step.what.to_owned(), format::file_name(step.what).to_owned()];
         vec![
             Cell::nanoseconds(step.took),
             Cell::text(if step.found { "found" } else { "not found" }),
@@ -447,10 +448,10 @@ fn json(profile: &Profile) -> Json<'_> {
 
 fn assembly<'a>(profile: &Profile, load: &'a AssemblyLoad) -> AssemblyJson<'a> {
     let (name, version) = assembly_name(&load.name);
-    let steps = load.steps.iter().map(|step| StepJson {
-        what: &step.what,
+    let steps = load.steps().map(|step| StepJson {
+        what: step.what,
         found: step.found,
-        result: &step.result,
+        result: step.result,
         took_ns: step.took,
     });
     AssemblyJson {
@@ -461,7 +462,7 @@ fn assembly<'a>(profile: &Profile, load: &'a AssemblyLoad) -> AssemblyJson<'a> {
         thread: load.thread.0,
         stack: load.stack.0,
         called_at: (&profile.tables.place(load.stack)).into(),
-        outcome: outcome_id(load.outcome),
+        outcome: load.outcome.word(),
         assembly: assembly_id(load.assembly),
         name,
         version,
@@ -480,15 +481,6 @@ fn assembly<'a>(profile: &Profile, load: &'a AssemblyLoad) -> AssemblyJson<'a> {
 /// As text: JavaScript has no whole numbers of 64 bits.
 fn assembly_id(assembly: u64) -> Option<String> {
     (assembly != 0).then(|| format!("{assembly:#x}"))
-}
-
-/// Word for what became of a request for an assembly, in data formats.
-pub(crate) fn outcome_id(outcome: LoadOutcome) -> &'static str {
-    match outcome {
-        LoadOutcome::Loaded => "loaded",
-        LoadOutcome::Known => "known",
-        LoadOutcome::Failed => "failed",
-    }
 }
 
 fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
@@ -521,7 +513,7 @@ fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Va
                 "at": interner.function(place.function),
                 "file": file,
                 "line": line,
-                "steps": load.steps.iter().map(|step| json!([step.what, step.found, step.result, nanos(step.took)])).collect::<Vec<_>>(),
+                "steps": load.steps().map(|step| json!([step.what, step.found, step.result, nanos(step.took)])).collect::<Vec<_>>(),
             })
         })
         .collect();

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use profile::{
     NameStyle, PoolHealth, PoolSummary, Profile, QueueEvidence, STATES, SeriesKind,
-    session::{PoolChange, PoolEvent, ThreadState},
+    profilers::threadpool::{PoolChange, PoolEvent},
+    session::ThreadState,
     state_id, state_index,
 };
 use schemars::JsonSchema;
@@ -354,14 +355,19 @@ fn json(profile: &Profile) -> Json<'_> {
 }
 
 fn event_json<'a>(profile: &Profile, event: &'a PoolEvent) -> EventJson<'a> {
-    let time_ns = since(profile, event.time);
-    match &event.change {
-        PoolChange::Started { active } => EventJson::Started { time_ns, workers: *active },
-        PoolChange::Stopped { active } => EventJson::Stopped { time_ns, workers: *active },
-        PoolChange::Adjusted { workers, throughput, reason } => {
-            EventJson::Adjusted { time_ns, workers: *workers, throughput: *throughput, reason }
+    let (time_ns, workers) = (since(profile, event.time), event.workers);
+    match event.change {
+        PoolChange::Started => EventJson::Started { time_ns, workers },
+        PoolChange::Stopped => EventJson::Stopped { time_ns, workers },
+        PoolChange::Adjusted => EventJson::Adjusted {
+            time_ns,
+            workers,
+            throughput: event.throughput.unwrap_or_default(),
+            reason: event.reason.as_deref().unwrap_or_default(),
+        },
+        PoolChange::Limits => {
+            EventJson::Limits { time_ns, min: workers, max: event.most.unwrap_or_default() }
         }
-        PoolChange::Limits { min, max } => EventJson::Limits { time_ns, min: *min, max: *max },
     }
 }
 

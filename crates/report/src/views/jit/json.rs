@@ -1,7 +1,8 @@
 //! Compilations in JSON.
 
-use profile::session::{JitTier, PrecompiledCode};
-use profile::{Compilation, JitRow, JitTotals, Profile};
+use profile::profilers::jit::{Compilation, JitTier, PrecompiledCode};
+use profile::rows::Words;
+use profile::{JitRow, JitTotals, Profile};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
@@ -188,7 +189,7 @@ pub(super) fn json(profile: &Profile) -> Json {
         precompiled_rejected: (&summary.rejected).into(),
         untimed: summary.untimed,
         tiers: tiers
-            .map(|(tier, sums)| TierJson { tier: tier_id(*tier), sums: sums.into() })
+            .map(|(tier, sums)| TierJson { tier: tier.word(), sums: sums.into() })
             .collect(),
         threads: threads
             .map(|(thread, sums)| ThreadJson {
@@ -221,7 +222,7 @@ fn method_json(row: &JitRow) -> MethodJson {
         blocking_ns: row.blocking,
         longest_ns: row.longest,
         tiers: tiers
-            .map(|(tier, n)| TierCountJson { tier: tier_id(*tier), compilations: *n })
+            .map(|(tier, n)| TierCountJson { tier: tier.word(), compilations: *n })
             .collect(),
         precompiled: precompiled_id(row.precompiled),
         called_at: row.called_at.as_ref().map(Into::into),
@@ -237,7 +238,7 @@ fn compilation_json(profile: &Profile, one: &Compilation) -> CompilationJson {
         function: profile.compiled_function(one).0,
         // As text: JavaScript has no whole numbers of 64 bits.
         method: format!("{:#x}", one.method),
-        tier: tier_id(one.tier),
+        tier: one.tier.word(),
         il_bytes: one.il_size,
         native_bytes: one.native_size,
         background: one.background,
@@ -245,9 +246,9 @@ fn compilation_json(profile: &Profile, one: &Compilation) -> CompilationJson {
     }
 }
 
-/// The words of [`tier_id`].
+/// The words of tiers.
 pub(crate) fn tier_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": TIERS.map(tier_id) })
+    json_schema!({ "type": "string", "enum": TIERS.map(JitTier::word) })
 }
 
 /// All tiers.
@@ -262,25 +263,10 @@ const TIERS: [JitTier; 8] = [
     JitTier::Tier1Osr,
 ];
 
-pub(crate) fn tier_id(tier: JitTier) -> &'static str {
-    match tier {
-        JitTier::Unknown => "unknown",
-        JitTier::MinOpt => "min-opt",
-        JitTier::Optimized => "optimized",
-        JitTier::Quick => "tier-0",
-        JitTier::Tier1 => "tier-1",
-        JitTier::Tier1Osr => "tier-1-osr",
-        JitTier::QuickInstrumented => "tier-0-instrumented",
-        JitTier::Tier1Instrumented => "tier-1-instrumented",
-    }
-}
-
 fn precompiled_id(precompiled: PrecompiledCode) -> Option<&'static str> {
     match precompiled {
         PrecompiledCode::NotSought => None,
-        PrecompiledCode::Missing => Some("missing"),
-        PrecompiledCode::Rejected => Some("rejected"),
-        PrecompiledCode::RejectedByProfiler => Some("rejected-by-profiler"),
+        precompiled => Some(precompiled.word()),
     }
 }
 
