@@ -67,7 +67,7 @@ impl CodeRegions {
     }
 
     /// Those of these addresses that may be asked about, in their order; the others go to
-    /// `refused`, or to `later` where that cannot be told now: they may be in memory that is new.
+    /// `refused`, or to `later` where that is not known yet: they may be in memory that is new.
     pub fn filter_safe(
         &mut self,
         memory: &impl Memory,

@@ -676,10 +676,14 @@ mod tests {
             assert!(totals(slot).calls >= 400);
             give_back();
             let own = size_of::<Shard>() + PAGE;
-            assert_eq!((shards().count(), memory()), (shards_before + 1, memory_before + own));
-            assert_eq!((totals(slot).calls, totals(slot - 200).timed), (0, 0));
-            assert!(totals(slot - 1).calls > 0);
+            let held = (shards().count(), memory());
+            let calls = (totals(slot).calls, totals(slot - 200).timed);
+            let lives_on = totals(slot - 1).calls > 0;
+            // Before anything can fail: the thread that lives on would be waited for.
             stop.store(true, Relaxed);
+            assert_eq!(held, (shards_before + 1, memory_before + own));
+            assert_eq!(calls, (0, 0));
+            assert!(lives_on);
         });
         switch_off();
         // Call trees are given back by who reads them.
