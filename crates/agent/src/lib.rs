@@ -1,6 +1,6 @@
 //! The library inside the target process.
 //!
-//! The runtime loads it, by attach or at start, and makes an [`Entry`](session::entry::Entry). That
+//! The runtime loads it, by attach or at start, and makes an [`Entry`]. That
 //! starts one thread that talks to clrscope ([`session::writer`]). What is collected comes from
 //! [`engines`], each with its own state and, where it needs one, its own thread. They know the
 //! [`host`], which is what they all share of a session and of the runtime, and no session. When

@@ -40,7 +40,7 @@ const MOST_UNTOLD: u32 = 32;
 /// Longest pause of the sampling thread: so soon it notices that it should end.
 const LONGEST_SLEEP: Nanos = 20_000_000;
 
-/// The message where callbacks have ceased, see [`Agent::is_called`].
+/// The message where callbacks have ceased, see [`crate::session::leaving::is_called`].
 const UNHEARD: &str = "the runtime no longer calls the host, because another profiler has \
     detached from the process meanwhile: the recording ended";
 

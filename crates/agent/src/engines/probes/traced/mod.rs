@@ -5,7 +5,7 @@
 //! allocate nothing, but for pages of a table of their own.
 //!
 //! Each thread writes a [`Shard`] of its own with a [`Block`] for each method that it has called,
-//! and a [`Histogram`] for those that it calls more than a few times: everything in it is an atomic
+//! and a [`Histogram`](shards::Histogram) for those that it calls more than a few times: everything in it is an atomic
 //! number that is loaded and stored without order, which on a processor is a plain load or store.
 //! Once its thread is gone, the shard is handed to the next new thread as it is: it is the sum over
 //! all shards that counts, and during a session numbers only grow. After it the shards of threads

@@ -144,7 +144,7 @@ pub(super) fn new_shard(os_tid: u32) -> Option<&'static Shard> {
     Some(shard)
 }
 
-/// For the one thread that gives them back, and those that are [`SEEKERS`].
+/// For the one thread that gives them back, and those that are counted in `SEEKERS`.
 pub(super) fn shards() -> impl Iterator<Item = &'static Shard> {
     // SAFETY: what stands there was made by `new_shard`. Whoever gives it back takes it away here
     // first and then waits for all seekers.
