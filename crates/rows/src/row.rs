@@ -21,7 +21,7 @@ pub trait Row: Sized {
     /// The next row of such columns.
     fn next(columns: &mut [Cells<'_>]) -> Option<Self>;
 
-    /// Rows for a session, at most [`MAX_ROWS`].
+    /// Rows for a session, at most [`MAX_ROWS`](crate::MAX_ROWS).
     fn batch(id: TableId, rows: &[Self]) -> RowBatch {
         let mut batch = RowBatch::none(&Self::table(id));
         rows.iter().for_each(|row| row.push(&mut batch.columns));
