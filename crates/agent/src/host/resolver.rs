@@ -14,8 +14,8 @@ use crate::os::{clock, memory::OwnMemory};
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::metadata::token::MethodDef;
 use corprof::{Error, FunctionKind, MethodName};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::mem::replace;
 use std::ops::Bound;
 use std::sync::Arc;
 use wire::{Class, Code, Method, MethodKind, Module, Nanos, Record, UnwindTable, as_csharp};
@@ -46,6 +46,8 @@ pub struct Resolver {
     /// Addresses that were asked for and not answered yet, in the order in which they came.
     queue: Vec<u64>,
     waiting: HashMap<u64, Waiting>,
+    /// How often lookups were put off.
+    put_off: u32,
     /// Code that was sent: start of each range, its end, and its function.
     sent: BTreeMap<u64, Sent>,
     not_code: HashSet<u64>,
@@ -70,8 +72,8 @@ pub struct Resolver {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     trust: Trust,
-    /// Whether its lookup was put off.
-    late: bool,
+    /// How often lookups had been put off when it was asked for.
+    put_off: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -194,9 +196,19 @@ impl Resolver {
         for &ip in addresses {
             if self.queue.len() >= MOST_WAITING {
                 out.push(Record::NotCode(ip));
-            } else if self.waiting.insert(ip, Waiting { trust, late: false }).is_none() {
-                self.not_code.remove(&ip);
-                self.queue.push(ip);
+                continue;
+            }
+            match self.waiting.entry(ip) {
+                Entry::Vacant(entry) => {
+                    entry.insert(Waiting { trust, put_off: self.put_off });
+                    self.not_code.remove(&ip);
+                    self.queue.push(ip);
+                }
+                // What was executed is so also if it is guessed at later.
+                Entry::Occupied(mut entry) if trust == Trust::Executed => {
+                    entry.get_mut().trust = trust;
+                }
+                Entry::Occupied(_) => {}
             }
         }
     }
@@ -214,11 +226,7 @@ impl Resolver {
         let must_wait =
             runtime.removes_while_running() && !self.suspensions.allows(clock::monotonic());
         if must_wait || !self.regions.is_ready() {
-            for ip in &self.queue {
-                let is_first =
-                    self.waiting.get_mut(ip).is_some_and(|of| !replace(&mut of.late, true));
-                Counters::add(&counters.postponed, u64::from(is_first));
-            }
+            self.put_off = self.put_off.wrapping_add(1);
             return false;
         }
         let part = self.queue.split_off(self.queue.len().saturating_sub(PART));
@@ -232,13 +240,15 @@ impl Resolver {
         }
         later.extend(self.look_up(runtime, counters, &safe, ANSWER_LIMIT, out));
         for ip in part {
-            if !later.contains(&ip) {
-                self.waiting.remove(&ip);
-                continue;
+            if later.contains(&ip) {
+                self.queue.push(ip);
+            } else if let Some(of) = self.waiting.remove(&ip) {
+                let is_late = of.put_off != self.put_off;
+                Counters::add(&counters.postponed, u64::from(is_late));
             }
-            self.queue.push(ip);
-            let is_first = self.waiting.get_mut(&ip).is_some_and(|of| !replace(&mut of.late, true));
-            Counters::add(&counters.postponed, u64::from(is_first));
+        }
+        if !later.is_empty() {
+            self.put_off = self.put_off.wrapping_add(1);
         }
         later.is_empty()
     }

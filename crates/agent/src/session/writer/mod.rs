@@ -45,6 +45,8 @@ const IDLE_ROUND: Nanos = 100_000_000;
 /// between.
 const MOST_VISITS: u32 = 10;
 const VISIT_INTERVAL: Nanos = 200_000_000;
+/// How often the runtime is suspended at most to learn whether suspensions are reported.
+const MOST_SETTLES: u32 = 3;
 /// Nanoseconds between two unasked status records.
 const STATUS_INTERVAL: Nanos = 1_000_000_000;
 /// The message where the runtime cannot be suspended even once.
@@ -98,6 +100,8 @@ struct Writer<'a> {
     lost_records: u64,
     /// How often threads may still be visited for the signal engine.
     visits: u32,
+    /// How often the runtime may still be suspended to learn whether suspensions are reported.
+    settles: u32,
     /// Whether clrscope has given up the kernel's ring.
     inside: bool,
     /// Whether there is a sampling thread.
@@ -144,6 +148,7 @@ impl<'a> Writer<'a> {
             dropped: Vec::new(),
             lost_records: 0,
             visits: MOST_VISITS,
+            settles: MOST_SETTLES,
             inside: false,
             ticking: false,
             storm: None,
@@ -239,8 +244,8 @@ impl<'a> Writer<'a> {
         agent.count_seconds(now);
         // One may be under way that began before its end could be seen. Refused while a collection
         // runs.
-        if due.begun && !agent.runtime.code_map().sees_all() {
-            drop(agent.runtime.suspend());
+        if due.begun && self.settles > 0 && !agent.runtime.code_map().sees_all() {
+            self.settle();
         }
         if due.begun && self.visits > 0 && now >= due.visit {
             due.visit = now + VISIT_INTERVAL;
@@ -279,6 +284,18 @@ impl<'a> Writer<'a> {
             self.answer()?;
         }
         self.send()
+    }
+
+    /// Suspends the runtime once: from then on every suspension is seen that may be under way. One
+    /// that is granted and not reported shows that the runtime no longer calls this agent; it is not
+    /// suspended in vain for ever.
+    fn settle(&mut self) {
+        let agent = self.agent;
+        let begun = clock::monotonic();
+        let Ok(suspended) = agent.runtime.suspend() else { return };
+        drop(suspended);
+        self.settles -= 1;
+        Counters::add(&agent.counters.stopped, clock::monotonic().saturating_sub(begun));
     }
 
     /// Waits for messages, not longer than until something is due.
