@@ -49,7 +49,7 @@ static STRIPED: [Stripe; STRIPES] = [const { Stripe(AtomicI64::new(0)) }; STRIPE
 static SUM: AtomicI64 = AtomicI64::new(0);
 static HIGHEST: AtomicI64 = AtomicI64::new(0);
 /// The most that may be allocated at a time.
-static BUDGET: AtomicU64 = AtomicU64::new(u64::MAX);
+static BUDGET: AtomicU64 = AtomicU64::new(wire::Resource::HeapBytes.budget());
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 

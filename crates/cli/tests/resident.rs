@@ -3,9 +3,14 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Running, clrscope, file, libraries, run, scratch, wait_until_left};
+use common::{
+    Running, agent_is_mapped, clrscope, file, libraries, run, scratch, wait_until_left,
+    wait_until_recording,
+};
+use diagnostics::{EventPipeConfig, Provider};
 use rustix::process::Signal;
 use std::{
+    io::{Read, sink},
     os::unix::process::CommandExt,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -50,6 +55,59 @@ fn records(pid: u32, profilers: &str, output: &std::path::Path) -> Vec<String> {
     let json = run(arguments.iter().chain(duration)).expect(0).json();
     let notes = json["sessions"][0]["notes"].as_array().cloned().unwrap_or_default();
     notes.iter().map(|note| note.as_str().unwrap().to_owned()).collect()
+}
+
+/// Whether the process has a thread of ours that starts or ends event sessions.
+fn has_event_thread(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    tasks.filter_map(|task| name(task.unwrap()).ok()).any(|name| name.trim() == "clrscope-events")
+}
+
+/// The runtime has one lock for all event sessions, and holds it until another tool has read the
+/// rest of its own session. It keeps our thread that ends ours for as long.
+#[test]
+fn an_agent_waits_for_a_thread_that_the_runtime_keeps() {
+    // The only runtime here whose exceptions come as events.
+    let arguments = ["--seconds", "600", "--rate", "200"];
+    let mut process =
+        Sample::named("thrower").launch(Runtime::V9, &arguments).private_tmp().start();
+    process.wait_for_ready();
+    let pid = process.pid();
+    // A session that ends with more than a pipe holds: descriptions of all code.
+    let config = EventPipeConfig {
+        rundown: true,
+        ..EventPipeConfig::new(vec![Provider::new("Microsoft-Windows-DotNETRuntime", 0x8000, 4)])
+    };
+    let mut other = diagnostics::find_pid(pid).unwrap().port().unwrap().collect(&config).unwrap();
+    let folder = scratch();
+    let output = file(&folder, "x.clrscope");
+    let pid_text = pid.to_string();
+    let path = output.to_str().unwrap();
+    let arguments = ["record", &pid_text, "-p", "exceptions", "-d", "4s", "-o", path, "--json"];
+    let mut recorder = Running::start(clrscope(arguments));
+    wait_until_recording(&output, &mut recorder);
+    let stopper = other.stopper();
+    let stopping = std::thread::spawn(move || stopper.stop(Duration::from_secs(100)));
+    let json = recorder.wait().expect(0).json();
+    let notes = json["sessions"][0]["notes"].to_string();
+    assert!(notes.contains("until the runtime lets it go"), "{notes}");
+    // Longer than any limit of ours.
+    let end = Instant::now() + Duration::from_secs(12);
+    while Instant::now() < end {
+        assert!(agent_is_mapped(pid) && has_event_thread(pid), "its code was taken from a thread");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    other.set_idle_limit(Duration::from_secs(100));
+    std::io::copy(&mut other.by_ref(), &mut sink()).unwrap();
+    stopping.join().unwrap().unwrap();
+    wait_until_left(pid);
+    assert!(!has_event_thread(pid));
+    assert_eq!(libraries(pid).len(), 0);
+    // And all is as it was.
+    assert_eq!(records(pid, "exceptions", &output).len(), 0);
+    wait_until_left(pid);
+    assert!(process.is_running(), "{}", process.transcript());
 }
 
 #[test]

@@ -875,6 +875,9 @@ pub enum ByeReason {
     /// It was asked to stop, and cannot detach: a signal handler of it may still be called, or has
     /// not returned. The last log line says why.
     Handler,
+    /// It was asked to stop, and will detach later: the runtime, which waits for the event session
+    /// of another tool, keeps a thread of it.
+    Kept,
 }
 
 /// The agent's last words.

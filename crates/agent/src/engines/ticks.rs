@@ -41,7 +41,7 @@ const MOST_UNTOLD: u32 = 32;
 const LONGEST_SLEEP: Nanos = 20_000_000;
 
 /// The message where callbacks have ceased, see [`crate::session::leaving::is_called`].
-const UNHEARD: &str = "the runtime no longer calls the host, because another profiler has \
+const UNHEARD: &str = "the runtime no longer calls the agent, because another profiler has \
     detached from the process meanwhile: the recording ended";
 
 /// Runs until the session stops.

@@ -1,7 +1,7 @@
 //! A session in the target: what its threads and callbacks share, and the engines that collect.
 
 use crate::engines::cpu_signals::CpuSignals;
-use crate::engines::exceptions::{self, Exceptions};
+use crate::engines::exceptions::Exceptions;
 use crate::engines::heap::Heap;
 use crate::engines::probes::Instrumentation;
 use crate::engines::survivors::Survivors;
@@ -77,7 +77,7 @@ impl Agent {
     /// the runtime never reverts, so that the runtime would refuse to detach the agent. Or a signal
     /// handler of the agent may still be called.
     pub fn is_hooked(&self) -> bool {
-        if signals::must_stay() || exceptions::must_stay() {
+        if signals::must_stay() {
             return true;
         }
         let (low, high) = self.event_mask;

@@ -54,6 +54,9 @@ fn next(agent: &Arc<Agent>, door: &ReattachListener) -> Option<Arc<Agent>> {
     loop {
         door.say(ResidentState::Waits);
         let bytes = door.wait()?;
+        if agent.is_shutdown() || agent.runtime.is_closed() {
+            return None;
+        }
         #[cfg(feature = "fault-injection")]
         crate::faults::begin();
         let entered = clock::monotonic();

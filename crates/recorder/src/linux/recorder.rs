@@ -139,6 +139,11 @@ const HOOKED: &str = "the agent remains loaded until the process ends, because t
     removes its hooks, nor what transitions and exact-allocations request; they do nothing any \
     more";
 
+/// The message where the runtime keeps a thread of the agent.
+const KEPT: &str = "the agent has stopped, and remains loaded until the runtime lets it go: another \
+    tool (dotnet-trace, for example) is ending an event session of this process, and its reader is \
+    slow or stopped";
+
 /// The message about a resident agent, which takes the next snapshots.
 const RESIDENT: &str = "the agent remains loaded until the process ends, idle, and takes the next \
     heap snapshots: many were taken in this process, and no further profiler slot of the runtime \
@@ -2140,6 +2145,7 @@ impl Recorder {
             Some(ByeReason::Hooked) if self.runs("trace") || self.sources.stays => {}
             Some(ByeReason::Hooked) => self.note(HOOKED.into()),
             Some(ByeReason::Resident) => self.note(RESIDENT.into()),
+            Some(ByeReason::Kept) => self.note(KEPT.into()),
             Some(ByeReason::Failed | ByeReason::Skipped | ByeReason::Refused) => {
                 return EndReason::AgentLost;
             }

@@ -60,6 +60,7 @@ impl Writer<'_> {
             _ if signals::must_stay() => ByeReason::Handler,
             _ if self.agent.is_hooked() => ByeReason::Hooked,
             ByeReason::Stopped if self.agent.is_resident() => ByeReason::Resident,
+            _ if self.agent.exceptions.is_kept() => ByeReason::Kept,
             _ if self.agent.leaving.may_leave(self.agent) => reason,
             _ => ByeReason::Stays,
         };

@@ -78,7 +78,16 @@ pub fn run(agent: &Arc<Agent>) {
     if agent.is_shutdown() {
         return;
     }
-    if !agent.is_resident() && agent.leaving.may_leave(agent) && !signals::must_stay() {
+    if agent.is_resident() || signals::must_stay() {
+        return event_mask::idle(agent);
+    }
+    // The events of the runtime stay as they are meanwhile: whether the agent may leave is seen by
+    // what the runtime reports.
+    agent.exceptions.wait_until_let_go(agent);
+    if agent.is_shutdown() {
+        return;
+    }
+    if agent.leaving.may_leave(agent) {
         if let Some(manager) = probes::manager() {
             manager.forget();
         }

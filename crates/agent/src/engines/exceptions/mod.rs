@@ -11,10 +11,12 @@
 //! three quarters of the cost. In a storm, these three are therefore requested only from time to
 //! time ([`Storm`]); every exception is still counted.
 
+mod late;
+
 use crate::host::context::Context;
 use crate::host::{Host, lock};
 use crate::ledger::{self, Counted};
-use crate::os::{clock, threads::OwnThread};
+use crate::os::clock;
 use com::hresult::E_OUTOFMEMORY;
 use corprof::Error;
 use corprof::abi::COR_PRF_EVENTPIPE_LEVEL;
@@ -24,7 +26,7 @@ use profilers::{CallbackCx, CallbackSample, Class, Function, Object};
 use std::cell::Cell;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wire::{LogLevel, Nanos, Resource};
@@ -44,14 +46,23 @@ const PAUSE: Nanos = 2_000_000_000;
 const MESSAGE_BYTES: usize = 8192;
 /// Stands in a slot whose name is being written. No class has this number: those of events are odd.
 const BEING_NAMED: usize = 2;
-/// How long the runtime may take to start, switch or end a session, and how often it is checked
-/// whether it has.
-const SESSION_LIMIT: Nanos = 10_000_000_000;
-const SESSION_PAUSE: Nanos = 200_000;
-/// As how much of that limit a pause counts at most.
-const LONGEST_PAUSE: Nanos = 100_000_000;
+/// How long the runtime may take to start or switch a session before it is said not to answer, and
+/// how long to end one before the recording ends without it.
+const START_LIMIT: Nanos = 10_000_000_000;
+const END_LIMIT: Nanos = 2_000_000_000;
+/// Pause between two attempts to end a session that could not be ended.
+const END_PAUSE: Nanos = 100_000_000;
 /// Classes that are told apart.
 const CLASSES: usize = 2048;
+
+impl Drop for Exceptions {
+    /// A session that could not be ended is left to the runtime: this thread may not end it, and
+    /// would wait for it without a limit. The library stays in the process then.
+    fn drop(&mut self) {
+        let session = self.session.get_mut().unwrap_or_else(PoisonError::into_inner);
+        std::mem::forget(session.live.take());
+    }
+}
 
 /// Whether exceptions must be recorded by events in this runtime.
 pub fn needed(version: [u16; 4]) -> bool {
@@ -71,35 +82,73 @@ pub struct Exceptions {
     /// Classes that are known by name.
     pub classes: EventClasses,
     state: EventState,
-    session: Mutex<Option<Counted<EventPipeSession>>>,
+    session: Mutex<Session>,
+}
+
+/// The session of the runtime that events come from.
+#[derive(Debug, Default)]
+struct Session {
+    live: Option<Counted<EventPipeSession>>,
+    /// No more events are wanted: who starts one ends it.
+    is_over: bool,
 }
 
 impl Exceptions {
     /// With room for classes, if events will come.
     pub fn new(by_events: bool) -> Self {
         let classes = if by_events { EventClasses::with_room() } else { EventClasses::default() };
-        Self { classes, ..Self::default() }
+        Self { classes, state: EventState::default(), session: Mutex::default() }
     }
 
     /// Starts the events. A thread that does this becomes one of the runtime's own, and may ask it
     /// nothing any more outside of callbacks: so it is done on a thread that then ends.
     pub fn start(self: &Arc<Self>, host: &Arc<Host>) -> Result<(), String> {
-        let (this, host) = (Arc::clone(self), Arc::clone(host));
-        let started = on_own_thread(move || this.switch_here(&host, true));
+        let (this, on) = (Arc::clone(self), Arc::clone(host));
+        let started = late::run(host, START_LIMIT, move || this.switch_here(&on, true));
         let answered =
             started.map_err(|error| error.to_string())?.ok_or("the runtime does not answer")?;
         answered.map_err(|error| error.to_string())
     }
 
-    /// Stops the events: none comes afterwards. In a process that ends the runtime has done so
-    /// itself, and might not answer.
-    pub fn stop(&self, host: &Host) {
-        let Some(session) = lock(&self.session).take() else { return };
-        if host.is_shutdown() {
-            std::mem::forget(session);
-        } else {
-            let _ = on_own_thread(move || drop(session));
+    /// Stops the events: none comes afterwards, unless [`Self::is_kept`]. In a process that ends
+    /// the runtime has done so itself, and might not answer.
+    pub fn stop(self: &Arc<Self>, host: &Host) {
+        {
+            let mut session = lock(&self.session);
+            session.is_over = true;
+            if host.is_shutdown() {
+                std::mem::forget(session.live.take());
+            }
+            if session.live.is_none() {
+                return;
+            }
         }
+        // A thread that is late ends the session as soon as it returns. Where the system gives no
+        // thread, the session waits for the next attempt: a thread that ends it may not be ours.
+        let this = Arc::clone(self);
+        let _ = late::run(host, END_LIMIT, move || this.end_here());
+    }
+
+    /// Whether the runtime keeps a thread of ours, or a session that could not be ended: then the
+    /// library must stay.
+    pub fn is_kept(&self) -> bool {
+        late::any() || lock(&self.session).live.is_some()
+    }
+
+    /// Waits until nothing is kept any more, or the process ends. To be called after
+    /// [`Self::stop`].
+    pub fn wait_until_let_go(self: &Arc<Self>, host: &Host) {
+        while !host.is_shutdown() && self.is_kept() {
+            clock::sleep_until(clock::monotonic() + END_PAUSE);
+            self.stop(host);
+        }
+    }
+
+    /// Ends the session, on the thread that starts and ends sessions. Waits for the events that are
+    /// under way.
+    fn end_here(&self) {
+        let session = lock(&self.session).live.take();
+        drop(session);
     }
 
     /// An event came, on the thread that it is about.
@@ -152,6 +201,9 @@ impl Exceptions {
     }
 
     fn replace_session(&self, host: &Host, catches: bool) -> corprof::Result<()> {
+        if lock(&self.session).is_over {
+            return Ok(());
+        }
         let provider = ProviderConfig {
             name: "Microsoft-Windows-DotNETRuntime".to_owned(),
             keywords: KEYWORD,
@@ -166,53 +218,15 @@ impl Exceptions {
         let held = held.ok_or(Error::Hr { call: "StartSession", hresult: E_OUTOFMEMORY })?;
         let session = host.runtime.info().start_event_pipe_session(&[provider], false)?;
         let session = Counted::new(session, held);
-        // Waits for the events of the old one that are under way.
-        drop(lock(&self.session).replace(session));
+        // Not while the lock is held: it waits for the events of the old one that are under way.
+        let before = lock(&self.session).live.replace(session);
+        drop(before);
+        // The recording may have ended meanwhile, and this thread may be late.
+        if lock(&self.session).is_over {
+            self.end_here();
+        }
         Ok(())
     }
-}
-
-/// Whether a thread of ours waits for the runtime and does not return: then the library must stay.
-static STUCK: AtomicBool = AtomicBool::new(false);
-
-/// Whether the library must stay, because a thread of ours waits for the runtime's event sessions
-/// for good.
-pub fn must_stay() -> bool {
-    STUCK.load(SeqCst)
-}
-
-/// Runs something on a thread of its own, and waits for it, but not for ever: a runtime that could
-/// not start a thread for some other event session answers no more. `None` if it panicked, or has
-/// not returned in time.
-fn on_own_thread<R: Send + 'static>(
-    body: impl FnOnce() -> R + Send + 'static,
-) -> std::io::Result<Option<R>> {
-    let result = Arc::new(Mutex::new((false, None)));
-    let for_thread = Arc::clone(&result);
-    if must_stay() {
-        return Ok(None);
-    }
-    let thread = OwnThread::spawn("clrscope-events", move || {
-        let value = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).ok();
-        *for_thread.lock().unwrap_or_else(PoisonError::into_inner) = (true, value);
-    })?;
-    let (mut waited, mut last) = (0, clock::monotonic());
-    while waited < SESSION_LIMIT {
-        if let (true, value) =
-            std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner))
-        {
-            thread.join();
-            return Ok(value);
-        }
-        clock::sleep_until(last + SESSION_PAUSE);
-        let now = clock::monotonic();
-        // A process that was stopped meanwhile has not waited.
-        waited += (now - last).min(LONGEST_PAUSE);
-        last = now;
-    }
-    STUCK.store(true, SeqCst);
-    std::mem::forget(thread);
-    Ok(None)
 }
 
 /// How exceptions are followed at the moment. Shared by all threads that throw.
@@ -278,7 +292,8 @@ impl Storm {
     pub fn look(&mut self, events: &Arc<Exceptions>, host: &Arc<Host>, now: Nanos) {
         let Some(catches) = self.next(events.state.throws.load(Relaxed), now) else { return };
         let (for_thread, of_thread) = (Arc::clone(events), Arc::clone(host));
-        let switched = on_own_thread(move || for_thread.switch_here(&of_thread, catches));
+        let switched =
+            late::run(host, START_LIMIT, move || for_thread.switch_here(&of_thread, catches));
         if !matches!(switched, Ok(Some(Ok(())))) {
             self.stuck = true;
             if host.is_shutdown() {
