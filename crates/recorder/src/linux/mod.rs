@@ -21,11 +21,13 @@ mod rate;
 mod reattach;
 mod recorder;
 mod room;
+mod running;
 mod staging;
 mod start;
 mod survivors;
 mod target;
 mod thread_snapshots;
+mod waiting;
 mod waits;
 mod window;
 

@@ -17,7 +17,7 @@ mod window;
 use self::heap::STAYS_STOPPED;
 use super::{
     allocation_events::AllocationEvents,
-    blocked::{BlockedStacks, PendingTick, Purpose, RunningStack, near},
+    blocked::{BlockedStacks, PendingTick, Purpose},
     calls::CallTrees,
     cpu::{CpuSource, Taken, TakenSample},
     define::Definitions,
@@ -30,10 +30,12 @@ use super::{
     rate::{self, RateMeter},
     reattach::UNLOAD_LIMIT,
     room::{self, ThreadWatch},
+    running::{RunningStack, RunningStacks, near},
     start::BY_WALKING,
     survivors::Survivors,
     target::Target,
     thread_snapshots::{OsThread, ThreadSnapshots},
+    waiting::{Needs, Released, Waiting, WaitingSample},
     waits,
     window::Window,
 };
@@ -69,10 +71,9 @@ use std::{
     sync::{Arc, Mutex, OnceLock, mpsc::Receiver},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-use unwind::Needed;
 use wire::{
-    AllocatedObjects, ByeReason, CallKind, Calls, Control, CpuEngine, Exception, LogLevel, Record,
-    RuntimeWork, RuntimeWorkKind, WallSample, WallTick, frame::FrameError,
+    AllocatedObjects, BlockedStack, ByeReason, CallKind, Calls, Control, CpuEngine, Exception,
+    LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallSample, WallTick, frame::FrameError,
 };
 
 /// How long one round waits for something to come.
@@ -88,15 +89,8 @@ const FIRST: u64 = 1_000_000_000;
 /// seen in them. Rows of tables are gathered for as long.
 const HOLD: Duration = Duration::from_millis(400);
 
-/// How long a sample waits for the agent to say what code stands at its addresses.
+/// How long the agent may take at the end to say what code is at the addresses of the last samples.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(2);
-
-/// How long the stack of a blocked thread waits for each such answer: thousands of them may come at
-/// once, and none is worth anything without its managed frames.
-const BLOCKED_LIMIT: Duration = Duration::from_secs(5);
-
-/// Most samples that wait for the agent at a time; their stacks are kept, so this bounds memory.
-const MAX_WAITING: usize = 4096;
 
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
@@ -164,13 +158,6 @@ struct PendingSample {
 /// in nanoseconds.
 const ENDS_WITH_PROCESS: u64 = 500_000_000;
 
-/// A sample that waits for the agent.
-struct Waiting {
-    sample: TakenSample,
-    needs: Needed,
-    since: Instant,
-}
-
 /// State of the heap snapshots.
 #[derive(Default)]
 struct HeapSnapshots {
@@ -190,8 +177,10 @@ pub(super) struct Recorder {
     before_detach: Option<Box<dyn FnOnce() + Send>>,
     definitions: Definitions,
     frames: Frames,
-    requested: HashSet<u64>,
-    waiting: VecDeque<Waiting>,
+    /// Samples that wait for the agent.
+    waiting: Waiting,
+    /// Stacks of threads that ran.
+    running: RunningStacks,
     event_samples: EventSamples,
     call_trees: CallTrees,
     /// Looked for since it was last written.
@@ -266,8 +255,8 @@ impl Recorder {
             sources,
             definitions: Definitions::default(),
             frames,
-            requested: HashSet::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
+            running: RunningStacks::default(),
             event_samples: EventSamples::default(),
             call_trees: CallTrees::default(),
             precompiled: Lookups::default(),
@@ -402,7 +391,7 @@ impl Recorder {
 
     /// One round: take what there is from every source, and write what is due.
     fn step(&mut self) {
-        if self.waiting.is_empty() || self.closed {
+        if !self.waiting.holds_cpu() || self.closed {
             // The first sample of a program that is launched is not waited for, and the program
             // needs its processors.
             let first = self.sources.requested.is_some()
@@ -417,9 +406,9 @@ impl Recorder {
         }
         self.take_agent();
         self.take_events();
-        self.settle_event_samples(false);
-        self.retry_waiting(false);
-        self.settle_blocked(false);
+        self.resolve(false);
+        self.settle_event_samples();
+        self.settle_ticks();
         self.settle_exceptions(false);
         let long_ago = now().saturating_sub(ENDS_WITH_PROCESS);
         let goes_on = |recorder: &Self| {

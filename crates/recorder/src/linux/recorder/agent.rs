@@ -57,7 +57,7 @@ impl Recorder {
             Record::NotCode(ip) => self.frames.not_code(ip),
             Record::CodeFreed(start) => {
                 self.frames.freed(start);
-                self.requested.clear();
+                self.waiting.code_freed();
             }
             Record::ThreadStarted(thread) => self.thread_started(thread),
             Record::ThreadNamed { os_tid, name } => {
@@ -68,7 +68,7 @@ impl Recorder {
             Record::Stack(stack) => self.frames.walked_stack(&mut self.definitions, &stack),
             Record::CpuSample(sample) => self.walked_sample(&sample),
             Record::WallTick(tick) => self.wall_tick(tick),
-            Record::BlockedStack(stack) => self.blocked.arrived(stack),
+            Record::BlockedStack(stack) => self.blocked_stack(stack),
             Record::WalkBlocked { reason } => self.walk_blocked(&reason),
             Record::Exception(exception) => self.exception(exception),
             Record::ExceptionCaught(caught) => self.exception_caught(&caught),

@@ -38,19 +38,12 @@ impl Recorder {
 
     /// Asks the agent for what waiting samples need and nobody asked for yet.
     pub(super) fn ask(&mut self) {
-        let needs =
-            || self.waiting.iter().map(|waiting| &waiting.needs).chain(self.blocked.needs());
-        let executed = needs().filter_map(|needs| needs.executed);
-        // The runtime itself has walked the stacks of events.
-        let mut executed: Vec<u64> = executed.chain(self.event_samples.needs().copied()).collect();
-        let mut guessed: Vec<u64> = needs().flat_map(|needs| &needs.guessed).copied().collect();
-        executed.retain(|address| self.requested.insert(*address));
-        guessed.retain(|address| self.requested.insert(*address));
+        let mut questions = self.waiting.questions();
+        let (executed, guessed) = (&mut questions.executed, &mut questions.guessed);
         while !(self.closed || executed.is_empty() && guessed.is_empty()) {
             let part =
                 |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
-            let message =
-                Control::Resolve { executed: part(&mut executed), guessed: part(&mut guessed) };
+            let message = Control::Resolve { executed: part(executed), guessed: part(guessed) };
             if self.sources.link.send(&message).is_err() {
                 break;
             }
@@ -66,7 +59,7 @@ impl Recorder {
                     sample.os_tid = self.sources.target.host_tid(sample.os_tid);
                 }
                 self.rate.sample(self.sources.target.pid, sample.os_tid, sample.time);
-                self.sample(sample, true);
+                self.sample(Box::new(sample), true);
             }
             Taken::Named { os_tid, name } => {
                 if self.definitions.thread_name(os_tid).is_none() {
@@ -79,13 +72,11 @@ impl Recorder {
         }
     }
 
-    pub(super) fn sample(&mut self, sample: TakenSample, ask: bool) {
+    pub(super) fn sample(&mut self, sample: Box<TakenSample>, ask: bool) {
         match self.frames.unwind(&mut self.definitions, &sample, ask && !self.closed) {
             Unwound::Needs(needs) => {
-                if self.waiting.len() >= MAX_WAITING {
+                if !self.waiting.push(WaitingSample::Cpu(sample), needs.into()) {
                     self.drop_sample("no room while the agent resolved addresses", 1);
-                } else {
-                    self.waiting.push_back(Waiting { sample, needs, since: Instant::now() });
                 }
             }
             Unwound::Stack { stack, truncated, runtime_leaf } => {
@@ -113,7 +104,7 @@ impl Recorder {
         }
         let state = ThreadState::Running;
         let (time, weight) = (sample.time, sample.weight);
-        self.blocked.ran(thread, RunningStack { time, stack, truncated, runtime_leaf });
+        self.running.ran(thread, RunningStack { time, stack, truncated, runtime_leaf });
         // The engine may run for other profilers alone.
         if self.runs("cpu") {
             self.cpu.push(PendingSample {
@@ -140,24 +131,18 @@ impl Recorder {
         }
     }
 
-    /// Tries the waiting samples again whose addresses are all known now, and gives up on those
-    /// that waited too long (on all of them when `all` is set): what is unknown then is shown as
-    /// such.
-    pub(super) fn retry_waiting(&mut self, all: bool) {
-        for _ in 0..self.waiting.len() {
-            let Some(waiting) = self.waiting.pop_front() else { break };
-            let late = all || waiting.since.elapsed() > RESOLVE_LIMIT;
-            if late {
-                for ip in waiting.needs.all() {
-                    self.frames.give_up(ip);
-                }
-            }
-            if late || waiting.needs.all().all(|ip| self.frames.knows(ip)) {
-                self.sample(waiting.sample, !late);
-            } else {
-                self.waiting.push_back(waiting);
+    /// Hands on the samples whose addresses are known by now, all of them if `all` is set, and asks
+    /// about those that are not.
+    pub(super) fn resolve(&mut self, all: bool) {
+        let all = all || self.closed;
+        for Released { sample, late } in self.waiting.release(&mut self.frames, all) {
+            match sample {
+                WaitingSample::Cpu(sample) => self.sample(sample, !late),
+                WaitingSample::Blocked(stack) => self.unwind_blocked(stack, !late),
+                WaitingSample::Event(sample) => self.event_samples.ready(sample),
             }
         }
+        self.ask();
     }
 
     /// A CPU sample whose stack the runtime has walked.

@@ -6,17 +6,12 @@ impl Recorder {
     /// Writes the samples up to a time, in order.
     pub(super) fn emit(&mut self, until: u64) {
         // Samples that wait for the agent hold back those after them, so that all come in order.
-        let until = self
-            .waiting
-            .iter()
-            .map(|waiting| waiting.sample.time)
-            .min()
-            .map_or(until, |time| time.min(until));
+        let until = self.waiting.first_cpu().map_or(until, |time| time.min(until));
         let until = self.blocked.first_tick().map_or(until, |time| time.min(until));
         let cpu = self.batch(until, |recorder| &mut recorder.cpu);
         let wall = self.batch(until, |recorder| &mut recorder.wall);
         let pool = self.batch(until, |recorder| &mut recorder.pool);
-        self.blocked.forget_running(until);
+        self.running.forget(until);
         self.write_definitions();
         if let Some(batch) = cpu {
             self.write(&SessionRecord::CpuSamples(batch));
@@ -44,8 +39,7 @@ impl Recorder {
         for mut sample in due {
             // By now all CPU samples of the time around a tick have come.
             if sample.near > 0
-                && let Some(running) =
-                    self.blocked.running_at(sample.thread, sample.time, sample.near)
+                && let Some(running) = self.running.at(sample.thread, sample.time, sample.near)
             {
                 let RunningStack { stack, truncated, runtime_leaf, .. } = running;
                 sample = PendingSample { stack, truncated, runtime_leaf, ..sample };

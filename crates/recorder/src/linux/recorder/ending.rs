@@ -77,13 +77,12 @@ impl Recorder {
         self.sources.cpu.stop();
         let deadline = Instant::now() + RESOLVE_LIMIT;
         let waits =
-            |recorder: &Self| !recorder.waiting.is_empty() || !recorder.blocked.is_settled();
+            |recorder: &Self| recorder.waiting.holds_cpu() || !recorder.blocked.is_settled();
         while waits(self) && !self.closed && self.bye.is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
             self.take_agent();
-            self.retry_waiting(false);
-            self.settle_blocked(false);
-            self.ask();
+            self.resolve(false);
+            self.settle_ticks();
         }
     }
 
@@ -100,15 +99,15 @@ impl Recorder {
             self.event(event);
         }
         let deadline = Instant::now() + RESOLVE_LIMIT;
-        self.settle_event_samples(false);
-        while !self.event_samples.is_empty()
+        self.resolve(false);
+        while self.waiting.holds_events()
             && !self.closed
             && self.bye.is_none()
             && Instant::now() < deadline
         {
             std::thread::sleep(Duration::from_millis(2));
             self.take_agent();
-            self.settle_event_samples(false);
+            self.resolve(false);
         }
     }
 
@@ -190,9 +189,9 @@ impl Recorder {
             _ if self.closed => "the connection to the agent ended",
             _ => "the recording was stopped",
         });
-        self.retry_waiting(true);
-        self.settle_blocked(true);
-        self.settle_event_samples(true);
+        self.resolve(true);
+        self.settle_event_samples();
+        self.settle_ticks();
         self.settle_exceptions(true);
         if reason != EndReason::ProcessExited {
             self.definitions.confirm_ends(u64::MAX);

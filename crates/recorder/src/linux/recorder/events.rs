@@ -136,23 +136,23 @@ impl Recorder {
     }
 
     pub(super) fn push_event_sample(&mut self, sample: EventSample) {
-        if !self.event_samples.push(sample, &self.frames) {
+        let executed = self.event_samples.needs_of(&sample, &self.frames);
+        if executed.is_empty() {
+            self.event_samples.ready(sample);
+            return;
+        }
+        // The runtime itself has walked the stacks of events.
+        let needs = Needs { executed, guessed: Vec::new() };
+        if !self.waiting.push(WaitingSample::Event(sample), needs) {
             self.drop_sample("no room while the agent resolved addresses", 1);
         }
     }
 
-    /// Writes what events told, as far as it is known what stands at the addresses of their stacks;
-    /// all of it when `all` is set.
-    pub(super) fn settle_event_samples(&mut self, all: bool) {
-        self.ask();
-        let all = all || self.closed;
-        self.event_samples.settle(
-            &mut self.frames,
-            &mut self.definitions,
-            &self.sources.target,
-            RESOLVE_LIMIT,
-            all,
-        );
+    /// Makes rows of what events told, as far as it is known what is at the addresses of their
+    /// stacks.
+    pub(super) fn settle_event_samples(&mut self) {
+        let target = &self.sources.target;
+        self.event_samples.settle(&mut self.frames, &mut self.definitions, target);
         self.write_definitions();
     }
 }

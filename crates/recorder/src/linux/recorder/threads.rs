@@ -20,7 +20,8 @@ impl Recorder {
         }
         let (purpose, previous, splits) = (Purpose::Snapshot(all), None, HashMap::new());
         self.blocked.tick(PendingTick { purpose, tick: snapshot, previous, splits });
-        self.settle_blocked(false);
+        self.resolve(false);
+        self.settle_ticks();
     }
 
     pub(super) fn thread_look_settled(&mut self, snapshot: &WallTick, all: Vec<OsThread>) {
@@ -60,8 +61,7 @@ impl Recorder {
                 self.frames.walked(&mut self.definitions, sample.and_then(|sample| sample.stack));
             if self.reads_blocked
                 && sample.is_some_and(|sample| sample.state == b'R')
-                && let Some(running) =
-                    self.blocked.running_at(thread, snapshot.time, near(u64::MAX, HOLD))
+                && let Some(running) = self.running.at(thread, snapshot.time, near(u64::MAX, HOLD))
             {
                 stack = running.stack;
             }

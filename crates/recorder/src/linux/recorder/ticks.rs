@@ -88,7 +88,8 @@ impl Recorder {
             splits.extend(ready.map(|thread| (thread.os_tid, sharing.split(thread.os_tid, time))));
         }
         self.blocked.tick(PendingTick { purpose, tick, previous, splits });
-        self.settle_blocked(false);
+        self.resolve(false);
+        self.settle_ticks();
     }
 
     /// How much of a time was spent in collections that have been reported.
@@ -100,41 +101,37 @@ impl Recorder {
         parts.sum::<u64>().min(to.saturating_sub(from))
     }
 
-    /// Unwinds the stacks of blocked threads of which all is known, or all of them if `all` is set,
-    /// and processes the ticks that have waited for them.
-    pub(super) fn settle_blocked(&mut self, all: bool) {
-        if !self.blocked.is_settled() {
-            let (frames, now) = (&self.frames, all || self.closed || self.blocked.is_crowded());
-            let is_late = |since: Instant| now || since.elapsed() > BLOCKED_LIMIT;
-            let ready = self.blocked.take_ready(|waiting| {
-                is_late(waiting.since) || waiting.needs.all().all(|address| frames.knows(address))
-            });
-            for mut waiting in ready {
-                let late = is_late(waiting.since);
-                if late {
-                    waiting.needs.all().for_each(|address| self.frames.give_up(address));
-                }
-                match self.frames.blocked_stack(&mut self.definitions, &waiting.stack, !late) {
-                    Err(needs) => {
-                        // Another question: the agent has answered the one before.
-                        waiting.since = Instant::now();
-                        waiting.needs = needs;
-                        self.blocked.wait(waiting);
-                    }
-                    Ok(truncated) => {
-                        if let Some(bytes) = self.blocked.unwound(truncated && waiting.stack.cut) {
-                            // An agent that is gone shows up as such elsewhere.
-                            let _ = self.sources.link.send(&Control::CopyMore(bytes));
-                        }
-                    }
+    /// The stack of a blocked thread has come. It is unwound with the next tick.
+    pub(super) fn blocked_stack(&mut self, stack: BlockedStack) {
+        self.blocked.arrived(&stack);
+        let _ = self.waiting.push(WaitingSample::Blocked(Box::new(stack)), Needs::default());
+    }
+
+    /// Finds the managed frames of a stack. `ask` is off where the agent cannot say more.
+    pub(super) fn unwind_blocked(&mut self, stack: Box<BlockedStack>, ask: bool) {
+        if !self.blocked.is_waiting(stack.id) {
+            return;
+        }
+        match self.frames.blocked_stack(&mut self.definitions, &stack, ask) {
+            // Another question: the agent has answered the one before.
+            Err(needs) => {
+                let _ = self.waiting.push(WaitingSample::Blocked(stack), needs.into());
+            }
+            Ok(truncated) => {
+                if let Some(bytes) = self.blocked.unwound(stack.id, truncated && stack.cut) {
+                    // An agent that is gone shows up as such elsewhere.
+                    let _ = self.sources.link.send(&Control::CopyMore(bytes));
                 }
             }
-            self.ask();
-            let unread = self.frames.take_unread();
-            self.drop_sample("stacks of blocked threads that could not be read", unread);
-            while let Some(pending) = self.blocked.next_tick() {
-                self.process_tick(pending);
-            }
+        }
+    }
+
+    /// Processes the ticks whose stacks are known.
+    pub(super) fn settle_ticks(&mut self) {
+        let unread = self.frames.take_unread();
+        self.drop_sample("stacks of blocked threads that could not be read", unread);
+        while let Some(pending) = self.blocked.next_tick() {
+            self.process_tick(pending);
         }
         for id in self.blocked.take_old() {
             self.frames.forget_blocked(id);
