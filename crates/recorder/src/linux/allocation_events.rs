@@ -17,8 +17,8 @@ use self::{
     reading::{Kept, Reading},
 };
 use super::{
+    clock::now,
     events::{FromEvents, first_session},
-    recorder::now,
     staging::random,
 };
 use crate::RecordError;

@@ -18,10 +18,12 @@ use self::{
 };
 use super::{
     allocation_events::AllocationEvents,
+    clock::now,
     cpu::CpuSource,
     events::Events,
     link::AgentLink,
-    recorder::{Out, Recorder, Sources, now},
+    output::Out,
+    recorder::{Recorder, Sources},
     room,
     staging::{Staging, random},
     target::Target,

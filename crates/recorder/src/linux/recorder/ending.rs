@@ -1,6 +1,30 @@
 //! The end of a recording.
 
-use super::*;
+use super::{ROUND, Recorder};
+use crate::{
+    RecordError, SessionSummary,
+    linux::{
+        clock::now,
+        reattach::UNLOAD_LIMIT,
+        stages::{Exceptions, Trace},
+    },
+};
+use session::{EndReason, SamplingRate, SessionEnd, SessionRecord};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+use wire::{ByeReason, Control};
+
+/// How long the agent may take to write its last sums.
+const FLUSH_LIMIT: Duration = Duration::from_millis(500);
+
+/// The message where it takes longer.
+const SUMS_MISSING: &str = "the process did not answer at the end of the recording: exceptions of \
+    its last second are not counted";
+
+/// How long the agent may take to say what code is at the addresses of the last samples.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long the agent may take to say goodbye, and then to detach.
 const BYE_LIMIT: Duration = Duration::from_secs(6);
@@ -36,142 +60,145 @@ const RESIDENT: &str = "the agent remains loaded until the process ends, idle, a
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
 
 impl Recorder {
-    /// The exit code of a launched command that has ended. The thread that waits for the command
-    /// sets it.
-    pub(super) fn exit_code(&self, reason: EndReason) -> Option<i32> {
-        let told =
-            self.sources.exit_code.as_ref().filter(|_| reason == EndReason::ProcessExited)?;
-        let deadline = Instant::now() + EXIT_LIMIT;
-        while told.get().is_none() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        told.get().copied()
-    }
-
+    /// Ends the recording and closes the session.
     pub(super) fn finish(mut self) -> Result<SessionSummary, RecordError> {
-        self.stage("finishing");
-        self.rate.read(self.sources.target.pid);
+        self.cx.announce("finishing");
+        self.stages.cpu.read_rate(&self.cx);
         self.close_window();
         self.take_last_samples();
         self.take_last_events();
-        if !self.closed {
+        if !self.cx.agent.closed {
             self.detach();
         }
         let reason = self.end_reason();
         self.settle_all(reason);
         self.every_second();
-        let rate = self.sampling_rate();
+        let rate = self.stages.cpu.sampling_rate(&self.cx);
         let exit_code = self.exit_code(reason);
-        let end = SessionEnd { time: self.window.end(), reason, exit_code };
-        self.write_rows();
-        self.write(&SessionRecord::End(end));
-        self.close_file()?;
-        self.stage("done");
+        let end = SessionEnd { time: self.cx.window.end(), reason, exit_code };
+        self.cx.output.write_rows(&mut self.cx.definitions);
+        self.cx.write(&SessionRecord::End(end));
+        self.cx.output.close(self.stages.cpu.refused().take())?;
+        self.cx.announce("done");
         Ok(self.summary(reason, rate))
+    }
+
+    /// Ends the time that the recording is of, when the agent has written all that it counted in
+    /// it.
+    fn close_window(&mut self) {
+        if !Exceptions::are_counted(&self.cx) || self.cx.agent.has_left() {
+            // What comes of a process that has ended was counted before its end.
+            return self.cx.window.close(now(), true);
+        }
+        // On a busy machine, the answer to the question at the beginning may come only now.
+        let since = now();
+        let flushed = |recorder: &Self| recorder.cx.agent.flushed.filter(|ended| *ended >= since);
+        let asked =
+            !self.cx.target.is_stopped() && self.cx.agent.link.send(&Control::Flush).is_ok();
+        let deadline = Instant::now() + FLUSH_LIMIT;
+        while asked
+            && flushed(self).is_none()
+            && !self.cx.agent.has_left()
+            && Instant::now() < deadline
+        {
+            self.cx.agent.link.wait(ROUND);
+            self.take_agent();
+        }
+        if flushed(self).is_none() && !self.cx.agent.has_left() {
+            self.cx.note(SUMS_MISSING.into());
+        }
+        let end = flushed(self).unwrap_or_else(now);
+        self.cx.window.close(end, self.cx.agent.has_left());
     }
 
     /// Stops the CPU engine. What was sampled deserves its names: a last chance for the agent to
     /// resolve them.
-    pub(super) fn take_last_samples(&mut self) {
-        self.take_cpu(Duration::ZERO);
-        self.sources.cpu.stop();
-        let deadline = Instant::now() + RESOLVE_LIMIT;
-        let waits =
-            |recorder: &Self| recorder.waiting.holds_cpu() || !recorder.blocked.is_settled();
-        while waits(self) && !self.closed && self.bye.is_none() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
-            self.take_agent();
-            self.resolve(false);
-            self.settle_ticks();
-        }
+    fn take_last_samples(&mut self) {
+        self.stages.cpu.stop(&mut self.cx);
+        self.wait_while(|recorder| {
+            recorder.cx.waiting.holds_cpu() || !recorder.stages.ticks.is_settled()
+        });
     }
 
     /// Ends the EventPipe sessions, and resolves what came last.
-    pub(super) fn take_last_events(&mut self) {
-        let mut rest = Vec::new();
-        for events in &mut self.sources.events {
-            events.finish(&mut rest);
-        }
-        if let Some(allocations) = &mut self.sources.allocations {
-            allocations.finish(&mut rest);
-        }
-        for event in rest {
-            self.event(event);
-        }
+    fn take_last_events(&mut self) {
+        self.stages.events.stop(&mut self.cx);
+        self.stages.settle(&mut self.cx, false);
+        self.wait_while(|recorder| recorder.cx.waiting.holds_events());
+    }
+
+    /// Takes what the agent says while something waits for it, for a limited time.
+    fn wait_while(&mut self, waits: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + RESOLVE_LIMIT;
-        self.resolve(false);
-        while self.waiting.holds_events()
-            && !self.closed
-            && self.bye.is_none()
-            && Instant::now() < deadline
-        {
+        while waits(self) && !self.cx.agent.has_left() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
             self.take_agent();
-            self.resolve(false);
+            self.stages.settle(&mut self.cx, false);
         }
     }
 
     /// Asks the agent to detach, and waits until it is unloaded. It says goodbye, closes, and asks
     /// the runtime to detach it.
-    pub(super) fn detach(&mut self) {
-        let runs = self.bye.is_none()
-            && self.sources.target.is_alive()
-            && !self.sources.target.is_stopped();
-        self.before_detach.take().filter(|_| runs).into_iter().for_each(|act| act());
-        let asked = self.bye.is_none().then(Instant::now);
+    fn detach(&mut self) {
+        let runs = self.cx.agent.bye.is_none()
+            && self.cx.target.is_alive()
+            && !self.cx.target.is_stopped();
+        if let Some(act) = self.before_detach.take().filter(|_| runs) {
+            act();
+        }
+        let asked = self.cx.agent.bye.is_none().then(Instant::now);
         if asked.is_some() {
-            let _ = self.sources.link.send(&Control::Stop);
+            let _ = self.cx.agent.link.send(&Control::Stop);
         }
         let begun = Instant::now();
         let goes_on = |recorder: &Self| match begun.elapsed() {
             waited if waited < BYE_LIMIT => true,
             waited => {
                 waited < PUT_BACK_LIMIT
-                    && recorder.runs("trace")
-                    && !recorder.sources.target.is_stopped()
+                    && Trace::runs(&recorder.cx)
+                    && !recorder.cx.target.is_stopped()
             }
         };
-        while !self.closed && goes_on(self) {
+        while !self.cx.agent.closed && goes_on(self) {
             self.take_agent();
             std::thread::sleep(Duration::from_millis(2));
         }
-        if !self.closed {
-            self.note(
+        if !self.cx.agent.closed {
+            self.cx.note(
                 "the agent did not confirm that it has detached; it detaches when clrscope ends"
                     .into(),
             );
-        } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
+        } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.cx.agent.bye) {
             // The runtime checks only now and then whether the profiler can detach.
-            let limit =
-                if self.sources.stop.is_stopped() { INTERRUPTED_LIMIT } else { UNLOAD_LIMIT };
-            let left = self.sources.target.wait_unloaded(&self.sources.library, limit);
-            self.timings.detach = left.map(|()| asked.elapsed());
+            let limit = if self.cx.stop.is_stopped() { INTERRUPTED_LIMIT } else { UNLOAD_LIMIT };
+            let left = self.cx.target.wait_unloaded(&self.library, limit);
+            self.cx.statistics.timings.detach = left.map(|()| asked.elapsed());
             if left.is_none() {
-                self.note(UNLOADS.into());
-            } else if !self.sources.target.is_alive() {
-                self.note("the process ended while the agent was about to detach".into());
+                self.cx.note(UNLOADS.into());
+            } else if !self.cx.target.is_alive() {
+                self.cx.note("the process ended while the agent was about to detach".into());
             }
         }
     }
 
     /// Why the recording ended, by the agent's goodbye. Notes why the agent stays, if it does.
-    pub(super) fn end_reason(&mut self) -> EndReason {
-        match self.bye {
+    fn end_reason(&mut self) -> EndReason {
+        match self.cx.agent.bye {
             Some(ByeReason::Shutdown) => return EndReason::ProcessExited,
             // The agent itself has reported why it stays.
             Some(ByeReason::Stopped | ByeReason::Handler) => {}
-            Some(ByeReason::Stays) => self.note(STAYS.into()),
+            Some(ByeReason::Stays) => self.cx.note(STAYS.into()),
             // This was reported before where methods are traced, and where the agent was resident
             // already.
-            Some(ByeReason::Hooked) if self.runs("trace") || self.sources.stays => {}
-            Some(ByeReason::Hooked) => self.note(HOOKED.into()),
-            Some(ByeReason::Resident) => self.note(RESIDENT.into()),
+            Some(ByeReason::Hooked) if Trace::runs(&self.cx) || self.stays => {}
+            Some(ByeReason::Hooked) => self.cx.note(HOOKED.into()),
+            Some(ByeReason::Resident) => self.cx.note(RESIDENT.into()),
             Some(ByeReason::Failed | ByeReason::Skipped | ByeReason::Refused) => {
                 return EndReason::AgentLost;
             }
             None => {
-                self.sources.target.wait_exit(Duration::from_millis(300));
-                return match (self.sources.target.is_alive(), self.closed) {
+                self.cx.target.wait_exit(Duration::from_millis(300));
+                return match (self.cx.target.is_alive(), self.cx.agent.closed) {
                     (false, _) => EndReason::ProcessExited,
                     (true, true) => EndReason::AgentLost,
                     (true, false) => EndReason::Stopped,
@@ -182,64 +209,43 @@ impl Recorder {
     }
 
     /// Writes everything that has waited for something: nothing more comes.
-    pub(super) fn settle_all(&mut self, reason: EndReason) {
-        self.close_snapshot(match reason {
-            EndReason::ProcessExited => "the process ended",
-            _ if self.notes.iter().any(|note| note == STAYS_STOPPED) => STAYS_STOPPED,
-            _ if self.closed => "the connection to the agent ended",
-            _ => "the recording was stopped",
-        });
-        self.resolve(true);
-        self.settle_event_samples();
-        self.settle_ticks();
-        self.settle_exceptions(true);
+    fn settle_all(&mut self, reason: EndReason) {
+        let Self { cx, stages, .. } = self;
+        stages.heap.finish(cx, reason);
+        stages.settle(cx, true);
         if reason != EndReason::ProcessExited {
-            self.definitions.confirm_ends(u64::MAX);
+            cx.definitions.confirm_ends(u64::MAX);
         }
-        self.emit(u64::MAX);
-        if let Err(why) = self.sources.cpu.wait_for_costs() {
-            self.note(why.to_owned());
-        }
+        self.write_samples(u64::MAX);
     }
 
-    /// Closes the session file; removes it where there was nothing to record.
-    pub(super) fn close_file(&mut self) -> Result<(), RecordError> {
-        let path = self.sources.path.clone().unwrap_or_default();
-        let closed = match (self.failure.take(), self.sources.out.0.take()) {
-            (Some(error), _) => Err(error),
-            (None, None) => Ok(()),
-            (None, Some(writer)) => writer.finish().and_then(|mut file| Ok(file.flush()?)),
-        };
-        closed.map_err(|source| RecordError::Output { path: path.clone(), source })?;
-        if let Some(refused) = self.refused.take() {
-            let _ = std::fs::remove_file(path);
-            return Err(refused);
+    /// The exit code of a launched command that has ended. The thread that waits for the command
+    /// sets it.
+    fn exit_code(&self, reason: EndReason) -> Option<i32> {
+        let told = self.exit_code.as_ref().filter(|_| reason == EndReason::ProcessExited)?;
+        let deadline = Instant::now() + EXIT_LIMIT;
+        while told.get().is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(())
+        told.get().copied()
     }
 
-    pub(super) fn summary(self, reason: EndReason, rate: Option<SamplingRate>) -> SessionSummary {
-        let mut samples: Vec<(&'static str, u64)> =
-            self.counts.iter().map(|(id, count)| (*id, *count)).collect();
-        samples.sort_unstable();
+    fn summary(self, reason: EndReason, rate: Option<SamplingRate>) -> SessionSummary {
+        let Self { cx, stages, .. } = self;
         SessionSummary {
-            pid: self.sources.info.pid,
-            process_name: self.sources.info.process_name.clone(),
-            command_line: self.sources.info.command_line.clone(),
-            path: self.sources.path.clone(),
-            duration: Duration::from_nanos(self.window.end() - self.window.start),
-            engine: if self.runs("cpu") {
-                self.sources.cpu.description().to_owned()
-            } else {
-                String::new()
-            },
+            pid: cx.info.pid,
+            duration: Duration::from_nanos(cx.window.end() - cx.window.start),
+            engine: stages.cpu.engine(&cx),
             rate,
-            samples,
-            resources: self.resources(),
-            observer: self.observer,
-            notes: self.notes,
+            samples: cx.statistics.counts(),
+            resources: cx.statistics.resources(cx.agent.bye.is_some()),
+            observer: cx.statistics.observer().clone(),
+            timings: cx.statistics.timings,
+            notes: cx.output.notes().to_vec(),
+            path: cx.output.path().map(Path::to_owned),
+            process_name: cx.info.process_name,
+            command_line: cx.info.command_line,
             end: reason,
-            timings: self.timings,
         }
     }
 }
