@@ -12,11 +12,25 @@ use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
-use unwind::{Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder};
+use unwind::{
+    Frame, FrameCode, LiveProcess, Needed, Outcome, Progress, Sample, Trust, Unknown, Unwinder,
+};
 use wire::{Class, Code, Machine, Method, Module, RuntimeWorkKind};
 
 /// Most addresses of which it is remembered that the agent has not answered.
 const MOST_UNANSWERED: usize = 1 << 16;
+
+/// A copied stack, and how far it was unwound before the agent had to be asked.
+pub(super) struct Copied<S> {
+    pub sample: S,
+    progress: Progress,
+}
+
+impl<S> Copied<S> {
+    pub fn new(sample: S) -> Self {
+        Self { sample, progress: Progress::default() }
+    }
+}
 
 /// What became of a sample.
 pub(super) enum Unwound {
@@ -176,16 +190,19 @@ impl Frames {
         self.cache.clear();
     }
 
-    /// Unwinds a sample. `ask` is off when the agent cannot say more.
+    /// Unwinds a sample, from where that stopped before. `ask` is off when the agent cannot say
+    /// more.
     pub fn unwind(
         &mut self,
         definitions: &mut Definitions,
-        sample: &TakenSample,
+        copied: &mut Copied<TakenSample>,
         ask: bool,
     ) -> Unwound {
         let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
+        let Copied { sample, progress } = copied;
         let stack = Sample { registers: &sample.registers, stack: &sample.stack };
-        let (stack, truncated, mark) = match self.unwinder.unwind(&stack, unknown) {
+        let (stack, truncated, mark) = match self.unwinder.unwind_further(&stack, unknown, progress)
+        {
             Outcome::NeedCode(needed) => return Unwound::Needs(needed),
             Outcome::Complete(stack) => (stack, false, None),
             Outcome::Truncated(stack) => (stack, true, Some(self.truncated_mark(definitions))),

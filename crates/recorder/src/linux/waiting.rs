@@ -1,6 +1,10 @@
 //! Samples that wait until the agent has said what code is at their addresses.
 
-use super::{cpu::TakenSample, event_samples::EventSample, frames::Frames};
+use super::{
+    cpu::TakenSample,
+    event_samples::EventSample,
+    frames::{Copied, Frames},
+};
 use std::{
     collections::{HashSet, VecDeque},
     time::{Duration, Instant},
@@ -28,9 +32,9 @@ const MOST_BLOCKED: usize = 128 << 20;
 /// What waits.
 pub(super) enum WaitingSample {
     /// The copied stack of a thread that ran.
-    Cpu(Box<TakenSample>),
+    Cpu(Box<Copied<TakenSample>>),
     /// The copied stack of a blocked thread.
-    Blocked(Box<BlockedStack>),
+    Blocked(Box<Copied<BlockedStack>>),
     /// What an event told, with the addresses of its stack.
     Event(EventSample),
 }
@@ -106,7 +110,7 @@ impl Waiting {
     fn count(&mut self, sample: &WaitingSample, change: fn(usize, usize) -> usize) {
         let (count, size) = match sample {
             WaitingSample::Cpu(_) => (&mut self.cpu, 1),
-            WaitingSample::Blocked(stack) => (&mut self.blocked, stack.bytes.len()),
+            WaitingSample::Blocked(stack) => (&mut self.blocked, stack.sample.bytes.len()),
             WaitingSample::Event(_) => (&mut self.events, 1),
         };
         *count = change(*count, size);
@@ -118,7 +122,8 @@ impl Waiting {
         let mut released = Vec::new();
         let now = Instant::now();
         let crowded = self.blocked > MOST_BLOCKED;
-        for mut entry in std::mem::take(&mut self.entries) {
+        for _ in 0..self.entries.len() {
+            let Some(mut entry) = self.entries.pop_front() else { break };
             let waited = now.saturating_duration_since(entry.since);
             let late = all
                 || match entry.sample {
@@ -169,7 +174,7 @@ impl Waiting {
     /// The time of the first CPU sample that waits.
     pub fn first_cpu(&self) -> Option<u64> {
         let times = self.entries.iter().filter_map(|entry| match &entry.sample {
-            WaitingSample::Cpu(sample) => Some(sample.time),
+            WaitingSample::Cpu(copied) => Some(copied.sample.time),
             WaitingSample::Blocked(_) | WaitingSample::Event(_) => None,
         });
         times.min()
@@ -188,14 +193,15 @@ mod tests {
 
     fn cpu(time: u64) -> WaitingSample {
         let (registers, stack) = (Registers::default(), Vec::new());
-        WaitingSample::Cpu(Box::new(TakenSample { time, os_tid: 1, weight: 1, registers, stack }))
+        let sample = TakenSample { time, os_tid: 1, weight: 1, registers, stack };
+        WaitingSample::Cpu(Box::new(Copied::new(sample)))
     }
 
     fn blocked(bytes: usize) -> WaitingSample {
         let bytes = vec![0; bytes];
         let (id, os_tid, time, ip, sp, call, cut) = (1, 1, 1, 1, 1, None, false);
         let stack = BlockedStack { id, os_tid, time, ip, sp, call, bytes, cut };
-        WaitingSample::Blocked(Box::new(stack))
+        WaitingSample::Blocked(Box::new(Copied::new(stack)))
     }
 
     fn needs(executed: &[u64], guessed: &[u64]) -> Needs {
@@ -206,7 +212,7 @@ mod tests {
     fn released(waiting: &mut Waiting, frames: &mut Frames, all: bool) -> Vec<(u64, bool)> {
         let released = waiting.release(frames, all).into_iter();
         let facts = released.map(|released| match released.sample {
-            WaitingSample::Cpu(sample) => (sample.time, released.late),
+            WaitingSample::Cpu(copied) => (copied.sample.time, released.late),
             WaitingSample::Blocked(_) | WaitingSample::Event(_) => (0, released.late),
         });
         facts.collect()

@@ -1,6 +1,6 @@
 //! Stacks of threads that the agent walked or copied.
 
-use super::Frames;
+use super::{Copied, Frames};
 use crate::linux::define::Definitions;
 use session::{FrameId, FrameTrust, FunctionKind, StackId};
 use symbols::LeafWaits;
@@ -63,12 +63,14 @@ impl Frames {
     pub fn blocked_stack(
         &mut self,
         definitions: &mut Definitions,
-        stack: &wire::BlockedStack,
+        copied: &mut Copied<wire::BlockedStack>,
         ask: bool,
     ) -> Result<bool, Needed> {
         let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
+        let Copied { sample: stack, progress } = copied;
         let sample = BlockedSample { ip: stack.ip, sp: stack.sp, stack: &stack.bytes };
-        let (found, truncated, mark) = match self.unwinder.unwind_blocked(&sample, unknown) {
+        let outcome = self.unwinder.unwind_blocked_further(&sample, unknown, progress);
+        let (found, truncated, mark) = match outcome {
             Outcome::NeedCode(needed) => return Err(needed),
             Outcome::Complete(found) => (found, false, None),
             Outcome::Truncated(found) => (found, true, Some(self.truncated_mark(definitions))),

@@ -7,7 +7,7 @@ use crate::{
         clock::now,
         context::Context,
         cpu::{CpuSource, Taken, TakenSample},
-        frames::Unwound,
+        frames::{Copied, Unwound},
         held::HeldSample,
         rate::{self, RateMeter},
         running::RunningStack,
@@ -98,7 +98,7 @@ impl Cpu {
                     sample.os_tid = cx.target.host_tid(sample.os_tid);
                 }
                 self.rate.sample(cx.target.pid, sample.os_tid, sample.time);
-                self.unwind(cx, Box::new(sample), true);
+                self.unwind(cx, Box::new(Copied::new(sample)), true);
             }
             Taken::Named { os_tid, name } => {
                 if cx.definitions.thread_name(os_tid).is_none() {
@@ -111,16 +111,17 @@ impl Cpu {
         }
     }
 
-    /// Finds the stack of a sample. `ask` is off where the agent cannot say more.
-    pub fn unwind(&mut self, cx: &mut Context, sample: Box<TakenSample>, ask: bool) {
-        match cx.frames.unwind(&mut cx.definitions, &sample, ask && !cx.agent.closed) {
+    /// Finds the stack of a sample, from where that stopped before. `ask` is off where the agent
+    /// cannot say more.
+    pub fn unwind(&mut self, cx: &mut Context, mut copied: Box<Copied<TakenSample>>, ask: bool) {
+        match cx.frames.unwind(&mut cx.definitions, &mut copied, ask && !cx.agent.closed) {
             Unwound::Needs(needs) => {
-                if !cx.waiting.push(WaitingSample::Cpu(sample), needs.into()) {
+                if !cx.waiting.push(WaitingSample::Cpu(copied), needs.into()) {
                     cx.dropped("no room while the agent resolved addresses", 1);
                 }
             }
             Unwound::Stack { stack, truncated, runtime_leaf } => {
-                self.unwound(cx, &sample, stack, truncated, runtime_leaf);
+                self.unwound(cx, &copied.sample, stack, truncated, runtime_leaf);
             }
         }
     }

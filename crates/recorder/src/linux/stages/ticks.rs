@@ -7,6 +7,7 @@ use crate::linux::{
     blocked::{BlockedStacks, PendingTick, Purpose},
     clock::now,
     context::Context,
+    frames::Copied,
     held::{HOLD, HeldSample},
     processors::{self, Census, Sharing, Split, Ticked},
     running::near,
@@ -129,21 +130,24 @@ impl Ticks {
     pub fn blocked_stack(&mut self, cx: &mut Context, stack: BlockedStack) {
         self.blocked.arrived(&stack);
         // It is unwound with the next tick.
-        let _ = cx.waiting.push(WaitingSample::Blocked(Box::new(stack)), Needs::default());
+        let _ =
+            cx.waiting.push(WaitingSample::Blocked(Box::new(Copied::new(stack))), Needs::default());
     }
 
-    /// Finds the managed frames of a stack. `ask` is off where the agent cannot say more.
-    pub fn unwind(&mut self, cx: &mut Context, stack: Box<BlockedStack>, ask: bool) {
-        if !self.blocked.is_waiting(stack.id) {
+    /// Finds the managed frames of a stack, from where that stopped before. `ask` is off where the
+    /// agent cannot say more.
+    pub fn unwind(&mut self, cx: &mut Context, mut copied: Box<Copied<BlockedStack>>, ask: bool) {
+        let (id, cut) = (copied.sample.id, copied.sample.cut);
+        if !self.blocked.is_waiting(id) {
             return;
         }
-        match cx.frames.blocked_stack(&mut cx.definitions, &stack, ask) {
+        match cx.frames.blocked_stack(&mut cx.definitions, &mut copied, ask) {
             // Another question: the agent has answered the one before.
             Err(needs) => {
-                let _ = cx.waiting.push(WaitingSample::Blocked(stack), needs.into());
+                let _ = cx.waiting.push(WaitingSample::Blocked(copied), needs.into());
             }
             Ok(truncated) => {
-                if let Some(bytes) = self.blocked.unwound(stack.id, truncated && stack.cut) {
+                if let Some(bytes) = self.blocked.unwound(id, truncated && cut) {
                     // An agent that is gone shows up as such elsewhere.
                     let _ = cx.agent.link.send(&Control::CopyMore(bytes));
                 }
