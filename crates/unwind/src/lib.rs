@@ -26,7 +26,8 @@
 //! address.
 //!
 //! Addresses in executable memory that is neither a native module nor known managed code make
-//! [`Outcome::NeedCode`]: ask the agent about them, feed the [`CodeMap`], and unwind again.
+//! [`Outcome::NeedCode`]: ask the agent about them, feed the [`CodeMap`], and unwind again. With the
+//! [`Progress`] that was made that need not be from the beginning.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -57,6 +58,6 @@ pub use modules::NativeLocation;
 pub use stack::StackBytes;
 pub use target::{LiveProcess, Target};
 pub use unwinder::{
-    BlockedSample, Counters, Failure, Frame, FrameCode, Needed, Outcome, Sample, Stack, Trust,
-    Unknown, Unwinder,
+    BlockedSample, Counters, Failure, Frame, FrameCode, Needed, Outcome, Progress, Sample, Stack,
+    Trust, Unknown, Unwinder,
 };

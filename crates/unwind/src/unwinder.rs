@@ -3,11 +3,13 @@
 mod native;
 mod outcome;
 mod plausible;
+mod progress;
 
 pub use outcome::{
     BlockedSample, Counters, Failure, Frame, FrameCode, Needed, Outcome, Sample, Stack, Trust,
     Unknown,
 };
+pub use progress::Progress;
 
 use std::collections::HashSet;
 
@@ -20,6 +22,7 @@ use crate::modules::{Modules, NativeLocation, Region};
 use crate::stack::{ReadError, StackBytes};
 use crate::target::Target;
 use plausible::RETURN_ADDRESSES;
+use progress::{Next, Walk};
 
 /// How many addresses one [`Outcome::NeedCode`] asks for at most.
 const MOST_ADDRESSES: usize = 1024;
@@ -127,8 +130,20 @@ impl Unwinder {
 
     /// Finds the callers in a sample.
     pub fn unwind(&mut self, sample: &Sample<'_>, unknown: Unknown) -> Outcome {
+        self.unwind_further(sample, unknown, &mut Progress::default())
+    }
+
+    /// Finds the callers in a sample, with the [`Progress`] that was made before code had to be
+    /// asked for. What it finds is what [`Self::unwind`] would find.
+    pub fn unwind_further(
+        &mut self,
+        sample: &Sample<'_>,
+        unknown: Unknown,
+        progress: &mut Progress,
+    ) -> Outcome {
         let stack = StackBytes::new(sample.registers.sp(), sample.stack);
-        self.unwind_from(Context::new(sample.registers), stack, unknown)
+        let begin = || Walk::new(Context::new(sample.registers));
+        self.walk(progress.take().unwrap_or_else(begin), stack, unknown, progress)
     }
 
     /// Finds the callers of a blocked thread.
@@ -137,6 +152,16 @@ impl Unwinder {
     /// pointer alone, and says where the other registers were saved. A frame pointer that nobody
     /// has saved yet is unknown.
     pub fn unwind_blocked(&mut self, sample: &BlockedSample<'_>, unknown: Unknown) -> Outcome {
+        self.unwind_blocked_further(sample, unknown, &mut Progress::default())
+    }
+
+    /// The same with the [`Progress`] that was made before code had to be asked for.
+    pub fn unwind_blocked_further(
+        &mut self,
+        sample: &BlockedSample<'_>,
+        unknown: Unknown,
+        progress: &mut Progress,
+    ) -> Outcome {
         let stack = StackBytes::new(sample.sp, sample.stack);
         if unknown == Unknown::Ask {
             // Where a register is missing, the stack is searched for return addresses: all of them
@@ -148,60 +173,63 @@ impl Unwinder {
                 return Outcome::NeedCode(Needed { executed: None, ..needed });
             }
         }
-        self.unwind_from(Context::of_pointers(sample.ip, sample.sp), stack, unknown)
+        let begin = || Walk::new(Context::of_pointers(sample.ip, sample.sp));
+        self.walk(progress.take().unwrap_or_else(begin), stack, unknown, progress)
     }
 
-    fn unwind_from(
+    fn walk(
         &mut self,
-        mut context: Context,
+        Walk { mut frames, mut next }: Walk,
         stack: StackBytes<'_>,
         unknown: Unknown,
+        progress: &mut Progress,
     ) -> Outcome {
-        let mut frames = Vec::with_capacity(48);
-        let mut trust = Trust::Context;
-        // Whether the instruction pointer is exact: not a return address.
-        let mut exact = true;
-        let mut signal_frames = 0;
-        // Where the last frame was left by its tables: from which context, and whether its
-        // instruction pointer was exact. If that led nowhere, the frame is left once more by what
-        // is plausible.
-        let mut by_tables: Option<(Context, bool)> = None;
+        // The first frame that was not left by its tables, and how many are below it.
+        let mut uncertain: Option<(usize, Next)> = None;
         let end = loop {
-            let ip = context.ip();
+            let ip = next.context.ip();
             if !frames.is_empty() && ip == 0 {
                 break Left::Root;
             }
-            let place = self.place(&context, exact, frames.is_empty(), &stack, unknown);
-            let Place::Code { lookup, code, exact: is_exact, ruled } = place else {
+            let place = self.place(&next.context, next.exact, frames.is_empty(), &stack, unknown);
+            let Place::Code { lookup, code, exact, ruled } = place else {
                 if let Place::Unresolved(needed) = place {
+                    let (length, next) = uncertain.unwrap_or((frames.len(), next));
+                    *progress = Progress::new(frames, length, next);
                     return Outcome::NeedCode(needed);
                 }
-                let Some((callee, callee_exact)) = by_tables.take() else {
+                let before = next;
+                let Some((callee, callee_exact)) = next.by_tables.take() else {
                     break Left::Failed(Failure::NotExecutable);
                 };
+                uncertain.get_or_insert((frames.len(), before));
                 // Some hand-written code of the runtime has wrong tables behind its first epilog.
                 self.counters.failed_rules += 1;
-                context = callee;
-                match self.step_plausibly(&mut context, callee_exact, &stack) {
+                next.context = callee;
+                match self.step_plausibly(&mut next.context, callee_exact, &stack) {
                     Left::Caller(found, _) => {
-                        (trust, exact) = (found, false);
+                        (next.trust, next.exact) = (found, false);
                         continue;
                     }
                     left => break left,
                 }
             };
-            exact = is_exact;
-            frames.push(Frame { ip, lookup, trust, code });
-            let (callee, callee_exact, sp) = (context, exact, context.sp());
+            let (length, callee) = (frames.len(), next.context);
+            frames.push(Frame { ip, lookup, trust: next.trust, code });
+            let context = &mut next.context;
             let left = if ruled {
-                self.step(&mut context, lookup, code, exact, &stack)
+                self.step(context, lookup, code, exact, &stack)
             } else {
-                self.step_plausibly(&mut context, exact, &stack)
+                self.step_plausibly(context, exact, &stack)
             };
             let Left::Caller(found, interrupted) = left else { break left };
+            if found != Trust::Tables {
+                uncertain.get_or_insert((length, Next { context: callee, ..next }));
+            }
+            let (context, sp) = (&next.context, callee.sp());
             if interrupted {
-                signal_frames += 1;
-                if signal_frames > MOST_SIGNAL_FRAMES {
+                next.signal_frames += 1;
+                if next.signal_frames > MOST_SIGNAL_FRAMES {
                     break Left::Failed(Failure::TooManySignals);
                 }
                 // The interrupted code may have been on another stack, of which nothing was copied.
@@ -213,9 +241,8 @@ impl Unwinder {
             } else if context.sp() <= sp && !(exact && context.sp() == sp && context.ip() != ip) {
                 break Left::Failed(Failure::StackNotGrowing);
             }
-            by_tables = (found == Trust::Tables && !interrupted).then_some((callee, callee_exact));
-            trust = found;
-            exact = interrupted;
+            next.by_tables = (found == Trust::Tables && !interrupted).then_some((callee, exact));
+            (next.trust, next.exact) = (found, interrupted);
         };
         self.outcome(frames, end)
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use unwind::{
-    BlockedSample, Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Registers, Sample, Target,
-    Trust, Unknown, Unwinder,
+    BlockedSample, Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Progress, Registers,
+    Sample, Target, Trust, Unknown, Unwinder,
 };
 use wire::{Code, UnwindEntry, UnwindTable};
 
@@ -113,6 +113,70 @@ fn asks_for_all_code_of_a_stack_at_once_and_then_unwinds_it() {
     );
     let counters = unwinder.counters();
     assert_eq!((counters.need_code, counters.complete, counters.frames_by_tables), (1, 1, 2));
+}
+
+/// The answer to a question: the methods that hold an address, and no code at all others.
+fn answer(unwinder: &mut Unwinder, needed: &Needed, methods: &[Code]) {
+    for address in needed.all() {
+        let holds = |method: &&Code| (method.ranges[0].0..).take(64).any(|at| at == address);
+        match methods.iter().find(holds) {
+            Some(method) => {
+                unwinder.code_mut().insert(method);
+            }
+            None => unwinder.code_mut().insert_not_code(address),
+        }
+    }
+}
+
+#[test]
+fn unwinding_continues_behind_the_frames_that_tables_have_found() {
+    let (leaf, caller, root) = (HEAP + 0x100, ASSEMBLY + 0x200, HEAP + 0x900);
+    let known = [method(1, leaf, FRAMELESS), method(2, caller, FRAMED)];
+    let stack = bytes(&[caller + 16, 0x1234, STACK + 32, root + 16, 0, 0]);
+    let registers = registers(leaf + 40, STACK, STACK + 16);
+    let sample = Sample { registers: &registers, stack: &stack };
+    let mut unwinder = Unwinder::new(Heaps);
+    for method in &known {
+        unwinder.code_mut().insert(method);
+    }
+    let mut progress = Progress::default();
+    let outcome = unwinder.unwind_further(&sample, Unknown::Ask, &mut progress);
+    let Outcome::NeedCode(needed) = outcome else { panic!("{outcome:?}") };
+    let found: Vec<u64> = progress.frames().iter().map(|frame| frame.ip).collect();
+    assert_eq!(found, [leaf + 40, caller + 16]);
+    // Code that was freed meanwhile was there when the sample was taken.
+    unwinder.code_mut().remove(leaf);
+    answer(&mut unwinder, &needed, &[method(3, root, FRAMED)]);
+    let outcome = unwinder.unwind_further(&sample, Unknown::Ask, &mut progress);
+    let Outcome::Complete(found) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(found.frames.len(), 3);
+    assert!(progress.frames().is_empty());
+    assert_eq!(unwinder.counters().frames_by_tables, 2);
+}
+
+/// A stub that has pushed something: its caller is searched for, and a nearer one may be known by
+/// then.
+#[test]
+fn what_is_only_plausible_is_looked_for_again() {
+    let (stub, near, far, root) = (HEAP + 0x100, HEAP + 0x200, HEAP + 0x300, HEAP + 0x400);
+    let mut unwinder = Unwinder::new(Heaps);
+    unwinder.code_mut().insert_not_code(stub + 40);
+    unwinder.code_mut().insert(&method(1, far, FRAMELESS));
+    let stack = bytes(&[1, near + 16, far + 16, root + 16, 0, 0]);
+    let registers = registers(stub + 40, STACK, 1);
+    let sample = Sample { registers: &registers, stack: &stack };
+    let mut progress = Progress::default();
+    let outcome = unwinder.unwind_further(&sample, Unknown::Ask, &mut progress);
+    let Outcome::NeedCode(needed) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(needed.guessed, [root + 15]);
+    assert!(progress.frames().is_empty());
+    for (id, start) in [(2, near), (3, root)] {
+        unwinder.code_mut().insert(&method(id, start, FRAMELESS));
+    }
+    let outcome = unwinder.unwind_further(&sample, Unknown::Ask, &mut progress);
+    let Outcome::Complete(found) = outcome else { panic!("{outcome:?}") };
+    let found: Vec<u64> = found.frames.iter().map(|frame| frame.ip).collect();
+    assert_eq!(found, [stub + 40, near + 16, far + 16, root + 16]);
 }
 
 #[test]
@@ -322,6 +386,49 @@ proptest! {
                     prop_assert!(needed.executed.is_none_or(|executed| executed == ip));
                 }
             }
+        }
+    }
+
+    /// To continue finds what starting again finds, however many answers come in between.
+    #[test]
+    fn progress_changes_no_outcome(
+        words in proptest::collection::vec(word(), 0..250),
+        ip in word(),
+        fp in word(),
+        infos in proptest::collection::vec(
+            prop_oneof![
+                Just(FRAMELESS.to_vec()),
+                Just(FRAMED.to_vec()),
+                proptest::collection::vec(any::<u8>(), 4..40),
+            ],
+            8,
+        ),
+        blocked in any::<bool>(),
+    ) {
+        let mut unwinder = Unwinder::new(Heaps);
+        let start = |index: usize| HEAP + index as u64 * 0x40;
+        let methods = infos.iter().enumerate();
+        let methods: Vec<Code> =
+            methods.map(|(index, info)| method(index as u32, start(index), info)).collect();
+        let (registers, stack) = (registers(ip, STACK, fp), bytes(&words));
+        let sample = Sample { registers: &registers, stack: &stack };
+        let of_blocked = BlockedSample { ip, sp: STACK, stack: &stack };
+        let mut progress = Progress::default();
+        loop {
+            let again = match blocked {
+                true => unwinder.unwind_blocked(&of_blocked, Unknown::Ask),
+                false => unwinder.unwind(&sample, Unknown::Ask),
+            };
+            let further = match blocked {
+                true => unwinder.unwind_blocked_further(&of_blocked, Unknown::Ask, &mut progress),
+                false => unwinder.unwind_further(&sample, Unknown::Ask, &mut progress),
+            };
+            prop_assert_eq!(&again, &further);
+            let Outcome::NeedCode(needed) = further else { break };
+            // One answer at a time leaves more questions.
+            let one = Needed { executed: needed.executed, guessed: Vec::new() };
+            let met = if one.executed.is_some() { one } else { needed };
+            answer(&mut unwinder, &met, &methods);
         }
     }
 }

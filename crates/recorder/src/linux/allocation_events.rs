@@ -9,17 +9,21 @@
 //! parts are therefore an unbiased estimate of the samples of the slot, whatever the program did.
 //! The one exception: a program allocates less while recording slows it down.
 
+mod pace;
+mod reading;
+
+use self::{
+    pace::{PART, Pace},
+    reading::{Kept, Reading},
+};
 use super::{
+    clock::now,
     events::{FromEvents, first_session},
-    recorder::now,
     staging::random,
 };
 use crate::RecordError;
 use diagnostics::{EventPipeConfig, EventPipeSession, Keeper, Port, Stopper};
-use nettrace::{
-    Reader,
-    allocations::{self, Allocation},
-};
+use nettrace::Reader;
 use profilers::allocations::AllocationWindow;
 use std::{
     collections::VecDeque,
@@ -27,7 +31,7 @@ use std::{
         Arc,
         atomic::{
             AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{Relaxed, Release},
         },
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
@@ -41,27 +45,8 @@ const QUEUE: usize = 16 << 10;
 /// How long the runtime may take to write what it has buffered when a session is stopped.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 
-/// Length of a part of a slot, in nanoseconds. A session checks every 100 ms whether it is to stop,
-/// counted from its start: one that is stopped a little before that is stopped soon, one that is
-/// stopped after half of it runs on for the other half.
-const PART: u64 = 90_000_000;
-
-/// For how many seconds' worth of the bound everything is followed at first: short bursts are seen
-/// whole.
-const BURST: f64 = 2.0;
-
-/// Most parts of a slot: a slot of them takes nine seconds.
-const MAX_PARTS: u64 = 100;
-
-/// Parts over which the rate is reckoned while all is followed: the runtime hands its events over
-/// ten times per second.
-const RATE_PARTS: usize = 3;
-
 /// Most sessions that are being stopped at a time.
 const MAX_CLOSING: usize = 4;
-
-/// Most samples that are kept of one part.
-const MAX_KEPT: usize = 1 << 18;
 
 /// How often in turn a session may fail to start before it is given up.
 const MAX_FAILURES: u32 = 5;
@@ -160,17 +145,6 @@ struct Following {
     count: Arc<AtomicU64>,
     stopper: Stopper,
     reader: JoinHandle<Kept>,
-}
-
-/// What the reader of a session leaves.
-#[derive(Default)]
-struct Kept {
-    allocations: Vec<Allocation>,
-    /// Samples for which there was no room.
-    left_out: u64,
-    /// Events that the runtime dropped.
-    lost: u64,
-    failed: Option<String>,
 }
 
 /// A session that has been asked to stop.
@@ -467,188 +441,5 @@ impl Follower {
 
     fn wait_until(&self, time: u64) -> Result<(), Over> {
         self.wait(time.saturating_sub(now()))
-    }
-}
-
-/// What the reader of a session needs to know.
-struct Reading {
-    from: u64,
-    until: Arc<AtomicU64>,
-    count: Arc<AtomicU64>,
-    arrived: Arc<AtomicU64>,
-    /// Where samples go as they come; they are kept if there is no such place.
-    pass_on: Option<SyncSender<FromEvents>>,
-}
-
-impl Reading {
-    fn read(&self, mut reader: Reader<EventPipeSession>) -> Kept {
-        let mut kept = Kept::default();
-        loop {
-            match reader.next_event() {
-                Ok(Some(event)) => {
-                    let Some(allocation) = allocations::parse(&event) else { continue };
-                    self.arrived.fetch_add(1, Relaxed);
-                    self.count.fetch_add(1, Relaxed);
-                    if !(self.from..self.until.load(Acquire)).contains(&allocation.time) {
-                        continue;
-                    }
-                    if let Some(sender) = &self.pass_on {
-                        // Nobody to tell is no error: the recording is over.
-                        if sender.send(FromEvents::Allocation(allocation)).is_err() {
-                            return kept;
-                        }
-                        let lost = reader.statistics().lost;
-                        if lost > kept.lost {
-                            let _ = sender.send(FromEvents::Lost(lost - kept.lost));
-                            kept.lost = lost;
-                        }
-                    } else if kept.allocations.len() < MAX_KEPT {
-                        kept.allocations.push(allocation);
-                    } else {
-                        kept.left_out += 1;
-                    }
-                }
-                Ok(None) => break,
-                Err(error) if error.is_timeout() => {}
-                Err(error) => {
-                    kept.failed = Some(format!("the EventPipe stream broke off: {error}"));
-                    break;
-                }
-            }
-        }
-        // What was reported already is not reported again.
-        let told = if self.pass_on.is_some() { kept.lost } else { 0 };
-        kept.lost = reader.statistics().lost.saturating_sub(told);
-        kept
-    }
-}
-
-/// Decides how much of the time is followed, by how many samples come.
-#[derive(Debug)]
-struct Pace {
-    /// Most samples per second, on the average.
-    most: f64,
-    /// Samples that may come before all is too much.
-    left: f64,
-    /// Time and number of samples at the last snapshot,
-    looked: (u64, u64),
-    /// and at the last snapshots since all has been followed.
-    snapshots: VecDeque<(u64, u64)>,
-    /// Into how many parts a slot is divided; 1 while all is followed.
-    parts: u64,
-}
-
-impl Pace {
-    fn new(most: u64, now: u64) -> Self {
-        let most = most.max(1) as f64;
-        Self { most, left: most * BURST, looked: (now, 0), snapshots: VecDeque::new(), parts: 1 }
-    }
-
-    /// Call this while all of the time is recorded: `arrived` samples have come from the beginning
-    /// until now. Returns into how many parts to divide a slot from now on.
-    fn all_followed(&mut self, now: u64, arrived: u64) -> u64 {
-        let (at, before) = std::mem::replace(&mut self.looked, (now, arrived));
-        let may = self.most * now.saturating_sub(at) as f64 / 1e9;
-        let room = self.most * BURST;
-        self.left = (self.left + may - arrived.saturating_sub(before) as f64).clamp(-room, room);
-        self.snapshots.push_back((now, arrived));
-        if self.snapshots.len() > RATE_PARTS + 1 {
-            self.snapshots.pop_front();
-        }
-        if let Some((from, before)) = self.snapshots.front().copied()
-            && self.left < 0.0
-            && self.snapshots.len() > RATE_PARTS
-        {
-            self.rate(arrived.saturating_sub(before), now.saturating_sub(from));
-        }
-        if self.parts > 1 {
-            self.snapshots.clear();
-        }
-        self.parts
-    }
-
-    /// Call this after a part of a slot, which has given `count` samples in `nanos` nanoseconds.
-    fn part_followed(&mut self, count: u64, nanos: u64) {
-        self.rate(count, nanos);
-    }
-
-    fn rate(&mut self, count: u64, nanos: u64) {
-        let rate = count as f64 * 1e9 / nanos.max(1) as f64;
-        self.parts = ((rate / self.most).ceil() as u64).clamp(1, MAX_PARTS);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Samples per second that are taken of `rate` samples per second, over a minute, and the share
-    /// of the time that is recorded.
-    fn taken(rate: f64) -> (f64, f64) {
-        let (mut pace, mut now, mut followed) = (Pace::new(5_000, 0), 0, 0);
-        let samples = |nanos: u64| (rate * nanos as f64 / 1e9) as u64;
-        while now < 60_000_000_000 {
-            followed += PART;
-            now += PART * pace.parts;
-            if pace.parts == 1 {
-                pace.all_followed(now, samples(followed));
-            } else {
-                pace.part_followed(samples(PART), PART);
-            }
-        }
-        (samples(followed) as f64 * 1e9 / now as f64, followed as f64 / now as f64)
-    }
-
-    #[test]
-    fn all_is_followed_of_what_comes_slowly() {
-        for rate in [0.0, 100.0, 4_990.0] {
-            let (samples, share) = taken(rate);
-            assert!(
-                (samples - rate).abs() <= rate * 0.01 && share > 0.999,
-                "{rate}: {samples}, {share}"
-            );
-        }
-    }
-
-    #[test]
-    fn storms_are_bounded_on_the_average() {
-        for rate in [5_500.0, 8_000.0, 25_000.0, 200_000.0, 450_000.0] {
-            let (samples, share) = taken(rate);
-            // Two seconds' worth at first, and what comes until that is noticed.
-            assert!((2_000.0..5_400.0 + rate * 0.01).contains(&samples), "{rate}: {samples}");
-            assert!(share < 0.95, "{rate}: {share}");
-        }
-    }
-
-    #[test]
-    fn short_bursts_are_followed_as_a_whole() {
-        let mut pace = Pace::new(5_000, 0);
-        for snapshot in 1..=5 {
-            assert_eq!(
-                pace.all_followed(snapshot * PART, snapshot * 2_000),
-                1,
-                "22,000 per second for 0.45 s"
-            );
-        }
-        for snapshot in 6..=200 {
-            assert_eq!(pace.all_followed(snapshot * PART, 10_000), 1);
-        }
-        // The room is there again.
-        assert_eq!(pace.left, 10_000.0);
-    }
-
-    #[test]
-    fn a_storm_that_ends_is_followed_as_a_whole_again() {
-        let mut pace = Pace::new(5_000, 0);
-        let parts = (1..40)
-            .map(|snapshot| pace.all_followed(snapshot * PART, snapshot * 4_500))
-            .find(|parts| *parts > 1);
-        assert_eq!(parts, Some(10));
-        pace.part_followed(4_600, PART);
-        assert_eq!(pace.parts, 11);
-        pace.part_followed(10, PART);
-        assert_eq!(pace.parts, 1);
-        pace.part_followed(u64::MAX, 1);
-        assert_eq!(pace.parts, MAX_PARTS);
     }
 }

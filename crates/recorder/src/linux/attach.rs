@@ -1,8 +1,8 @@
 use super::{
     Recording, Worker,
+    clock::now,
     link::{self, AgentLink},
     reattach::{LEAVE_LIMIT, LoadTurn, Loaded, Resident, UNLOAD_LIMIT},
-    recorder::now,
     room,
     staging::{Staging, Viewer},
     start::{self, OutputFile, Start},

@@ -1,17 +1,15 @@
 //! Where CPU samples come from.
 
+mod costs;
+mod switches;
+
+use self::{costs::Costs, switches::Switches};
 use super::rate::{self, Limits};
-use diagnostics::proc;
 use sampler::{
     Binding, KernelRing, KernelTime, Readiness, RingCosts, RingEvent, RingOptions, SharedRing,
     ThreadSample,
 };
-use std::{
-    collections::HashMap,
-    os::fd::OwnedFd,
-    sync::{Arc, OnceLock},
-    time::{Duration, Instant},
-};
+use std::{os::fd::OwnedFd, time::Duration};
 use unwind::Registers;
 use wire::{CpuEngine, ring::Layout};
 
@@ -54,50 +52,6 @@ const SECONDS_OF_TOO_MUCH: u32 = 3;
 
 /// How long switches are counted before such a ring is taken.
 const SWITCHES_WATCHED: Duration = Duration::from_millis(50);
-
-/// How long it may take to measure what a sample costs.
-const COSTS_LIMIT: Duration = Duration::from_millis(200);
-
-/// What one sample costs the process beside the time of threads of ours, in nanoseconds. Measured
-/// on a thread of its own, which takes a processor for some 20 ms: not before somebody asks, so
-/// that a program that is launched or attached to does not share its processors with that as well
-/// while it begins.
-#[derive(Default)]
-struct Costs {
-    measured: Arc<OnceLock<RingCosts>>,
-    measure: Option<Box<dyn FnOnce() -> RingCosts + Send>>,
-}
-
-impl Costs {
-    fn later(measure: impl FnOnce() -> RingCosts + Send + 'static) -> Self {
-        Self { measured: Arc::default(), measure: Some(Box::new(measure)) }
-    }
-
-    /// The costs, or none so far.
-    fn get(&mut self) -> RingCosts {
-        if let Some(measure) = self.measure.take() {
-            let measured = self.measured.clone();
-            // Without the thread the costs are not known, and count as none.
-            let _ = std::thread::Builder::new()
-                .name("clrscope-cost".into())
-                .spawn(move || measured.set(measure()));
-        }
-        self.measured.get().copied().unwrap_or_default()
-    }
-
-    /// Waits until they are known, where they can be.
-    fn wait(&mut self) {
-        let until = Instant::now() + COSTS_LIMIT;
-        self.get();
-        // The other one is that of the thread that measures.
-        while self.measured.get().is_none()
-            && Arc::strong_count(&self.measured) > 1
-            && Instant::now() < until
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
 
 /// What a source gave.
 pub(super) enum Taken {
@@ -159,56 +113,6 @@ pub(super) struct CpuSource {
     switches: Switches,
     /// Whether it is given up where switches come to cost too much.
     gives_way: bool,
-}
-
-/// How often the threads of a process were put on a processor.
-#[derive(Default)]
-struct Switches {
-    /// Of each thread, as last read.
-    threads: HashMap<u32, u64>,
-    /// All together since the recording began.
-    total: u64,
-    /// The last second that was looked at: when it ended, and how many there had been.
-    looked: Option<(Instant, u64)>,
-    /// In how many seconds in a row they cost too much.
-    too_many: u32,
-}
-
-impl Switches {
-    /// Counts on. What cannot be read just now is counted later; `None` where the kernel does not
-    /// count at all.
-    fn count(&mut self, pid: u32) -> Option<()> {
-        let Ok(threads) = proc::threads(pid) else { return Some(()) };
-        let mut now = HashMap::with_capacity(threads.len());
-        for tid in threads {
-            let before = self.threads.get(&tid).copied();
-            let Some(count) = proc::thread_switches(pid, tid).ok().or(before) else { continue };
-            // A thread whose number was another's before has fewer.
-            self.total += count.checked_sub(before.unwrap_or_default()).unwrap_or(count);
-            now.insert(tid, count);
-        }
-        self.threads = now;
-        // A thread that lives was put on a processor once at least.
-        self.threads.values().any(|count| *count > 0).then_some(())
-    }
-
-    /// What is counted from now on begins at none.
-    fn restart(&mut self, pid: u32) {
-        *self = Self::default();
-        // Where nothing is counted that is found out later.
-        let _ = self.count(pid);
-        self.total = 0;
-        self.looked = Some((Instant::now(), 0));
-    }
-
-    /// How many there were in each second since this was last asked; `None` where the kernel does
-    /// not count them.
-    fn per_second(&mut self, pid: u32) -> Option<f64> {
-        self.count(pid)?;
-        let now = Instant::now();
-        let (since, before) = self.looked.replace((now, self.total))?;
-        Some((self.total - before) as f64 / (now - since).as_secs_f64().max(0.001))
-    }
 }
 
 impl CpuSource {
@@ -473,7 +377,7 @@ impl CpuSource {
             return Ok(());
         }
         self.costs.wait();
-        match self.costs.measured.get() {
+        match self.costs.known() {
             Some(RingCosts { sample: None, .. }) => {
                 Err("what a CPU sample costs could not be measured here: the stated cost lacks it")
             }
@@ -511,7 +415,7 @@ impl CpuSource {
         self.stack = stack;
         let bigger = bigger.ok()?;
         self.description = bigger.description() + &self.why;
-        if self.costs.measure.is_some() {
+        if self.costs.is_later() {
             self.costs = Costs::later(bigger.measure_costs());
         }
         ring.drain(|event| taken.extend(own(event)));

@@ -1,5 +1,6 @@
 //! Allocations, waits for locks, compilations and loads on their way from the EventPipe session to
-//! the session file: they wait until it is known what code stands at the addresses of their stacks.
+//! the session file. They become rows once it is known what code stands at the addresses of their
+//! stacks.
 
 use super::{
     define::Definitions,
@@ -23,15 +24,7 @@ use profilers::{
     locks::Wait,
 };
 use session::{FunctionId, FunctionKind, StackId, ThreadId};
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::{Duration, Instant},
-};
-
-/// Most samples that wait at a time. They are small, and at the end of a recording all that the
-/// runtime has buffered comes at once.
-const MAX_WAITING: usize = 1 << 17;
+use std::{collections::HashMap, sync::Arc};
 
 /// What an event told.
 pub(super) enum EventSample {
@@ -70,17 +63,9 @@ impl EventSample {
     }
 }
 
-struct Waiting {
-    sample: EventSample,
-    /// Addresses that the agent has to explain first.
-    needs: Vec<u64>,
-    since: Instant,
-}
-
-/// Samples that wait, and those that are ready to be written.
+/// Samples that are ready to be written, and names that are remembered for them.
 #[derive(Default)]
 pub(super) struct EventSamples {
-    waiting: VecDeque<Waiting>,
     ready: Vec<EventSample>,
     /// Names of types as C# writes them, by their names in events.
     type_names: HashMap<String, String>,
@@ -91,51 +76,29 @@ pub(super) struct EventSamples {
 }
 
 impl EventSamples {
-    /// Takes a sample; false if there is no room.
-    pub fn push(&mut self, sample: EventSample, frames: &Frames) -> bool {
+    /// Addresses that the agent has to explain before a sample is ready.
+    pub fn needs_of(&self, sample: &EventSample, frames: &Frames) -> Vec<u64> {
         let mut needs = frames.unknown_of(sample.stack());
         // The agent knows more of a method than the event: its module, the arguments of generic
         // ones.
-        if let EventSample::Compiled(compiled) = &sample
+        if let EventSample::Compiled(compiled) = sample
             && !compiled.dynamic
             && !self.methods.contains_key(&method_key(compiled))
             && !frames.knows(compiled.code)
         {
             needs.push(compiled.code);
         }
-        if needs.is_empty() {
-            self.ready.push(sample);
-            return true;
-        }
-        if self.waiting.len() >= MAX_WAITING {
-            return false;
-        }
-        self.waiting.push_back(Waiting { sample, needs, since: Instant::now() });
-        true
+        needs
     }
 
-    /// Whether nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.ready.is_empty()
+    /// Takes a sample whose addresses are known, as far as they will be.
+    pub fn ready(&mut self, sample: EventSample) {
+        self.ready.push(sample);
     }
 
-    /// What the agent has to explain.
-    pub fn needs(&self) -> impl Iterator<Item = &u64> {
-        self.waiting.iter().flat_map(|waiting| &waiting.needs)
-    }
-
-    /// Makes rows of all samples whose addresses are known, in the order of their times. Those that
-    /// have waited longer than the limit (all, if `all` is set) no longer wait: what is unknown
-    /// then is shown as such.
-    pub fn settle(
-        &mut self,
-        frames: &mut Frames,
-        definitions: &mut Definitions,
-        target: &Target,
-        limit: Duration,
-        all: bool,
-    ) {
-        self.release(frames, limit, all);
+    /// Makes rows of all samples that are ready, in the order of their times. What is unknown is
+    /// shown as such.
+    pub fn settle(&mut self, frames: &mut Frames, definitions: &mut Definitions, target: &Target) {
         let mut ready = std::mem::take(&mut self.ready);
         ready.sort_by_key(EventSample::time);
         let mut context = Context { frames, definitions, target };
@@ -148,22 +111,6 @@ impl EventSamples {
                 EventSample::Compiled(compiled) => self.compiled(&mut context, &compiled),
                 EventSample::Loaded(load) => context.loaded(*load),
                 EventSample::TypeLoaded(load) => self.type_loaded(&mut context, load),
-            }
-        }
-    }
-
-    /// Finds the samples that no longer wait.
-    fn release(&mut self, frames: &mut Frames, limit: Duration, all: bool) {
-        for _ in 0..self.waiting.len() {
-            let Some(mut waiting) = self.waiting.pop_front() else { break };
-            waiting.needs.retain(|address| !frames.knows(*address));
-            if !waiting.needs.is_empty() && (all || waiting.since.elapsed() > limit) {
-                waiting.needs.drain(..).for_each(|address| frames.give_up(address));
-            }
-            if waiting.needs.is_empty() {
-                self.ready.push(waiting.sample);
-            } else {
-                self.waiting.push_back(waiting);
             }
         }
     }

@@ -1,9 +1,12 @@
 //! Recording on Linux.
 
+mod agent;
 mod allocation_events;
 mod attach;
 mod blocked;
 mod calls;
+mod clock;
+mod context;
 mod cpu;
 mod define;
 mod event_names;
@@ -11,21 +14,27 @@ mod event_samples;
 mod events;
 mod frames;
 mod heap_fields;
+mod held;
 mod identity;
 mod launch;
 mod link;
 mod names;
 mod other_users;
+mod output;
 mod processors;
 mod rate;
 mod reattach;
 mod recorder;
 mod room;
+mod running;
+mod stages;
 mod staging;
 mod start;
+mod statistics;
 mod survivors;
 mod target;
 mod thread_snapshots;
+mod waiting;
 mod waits;
 mod window;
 

@@ -4,7 +4,7 @@
 //! What an engine says that a sample stands for is not asked: timers that do not fire, ticks that
 //! are left out and samples that are lost would not show in it.
 
-use super::recorder::now;
+use super::clock::now;
 use diagnostics::proc;
 use rustix::time::{ClockId, clock_getres};
 use session::SamplingRate;

@@ -1,32 +1,42 @@
 //! What attach and launch have in common: from an agent that said hello to a recorder that runs.
 
+mod engine;
+mod event_pipes;
+mod output_file;
+mod placeholder;
+
+pub(super) use self::{
+    engine::{engine_for_launch, open_chosen, open_cpu},
+    event_pipes::wants_events,
+    output_file::OutputFile,
+    placeholder::make_up,
+};
+
+use self::{
+    engine::cpu_rate,
+    event_pipes::{ALLOCATIONS, allocation_events, event_pipes},
+};
 use super::{
     allocation_events::AllocationEvents,
+    clock::now,
     cpu::CpuSource,
     events::Events,
     link::AgentLink,
-    reattach::Loaded,
-    recorder::{Out, Recorder, Sources, now},
+    output::Out,
+    recorder::{Recorder, Sources},
     room,
-    staging::{IDLE_NAME, Staging, random},
+    staging::{Staging, random},
     target::Target,
 };
-use crate::{EngineChoice, Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
-use diagnostics::{EventPipeConfig, HResult, Keeper, Port, Provider, processors::CpuGroup};
-use profilers::{EventPipeSpec, EventSource, ProfilerSpec, Selection};
-use rustix::{
-    fs::{self, FileType, Mode, OFlags},
-    io::Errno,
-};
-use sampler::{Binding, OpenError};
-use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, SessionWriter, Tee, live};
+use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
+use diagnostics::{Keeper, Port, processors::CpuGroup};
+use profilers::{EventPipeSpec, ProfilerSpec, Selection};
+use rustix::io::Errno;
+use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, Tee, live};
 use std::{
-    fs::File,
-    io::{self, BufWriter},
-    os::fd::AsRawFd,
-    path::{Path, PathBuf},
+    io,
     sync::{Arc, Mutex, OnceLock},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 use wire::{CpuEngine, ProfilerConfig, SessionConfig, sdk::SdkTools};
 
@@ -37,92 +47,8 @@ const LIVE_QUEUE: usize = 16 << 10;
 /// exceptions do.
 const COR_PRF_HIGH_MONITOR_EVENT_PIPE: u32 = 0x80;
 
-/// The profiler that has EventPipe sessions of its own.
-const ALLOCATIONS: &str = profilers::allocations::SPEC.id;
-
-/// The level of an EventPipe provider that tells most.
-const VERBOSE: u32 = 5;
-
-/// How long the runtime may take to load an agent that only stays.
-const MAKE_UP_LIMIT: Duration = Duration::from_secs(5);
-
 /// Most frames of a stack that the agent walks.
 const MAX_FRAMES: u32 = 512;
-
-/// The profilers that show running threads too, whose stacks are those of CPU samples.
-const SHOW_RUNNING: [&str; 3] =
-    [profilers::wall::SPEC.id, profilers::threadpool::SPEC.id, profilers::threads::SPEC.id];
-
-/// Samples per second of the CPU engine: as asked for, and where it runs for other profilers alone
-/// no fewer than they have ticks. `None` where no profiler needs it.
-pub(super) fn cpu_rate(options: &RecordOptions) -> Option<u32> {
-    if runs_cpu(options) {
-        return Some(options.rate_hz);
-    }
-    let shown =
-        options.profilers.iter().filter(|selection| SHOW_RUNNING.contains(&selection.spec.id));
-    let rates = shown
-        .map(|selection| selection.param("rate").and_then(|rate| rate.parse().ok()).unwrap_or(0));
-    rates.max().map(|rate| options.rate_hz.max(rate))
-}
-
-fn runs_cpu(options: &RecordOptions) -> bool {
-    options.profilers.iter().any(|selection| selection.spec.id == profilers::cpu::SPEC.id)
-}
-
-/// Opens the CPU engine that was asked for, or the best that works.
-pub(super) fn open_cpu(target: &Target, options: &RecordOptions) -> Result<CpuSource, RecordError> {
-    let Some(rate_hz) = cpu_rate(options) else { return Ok(CpuSource::off()) };
-    let opened = open_engine(target, options, rate_hz);
-    if runs_cpu(options) {
-        return opened;
-    }
-    // Without it the other profilers suspend the runtime, and walk running threads too.
-    Ok(opened
-        .ok()
-        .filter(|source| source.engine != CpuEngine::SuspendWalk)
-        .unwrap_or_else(CpuSource::off))
-}
-
-fn open_engine(
-    target: &Target,
-    options: &RecordOptions,
-    rate_hz: u32,
-) -> Result<CpuSource, RecordError> {
-    let ring = |binding| CpuSource::kernel_ring(target.pid, rate_hz, binding);
-    let refused =
-        |engine, error: OpenError| RecordError::Engine { engine, reason: error.to_string() };
-    match options.engine {
-        EngineChoice::KernelRing => {
-            ring(Binding::Processors).map_err(|error| refused("kernel-ring", error))
-        }
-        EngineChoice::KernelRingThreads => {
-            ring(Binding::Threads).map_err(|error| refused("kernel-ring-threads", error))
-        }
-        EngineChoice::Signals => Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, None)),
-        EngineChoice::SuspendWalk => Ok(CpuSource::inside(CpuEngine::SuspendWalk, rate_hz, None)),
-        EngineChoice::Auto => {
-            let error = match ring(Binding::Processors) {
-                Ok(source) => return Ok(source),
-                Err(error) => error.to_string(),
-            };
-            // Better than to suspend the process, as the agent would where signals cannot be used.
-            if let Some(reason) = target.has_no_room_for_signals() {
-                match CpuSource::light_kernel_ring(target.pid, rate_hz) {
-                    Ok(source) => {
-                        return Ok(source.because(&format!(
-                            "{error}, and timer signals are unavailable: {reason}"
-                        )));
-                    }
-                    Err(heavy) => {
-                        return Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, Some(heavy)));
-                    }
-                }
-            }
-            Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, Some(error)))
-        }
-    }
-}
 
 /// What the tightest quota of CPU time of a process's control groups allows, in thousandths of a
 /// processor.
@@ -179,161 +105,6 @@ pub(super) fn no_viewer(pid: u32, source: io::Error) -> RecordError {
         return RecordError::Exited { pid };
     }
     RecordError::Io { what: format!("reading the facts of process {pid}"), source }
-}
-
-/// Compensates for a main profiler of ours that detaches from a process that keeps running: loads
-/// an instance that does nothing as a notification-only profiler (see
-/// [`SessionConfig::placeholder`]). All such instances of a process are in one library. Returns
-/// false if there are too many to spend another profiler slot of the runtime on one, or if that
-/// library is not found again.
-pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {
-    let process = diagnostics::find_pid(pid)?;
-    if !matches!(process.runtime_major_minor(), Some((6.., _))) {
-        return Ok(true);
-    }
-    let port = process.port()?;
-    let config = SessionConfig {
-        protocol: wire::PROTOCOL_VERSION,
-        socket: String::new(),
-        token: [0; 16],
-        profilers: Vec::new(),
-        cpu: CpuEngine::Off,
-        rate_hz: 1,
-        max_frames: 1,
-        launched: false,
-        sdk_tools: SdkTools::None,
-        placeholder: true,
-        stays: false,
-        quota: None,
-        free_memory: None,
-    };
-    let load = |library: &Path| {
-        let library = library.display().to_string();
-        match port.attach_profiler(
-            wire::CLSID_NOTIFY_ONLY,
-            &library,
-            &config.to_bytes(),
-            MAKE_UP_LIMIT,
-        ) {
-            Ok(()) => Ok(true),
-            Err(error) => match error.hresult() {
-                Some(HResult::PROFILER_CANCEL_ACTIVATION | HResult::PROFILER_ALREADY_ACTIVE) => {
-                    Ok(false)
-                }
-                _ => Err(error),
-            },
-        }
-    };
-    let viewer = Target::new(pid)
-        .and_then(|target| target.viewer())
-        .map_err(|source| no_viewer(pid, source))?;
-    let Some(known) = Loaded::of(pid).placeholder else {
-        let place = Staging::make_named(&viewer, &options.agent, IDLE_NAME)?;
-        return match load(&place.agent_path()) {
-            // Somebody may have removed it before it was loaded.
-            Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) => {
-                let place = Staging::make_named(&viewer, &options.agent, IDLE_NAME)?;
-                Ok(load(&place.agent_path())?)
-            }
-            result => Ok(result?),
-        };
-    };
-    // Its file is removed; a library that is loaded is found by its name all the same (dlopen(3) of
-    // glibc).
-    for name in viewer.names_of(&known) {
-        match load(&name) {
-            Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) => {}
-            result => return Ok(result?),
-        }
-    }
-    // Another library would be left, and one more each time.
-    Ok(false)
-}
-
-/// The sessions for all profilers that listen to events of a runtime of this major version, but for
-/// `allocations`.
-///
-/// What is verbose has one of its own: in one with events of collections it would bring a stack
-/// walk for each 100 KB that are allocated.
-fn event_pipes(options: &RecordOptions, major: u16, session: &str) -> Vec<EventPipeConfig> {
-    let of = |verbose: bool| {
-        let mut config = EventPipeConfig::new(Vec::new());
-        for selection in
-            options.profilers.iter().filter(|selection| selection.spec.id != ALLOCATIONS)
-        {
-            for source in selection.event_sources(major, session) {
-                if (source.level >= VERBOSE) == verbose {
-                    add_source(&mut config.providers, source);
-                    config.stacks |=
-                        matches!(selection.spec.id, "gc" | "locks" | "threads" | "jit" | "loads");
-                }
-            }
-        }
-        config
-    };
-    [of(false), of(true)].into_iter().filter(|config| !config.providers.is_empty()).collect()
-}
-
-fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
-    let EventSource { provider: name, keywords, level, arguments } = source;
-    match providers.iter_mut().find(|provider| provider.name == name) {
-        Some(provider) => {
-            provider.keywords |= keywords;
-            provider.level = provider.level.max(level);
-            provider.arguments = both_arguments(&provider.arguments, &arguments);
-        }
-        None => providers.push(Provider { name, keywords, level, arguments }),
-    }
-}
-
-/// Whether some runtime would be asked for event sessions.
-pub(super) fn wants_events(options: &RecordOptions) -> bool {
-    let newest = u16::MAX;
-    options.profilers.iter().any(|selection| selection.spec.id == ALLOCATIONS)
-        || !event_pipes(options, newest, "").is_empty()
-}
-
-/// The sessions for `allocations`, which are apart: they come and go ([`AllocationEvents`]).
-fn allocation_events(
-    keeper: Keeper,
-    selection: &Selection,
-    port: Option<&Port>,
-    pid: u32,
-    major: u16,
-) -> Result<AllocationEvents, RecordError> {
-    let mut config = EventPipeConfig { stacks: true, ..EventPipeConfig::new(Vec::new()) };
-    selection
-        .event_sources(major, "")
-        .into_iter()
-        .for_each(|source| add_source(&mut config.providers, source));
-    let most = selection.param("samples").and_then(|most| most.parse().ok()).unwrap_or(u64::MAX);
-    AllocationEvents::start(keeper, port, pid, config, most)
-}
-
-/// The arguments that two profilers give one provider. Where both give a number under one name
-/// (seconds between values) it is the lesser.
-fn both_arguments(first: &str, second: &str) -> String {
-    let mut all: Vec<(&str, &str)> = Vec::new();
-    let pairs = [first, second]
-        .into_iter()
-        .flat_map(|text| text.split(';'))
-        .filter(|pair| !pair.is_empty());
-    for (name, value) in pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => {
-                if let (Ok(one), Ok(other)) = (known.parse::<u64>(), value.parse::<u64>())
-                    && other < one
-                {
-                    *known = value;
-                }
-            }
-            None => all.push((name, value)),
-        }
-    }
-    let all = all.into_iter().map(|(name, value)| {
-        if value.is_empty() { name.to_owned() } else { format!("{name}={value}") }
-    });
-    all.collect::<Vec<_>>().join(";")
 }
 
 /// Refuses profilers that would endanger a process on this runtime. Returns the others, and a note
@@ -395,128 +166,9 @@ fn last_snapshot(options: &RecordOptions) -> Option<u32> {
     if ends { snapshots("async") } else { None }
 }
 
-/// The engine that a launch asks the agent for: the choice is made before there is a process.
-/// Whether signals can be used there is for the agent to find out.
-pub(super) fn engine_for_launch(options: &RecordOptions) -> Result<CpuEngine, RecordError> {
-    let own = Target::new(std::process::id())
-        .map_err(|source| RecordError::Io { what: "reading /proc/self/stat".into(), source })?;
-    match (options.engine, cpu_rate(options)) {
-        (EngineChoice::Auto, Some(rate_hz)) => {
-            let ring = CpuSource::kernel_ring(own.pid, rate_hz, Binding::Processors);
-            Ok(if ring.is_ok() { CpuEngine::KernelRing } else { CpuEngine::Signals })
-        }
-        _ => open_cpu(&own, options).map(|source| source.engine),
-    }
-}
-
-/// Opens the engine that the agent of a launch was asked for: another one beside it would take each
-/// sample twice. Where that is the kernel's ring and it cannot be opened for this process, the
-/// agent is to sample by itself ([`wire::Control::SampleInside`]).
-pub(super) fn open_chosen(
-    target: &Target,
-    options: &RecordOptions,
-    asked: CpuEngine,
-) -> Result<CpuSource, RecordError> {
-    match (options.engine, asked, cpu_rate(options)) {
-        (EngineChoice::Auto, CpuEngine::KernelRing | CpuEngine::Signals, Some(rate_hz)) => {
-            let ring = CpuSource::kernel_ring(target.pid, rate_hz, Binding::Processors);
-            Ok(match ring {
-                Ok(ring) if asked == CpuEngine::KernelRing => ring,
-                ring => CpuSource::inside(
-                    CpuEngine::Signals,
-                    rate_hz,
-                    ring.err().map(|error| error.to_string()),
-                ),
-            })
-        }
-        _ => open_cpu(target, options),
-    }
-}
-
 /// Both ends of the live view, where one was asked for.
 pub(super) fn live_pair(options: &RecordOptions) -> (Option<LiveSink>, Option<LiveStream>) {
     options.live.then(|| live(LIVE_QUEUE)).unzip()
-}
-
-/// A session file that is removed again unless something was recorded into it. It is created first
-/// of all, so that a path that cannot be written is reported before the target is touched.
-#[derive(Debug)]
-pub(super) struct OutputFile {
-    path: PathBuf,
-    file: Option<File>,
-}
-
-impl OutputFile {
-    pub fn create(path: &Path) -> Result<Self, RecordError> {
-        // The first says what is there instead; the second does not depend on what is exchanged
-        // meanwhile.
-        match session::check_file(path).and_then(|()| create_regular(path)) {
-            Ok(file) => Ok(Self { path: path.to_owned(), file: Some(file) }),
-            Err(source) => {
-                Err(RecordError::Output { path: path.to_owned(), source: source.into() })
-            }
-        }
-    }
-
-    fn writer(mut self) -> Result<SessionWriter<BufWriter<File>>, RecordError> {
-        let Some(file) = self.file.take() else { unreachable!("a file is taken once") };
-        let path = std::mem::take(&mut self.path);
-        SessionWriter::new(BufWriter::new(file), env!("CARGO_PKG_VERSION"))
-            .map_err(|source| RecordError::Output { path, source })
-    }
-}
-
-impl Drop for OutputFile {
-    fn drop(&mut self) {
-        if self.file.is_some() {
-            // Nothing was recorded; a file that is gone already is as good.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Makes a file, or empties one that is there. Nothing but a regular file is opened: a FIFO without
-/// a reader would hold us up, and one whose reader goes loses the session. A link is not followed,
-/// since in a folder of another user it may lead to any file of ours; nor is one emptied that has
-/// other names, as another user may have given it this one.
-fn create_regular(path: &Path) -> io::Result<File> {
-    let refused = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
-    let flags =
-        OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let named =
-        match fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(named) => named,
-            Err(Errno::NOENT) => {
-                return Ok(fs::open(
-                    path,
-                    flags | OFlags::CREATE | OFlags::EXCL,
-                    Mode::from(0o666),
-                )?
-                .into());
-            }
-            Err(error) => return Err(error.into()),
-        };
-    let status = fs::fstat(&named)?;
-    match FileType::from_raw_mode(status.st_mode) {
-        FileType::RegularFile if status.st_nlink > 1 => {
-            return Err(refused(
-                "it has several names (hard links), and would be emptied under all of them",
-            ));
-        }
-        FileType::RegularFile => {}
-        FileType::Symlink => return Err(refused("it is a symbolic link, which is not followed")),
-        FileType::Directory => return Err(io::ErrorKind::IsADirectory.into()),
-        _ => {
-            return Err(refused(
-                "it is not a regular file, and a session is written into nothing else",
-            ));
-        }
-    }
-    // Through the descriptor, so that it is the file that was looked at.
-    let path = format!("/proc/self/fd/{}", named.as_raw_fd());
-    let flags =
-        OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(fs::open(path, flags, Mode::empty())?.into())
 }
 
 /// How stacks of all threads are taken where they are walked under suspension.
@@ -568,7 +220,7 @@ impl Start {
         let [major, minor, ..] = self.link.hello.runtime;
         let (options, notes) = fit_to_runtime(options, self.target.pid, (major, minor))?;
         let options = &options;
-        let path = self.output.as_ref().map(|output| output.path.clone());
+        let path = self.output.as_ref().map(|output| output.path().to_owned());
         let writer = self.output.take().map(OutputFile::writer).transpose()?;
         let out: Out = Tee(writer, self.live.take());
         let (events, allocations) = self.event_sessions(options)?;
@@ -702,9 +354,10 @@ impl Start {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AgentFile;
+    use crate::{AgentFile, EngineChoice};
+    use std::time::Duration;
 
-    fn options(profilers: &str, duration: Option<u64>) -> RecordOptions {
+    pub(super) fn options(profilers: &str, duration: Option<u64>) -> RecordOptions {
         RecordOptions {
             profilers: Selection::parse_list(profilers).unwrap(),
             rate_hz: 100,
@@ -736,26 +389,6 @@ mod tests {
     }
 
     #[test]
-    fn a_session_goes_into_a_regular_file_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        drop(create_regular(&path("new")).unwrap());
-        std::fs::write(path("old"), "old").unwrap();
-        drop(create_regular(&path("old")).unwrap());
-        assert_eq!(std::fs::read(path("old")).unwrap(), b"");
-        std::fs::write(path("victim"), "victim").unwrap();
-        std::os::unix::fs::symlink(path("victim"), path("link")).unwrap();
-        std::os::unix::fs::symlink(path("nowhere"), path("dangling")).unwrap();
-        fs::mknodat(fs::CWD, path("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
-        for name in ["link", "dangling", "fifo", ".", "/dev/full", "none/x"] {
-            let error = OutputFile::create(&path(name)).unwrap_err();
-            assert_eq!(error.exit_code(), 6, "{name}: {error}");
-        }
-        assert_eq!(std::fs::read(path("victim")).unwrap(), b"victim");
-        assert!(!path("nowhere").exists());
-    }
-
-    #[test]
     fn a_process_that_is_ending_has_ended() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
@@ -774,47 +407,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_verbose_is_asked_for_apart() {
-        let of = |profilers: &str, major| {
-            let configs = event_pipes(&options(profilers, None), major, "s");
-            let facts = |config: &EventPipeConfig| {
-                let runtime =
-                    config.providers.iter().find(|provider| provider.name == Provider::RUNTIME);
-                runtime.map(|provider| (provider.keywords, provider.level, config.stacks))
-            };
-            configs.iter().map(facts).collect::<Vec<_>>()
-        };
-        assert_eq!(of("cpu,wall", 9), []);
-        assert_eq!(of("gc,locks", 9), [Some((0x4001, 4, true))]);
-        assert_eq!(of("gc,jit", 9), [Some((1, 4, true)), Some((0x30_0000_0010, 5, true))]);
-        // It comes and goes.
-        assert_eq!(of("gc,allocations", 9), [Some((1, 4, true))]);
-        assert_eq!(of("allocations", 10), []);
-        let wants = ["cpu,wall", "gc", "allocations", "exceptions"]
-            .map(|list| wants_events(&options(list, None)));
-        assert_eq!(wants, [false, true, true, false]);
-    }
-
-    #[test]
-    fn the_cpu_engine_runs_for_those_that_show_running_threads() {
-        let rate = |profilers: &str| cpu_rate(&options(profilers, None));
-        assert_eq!(rate("gc,exceptions"), None);
-        assert_eq!(rate("cpu,wall:rate=50"), Some(100));
-        assert_eq!(
-            (rate("wall"), rate("threads"), rate("threadpool:rate=100")),
-            (Some(100), Some(100), Some(100))
-        );
-        let target = Target::new(std::process::id()).unwrap();
-        let source = |engine, profilers: &str| {
-            open_cpu(&target, &RecordOptions { engine, ..options(profilers, None) }).unwrap().engine
-        };
-        assert_eq!(source(EngineChoice::SuspendWalk, "cpu,wall"), CpuEngine::SuspendWalk);
-        assert_eq!(source(EngineChoice::SuspendWalk, "wall"), CpuEngine::Off);
-        assert_eq!(source(EngineChoice::Signals, "wall"), CpuEngine::Signals);
-        assert_eq!(source(EngineChoice::Auto, "gc"), CpuEngine::Off);
-    }
-
-    #[test]
     fn a_recording_for_looks_ends_with_the_last_one() {
         for (profilers, duration, last) in [
             ("heap:snapshots=3", None, Some(3)),
@@ -827,19 +419,5 @@ mod tests {
         ] {
             assert_eq!(last_snapshot(&options(profilers, duration)), last, "{profilers}");
         }
-    }
-
-    #[test]
-    fn arguments_of_one_provider_are_put_together() {
-        assert_eq!(
-            both_arguments("EventCounterIntervalSec=5", "EventCounterIntervalSec=1"),
-            "EventCounterIntervalSec=1"
-        );
-        assert_eq!(
-            both_arguments("EventCounterIntervalSec=1", "EventCounterIntervalSec=5"),
-            "EventCounterIntervalSec=1"
-        );
-        assert_eq!(both_arguments("a=1;b=x", "c=2"), "a=1;b=x;c=2");
-        assert_eq!(both_arguments("", "c=2"), "c=2");
     }
 }

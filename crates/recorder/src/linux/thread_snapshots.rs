@@ -97,7 +97,7 @@ mod tests {
         let tid = told.recv().unwrap();
         // It takes a moment from what it told to its wait.
         std::thread::sleep(std::time::Duration::from_millis(50));
-        let before = crate::linux::recorder::now() as i64;
+        let before = crate::linux::clock::now() as i64;
         let find = |all: Vec<OsThread>| all.into_iter().find(|seen| seen.tid == tid);
         let seen = find(snapshots.snapshot(&target).0).unwrap();
         assert_eq!((seen.state, seen.limited), (b'S', Some(false)), "{seen:?}");

@@ -6,12 +6,15 @@
 //! has the runtime walk the same thread. Here the copy is unwound with the very crate that
 //! recordings use, and both lists of managed frames have to be the same.
 
+mod tally;
+
+pub use tally::{Tally, Verdict};
+
 use diagnostics::Port;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use sampler::SharedRing;
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    fmt,
     io::IoSliceMut,
     mem::MaybeUninit,
     os::{
@@ -23,8 +26,8 @@ use std::{
 };
 use testkit::TargetProcess;
 use unwind::{
-    BlockedSample, Failure, FrameCode, LiveProcess, Needed, Outcome, Registers, Sample, Unknown,
-    Unwinder,
+    BlockedSample, Failure, FrameCode, LiveProcess, Needed, Outcome, Progress, Registers, Sample,
+    Unknown, Unwinder,
 };
 use wire::{
     Comparison, Control, CpuEngine, Method, MethodKind, ProfilerConfig, Record, SessionConfig,
@@ -35,107 +38,6 @@ use wire::{
 const LIMIT: Duration = Duration::from_secs(20);
 /// How long a comparison waits for its sample, and a sample for the code that it runs through.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// How a comparison ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
-    /// The same methods at the same addresses.
-    Equal,
-    /// The same methods, and the same return addresses but for the leaf's: the thread was in native
-    /// code, where the runtime tells the return address of the call that led there as it was noted
-    /// at its beginning.
-    EqualButPlaceInLeaf,
-    /// As one of the above but for methods that the runtime leaves out of its own walks: dynamic
-    /// ones, stubs that it generated, and the part of its exception handling that is written in C#.
-    EqualButLeftOut,
-    /// As one of the above but for exception handling. A filter, handler or finally block runs as a
-    /// function of its own on top of the frames that the exception went through, and all of them
-    /// are on the stack until it ends. The runtime shows the method that the block belongs to, and
-    /// nothing of what lies between.
-    EqualButHandler,
-    /// The same methods, but not the same return addresses.
-    OtherPlaces,
-    /// A frame of the runtime's is missing.
-    Missing,
-    /// There is a frame more than the runtime's.
-    More,
-    /// Neither list is part of the other.
-    Different,
-    /// The unwinder lost its way; what it had was right or not.
-    Broken(Failure),
-    /// The stack was deeper than what was copied, and equal as far as it goes.
-    Truncated,
-    /// The stack was deeper than what was copied, and not equal as far as it goes.
-    TruncatedDifferent,
-}
-
-impl Verdict {
-    /// Whether the methods are the same.
-    pub fn is_equal(self) -> bool {
-        matches!(
-            self,
-            Self::Equal | Self::EqualButPlaceInLeaf | Self::EqualButLeftOut | Self::EqualButHandler
-        )
-    }
-
-    /// Whether it counts neither for nor against: deeper than the limit.
-    pub fn is_apart(self) -> bool {
-        self == Self::Truncated
-    }
-}
-
-/// All comparisons of a run.
-#[derive(Debug, Default)]
-pub struct Tally {
-    /// How many of each.
-    pub verdicts: BTreeMap<Verdict, u64>,
-    /// Distinct stacks of the runtime's among them.
-    pub distinct: HashSet<Vec<u64>>,
-    /// One or more of each that is not equal, in words.
-    pub examples: BTreeMap<Verdict, Vec<String>>,
-    /// Threads without managed frames, to the runtime and to the unwinder: not counted above.
-    pub without: u64,
-    /// Comparisons whose sample never came, or whose code never became known.
-    pub lost: u64,
-}
-
-impl Tally {
-    /// Comparisons that count.
-    pub fn counted(&self) -> u64 {
-        self.verdicts
-            .iter()
-            .filter(|(verdict, _)| !verdict.is_apart())
-            .map(|(_, count)| count)
-            .sum()
-    }
-
-    /// The share of them that is equal, 0 to 1.
-    pub fn share(&self) -> f64 {
-        let equal: u64 = self
-            .verdicts
-            .iter()
-            .filter(|(verdict, _)| verdict.is_equal())
-            .map(|(_, count)| count)
-            .sum();
-        equal as f64 / self.counted().max(1) as f64
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{} comparisons, {:.2} % equal, {} distinct stacks; {} without managed frames, {} \
-                lost;",
-            self.counted(),
-            self.share() * 100.0,
-            self.distinct.len(),
-            self.without,
-            self.lost
-        )?;
-        self.verdicts.iter().try_for_each(|(verdict, count)| write!(out, " {verdict:?} {count}"))
-    }
-}
 
 /// What is known of the registers of a copied thread.
 enum Known {
@@ -152,6 +54,15 @@ struct Copied {
     since: Instant,
     /// Addresses that the agent was asked for.
     asked: Needed,
+    /// How far it was unwound before.
+    progress: Progress,
+}
+
+impl Copied {
+    fn new(known: Known, stack: Vec<u8>) -> Self {
+        let (since, asked, progress) = (Instant::now(), Needed::default(), Progress::default());
+        Self { known, stack, since, asked, progress }
+    }
 }
 
 /// A session with the agent of a process.
@@ -273,8 +184,7 @@ impl Comparing {
         if let Some(ring) = &mut self.ring {
             ring.drain(|sample| {
                 let (known, stack) = (Known::Registers(sample.registers), sample.stack.to_vec());
-                let copy = Copied { known, stack, since: Instant::now(), asked: Needed::default() };
-                copied.push(((sample.tid, sample.time), copy));
+                copied.push(((sample.tid, sample.time), Copied::new(known, stack)));
             });
         }
         self.samples.extend(copied);
@@ -360,8 +270,8 @@ impl Comparing {
                 }
             }
             Record::BlockedStack(stack) => {
-                let (known, since) = (Known::Pointers(stack.ip, stack.sp), Instant::now());
-                let copy = Copied { known, stack: stack.bytes, since, asked: Needed::default() };
+                let known = Known::Pointers(stack.ip, stack.sp);
+                let copy = Copied::new(known, stack.bytes);
                 self.samples.insert((stack.os_tid, stack.time), copy);
             }
             Record::Stack(stack) => drop(self.stacks.insert(stack.id, stack)),
@@ -400,14 +310,16 @@ impl Comparing {
         if !sample.asked.all().all(|address| known(&mut self.unwinder, &self.answered, address)) {
             return false;
         }
-        let stack = &sample.stack;
-        let outcome = match &sample.known {
+        let Copied { known, stack, progress, .. } = sample;
+        let outcome = match known {
             Known::Registers(registers) => {
-                self.unwinder.unwind(&Sample { registers, stack }, Unknown::Ask)
+                let copy = Sample { registers, stack };
+                self.unwinder.unwind_further(&copy, Unknown::Ask, progress)
             }
-            Known::Pointers(ip, sp) => self
-                .unwinder
-                .unwind_blocked(&BlockedSample { ip: *ip, sp: *sp, stack }, Unknown::Ask),
+            Known::Pointers(ip, sp) => {
+                let copy = BlockedSample { ip: *ip, sp: *sp, stack };
+                self.unwinder.unwind_blocked_further(&copy, Unknown::Ask, progress)
+            }
         };
         if let Outcome::NeedCode(needed) = outcome {
             sample.asked = needed;

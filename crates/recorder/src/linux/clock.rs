@@ -1,0 +1,9 @@
+//! The clock of a recording.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Now, in nanoseconds.
+pub(super) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,192 @@
+//! Methods that are instrumented, and their calls.
+
+use super::Stage;
+use crate::{
+    RecordError, RuleHandle,
+    linux::{clock::now, context::Context},
+};
+use session::{
+    Argument, CallArguments, FunctionId, IlBody, InstrumentState, InstrumentedMethod,
+    MethodParameters, Parameter, ParameterShown, RecompiledMethod, RewrittenMethod, SessionRecord,
+    SingleCall, TracedCalls, TracedMethod,
+};
+use std::{collections::HashSet, time::Instant};
+use wire::{Control, frame::FrameError};
+
+/// The profiler `trace`.
+pub(in crate::linux) struct Trace {
+    /// The rules by which methods are instrumented, if any are.
+    rules: RuleHandle,
+    /// Whether that is only told, and ends the recording.
+    dry: bool,
+    /// Which of the rules were sent.
+    sent: u64,
+    /// When the rules had been applied.
+    applied: Option<Instant>,
+    /// Methods that were instrumented since rules were sent.
+    instrumented: HashSet<FunctionId>,
+    /// Whether nothing is instrumented any more, as the rules wanted it.
+    ended: bool,
+}
+
+impl Trace {
+    pub fn new(rules: RuleHandle, dry: bool) -> Self {
+        Self { rules, dry, sent: 0, applied: None, instrumented: HashSet::new(), ended: false }
+    }
+
+    /// Whether methods are instrumented.
+    pub fn runs(cx: &Context) -> bool {
+        cx.runs("trace")
+    }
+
+    /// From when on the time of the recording counts. Where methods are instrumented, that is when
+    /// they are.
+    pub fn begun(&self, cx: &Context, started: Instant) -> Option<Instant> {
+        if Self::runs(cx) { self.applied } else { Some(started) }
+    }
+
+    /// Sends the rules, if there are some that were not sent.
+    ///
+    /// # Errors
+    /// [`RecordError::RulesTooLarge`].
+    pub fn send_rules(&mut self, cx: &mut Context) -> Result<(), RecordError> {
+        let Some((number, rules)) = self.rules.newer_than(self.sent) else { return Ok(()) };
+        self.sent = number;
+        match cx.agent.link.send(&Control::Instrument(rules)) {
+            Err(FrameError::TooLarge(_)) => Err(RecordError::RulesTooLarge),
+            // An agent that is gone shows up as such in the first round.
+            _ => Ok(()),
+        }
+    }
+
+    /// What became of a method that matches the rules.
+    pub fn instrumented(&mut self, cx: &mut Context, method: wire::Instrumented) {
+        let Some(function) = cx.frames.function_of(method.method) else { return };
+        let state = match method.state {
+            wire::InstrumentState::Possible => InstrumentState::Possible,
+            wire::InstrumentState::Requested => InstrumentState::Requested,
+            wire::InstrumentState::Original => InstrumentState::Original,
+            wire::InstrumentState::Refused(reason) => InstrumentState::Refused(reason),
+        };
+        // Counted as the report counts: methods that cannot be told apart by name are one.
+        if state == InstrumentState::Requested {
+            self.instrumented.insert(function);
+        }
+        let (time, slot, rule) = (now(), method.slot, method.rule);
+        let method = InstrumentedMethod { time, function, rule, slot, state };
+        cx.write(&SessionRecord::Instrumented(method));
+    }
+
+    /// A method has got a new body.
+    pub fn rewritten(&mut self, cx: &mut Context, method: wire::Rewritten) {
+        let Some(function) = cx.frames.function_of(method.method) else { return };
+        let il = |il: wire::Il| IlBody { bytes: il.bytes, text: il.text };
+        let bodies = method.bodies.map(|(before, after)| (il(before), il(after)));
+        let (time, rule, slot) = (method.time, method.rule, method.slot);
+        let method = RewrittenMethod { time, function, rule, slot, bodies };
+        cx.write(&SessionRecord::Rewritten(method));
+    }
+
+    /// A method was compiled anew.
+    pub fn recompiled(&mut self, cx: &mut Context, time: u64, method: u32, failed: Option<String>) {
+        if let Some(function) = cx.frames.function_of(method) {
+            let method = RecompiledMethod { time, function, failed };
+            cx.write(&SessionRecord::Recompiled(method));
+        }
+    }
+
+    /// The rules were applied to all that is loaded.
+    pub fn rules_applied(&mut self, cx: &mut Context) {
+        self.applied.get_or_insert_with(Instant::now);
+        cx.progress().rules_applied += 1;
+        let methods = std::mem::take(&mut self.instrumented).len();
+        cx.announce(&format!("tracing {methods} method{}", if methods == 1 { "" } else { "s" }));
+    }
+
+    /// Nothing is instrumented any more, as the rules wanted it.
+    pub fn rules_ended(&mut self) {
+        self.ended = true;
+    }
+
+    /// Sums of calls since the last time.
+    pub fn traced(&mut self, cx: &mut Context, calls: wire::Traced) {
+        cx.count("trace", calls.methods.iter().map(|method| method.calls).sum());
+        let methods = calls.methods.into_iter().map(|method| TracedMethod {
+            slot: method.slot,
+            calls: method.calls,
+            timed: method.timed,
+            failed: method.failed,
+            ticks: method.ticks,
+            longest: method.longest,
+            buckets: method.buckets,
+        });
+        let (time, ticks_per_second) = (calls.time, calls.ticks_per_second);
+        let calls = TracedCalls { time, ticks_per_second, methods: methods.collect() };
+        cx.write(&SessionRecord::Traced(calls));
+    }
+
+    /// Calls that are recorded individually.
+    pub fn single_calls(&mut self, cx: &mut Context, calls: &[wire::SingleCall]) {
+        let calls = calls.iter().map(|call| single_call(cx, call)).collect();
+        cx.write(&SessionRecord::SingleCalls(calls));
+    }
+
+    /// Parameters of a method whose arguments are recorded.
+    pub fn parameters(&mut self, cx: &mut Context, method: wire::Parameters) {
+        let Some(function) = cx.frames.function_of(method.method) else { return };
+        let parameters = method.parameters.into_iter().map(|parameter| Parameter {
+            name: parameter.name,
+            type_name: parameter.type_name,
+            shown: match parameter.shown {
+                wire::ParameterShown::ByValue => ParameterShown::ByValue,
+                wire::ParameterShown::Redacted => ParameterShown::Redacted,
+                wire::ParameterShown::ByType => ParameterShown::ByType,
+            },
+        });
+        let (parameters, refused) = (parameters.collect(), method.refused);
+        let method = MethodParameters { function, parameters, refused };
+        cx.write(&SessionRecord::Parameters(method));
+    }
+
+    /// Calls with their arguments.
+    pub fn calls_with_arguments(&mut self, cx: &mut Context, calls: Vec<wire::CallArguments>) {
+        let mut told = Vec::with_capacity(calls.len());
+        for wire::CallArguments { call, arguments } in calls {
+            let call = single_call(cx, &call);
+            let (frames, definitions) = (&cx.frames, &mut cx.definitions);
+            let arguments = arguments.into_iter().map(|(index, argument)| {
+                let argument = match argument {
+                    wire::Argument::Number(number) => Argument::Number(number),
+                    wire::Argument::Float(number) => Argument::Float(number),
+                    wire::Argument::Text { text, length } => Argument::Text { text, length },
+                    wire::Argument::Null => Argument::Null,
+                    wire::Argument::Object { class, elements } => {
+                        let ty = class.map(|class| definitions.ty(&frames.class_name(class)));
+                        Argument::Object { ty, elements }
+                    }
+                };
+                (index, argument)
+            });
+            told.push(CallArguments { call, arguments: arguments.collect() });
+        }
+        cx.write(&SessionRecord::CallsWithArguments(told));
+    }
+}
+
+fn single_call(cx: &mut Context, call: &wire::SingleCall) -> SingleCall {
+    let os_tid = cx.target.host_tid(call.os_tid);
+    SingleCall {
+        slot: call.slot,
+        thread: cx.thread_or_ended(os_tid),
+        begun: call.begun,
+        taken: call.taken,
+        failed: call.failed,
+        asynchronous: call.asynchronous,
+    }
+}
+
+impl Stage for Trace {
+    fn is_over(&self) -> bool {
+        self.ended || self.dry && self.applied.is_some()
+    }
+}
