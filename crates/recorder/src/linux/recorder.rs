@@ -1298,9 +1298,9 @@ impl Recorder {
 
     /// The agent walks all threads, and says why.
     fn walk_blocked(&mut self, reason: &str) {
-        let concerned =
-            ["wall", "threads", "threadpool"].into_iter().filter(|profiler| self.runs(profiler));
-        let concerned: Vec<&str> = concerned.collect();
+        let shown = profilers::PROFILERS.iter().filter(|spec| spec.shows_running);
+        let concerned: Vec<&str> =
+            shown.map(|spec| spec.id).filter(|profiler| self.runs(profiler)).collect();
         if concerned.is_empty() {
             return;
         }

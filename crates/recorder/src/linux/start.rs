@@ -49,18 +49,13 @@ const MAKE_UP_LIMIT: Duration = Duration::from_secs(5);
 /// Most frames of a stack that the agent walks.
 const MAX_FRAMES: u32 = 512;
 
-/// The profilers that show running threads too, whose stacks are those of CPU samples.
-const SHOW_RUNNING: [&str; 3] =
-    [profilers::wall::SPEC.id, profilers::threadpool::SPEC.id, profilers::threads::SPEC.id];
-
 /// Samples per second of the CPU engine: as asked for, and where it runs for other profilers alone
 /// no fewer than they have ticks. `None` where no profiler needs it.
 pub(super) fn cpu_rate(options: &RecordOptions) -> Option<u32> {
     if runs_cpu(options) {
         return Some(options.rate_hz);
     }
-    let shown =
-        options.profilers.iter().filter(|selection| SHOW_RUNNING.contains(&selection.spec.id));
+    let shown = options.profilers.iter().filter(|selection| selection.spec.shows_running);
     let rates = shown
         .map(|selection| selection.param("rate").and_then(|rate| rate.parse().ok()).unwrap_or(0));
     rates.max().map(|rate| options.rate_hz.max(rate))
@@ -253,8 +248,8 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
 /// The sessions for all profilers that listen to events of a runtime of this major version, but for
 /// `allocations`.
 ///
-/// What is verbose has one of its own: in one with events of collections it would bring a stack
-/// walk for each 100 KB that are allocated.
+/// What is verbose of the runtime's main provider has one of its own: in one with events of
+/// collections it would bring a stack walk for each 100 KB that are allocated.
 fn event_pipes(options: &RecordOptions, major: u16, session: &str) -> Vec<EventPipeConfig> {
     let of = |verbose: bool| {
         let mut config = EventPipeConfig::new(Vec::new());
@@ -262,10 +257,10 @@ fn event_pipes(options: &RecordOptions, major: u16, session: &str) -> Vec<EventP
             options.profilers.iter().filter(|selection| selection.spec.id != ALLOCATIONS)
         {
             for source in selection.event_sources(major, session) {
-                if (source.level >= VERBOSE) == verbose {
+                let is_verbose = source.level >= VERBOSE && source.provider == Provider::RUNTIME;
+                if is_verbose == verbose {
+                    config.stacks |= source.stacks;
                     add_source(&mut config.providers, source);
-                    config.stacks |=
-                        matches!(selection.spec.id, "gc" | "locks" | "threads" | "jit" | "loads");
                 }
             }
         }
@@ -275,7 +270,7 @@ fn event_pipes(options: &RecordOptions, major: u16, session: &str) -> Vec<EventP
 }
 
 fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
-    let EventSource { provider: name, keywords, level, arguments } = source;
+    let EventSource { provider: name, keywords, level, arguments, .. } = source;
     match providers.iter_mut().find(|provider| provider.name == name) {
         Some(provider) => {
             provider.keywords |= keywords;
@@ -301,11 +296,11 @@ fn allocation_events(
     pid: u32,
     major: u16,
 ) -> Result<AllocationEvents, RecordError> {
-    let mut config = EventPipeConfig { stacks: true, ..EventPipeConfig::new(Vec::new()) };
-    selection
-        .event_sources(major, "")
-        .into_iter()
-        .for_each(|source| add_source(&mut config.providers, source));
+    let mut config = EventPipeConfig::new(Vec::new());
+    for source in selection.event_sources(major, "") {
+        config.stacks |= source.stacks;
+        add_source(&mut config.providers, source);
+    }
     let most = selection.param("samples").and_then(|most| most.parse().ok()).unwrap_or(u64::MAX);
     AllocationEvents::start(keeper, port, pid, config, most)
 }
