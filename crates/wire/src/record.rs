@@ -205,6 +205,14 @@ pub enum Record {
         /// Why.
         reason: String,
     },
+    /// One tick of any other profiler that shows threads: all managed threads, as in
+    /// [`Record::WallTick`].
+    ThreadTick {
+        /// Id of the profiler.
+        profiler: String,
+        /// The threads.
+        tick: WallTick,
+    },
 }
 
 /// Who speaks, and what the runtime is.

@@ -21,6 +21,7 @@ mod rate;
 mod reattach;
 mod recorder;
 mod room;
+mod sources;
 mod staging;
 mod start;
 mod survivors;

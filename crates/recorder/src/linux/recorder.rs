@@ -6,7 +6,7 @@ use super::{
     calls::CallTrees,
     cpu::{CpuSource, Taken, TakenSample},
     define::Definitions,
-    event_samples::{EventSample, EventSamples},
+    event_samples::EventSamples,
     events::{Events, FromEvents},
     frames::{Frames, Unwound},
     heap_fields,
@@ -15,6 +15,7 @@ use super::{
     rate::{self, RateMeter},
     reattach::UNLOAD_LIMIT,
     room::{self, ThreadWatch},
+    sources::{self, Context, EventSample, Source, Tick, TickedThread},
     start::BY_WALKING,
     survivors::Survivors,
     target::Target,
@@ -23,19 +24,11 @@ use super::{
     window::Window,
 };
 use crate::{EngineChoice, Progress, RecordError, RuleHandle, SessionSummary, StopHandle, Timings};
-use nettrace::{
-    counters::{self, Counted},
-    locks::Contention,
-    thread_pool,
-};
+use nettrace::counters::{self, Counted};
 use profilers::{
     counters::{CounterDef, CounterKind, CounterValue},
     exact_allocations::Allocated,
     exceptions::{ExceptionCount, ExceptionSample},
-    gc::{Collection, Pause},
-    jit::Lookups,
-    loads::Unloaded,
-    threadpool::{PoolChange, PoolEvent},
 };
 use rustix::time::{ClockId, clock_gettime};
 use session::{
@@ -253,8 +246,6 @@ pub(super) struct Recorder {
     waiting: VecDeque<Waiting>,
     event_samples: EventSamples,
     call_trees: CallTrees,
-    /// Looked for since it was last written.
-    precompiled: Lookups,
     /// When rows of tables were last written.
     rows_written: Instant,
     cpu: Vec<PendingSample>,
@@ -267,6 +258,8 @@ pub(super) struct Recorder {
     pool: Vec<PendingSample>,
     last_pool: Option<u64>,
     pool_sharing: Sharing,
+    /// When the last tick of each profiler came that the recorder knows by its source alone.
+    last_ticks: HashMap<&'static str, u64>,
     census: Option<Census>,
     /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while
     /// they idle.
@@ -329,7 +322,6 @@ impl Recorder {
             waiting: VecDeque::new(),
             event_samples: EventSamples::default(),
             call_trees: CallTrees::default(),
-            precompiled: Lookups::default(),
             rows_written: Instant::now(),
             cpu: Vec::new(),
             rate: RateMeter::default(),
@@ -340,6 +332,7 @@ impl Recorder {
             pool: Vec::new(),
             last_pool: None,
             pool_sharing: Sharing::default(),
+            last_ticks: HashMap::new(),
             census: None,
             pool_threads: HashSet::new(),
             snapshots: ThreadSnapshots::default(),
@@ -872,6 +865,7 @@ impl Recorder {
             }
             Record::ThreadSnapshot(snapshot) => self.thread_snapshot(snapshot),
             Record::PoolTick(tick) => self.pool_tick(tick),
+            Record::ThreadTick { profiler, tick } => self.thread_tick(&profiler, tick),
             Record::HeapBegin { time, .. } => self.snapshot_begins(time),
             Record::HeapChunk { objects, bytes, .. } => self.heap_chunk(objects, bytes),
             Record::HeapClasses { classes, .. } => self.heap_classes(classes),
@@ -1328,6 +1322,19 @@ impl Recorder {
         self.pool_sharing = sharing;
     }
 
+    /// A tick of a profiler that the recorder knows by its source alone.
+    fn thread_tick(&mut self, profiler: &str, tick: WallTick) {
+        // The agent is not believed: a profiler that does not run has no ticks.
+        let Some(source) = sources::of_ticks(profiler).filter(|_| self.runs(profiler)) else {
+            return;
+        };
+        let time = tick.time.max(self.window.start);
+        let previous = self.last_ticks.insert(source.profiler(), time);
+        let (purpose, splits) = (Purpose::Source(source), HashMap::new());
+        self.blocked.tick(PendingTick { purpose, tick, previous, splits });
+        self.settle_blocked(false);
+    }
+
     /// What the kernel says at the time of a tick is read at once; the rest waits for the stacks
     /// that the tick names.
     fn tick_arrived(
@@ -1422,7 +1429,42 @@ impl Recorder {
                 self.pool.extend(samples);
             }
             Purpose::Snapshot(all) => self.thread_look_settled(&tick, all),
+            Purpose::Source(source) => self.source_tick(source, &tick, previous),
         }
+    }
+
+    /// Hands the threads of a tick that are of interest to the source of a profiler. The first tick
+    /// stands for no time yet.
+    fn source_tick(&mut self, source: &Source, tick: &WallTick, previous: Option<u64>) {
+        let Some(previous) = previous.filter(|_| self.window.holds(tick.time)) else { return };
+        let elapsed = tick.time.saturating_sub(previous);
+        let mut threads = Vec::new();
+        for sample in &tick.threads {
+            let os_tid = self.sources.target.host_tid(sample.os_tid);
+            let target = &self.sources.target;
+            let thread =
+                self.definitions.thread_at(os_tid, tick.time, || target.thread_name(os_tid));
+            let (mut stack, _) = self.frames.walked(&mut self.definitions, sample.stack);
+            if self.reads_blocked
+                && sample.state == b'R'
+                && let Some(running) =
+                    self.blocked.running_at(thread, tick.time, near(elapsed, HOLD))
+            {
+                stack = running.stack;
+            }
+            if source.is_of_interest(&mut self.source_context(), os_tid, stack) {
+                let state = self.state_of(os_tid, sample, stack);
+                threads.push(TickedThread { thread, stack, state });
+            }
+        }
+        self.count(source.profiler(), threads.len() as u64);
+        source.write_tick(&mut self.source_context(), &Tick { time: tick.time, elapsed, threads });
+    }
+
+    /// What sources need to write rows.
+    fn source_context(&mut self) -> Context<'_> {
+        let (frames, definitions) = (&mut self.frames, &mut self.definitions);
+        self.event_samples.context(frames, definitions, &self.sources.target)
     }
 
     /// Whether a thread is a worker of the thread pool: by its name, or by what it was ever seen to
@@ -1686,58 +1728,13 @@ impl Recorder {
 
     fn event(&mut self, event: FromEvents) {
         match event {
-            // Another profiler may listen to more than its own events.
-            FromEvents::Gc(_) | FromEvents::Pause(_) | FromEvents::Induced(_)
-                if !self.runs("gc") => {}
-            // Without a stack it says no more than the collection does.
-            FromEvents::Induced(call) => {
-                if self.window.holds(call.time) && !call.stack.is_empty() {
-                    self.push_event_sample(EventSample::Induced(call));
-                }
-            }
-            FromEvents::Gc(gc) => {
-                let Some((start, end)) = self.window.part(gc.start, gc.end) else { return };
-                self.count("gc", 1);
-                self.definitions.row(&Collection { start, end, ..gc });
-            }
-            FromEvents::Pause(pause) => self.pause(pause),
+            FromEvents::Sample(profiler, sample) => self.event_sample(profiler, sample),
             FromEvents::Allocation(allocation) => {
-                self.event_sample("allocations", EventSample::Allocation(allocation))
+                self.event_sample("allocations", Box::new(allocation));
             }
             FromEvents::AllocationWindow(window) => self.definitions.row(&window),
-            FromEvents::Contention(wait) => self.contention(wait),
-            FromEvents::Compiled(compiled) => {
-                self.event_sample("jit", EventSample::Compiled(compiled))
-            }
-            // Of what has a time and stands for itself, what lies outside counts nowhere.
-            FromEvents::Lookup(time, ..)
-            | FromEvents::Unloaded(time, ..)
-            | FromEvents::Pool(time, _)
-            | FromEvents::Counted(time, _)
-                if !self.window.holds(time) => {}
-            FromEvents::Lookup(_, found, duration) => {
-                let count = &mut self.precompiled;
-                *(if found { &mut count.found } else { &mut count.missing }) += 1;
-                count.duration = count.duration.saturating_add(duration.unwrap_or(0));
-            }
-            FromEvents::CodeFreed => self.precompiled.freed += 1,
-            FromEvents::Loaded(load) => self.event_sample("loads", EventSample::Loaded(load)),
-            FromEvents::Unloaded(time, assembly, name) => {
-                self.definitions.row(&Unloaded { time, assembly, name });
-            }
-            FromEvents::TypeLoaded(load) => {
-                self.event_sample("loads", EventSample::TypeLoaded(load))
-            }
-            FromEvents::Creation(creation) => {
-                if self.runs("threads") && self.window.holds(creation.time) {
-                    self.push_event_sample(EventSample::Creation(creation));
-                }
-            }
-            FromEvents::Pool(time, change) => {
-                if self.runs("threadpool") {
-                    self.definitions.row(&pool_event(time, change));
-                }
-            }
+            // What lies outside counts nowhere.
+            FromEvents::Counted(time, _) if !self.window.holds(time) => {}
             FromEvents::Counted(time, counted) => self.counted(time, counted),
             FromEvents::Lost(count) => {
                 self.drop_sample("EventPipe events lost by the runtime", count)
@@ -1747,25 +1744,6 @@ impl Recorder {
             }
             FromEvents::Note(message) | FromEvents::Failed(message) => self.note(message),
         }
-    }
-
-    fn pause(&mut self, pause: Pause) {
-        if self.window.part(pause.suspend_start, pause.resume_end).is_some() {
-            self.definitions.row(&Pause {
-                suspend_start: self.window.clamp(pause.suspend_start),
-                suspend_end: self.window.clamp(pause.suspend_end),
-                resume_start: self.window.clamp(pause.resume_start),
-                resume_end: self.window.clamp(pause.resume_end),
-                ..pause
-            });
-        }
-    }
-
-    fn contention(&mut self, wait: Contention) {
-        let part = self.window.part(wait.start, wait.start.saturating_add(wait.duration));
-        let Some((start, end)) = part else { return };
-        let wait = Contention { start, duration: end - start, ..wait };
-        self.event_sample("locks", EventSample::Contention(wait));
     }
 
     /// Values of counters.
@@ -1796,15 +1774,15 @@ impl Recorder {
         self.drop_sample("values of too many counters", came - known);
     }
 
-    /// Takes and counts a sample of the time that the recording is of.
-    fn event_sample(&mut self, profiler: &'static str, sample: EventSample) {
-        if self.window.holds(sample.time()) {
-            self.count(profiler, 1);
-            self.push_event_sample(sample);
+    /// Takes and counts what of a sample is of the time that the recording is of.
+    fn event_sample(&mut self, profiler: &'static str, mut sample: Box<dyn EventSample>) {
+        if !sample.clip(&self.window) {
+            return;
         }
-    }
-
-    fn push_event_sample(&mut self, sample: EventSample) {
+        match sample.count() {
+            0 => {}
+            count => self.count(profiler, count),
+        }
         if !self.event_samples.push(sample, &self.frames) {
             self.drop_sample("no room while the agent resolved addresses", 1);
         }
@@ -1925,10 +1903,11 @@ impl Recorder {
         if let Some(rate) = self.sampling_rate() {
             self.write(&SessionRecord::SamplingRate(rate));
         }
-        let precompiled = std::mem::take(&mut self.precompiled);
-        if precompiled != Lookups::default() {
-            self.definitions.row(&Lookups { time: now(), ..precompiled });
-        }
+        let profilers = &self.sources.info.profilers;
+        let (frames, definitions) = (&mut self.frames, &mut self.definitions);
+        let mut context = self.event_samples.context(frames, definitions, &self.sources.target);
+        let runs = |id: &str| profilers.iter().any(|run| run.id == id);
+        sources::every_second(runs, &mut context, now());
         let mut samples: Vec<(&'static str, u64)> =
             self.counts.iter().map(|(id, count)| (*id, *count)).collect();
         samples.sort_unstable();
@@ -2215,21 +2194,6 @@ impl Recorder {
             end: reason,
             timings: self.timings,
         }
-    }
-}
-
-fn pool_event(time: u64, change: thread_pool::Change) -> PoolEvent {
-    match change {
-        thread_pool::Change::Started(active) => {
-            PoolEvent::worker(time, PoolChange::Started, active)
-        }
-        thread_pool::Change::Stopped(active) => {
-            PoolEvent::worker(time, PoolChange::Stopped, active)
-        }
-        thread_pool::Change::Adjusted { throughput, workers, reason } => {
-            PoolEvent::adjusted(time, workers, throughput, reason.name())
-        }
-        thread_pool::Change::Limits { min, max } => PoolEvent::limits(time, min.into(), max.into()),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     allocation_events::AllocationEvents,
     cpu::CpuSource,
-    events::Events,
+    events::{Collectors, Events},
     link::AgentLink,
     reattach::Loaded,
     recorder::{Out, Recorder, Sources, now},
@@ -612,12 +612,12 @@ impl Start {
             return Ok((events, None));
         }
         let keeper = self.keeper.take().map_or_else(Keeper::start, Ok)?;
+        let runs = |id: &str| options.profilers.iter().any(|selection| selection.spec.id == id);
         for config in configs {
+            let collectors = Collectors::new(runs, &session);
             events.push(match &self.port {
-                Some(port) => Events::start(keeper.clone(), port, &config, &session)?,
-                None => {
-                    Events::start_later(keeper.clone(), self.target.pid, config, session.clone())?
-                }
+                Some(port) => Events::start(keeper.clone(), port, &config, collectors)?,
+                None => Events::start_later(keeper.clone(), self.target.pid, config, collectors)?,
             });
         }
         let allocations = allocates
