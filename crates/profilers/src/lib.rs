@@ -83,7 +83,7 @@ profilers!($
     r#async,
     exact_allocations,
     trace;
-    whole
+    whole finalizers
 );
 
 /// The profiler of this id.
