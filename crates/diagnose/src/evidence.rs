@@ -23,13 +23,13 @@ impl<'a> From<&'a Profile> for Evidence<'a> {
 
 impl Evidence<'_> {
     /// Whether there is what a rule needs: a profiler that ran, or one of the snapshots beside
-    /// them, `heap` and `deadlocks`.
+    /// them, `heap` and `deadlocks`. One of several is enough with `or` between them.
     pub(crate) fn has(&self, what: &str) -> bool {
-        match what {
+        what.split(" or ").any(|one| match one {
             "heap" => self.heap.is_some(),
             "deadlocks" => self.locks.is_some(),
             profiler => self.profile.run(profiler).is_some(),
-        }
+        })
     }
 }
 

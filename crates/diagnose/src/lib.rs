@@ -26,7 +26,8 @@ pub struct Rule {
     pub id: &'static str,
     /// One line for lists.
     pub summary: &'static str,
-    /// Profilers that it needs; `heap` and `deadlocks` are snapshots beside the recording.
+    /// Profilers that it needs, all of them; `heap` and `deadlocks` are snapshots beside the
+    /// recording. `a or b` stands for either of two.
     pub needs: &'static [&'static str],
     /// What it compares with.
     pub thresholds: &'static [Threshold],
@@ -110,6 +111,11 @@ mod tests {
             for threshold in rule.thresholds {
                 let row = format!("| `{}` | {} |", threshold.name, threshold.default);
                 assert!(page.contains(&row), "{} lacks {row}", path.display());
+            }
+            for one in rule.needs.iter().flat_map(|needs| needs.split(" or ")) {
+                let is_known =
+                    ["deadlocks"].contains(&one) || profile::profilers::by_id(one).is_some();
+                assert!(is_known, "{} needs {one}", rule.id);
             }
             assert!(rule.id.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{}", rule.id);
         }

@@ -1,8 +1,12 @@
-/// Reads numbers and texts off the front of bytes; `None` when they are not there.
+/// Reads numbers and texts off the front of the fields of an event ([`Event::payload`]); `None`
+/// where they are not there. Numbers are little-endian.
+///
+/// [`Event::payload`]: crate::Event::payload
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor<'a>(pub &'a [u8]);
+pub struct Cursor<'a>(pub &'a [u8]);
 
 impl<'a> Cursor<'a> {
+    /// Whether nothing is left.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
@@ -13,28 +17,34 @@ impl<'a> Cursor<'a> {
         Some(*head)
     }
 
+    /// The next bytes, so many.
     pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(head)
     }
 
+    /// A number of one byte.
     pub fn u8(&mut self) -> Option<u8> {
         self.array().map(|[byte]: [u8; 1]| byte)
     }
 
+    /// A number of two bytes.
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
+    /// A number of four bytes.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
+    /// A number of eight bytes.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// A GUID.
     pub fn guid(&mut self) -> Option<[u8; 16]> {
         self.array()
     }
@@ -58,6 +68,7 @@ impl<'a> Cursor<'a> {
         None
     }
 
+    /// As [`Self::varint`], of at most 32 bits.
     pub fn varint32(&mut self) -> Option<u32> {
         u32::try_from(self.varint()?).ok()
     }

@@ -12,6 +12,7 @@
 //! - [`thread_pool`]: what the thread pool does with its workers.
 //! - [`jit::Collector`]: compiled methods.
 //! - [`loads::Collector`]: loaded assemblies, modules and types.
+//! - [`Fields`]: the fields of any other event.
 //!
 //! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated
 //! limits.
@@ -38,6 +39,7 @@ pub mod runtime;
 pub mod thread_pool;
 pub mod threads;
 
+pub use cursor::Cursor as Fields;
 pub use error::Error;
 pub use field::{Field, FieldType, Value};
 pub use reader::{Event, EventType, Reader, Statistics, TraceInfo};

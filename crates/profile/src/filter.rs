@@ -288,8 +288,16 @@ impl Profile {
         }
         profile.gcs.retain(|gc| sieve.takes_time(gc.start));
         profile.inductions.retain(|call| sieve.takes_running(call.time, call.thread, call.stack));
-        // It is not known which of their rows belong to what is wanted.
-        profile.other_tables.iter_mut().for_each(|table| table.batches.clear());
+        if filter != &Filter::default() {
+            // Of rows without thread and stack it is not known which belong to a thread.
+            let by_time = Filter { time: filter.time.clone(), ..Filter::default() } == *filter;
+            for table in &mut profile.other_tables {
+                table.retain(|time, ids| match ids {
+                    Some((thread, stack)) => sieve.takes_running(time, thread, stack),
+                    None => by_time && sieve.takes_time(time),
+                });
+            }
+        }
         profile.pauses.retain(|pause| sieve.takes_time(pause.suspend_start));
         profile.survivors.retain(|look| sieve.takes_time(look.time));
         profile.filtered = match (&self.filtered, filter.describe()) {

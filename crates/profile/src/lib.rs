@@ -51,6 +51,16 @@ pub use pool::*;
 pub use processors::*;
 pub use profile::*;
 pub use series::*;
+/// Declares the modules that analyze the rows of whole profilers ([`Profile::rows`]). Their public
+/// items are items of this crate.
+macro_rules! analyses {
+    ($($whole:ident),* $(,)?) => {
+        $(mod $whole; pub use $whole::*;)*
+    };
+}
+
+profilers::whole_profilers!(analyses);
+
 // Reports speak of the same things as recordings do.
 pub use profilers;
 pub use rows;

@@ -52,8 +52,8 @@ pub struct Profile {
     pub gcs: Vec<Collection>,
     /// Calls that induced collections, where the runtime reported their stacks.
     pub inductions: Vec<Induced>,
-    /// Tables that were recorded by profilers that are not known here, by their ids; those that are
-    /// known have no batches.
+    /// All tables of the session, by their ids. Those whose rows are summed up elsewhere in here
+    /// have no batches.
     pub other_tables: Vec<OtherTable>,
     /// Times when the runtime was suspended.
     pub pauses: Vec<Pause>,

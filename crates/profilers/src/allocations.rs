@@ -30,6 +30,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             level: 4,
             arguments: "",
             runtimes: (10, u16::MAX),
+            stacks: true,
         },
         // GCAllocationTick, which the verbose level has.
         EventPipeSpec {
@@ -38,6 +39,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             level: 5,
             arguments: "",
             runtimes: (6, 9),
+            stacks: true,
         },
     ],
     // Older runtimes can hang for good when a session ends while threads write events to it,
@@ -47,6 +49,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         write all the time ends; leave out allocations, or start the program with clrscope launch \
         -p allocations:exact",
     attach: true,
+    ..ProfilerSpec::PLAIN
 };
 
 /// Nothing runs inside but what answers about addresses.

@@ -39,6 +39,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    ..ProfilerSpec::PLAIN
 };
 
 /// Looks are taken by a thread of the agent's, not by a collector.

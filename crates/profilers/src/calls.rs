@@ -28,6 +28,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: false,
+    ..ProfilerSpec::PLAIN
 };
 
 /// The hooks are no callbacks: the agent sees to them by itself.

@@ -38,6 +38,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             level: 1,
             arguments: "EventCounterIntervalSec={interval}",
             runtimes: EventPipeSpec::EVENT_COUNTERS,
+            stacks: false,
         },
         EventPipeSpec {
             provider: "System.Diagnostics.Metrics",
@@ -46,6 +47,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             level: 4,
             arguments: "SessionId={session};Metrics={meters};RefreshInterval={interval};MaxTimeSeries=1000;MaxHistograms=20",
             runtimes: EventPipeSpec::ALL,
+            stacks: false,
         },
     ],
     since: EventPipeSpec::EVENT_COUNTERS.0,
@@ -53,6 +55,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         written; leave out counters, and use gc, threadpool, exceptions, locks and cpu, which \
         measure most of it by other means",
     attach: true,
+    checkup: Some("counters"),
+    ..ProfilerSpec::PLAIN
 };
 
 /// Nothing runs inside.

@@ -24,6 +24,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    checkup: Some("cpu"),
+    ..ProfilerSpec::PLAIN
 };
 
 /// Inside, only the suspend-and-walk engine is a collector: the kernel ring is read from outside,

@@ -21,6 +21,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: false,
+    ..ProfilerSpec::PLAIN
 };
 
 /// The agent counts by itself, in tables of each thread.

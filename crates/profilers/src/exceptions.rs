@@ -29,6 +29,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    checkup: Some("exceptions"),
+    ..ProfilerSpec::PLAIN
 };
 
 /// The collector.

@@ -20,10 +20,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         level: 4,
         arguments: "",
         runtimes: EventPipeSpec::ALL,
+        stacks: true,
     }],
     since: 3,
     too_old: "",
     attach: true,
+    checkup: Some("gc"),
+    ..ProfilerSpec::PLAIN
 };
 
 /// Nothing runs inside.

@@ -55,6 +55,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    ..ProfilerSpec::PLAIN
 };
 
 /// How much a snapshot tells.

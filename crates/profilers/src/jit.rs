@@ -24,10 +24,12 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         level: 5,
         arguments: "",
         runtimes: EventPipeSpec::ALL,
+        stacks: true,
     }],
     since: 3,
     too_old: "",
     attach: true,
+    ..ProfilerSpec::PLAIN
 };
 
 /// Nothing runs inside but what answers about addresses.

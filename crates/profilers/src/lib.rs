@@ -1,9 +1,14 @@
 //! One file per profiler, and the registry of them.
 //!
-//! A profiler is one file of this crate with two things in it: `SPEC`, the constant from which
-//! help, docs and the event mask come, and `create`, which makes the part that runs inside the
-//! target (a [`Collector`]), if there is one. Its name in the list of `profilers!` below is all
-//! that is needed to add it everywhere.
+//! A profiler is one file of this crate with these things in it: `SPEC`, the constant from which
+//! help, docs, the event mask and the providers come; `create`, which makes the part that runs
+//! inside the target (a [`Collector`]), if there is one; and the tables of its rows.
+//!
+//! Crates outside of the target have a file of the same name: `recorder` how events become rows
+//! (`sources`), `profile` the analysis of the rows, `report` what is shown of it (`views`). The name
+//! of the profiler behind `whole` in the list of `profilers!` below declares these too
+//! ([`whole_profilers!`]), so it is all that is needed to add it everywhere. Older profilers, which
+//! have no file in some of these crates, stand before it.
 //!
 //! Collectors hold no unsafe code and call no runtime interface: what they may ask stands in
 //! [`CallbackCx`] and [`WorkerCx`], which the agent implements.
@@ -25,8 +30,21 @@ pub use thread_map::*;
 
 use wire::SessionConfig;
 
+/// Declares the modules of all profilers, their registry, and [`whole_profilers!`]. `$dollar` is the
+/// sign that a macro within a macro cannot write.
 macro_rules! profilers {
-    ($($name:ident),+ $(,)?) => {
+    ($dollar:tt $($parts:ident),+ ; whole $($whole:ident),* $(,)?) => {
+        profilers!(registry $($parts),+ $(, $whole)*);
+
+        /// Calls a macro of the caller with the names of the profilers that have a file of their own
+        /// in `recorder`, `profile` and `report`: `whole_profilers!(declare)` is
+        /// `declare! { name, … }`.
+        #[macro_export]
+        macro_rules! whole_profilers {
+            ($dollar then:ident) => { $dollar then! { $($whole),* } };
+        }
+    };
+    (registry $($name:ident),+) => {
         $(pub mod $name;)+
 
         /// Every profiler there is, in the order of lists.
@@ -46,7 +64,7 @@ macro_rules! profilers {
     };
 }
 
-profilers!(
+profilers!($
     cpu,
     wall,
     exceptions,
@@ -64,7 +82,8 @@ profilers!(
     loads,
     r#async,
     exact_allocations,
-    trace
+    trace;
+    whole finalizers
 );
 
 /// The profiler of this id.

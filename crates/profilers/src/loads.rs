@@ -24,6 +24,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             level: 4,
             arguments: "",
             runtimes: EventPipeSpec::ALL,
+            stacks: true,
         },
         // AssemblyLoader, which knows requests, and TypeDiagnostic.
         EventPipeSpec {
@@ -32,11 +33,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             level: 4,
             arguments: "",
             runtimes: (5, u16::MAX),
+            stacks: true,
         },
     ],
     since: 3,
     too_old: "",
     attach: true,
+    ..ProfilerSpec::PLAIN
 };
 
 /// Nothing runs inside but what answers about addresses.

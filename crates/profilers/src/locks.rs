@@ -23,10 +23,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         level: 4,
         arguments: "",
         runtimes: EventPipeSpec::ALL,
+        stacks: true,
     }],
     since: 3,
     too_old: "",
     attach: true,
+    checkup: Some("locks"),
+    ..ProfilerSpec::PLAIN
 };
 
 /// Nothing runs inside but what answers about addresses.

@@ -1,4 +1,4 @@
-use crate::{EventSource, ParamKind, ProfilerSpec, by_id};
+use crate::{EventSource, PROFILERS, ParamKind, ProfilerSpec, by_id};
 
 /// A profiler chosen by the user, with its parameters, as in `wall:rate=50`.
 #[derive(Clone, Debug)]
@@ -100,6 +100,16 @@ impl Selection {
         Ok(selections)
     }
 
+    /// What a check-up records: all that its findings need, as far as the runtime allows it, at
+    /// rates that nobody notices.
+    ///
+    /// # Errors
+    /// When the registry says something that is no selection.
+    pub fn of_checkup() -> Result<Vec<Self>, SelectionError> {
+        let chosen = PROFILERS.iter().filter_map(|spec| spec.checkup).map(Self::parse);
+        chosen.map(|selection| Ok(Self { optional: true, ..selection? })).collect()
+    }
+
     /// The value of a parameter: the one given, else the default.
     pub fn param(&self, name: &str) -> Option<&str> {
         let given = self
@@ -129,12 +139,13 @@ impl Selection {
                     None => vec![spec.provider],
                 };
                 providers.into_iter().filter_map(move |provider| {
-                    let (keywords, level) = (spec.keywords, spec.level);
+                    let (keywords, level, stacks) = (spec.keywords, spec.level, spec.stacks);
                     Some(EventSource {
                         provider: provider.to_owned(),
                         keywords,
                         level,
                         arguments: arguments.clone()?,
+                        stacks,
                     })
                 })
             })
@@ -210,6 +221,17 @@ mod tests {
             Selection::parse_list("allocations:exact,exact-allocations").unwrap_err(),
             SelectionError::Twice("exact-allocations")
         );
+    }
+
+    #[test]
+    fn a_checkup_records_what_the_registry_says() {
+        let chosen = Selection::of_checkup().unwrap();
+        let ids: Vec<_> = chosen.iter().map(|selection| selection.spec.id).collect();
+        assert_eq!(ids[..5], ["cpu", "wall", "exceptions", "gc", "locks"]);
+        assert_eq!(chosen[1].param("rate"), Some("10"));
+        let own = PROFILERS.iter().filter_map(|spec| Some((spec.id, spec.checkup?)));
+        own.for_each(|(id, text)| assert_eq!(Selection::parse(text).unwrap().spec.id, id));
+        assert!(chosen.iter().all(|selection| selection.optional));
     }
 
     #[test]

@@ -23,9 +23,30 @@ pub struct ProfilerSpec {
     pub too_old: &'static str,
     /// Whether it can be attached to a running process, or needs a launch.
     pub attach: bool,
+    /// Whether it shows stacks of threads that run, which are those of their CPU samples: the CPU
+    /// engine runs for it, too, with at least as many samples as its parameter `rate` says.
+    pub shows_running: bool,
+    /// How a check-up records it, in the form of `-p`; `None` where it does not.
+    pub checkup: Option<&'static str>,
 }
 
 impl ProfilerSpec {
+    /// What a specification has that says nothing else.
+    pub const PLAIN: Self = Self {
+        id: "",
+        summary: "",
+        description: "",
+        values: &[],
+        params: &[],
+        events: (0, 0),
+        event_pipe: &[],
+        since: 3,
+        too_old: "",
+        attach: true,
+        shows_running: false,
+        checkup: None,
+    };
+
     /// `COR_PRF_ALLOWABLE_NOTIFICATION_PROFILER` and its high half, corprof.idl.
     const NOTIFICATION_ONLY: (u32, u32) = (0xb1e3_2b7f, 0xfe);
 
@@ -105,6 +126,8 @@ pub struct EventPipeSpec {
     pub arguments: &'static str,
     /// Lowest and highest major version of .NET on which it is listened to.
     pub runtimes: (u16, u16),
+    /// Whether the stacks of its events are wanted.
+    pub stacks: bool,
 }
 
 /// A provider to be listened to, with a user's choices in place.
@@ -118,6 +141,8 @@ pub struct EventSource {
     pub level: u32,
     /// What the provider itself reads.
     pub arguments: String,
+    /// Whether the stacks of its events are wanted.
+    pub stacks: bool,
 }
 
 impl EventPipeSpec {

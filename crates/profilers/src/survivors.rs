@@ -49,6 +49,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    ..ProfilerSpec::PLAIN
 };
 
 /// How snapshots are taken.

@@ -29,6 +29,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             level: 4,
             arguments: "",
             runtimes: EventPipeSpec::ALL,
+            stacks: false,
         },
         EventPipeSpec {
             provider: "System.Runtime",
@@ -36,11 +37,15 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             level: 1,
             arguments: "EventCounterIntervalSec=1",
             runtimes: EventPipeSpec::EVENT_COUNTERS,
+            stacks: false,
         },
     ],
     since: 3,
     too_old: "",
     attach: true,
+    shows_running: true,
+    checkup: Some("threadpool"),
+    ..ProfilerSpec::PLAIN
 };
 
 /// The collector: ticks as those of `wall`. Which threads are workers is determined outside of the

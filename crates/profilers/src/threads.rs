@@ -29,10 +29,14 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         level: 4,
         arguments: "",
         runtimes: EventPipeSpec::ALL,
+        stacks: true,
     }],
     since: 3,
     too_old: "",
     attach: true,
+    shows_running: true,
+    checkup: Some("threads"),
+    ..ProfilerSpec::PLAIN
 };
 
 /// The collector.

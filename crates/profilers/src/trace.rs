@@ -52,6 +52,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    ..ProfilerSpec::PLAIN
 };
 
 /// What a session may do to methods.

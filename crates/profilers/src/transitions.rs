@@ -21,6 +21,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: false,
+    ..ProfilerSpec::PLAIN
 };
 
 /// The agent keeps the trees by itself, as those of the calls.

@@ -24,6 +24,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    shows_running: true,
+    checkup: Some("wall:rate=10"),
+    ..ProfilerSpec::PLAIN
 };
 
 /// The collector.

@@ -210,11 +210,14 @@ impl Write for Embedded<'_> {
     }
 }
 
-/// What the page shows as it is, with an id and a title: what heap snapshots say, and tables of
-/// profilers that are not known here.
+/// What the page shows as it is, with an id and a title: what heap snapshots say, sections about the
+/// rows of profilers, and tables of profilers that are not known here.
 fn documents(profile: &Profile, options: &Options) -> Vec<(&'static str, &'static str, Document)> {
     let snapshots = options.snapshots.iter();
     let snapshots = snapshots.map(|part| (part.id, part.title, part.document.clone()));
+    let tabs = views::tabs(profile, options);
+    let tabs = tabs.map(|(id, title, section)| (id, title, Document { sections: vec![section] }));
+    let snapshots = snapshots.chain(tabs);
     let others = Document { sections: views::others::sections(profile, options) };
     let others = Some(("tables", "Other tables", others));
     snapshots.chain(others.filter(|(.., other)| !other.sections.is_empty())).collect()

@@ -92,9 +92,11 @@ impl JsonSchema for Views {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let schemas = views::json_parts().map(|part| (part.key, (part.schema)(generator)));
+        let required = views::json_parts().filter(|(_, always)| *always);
+        let mut required: Vec<_> = required.map(|(part, _)| part.key).collect();
+        required.sort_unstable();
+        let schemas = views::json_parts().map(|(part, _)| (part.key, (part.schema)(generator)));
         let properties: BTreeMap<_, _> = schemas.collect();
-        let required: Vec<_> = properties.keys().collect();
         json_schema!({ "type": "object", "required": required, "properties": properties })
     }
 }

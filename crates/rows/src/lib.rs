@@ -14,6 +14,7 @@
 mod check;
 mod field;
 mod row;
+mod select;
 
 pub use check::{Defined, RowsError};
 pub use field::{

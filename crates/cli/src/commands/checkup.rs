@@ -29,9 +29,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is recorded: everything that a rule needs, at rates that nobody notices.
-const PROFILERS: &str = "cpu,wall:rate=10,exceptions,gc,locks,counters,threads,threadpool";
-
 /// CPU samples per second and thread.
 const RATE: u32 = 50;
 
@@ -289,10 +286,7 @@ fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
 
 fn options(args: &Args, duration: Duration, path: &Path) -> anyhow::Result<RecordOptions> {
     Ok(RecordOptions {
-        profilers: Selection::parse_list(PROFILERS)?
-            .into_iter()
-            .map(|selection| Selection { optional: true, ..selection })
-            .collect(),
+        profilers: Selection::of_checkup()?,
         rate_hz: RATE,
         engine: EngineChoice::Auto,
         duration: Some(duration),

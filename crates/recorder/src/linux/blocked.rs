@@ -1,6 +1,6 @@
 //! Stacks of blocked threads, from their arrival until they are unwound, and what waits for them.
 
-use super::{processors::Split, target::Activity, thread_snapshots::OsThread};
+use super::{processors::Split, sources::Source, target::Activity, thread_snapshots::OsThread};
 use std::collections::{HashMap, HashSet, VecDeque};
 use wire::{BlockedStack, WallTick};
 
@@ -16,6 +16,8 @@ pub(super) enum Purpose {
     Pool,
     /// The profiler `threads`, with what the kernel said of all threads at that time.
     Snapshot(Vec<OsThread>),
+    /// Another profiler.
+    Source(&'static Source),
 }
 
 /// A tick that waits until all its stacks are known.

@@ -1,7 +1,7 @@
 //! What all stages of a recording share.
 
 use super::{
-    agent::Agent, define::Definitions, frames::Frames, held::Held, output::Output,
+    agent::Agent, define::Definitions, frames::Frames, held::Held, output::Output, sources,
     statistics::Statistics, target::Target, waiting::Waiting, window::Window,
 };
 use crate::{Progress, StopHandle};
@@ -24,6 +24,8 @@ pub(super) struct Context {
     pub waiting: Waiting,
     /// Samples that are written once those of all sources have come.
     pub held: Held,
+    /// What sources remember.
+    pub sources: sources::States,
     pub output: Output,
     pub statistics: Statistics,
     pub stop: StopHandle,
@@ -34,6 +36,12 @@ impl Context {
     /// Whether a profiler was asked for.
     pub fn runs(&self, profiler: &str) -> bool {
         self.info.profilers.iter().any(|run| run.id == profiler)
+    }
+
+    /// What sources need to write rows.
+    pub fn for_sources(&mut self) -> sources::Context<'_> {
+        let Self { frames, definitions, target, sources: states, .. } = self;
+        sources::Context { frames, definitions, target, states }
     }
 
     /// How far the recording is, for those who watch it.

@@ -1,22 +1,14 @@
 //! EventPipe sessions of a recording, but for those of `allocations`.
 
+use super::sources::{EventSample, Readers};
 use crate::RecordError;
 use diagnostics::{EventPipeConfig, EventPipeSession, Keeper, Port, Stopper};
 use nettrace::{
     Event, Reader,
     allocations::Allocation,
     counters::{self, Counted},
-    gc,
-    jit::{self, Compilation},
-    loads::{self, Load, TypeLoad},
-    locks::{self, Contention},
-    thread_pool,
-    threads::{self, Creation},
 };
-use profilers::{
-    allocations::AllocationWindow,
-    gc::{Collection, Pause},
-};
+use profilers::allocations::AllocationWindow;
 use std::{
     io::{self, Read},
     sync::{
@@ -44,25 +36,11 @@ const MUCH: usize = 16 << 10;
 /// What the session gives.
 #[derive(Debug)]
 pub(super) enum FromEvents {
-    Gc(Collection),
-    Pause(Pause),
-    Induced(gc::Induction),
+    /// Something that a profiler of this id has made of events.
+    Sample(&'static str, Box<dyn EventSample>),
     Allocation(Allocation),
     /// Allocations were followed for a part of a time only; those of it come next.
     AllocationWindow(AllocationWindow),
-    Contention(Contention),
-    Creation(Creation),
-    /// What happened to the thread pool, and when.
-    Pool(u64, thread_pool::Change),
-    Compiled(Box<Compilation>),
-    /// Precompiled code was looked for: when, whether it was found, and how long that took.
-    Lookup(u64, bool, Option<u64>),
-    /// Code of a method was freed.
-    CodeFreed,
-    Loaded(Box<Load>),
-    /// An assembly was unloaded: time, the runtime's number, full name.
-    Unloaded(u64, u64, String),
-    TypeLoaded(TypeLoad),
     /// Values at a time.
     Counted(u64, Vec<Counted>),
     /// The runtime dropped this many events.
@@ -87,20 +65,19 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Starts a session; `id` is what its profilers know it by.
+    /// Starts a session.
     pub fn start(
         keeper: Keeper,
         port: &Port,
         config: &EventPipeConfig,
-        id: &str,
+        collectors: Collectors,
     ) -> Result<Self, RecordError> {
         let session = keeper.collect(port, config)?;
         let stopper = session.stopper();
         let (sender, incoming) = sync_channel(QUEUE);
-        let counters = counters::Collector::new(id);
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
-            .spawn(move || read(Reader::new(Gathered::new(session)), counters, &sender))
+            .spawn(move || read(Reader::new(Gathered::new(session)), collectors, &sender))
             .map_err(|source| RecordError::Io {
                 what: "starting the EventPipe thread".into(),
                 source,
@@ -115,7 +92,7 @@ impl Events {
         keeper: Keeper,
         pid: u32,
         config: EventPipeConfig,
-        id: String,
+        collectors: Collectors,
     ) -> Result<Self, RecordError> {
         let (sender, incoming) = sync_channel(QUEUE);
         let stopper = Arc::new(Mutex::new(None));
@@ -132,7 +109,7 @@ impl Events {
                     }
                 };
                 *lock(&stoppers) = Some(session.stopper());
-                read(Reader::new(Gathered::new(session)), counters::Collector::new(&id), &sender);
+                read(Reader::new(Gathered::new(session)), collectors, &sender);
             })
             .map_err(|source| RecordError::Io {
                 what: "starting the EventPipe thread".into(),
@@ -208,12 +185,7 @@ fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
     stopper.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read(
-    mut reader: Reader<Gathered>,
-    counters: counters::Collector,
-    sender: &SyncSender<FromEvents>,
-) {
-    let mut collectors = Collectors::new(counters);
+fn read(mut reader: Reader<Gathered>, mut collectors: Collectors, sender: &SyncSender<FromEvents>) {
     // Nobody to tell is no error: the recording is over.
     let _ = collectors.read(&mut reader, sender);
 }
@@ -226,25 +198,15 @@ fn send(sender: &SyncSender<FromEvents>, event: FromEvents) -> Result<(), Gone> 
 }
 
 /// What make of single events what happened.
-struct Collectors {
-    gc: gc::Collector,
-    locks: locks::Collector,
-    threads: threads::Collector,
-    jit: jit::Collector,
-    loads: loads::Collector,
+pub(super) struct Collectors {
+    readers: Readers,
     counters: counters::Collector,
 }
 
 impl Collectors {
-    fn new(counters: counters::Collector) -> Self {
-        Self {
-            gc: gc::Collector::new(),
-            locks: locks::Collector::new(),
-            threads: threads::Collector::new(),
-            jit: jit::Collector::new(),
-            loads: loads::Collector::new(),
-            counters,
-        }
+    /// Those of a session for the profilers that run; `id` is what they know it by.
+    pub fn new(runs: impl Fn(&str) -> bool, id: &str) -> Self {
+        Self { readers: Readers::of(runs), counters: counters::Collector::new(id) }
     }
 
     /// Reads the session to its end.
@@ -260,19 +222,17 @@ impl Collectors {
                     self.push(&event, sender)?;
                     true
                 }
-                Ok(None) => {
-                    self.finish();
-                    false
-                }
+                Ok(None) => false,
                 Err(error) if error.is_timeout() => true,
                 Err(error) => {
-                    self.finish();
                     let text = format!("the EventPipe stream broke off: {error}");
                     let _ = send(sender, FromEvents::Failed(text));
                     false
                 }
             };
-            self.send_outputs(sender)?;
+            if !more {
+                self.readers.finish(|id, sample| send(sender, FromEvents::Sample(id, sample)))?;
+            }
             let now = reader.statistics().lost;
             if now > lost {
                 send(sender, FromEvents::Lost(now - lost))?;
@@ -284,16 +244,9 @@ impl Collectors {
         }
     }
 
-    /// Takes an event. What stands for itself is sent at once.
+    /// Takes an event. What is known by now is sent at once.
     fn push(&mut self, event: &Event, sender: &SyncSender<FromEvents>) -> Result<(), Gone> {
-        self.gc.push(event);
-        self.locks.push(event);
-        self.threads.push(event);
-        if let Some(change) = thread_pool::parse(event) {
-            send(sender, FromEvents::Pool(event.timestamp, change))?;
-        }
-        self.jit.push(event);
-        self.loads.push(event);
+        self.readers.push(event, |id, sample| send(sender, FromEvents::Sample(id, sample)))?;
         match self.counters.push(event) {
             Some(counters::Output::Values(values)) => {
                 send(sender, FromEvents::Counted(event.timestamp, values))
@@ -301,77 +254,5 @@ impl Collectors {
             Some(counters::Output::Complaint(text)) => send(sender, FromEvents::Failed(text)),
             None => Ok(()),
         }
-    }
-
-    /// No more events come.
-    fn finish(&mut self) {
-        self.gc.finish();
-        self.loads.finish();
-    }
-
-    /// Sends what is known by now.
-    fn send_outputs(&mut self, sender: &SyncSender<FromEvents>) -> Result<(), Gone> {
-        while let Some(output) = self.gc.next_output() {
-            let event = match output {
-                gc::Output::Gc(gc) => FromEvents::Gc(convert_gc(gc)),
-                gc::Output::Induced(call) => FromEvents::Induced(call),
-                gc::Output::Pause(pause) => FromEvents::Pause(convert_pause(pause)),
-            };
-            send(sender, event)?;
-        }
-        while let Some(wait) = self.locks.next_output() {
-            send(sender, FromEvents::Contention(wait))?;
-        }
-        while let Some(creation) = self.threads.next_output() {
-            send(sender, FromEvents::Creation(creation))?;
-        }
-        while let Some(output) = self.jit.next_output() {
-            let event = match output {
-                jit::Output::Compiled(compiled) => FromEvents::Compiled(compiled),
-                jit::Output::Lookup { time, found, duration } => {
-                    FromEvents::Lookup(time, found, duration)
-                }
-                jit::Output::Freed => FromEvents::CodeFreed,
-            };
-            send(sender, event)?;
-        }
-        while let Some(output) = self.loads.next_output() {
-            let event = match output {
-                loads::Output::Load(load) => FromEvents::Loaded(load),
-                loads::Output::Unloaded { time, assembly, name } => {
-                    FromEvents::Unloaded(time, assembly, name)
-                }
-                loads::Output::Type(load) => FromEvents::TypeLoaded(load),
-            };
-            send(sender, event)?;
-        }
-        Ok(())
-    }
-}
-
-fn convert_gc(gc: gc::GcEvent) -> Collection {
-    Collection {
-        number: gc.number,
-        generation: gc.generation,
-        reason: gc.reason,
-        kind: gc.kind,
-        induced: gc.induced,
-        start: gc.start,
-        end: gc.end,
-        size_after: gc.size_after,
-        promoted: gc.promoted,
-        pinned_objects: gc.pinned_objects,
-        gc_handles: gc.gc_handles,
-    }
-}
-
-fn convert_pause(pause: gc::PauseEvent) -> Pause {
-    Pause {
-        reason: pause.reason,
-        gc: pause.gc,
-        suspend_start: pause.suspend_start,
-        suspend_end: pause.suspend_end,
-        resume_start: pause.resume_start,
-        resume_end: pause.resume_end,
     }
 }

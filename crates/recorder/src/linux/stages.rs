@@ -143,6 +143,10 @@ impl Stages {
                 ticks.pool_tick(cx, tick);
                 self.settle_ticks(cx);
             }
+            Record::ThreadTick { profiler, tick } => {
+                ticks.thread_tick(cx, &profiler, tick);
+                self.settle_ticks(cx);
+            }
             Record::ThreadSnapshot(snapshot) => {
                 ticks.thread_snapshot(cx, snapshot);
                 self.settle_ticks(cx);

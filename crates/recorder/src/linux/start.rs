@@ -20,7 +20,7 @@ use super::{
     allocation_events::AllocationEvents,
     clock::now,
     cpu::CpuSource,
-    events::Events,
+    events::{Collectors, Events},
     link::AgentLink,
     output::Out,
     recorder::{Recorder, Sources},
@@ -269,12 +269,12 @@ impl Start {
             return Ok((events, None));
         }
         let keeper = self.keeper.take().map_or_else(Keeper::start, Ok)?;
+        let runs = |id: &str| options.profilers.iter().any(|selection| selection.spec.id == id);
         for config in configs {
+            let collectors = Collectors::new(runs, &session);
             events.push(match &self.port {
-                Some(port) => Events::start(keeper.clone(), port, &config, &session)?,
-                None => {
-                    Events::start_later(keeper.clone(), self.target.pid, config, session.clone())?
-                }
+                Some(port) => Events::start(keeper.clone(), port, &config, collectors)?,
+                None => Events::start_later(keeper.clone(), self.target.pid, config, collectors)?,
             });
         }
         let allocations = allocates

@@ -2,8 +2,8 @@
 
 use super::{
     cpu::TakenSample,
-    event_samples::EventSample,
     frames::{Copied, Frames},
+    sources::EventSample,
 };
 use std::{
     collections::{HashSet, VecDeque},
@@ -36,7 +36,7 @@ pub(super) enum WaitingSample {
     /// The copied stack of a blocked thread.
     Blocked(Box<Copied<BlockedStack>>),
     /// What an event told, with the addresses of its stack.
-    Event(EventSample),
+    Event(Box<dyn EventSample>),
 }
 
 /// Addresses that the agent has to explain.

@@ -26,6 +26,7 @@ pub const VIEW: View = View {
     section,
     json: Some(json_part!("allocations", Json<'_>, json)),
     page: Some(("allocations", page)),
+    rows_of: None,
 };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {

@@ -20,6 +20,7 @@ pub const VIEW: View = View {
     section,
     json: Some(json_part!("counters", Vec<CounterJson<'_>>, json)),
     page: Some(("counters", page)),
+    rows_of: None,
 };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {

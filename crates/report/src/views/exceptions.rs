@@ -20,6 +20,7 @@ pub const VIEW: View = View {
     section,
     json: Some(json_part!("exceptions", Json<'_>, json)),
     page: Some(("exceptions", page)),
+    rows_of: None,
 };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {

@@ -17,8 +17,12 @@ use crate::{
     json::{DistributionJson, PlaceJson, since},
 };
 
-pub const VIEW: View =
-    View { section, json: Some(json_part!("gc", Json<'_>, json)), page: Some(("gc", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("gc", Json<'_>, json)),
+    page: Some(("gc", page)),
+    rows_of: None,
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = options.series.is_none()

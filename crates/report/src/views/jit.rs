@@ -15,8 +15,12 @@ use crate::html::{Interner, MOST_ROWS};
 use crate::{Options, format};
 use json::{Json, json};
 
-pub const VIEW: View =
-    View { section, json: Some(json_part!("jit", Json, json)), page: Some(("jit", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("jit", Json, json)),
+    page: Some(("jit", page)),
+    rows_of: None,
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Jit);

@@ -20,8 +20,12 @@ use crate::{
     json::{PlaceJson, since},
 };
 
-pub const VIEW: View =
-    View { section, json: Some(json_part!("loads", Json<'_>, json)), page: Some(("loads", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("loads", Json<'_>, json)),
+    page: Some(("loads", page)),
+    rows_of: None,
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Loads);

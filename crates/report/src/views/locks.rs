@@ -12,8 +12,12 @@ use crate::{
     json::PlaceJson,
 };
 
-pub const VIEW: View =
-    View { section, json: Some(json_part!("locks", Json, json)), page: Some(("locks", page)) };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("locks", Json, json)),
+    page: Some(("locks", page)),
+    rows_of: None,
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Locks);

@@ -18,9 +18,16 @@ use crate::{Options, html::Interner};
 pub use json_part::JsonPart;
 use json_part::json_part;
 
-/// Declares the modules of all views and the list of them, in the order of a report.
+/// Declares the modules of all views and the list of them, in the order of a report. Those of whole
+/// profilers come last.
 macro_rules! views {
-    ($($name:ident),* $(,)?) => {
+    ($($whole:ident),* $(,)?) => {
+        views! {
+            all recording, cpu, wall, exceptions, gc, survivors, allocations, locks, threads,
+            threadpool, trace, calls, transitions, jit, loads, counters $(, $whole)*
+        }
+    };
+    (all $($name:ident),*) => {
         $(pub mod $name;)*
 
         /// All views.
@@ -28,10 +35,7 @@ macro_rules! views {
     };
 }
 
-views! {
-    recording, cpu, wall, exceptions, gc, survivors, allocations, locks, threads, threadpool, trace,
-    calls, transitions, jit, loads, counters,
-}
+profile::profilers::whole_profilers!(views);
 
 mod notes;
 pub mod observer;
@@ -45,6 +49,19 @@ pub struct View {
     json: Option<JsonPart>,
     /// For the page: the key, and the value of it.
     page: Option<(&'static str, PageValue)>,
+    /// The profiler whose rows it shows, where the profile keeps these as they are. The JSON has
+    /// its key where that profiler ran. The page shows the section as it is, in a tab.
+    rows_of: Option<RowsOf>,
+}
+
+/// A profiler whose rows a view shows: its id, and a word or two for the tab of a page.
+type RowsOf = (&'static str, &'static str);
+
+impl View {
+    /// Whether it may have something to say in JSON.
+    fn has_json(&self, profile: &Profile) -> bool {
+        self.rows_of.is_none_or(|(profiler, _)| profile.run(profiler).is_some())
+    }
 }
 
 type PageValue = fn(&Profile, &mut Interner<'_>, &Options) -> Value;
@@ -61,12 +78,30 @@ pub fn document(profile: &Profile, options: &Options) -> Document {
 
 /// What all views have to say in JSON, by key.
 pub fn json(profile: &Profile) -> BTreeMap<&'static str, Value> {
-    json_parts().map(|part| (part.key, (part.value)(profile))).collect()
+    let views = VIEWS.iter().filter(|view| view.has_json(profile));
+    let parts = views.filter_map(|view| view.json.as_ref());
+    parts.map(|part| (part.key, (part.value)(profile))).collect()
 }
 
-/// The parts of JSON that views make.
-pub fn json_parts() -> impl Iterator<Item = &'static JsonPart> {
-    VIEWS.iter().filter_map(|view| view.json.as_ref())
+/// The parts of JSON that views make, each with whether every report has it.
+pub fn json_parts() -> impl Iterator<Item = (&'static JsonPart, bool)> {
+    VIEWS.iter().filter_map(|view| Some((view.json.as_ref()?, view.rows_of.is_none())))
+}
+
+/// What the page shows in tabs as it is, of views that show rows: an id, a title and the section.
+pub fn tabs(
+    profile: &Profile,
+    options: &Options,
+) -> impl Iterator<Item = (&'static str, &'static str, Section)> {
+    VIEWS.iter().filter_map(|view| {
+        let (profiler, title) = view.rows_of?;
+        Some((profiler, title, (view.section)(profile, options)?))
+    })
+}
+
+/// Whether a view shows the rows of this profiler.
+fn is_viewed(profiler: &str) -> bool {
+    VIEWS.iter().any(|view| view.rows_of.is_some_and(|(id, _)| id == profiler))
 }
 
 /// The data of all views for the page, by key.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     Cell, Column, Section, Table, Unit,
     cells::{name, type_name},
-    left, right,
+    is_viewed, left, right,
 };
 use crate::{Options, json::since};
 
@@ -22,8 +22,13 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     if options.series.is_some() {
         return Vec::new();
     }
-    let others = profile.other_tables.iter().filter(|other| !other.is_empty());
-    others.map(|other| section(profile, options, other)).collect()
+    tables(profile).map(|other| section(profile, options, other)).collect()
+}
+
+/// Tables that have rows and no view.
+fn tables(profile: &Profile) -> impl Iterator<Item = &OtherTable> {
+    let others = profile.other_tables.iter();
+    others.filter(|other| !other.is_empty() && !is_viewed(&other.table.profiler))
 }
 
 fn section(profile: &Profile, options: &Options, other: &OtherTable) -> Section {
@@ -113,8 +118,7 @@ struct ColumnJson<'a> {
 
 /// All tables that have rows.
 pub fn json(profile: &Profile) -> Vec<TableJson<'_>> {
-    let others = profile.other_tables.iter().filter(|other| !other.is_empty());
-    others.map(|other| table_json(profile, other)).collect()
+    tables(profile).map(|other| table_json(profile, other)).collect()
 }
 
 fn table_json<'a>(profile: &Profile, other: &'a OtherTable) -> TableJson<'a> {

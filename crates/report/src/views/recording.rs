@@ -5,7 +5,7 @@ use profile::{Profile, SeriesKind};
 use super::{Cell, Section, Table, View};
 use crate::{Options, format};
 
-pub const VIEW: View = View { section, json: None, page: None };
+pub const VIEW: View = View { section, json: None, page: None, rows_of: None };
 
 fn section(profile: &Profile, _: &Options) -> Option<Section> {
     let info = &profile.info;

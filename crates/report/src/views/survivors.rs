@@ -21,6 +21,7 @@ pub const VIEW: View = View {
     section,
     json: Some(json_part!("survivors", Json<'_>, json)),
     page: Some(("survivors", page)),
+    rows_of: None,
 };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {

@@ -27,6 +27,7 @@ pub const VIEW: View = View {
     section,
     json: Some(json_part!("threadpool", Json<'_>, json)),
     page: Some(("pool", page)),
+    rows_of: None,
 };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {

@@ -23,6 +23,7 @@ pub const VIEW: View = View {
     section,
     json: Some(json_part!("all_threads", Json, json)),
     page: Some(("looks", page)),
+    rows_of: None,
 };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {

@@ -8,7 +8,7 @@ use super::{Cell, Section, Table, View, cells::name, json_part, left, right};
 use crate::{Options, format, json::since};
 
 pub const VIEW: View =
-    View { section, json: Some(json_part!("traced", Json<'_>, json)), page: None };
+    View { section, json: Some(json_part!("traced", Json<'_>, json)), page: None, rows_of: None };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown =

@@ -5,22 +5,12 @@ use crate::linux::{
     allocation_events::AllocationEvents,
     clock::now,
     context::Context,
-    event_samples::{EventSample, EventSamples},
     events::{Events, FromEvents},
+    sources::{self, EventSample},
     waiting::{Needs, WaitingSample},
 };
-use nettrace::{
-    counters::{self, Counted},
-    locks::Contention,
-    thread_pool,
-};
-use profilers::{
-    counters::{CounterDef, CounterKind, CounterValue},
-    gc::{Collection, Pause},
-    jit::Lookups,
-    loads::Unloaded,
-    threadpool::{PoolChange, PoolEvent},
-};
+use nettrace::counters::{self, Counted};
+use profilers::counters::{CounterDef, CounterKind, CounterValue};
 use std::sync::mpsc::Receiver;
 
 /// What counters the thread pool has, and whose they are.
@@ -31,15 +21,13 @@ pub(in crate::linux) struct EventPipe {
     sessions: Vec<Events>,
     /// Sessions for allocations, which are apart since they do not last.
     allocations: Option<AllocationEvents>,
-    samples: EventSamples,
-    /// Precompiled code that was looked for since that was last written.
-    precompiled: Lookups,
+    /// What waits for nothing any more.
+    ready: Vec<Box<dyn EventSample>>,
 }
 
 impl EventPipe {
     pub fn new(sessions: Vec<Events>, allocations: Option<AllocationEvents>) -> Self {
-        let (samples, precompiled) = (EventSamples::default(), Lookups::default());
-        Self { sessions, allocations, samples, precompiled }
+        Self { sessions, allocations, ready: Vec::new() }
     }
 
     /// Whether the runtime drops events that are not read in time.
@@ -72,64 +60,19 @@ impl EventPipe {
     }
 
     /// What is at the addresses of a sample is known, as far as it will be.
-    pub fn resolved(&mut self, sample: EventSample) {
-        self.samples.ready(sample);
+    pub fn resolved(&mut self, sample: Box<dyn EventSample>) {
+        self.ready.push(sample);
     }
 
     fn event(&mut self, cx: &mut Context, event: FromEvents) {
         match event {
-            // Another profiler may listen to more than its own events.
-            FromEvents::Gc(_) | FromEvents::Pause(_) | FromEvents::Induced(_) if !cx.runs("gc") => {
-            }
-            // Without a stack it says no more than the collection does.
-            FromEvents::Induced(call) => {
-                if cx.window.holds(call.time) && !call.stack.is_empty() {
-                    self.push_event_sample(cx, EventSample::Induced(call));
-                }
-            }
-            FromEvents::Gc(gc) => {
-                let Some((start, end)) = cx.window.part(gc.start, gc.end) else { return };
-                cx.count("gc", 1);
-                cx.definitions.row(&Collection { start, end, ..gc });
-            }
-            FromEvents::Pause(pause) => self.pause(cx, pause),
+            FromEvents::Sample(profiler, sample) => self.event_sample(cx, profiler, sample),
             FromEvents::Allocation(allocation) => {
-                self.event_sample(cx, "allocations", EventSample::Allocation(allocation))
+                self.event_sample(cx, "allocations", Box::new(allocation));
             }
             FromEvents::AllocationWindow(window) => cx.definitions.row(&window),
-            FromEvents::Contention(wait) => self.contention(cx, wait),
-            FromEvents::Compiled(compiled) => {
-                self.event_sample(cx, "jit", EventSample::Compiled(compiled))
-            }
-            // Of what has a time and stands for itself, what lies outside counts nowhere.
-            FromEvents::Lookup(time, ..)
-            | FromEvents::Unloaded(time, ..)
-            | FromEvents::Pool(time, _)
-            | FromEvents::Counted(time, _)
-                if !cx.window.holds(time) => {}
-            FromEvents::Lookup(_, found, duration) => {
-                let count = &mut self.precompiled;
-                *(if found { &mut count.found } else { &mut count.missing }) += 1;
-                count.duration = count.duration.saturating_add(duration.unwrap_or(0));
-            }
-            FromEvents::CodeFreed => self.precompiled.freed += 1,
-            FromEvents::Loaded(load) => self.event_sample(cx, "loads", EventSample::Loaded(load)),
-            FromEvents::Unloaded(time, assembly, name) => {
-                cx.definitions.row(&Unloaded { time, assembly, name });
-            }
-            FromEvents::TypeLoaded(load) => {
-                self.event_sample(cx, "loads", EventSample::TypeLoaded(load))
-            }
-            FromEvents::Creation(creation) => {
-                if cx.runs("threads") && cx.window.holds(creation.time) {
-                    self.push_event_sample(cx, EventSample::Creation(creation));
-                }
-            }
-            FromEvents::Pool(time, change) => {
-                if cx.runs("threadpool") {
-                    cx.definitions.row(&pool_event(time, change));
-                }
-            }
+            // What lies outside counts nowhere.
+            FromEvents::Counted(time, _) if !cx.window.holds(time) => {}
             FromEvents::Counted(time, counted) => self.counted(cx, time, counted),
             FromEvents::Lost(count) => cx.dropped("EventPipe events lost by the runtime", count),
             FromEvents::LeftOut(count) => {
@@ -137,25 +80,6 @@ impl EventPipe {
             }
             FromEvents::Note(message) | FromEvents::Failed(message) => cx.note(message),
         }
-    }
-
-    fn pause(&mut self, cx: &mut Context, pause: Pause) {
-        if cx.window.part(pause.suspend_start, pause.resume_end).is_some() {
-            cx.definitions.row(&Pause {
-                suspend_start: cx.window.clamp(pause.suspend_start),
-                suspend_end: cx.window.clamp(pause.suspend_end),
-                resume_start: cx.window.clamp(pause.resume_start),
-                resume_end: cx.window.clamp(pause.resume_end),
-                ..pause
-            });
-        }
-    }
-
-    fn contention(&mut self, cx: &mut Context, wait: Contention) {
-        let part = cx.window.part(wait.start, wait.start.saturating_add(wait.duration));
-        let Some((start, end)) = part else { return };
-        let wait = Contention { start, duration: end - start, ..wait };
-        self.event_sample(cx, "locks", EventSample::Contention(wait));
     }
 
     /// Values of counters.
@@ -186,18 +110,23 @@ impl EventPipe {
         cx.dropped("values of too many counters", came - known);
     }
 
-    /// Takes and counts a sample of the time that the recording is of.
-    fn event_sample(&mut self, cx: &mut Context, profiler: &'static str, sample: EventSample) {
-        if cx.window.holds(sample.time()) {
-            cx.count(profiler, 1);
-            self.push_event_sample(cx, sample);
+    /// Takes and counts what of a sample is of the time that the recording is of.
+    fn event_sample(
+        &mut self,
+        cx: &mut Context,
+        profiler: &'static str,
+        mut sample: Box<dyn EventSample>,
+    ) {
+        if !sample.clip(&cx.window) {
+            return;
         }
-    }
-
-    fn push_event_sample(&mut self, cx: &mut Context, sample: EventSample) {
-        let executed = self.samples.needs_of(&sample, &cx.frames);
+        match sample.count() {
+            0 => {}
+            count => cx.count(profiler, count),
+        }
+        let executed = sample.needs(&cx.frames, &cx.sources);
         if executed.is_empty() {
-            self.samples.ready(sample);
+            self.ready.push(sample);
             return;
         }
         // The runtime itself has walked the stacks of events.
@@ -209,31 +138,20 @@ impl EventPipe {
 }
 
 impl Stage for EventPipe {
-    /// Makes rows of the samples whose addresses are known.
+    /// Makes rows of the samples whose addresses are known, in the order of their times. What is
+    /// unknown is shown as such.
     fn settle(&mut self, cx: &mut Context, _all: bool) {
-        self.samples.settle(&mut cx.frames, &mut cx.definitions, &cx.target);
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.sort_by_key(|sample| sample.time());
+        let mut context = cx.for_sources();
+        ready.into_iter().for_each(|sample| sample.write(&mut context));
         cx.output.write_definitions(&mut cx.definitions);
     }
 
     fn second(&mut self, cx: &mut Context) {
-        let precompiled = std::mem::take(&mut self.precompiled);
-        if precompiled != Lookups::default() {
-            cx.definitions.row(&Lookups { time: now(), ..precompiled });
-        }
-    }
-}
-
-fn pool_event(time: u64, change: thread_pool::Change) -> PoolEvent {
-    match change {
-        thread_pool::Change::Started(active) => {
-            PoolEvent::worker(time, PoolChange::Started, active)
-        }
-        thread_pool::Change::Stopped(active) => {
-            PoolEvent::worker(time, PoolChange::Stopped, active)
-        }
-        thread_pool::Change::Adjusted { throughput, workers, reason } => {
-            PoolEvent::adjusted(time, workers, throughput, reason.name())
-        }
-        thread_pool::Change::Limits { min, max } => PoolEvent::limits(time, min.into(), max.into()),
+        let Context { info, frames, definitions, target, sources: states, .. } = cx;
+        let runs = |id: &str| info.profilers.iter().any(|run| run.id == id);
+        let mut context = sources::Context { frames, definitions, target, states };
+        sources::every_second(runs, &mut context, now());
     }
 }

@@ -1,5 +1,6 @@
 //! What all threads did at the ticks of `wall` and `threadpool`, and at thread snapshots.
 
+mod others;
 mod snapshots;
 
 use super::Stage;
@@ -38,6 +39,8 @@ struct Series {
 pub(in crate::linux) struct Ticks {
     wall: Series,
     pool: Series,
+    /// When the last tick of each profiler came that is known by its source alone.
+    others: HashMap<&'static str, u64>,
     census: Option<Census>,
     /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while
     /// they idle.
@@ -58,6 +61,7 @@ impl Ticks {
         Self {
             wall: Series::default(),
             pool: Series::default(),
+            others: HashMap::new(),
             census: None,
             pool_threads: HashSet::new(),
             snapshots: ThreadSnapshots::default(),
@@ -110,9 +114,9 @@ impl Ticks {
 
     /// The agent walks all threads, and says why.
     pub fn walk_blocked(&mut self, cx: &mut Context, reason: &str) {
-        let concerned =
-            ["wall", "threads", "threadpool"].into_iter().filter(|profiler| cx.runs(profiler));
-        let concerned: Vec<&str> = concerned.collect();
+        let shown = profilers::PROFILERS.iter().filter(|spec| spec.shows_running);
+        let concerned: Vec<&str> =
+            shown.map(|spec| spec.id).filter(|profiler| cx.runs(profiler)).collect();
         if concerned.is_empty() {
             return;
         }
@@ -181,6 +185,7 @@ impl Ticks {
                 cx.held.pool.extend(samples);
             }
             Purpose::Snapshot(all) => self.snapshot_settled(cx, &tick, all),
+            Purpose::Source(source) => self.source_tick(cx, source, &tick, previous),
         }
     }
 

@@ -5,18 +5,13 @@ use crate::{EngineChoice, RecordError, RecordOptions};
 use sampler::{Binding, OpenError};
 use wire::CpuEngine;
 
-/// The profilers that show running threads too, whose stacks are those of CPU samples.
-const SHOW_RUNNING: [&str; 3] =
-    [profilers::wall::SPEC.id, profilers::threadpool::SPEC.id, profilers::threads::SPEC.id];
-
 /// Samples per second of the CPU engine: as asked for, and where it runs for other profilers alone
 /// no fewer than they have ticks. `None` where no profiler needs it.
 pub(super) fn cpu_rate(options: &RecordOptions) -> Option<u32> {
     if runs_cpu(options) {
         return Some(options.rate_hz);
     }
-    let shown =
-        options.profilers.iter().filter(|selection| SHOW_RUNNING.contains(&selection.spec.id));
+    let shown = options.profilers.iter().filter(|selection| selection.spec.shows_running);
     let rates = shown
         .map(|selection| selection.param("rate").and_then(|rate| rate.parse().ok()).unwrap_or(0));
     rates.max().map(|rate| options.rate_hz.max(rate))

@@ -14,8 +14,8 @@ const VERBOSE: u32 = 5;
 /// The sessions for all profilers that listen to events of a runtime of this major version, but for
 /// `allocations`.
 ///
-/// What is verbose has one of its own: in one with events of collections it would bring a stack
-/// walk for each 100 KB that are allocated.
+/// What is verbose of the runtime's main provider has one of its own: in one with events of
+/// collections it would bring a stack walk for each 100 KB that are allocated.
 pub(super) fn event_pipes(
     options: &RecordOptions,
     major: u16,
@@ -27,10 +27,10 @@ pub(super) fn event_pipes(
             options.profilers.iter().filter(|selection| selection.spec.id != ALLOCATIONS)
         {
             for source in selection.event_sources(major, session) {
-                if (source.level >= VERBOSE) == verbose {
+                let is_verbose = source.level >= VERBOSE && source.provider == Provider::RUNTIME;
+                if is_verbose == verbose {
+                    config.stacks |= source.stacks;
                     add_source(&mut config.providers, source);
-                    config.stacks |=
-                        matches!(selection.spec.id, "gc" | "locks" | "threads" | "jit" | "loads");
                 }
             }
         }
@@ -40,7 +40,7 @@ pub(super) fn event_pipes(
 }
 
 fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
-    let EventSource { provider: name, keywords, level, arguments } = source;
+    let EventSource { provider: name, keywords, level, arguments, .. } = source;
     match providers.iter_mut().find(|provider| provider.name == name) {
         Some(provider) => {
             provider.keywords |= keywords;
@@ -66,11 +66,11 @@ pub(super) fn allocation_events(
     pid: u32,
     major: u16,
 ) -> Result<AllocationEvents, RecordError> {
-    let mut config = EventPipeConfig { stacks: true, ..EventPipeConfig::new(Vec::new()) };
-    selection
-        .event_sources(major, "")
-        .into_iter()
-        .for_each(|source| add_source(&mut config.providers, source));
+    let mut config = EventPipeConfig::new(Vec::new());
+    for source in selection.event_sources(major, "") {
+        config.stacks |= source.stacks;
+        add_source(&mut config.providers, source);
+    }
     let most = selection.param("samples").and_then(|most| most.parse().ok()).unwrap_or(u64::MAX);
     AllocationEvents::start(keeper, port, pid, config, most)
 }

@@ -1,0 +1,117 @@
+//! `gc`: collections, pauses and the calls that induce collections.
+
+use super::{Context, EventReader, EventSample, Samples, Source, States};
+use crate::linux::{frames::Frames, window::Window};
+use nettrace::{
+    Event,
+    gc::{Collector, GcEvent, Induction, Output, PauseEvent},
+};
+use profilers::gc::{Collection, Induced, Pause, SPEC};
+
+pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
+
+struct Reader(Collector);
+
+impl Reader {
+    fn drain(&mut self, out: &mut Samples) {
+        while let Some(output) = self.0.next_output() {
+            match output {
+                Output::Gc(gc) => out.push(Box::new(gc)),
+                Output::Pause(pause) => out.push(Box::new(pause)),
+                // Without a stack it says no more than the collection does.
+                Output::Induced(call) if call.stack.is_empty() => {}
+                Output::Induced(call) => out.push(Box::new(call)),
+            }
+        }
+    }
+}
+
+impl EventReader for Reader {
+    fn push(&mut self, event: &Event, out: &mut Samples) {
+        self.0.push(event);
+        self.drain(out);
+    }
+
+    fn finish(&mut self, out: &mut Samples) {
+        self.0.finish();
+        self.drain(out);
+    }
+}
+
+impl EventSample for GcEvent {
+    fn time(&self) -> u64 {
+        self.start
+    }
+
+    fn clip(&mut self, window: &Window) -> bool {
+        let part = window.part(self.start, self.end);
+        part.map(|part| (self.start, self.end) = part).is_some()
+    }
+
+    fn write(self: Box<Self>, context: &mut Context<'_>) {
+        context.row(&Collection {
+            number: self.number,
+            generation: self.generation,
+            reason: self.reason,
+            kind: self.kind,
+            induced: self.induced,
+            start: self.start,
+            end: self.end,
+            size_after: self.size_after,
+            promoted: self.promoted,
+            pinned_objects: self.pinned_objects,
+            gc_handles: self.gc_handles,
+        });
+    }
+}
+
+impl EventSample for PauseEvent {
+    fn time(&self) -> u64 {
+        self.suspend_start
+    }
+
+    fn clip(&mut self, window: &Window) -> bool {
+        let holds = window.part(self.suspend_start, self.resume_end).is_some();
+        let Self { suspend_start, suspend_end, resume_start, resume_end, .. } = self;
+        for time in [suspend_start, suspend_end, resume_start, resume_end] {
+            *time = window.clamp(*time);
+        }
+        holds
+    }
+
+    /// Collections alone are counted.
+    fn count(&self) -> u64 {
+        0
+    }
+
+    fn write(self: Box<Self>, context: &mut Context<'_>) {
+        context.row(&Pause {
+            reason: self.reason,
+            gc: self.gc,
+            suspend_start: self.suspend_start,
+            suspend_end: self.suspend_end,
+            resume_start: self.resume_start,
+            resume_end: self.resume_end,
+        });
+    }
+}
+
+impl EventSample for Induction {
+    fn time(&self) -> u64 {
+        self.time
+    }
+
+    fn count(&self) -> u64 {
+        0
+    }
+
+    fn needs(&self, frames: &Frames, _states: &States) -> Vec<u64> {
+        frames.unknown_of(&self.stack)
+    }
+
+    fn write(self: Box<Self>, context: &mut Context<'_>) {
+        let thread = context.thread(self.thread);
+        let (stack, truncated) = context.stack(&self.stack);
+        context.row(&Induced { time: self.time, thread, stack, truncated });
+    }
+}
