@@ -99,7 +99,7 @@ fn an_agent_waits_for_a_thread_that_the_runtime_keeps() {
         std::thread::sleep(Duration::from_millis(50));
     }
     other.set_idle_limit(Duration::from_secs(100));
-    std::io::copy(&mut other.by_ref(), &mut sink()).unwrap();
+    std::io::copy(&mut other, &mut sink()).unwrap();
     stopping.join().unwrap().unwrap();
     wait_until_left(pid);
     assert!(!has_event_thread(pid));
@@ -411,7 +411,7 @@ while True:
             .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut ready = [0; 5];
-        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
         assert_eq!(&ready, b"ready");
         Self(child)
     }

@@ -13,7 +13,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         and biased where a program allocates in a regular pattern. Shows what was allocated, not \
         what stays in memory. While a program allocates very much, only windows are recorded, and \
         the rest is estimated from them, so that the program is not slowed down.",
-    values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "allocations", unit: "bytes" }],
+    values: &[
+        ValueSpec { kind: "samples", unit: "count" },
+        ValueSpec { kind: "allocations", unit: "bytes" },
+    ],
     params: &[ParamSpec {
         name: "samples",
         help: "Samples per second, at most, on average; above that rate, only windows are recorded",

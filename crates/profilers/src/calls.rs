@@ -13,7 +13,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         filter. Only for programs started by clrscope launch, in the main profiler slot. The hooks \
         stay in the process until it ends, and do nothing once the recording has ended. x86-64 \
         only.",
-    values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
+    values: &[
+        ValueSpec { kind: "calls", unit: "count" },
+        ValueSpec { kind: "time", unit: "nanoseconds" },
+    ],
     params: &[ParamSpec {
         name: "filter",
         help: "Methods as Namespace.Type.Method with * and ?; put + between several, and - before \
@@ -70,7 +73,8 @@ impl Filter {
             name.push('.');
         }
         name.push_str(&plain(method));
-        let any = |globs: &[String]| globs.iter().any(|glob| matches(glob.as_bytes(), name.as_bytes()));
+        let any =
+            |globs: &[String]| globs.iter().any(|glob| matches(glob.as_bytes(), name.as_bytes()));
         any(&self.takes) && !any(&self.leaves)
     }
 }

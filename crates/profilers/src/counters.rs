@@ -12,7 +12,12 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         values itself, once per interval, on a separate thread.",
     values: &[ValueSpec { kind: "values", unit: "count" }],
     params: &[
-        ParamSpec { name: "interval", help: "Seconds between two values", default: "1", kind: ParamKind::Number(1, 3600) },
+        ParamSpec {
+            name: "interval",
+            help: "Seconds between two values",
+            default: "1",
+            kind: ParamKind::Number(1, 3600),
+        },
         ParamSpec {
             name: "providers",
             help: "EventSources whose counters are recorded, such as \

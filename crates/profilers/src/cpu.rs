@@ -14,7 +14,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         Otherwise it uses timer signals inside the process. Where neither works, the runtime is \
         suspended for each sample, which sees only safepoints. The report names the engine. --rate \
         sets the rate.",
-    values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "cpu", unit: "nanoseconds" }],
+    values: &[
+        ValueSpec { kind: "samples", unit: "count" },
+        ValueSpec { kind: "cpu", unit: "nanoseconds" },
+    ],
     params: &[],
     // THREADS, SUSPENDS, JIT_COMPILATION, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS,
     // BASIC_GC: threads to name, and intervals of collection, suspension and compilation to label
@@ -31,7 +34,11 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 /// Inside, only the suspend-and-walk engine is a collector: the kernel ring is read from outside,
 /// and the signal engine has no callbacks. But where that one cannot run, this one takes its place.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
-    matches!(settings.session.cpu, CpuEngine::SuspendWalk | CpuEngine::Signals | CpuEngine::KernelRing).then(|| {
+    matches!(
+        settings.session.cpu,
+        CpuEngine::SuspendWalk | CpuEngine::Signals | CpuEngine::KernelRing
+    )
+    .then(|| {
         let interval = 1_000_000_000 / Nanos::from(settings.session.rate_hz.clamp(1, 1000));
         Box::new(SuspendWalk { interval, last_run: Mutex::default() }) as Box<dyn Collector>
     })
@@ -99,7 +106,10 @@ mod tests {
         assert_eq!(script.sent, [], "nothing to count from yet");
         script.tasks = vec![(1, 130), (2, 50), (3, 5)];
         collector.tick(&mut script);
-        assert_eq!(script.sent, [Record::CpuSample(CpuSample { time: 0, os_tid: 1, cpu: 30, stack: 1 })]);
+        assert_eq!(
+            script.sent,
+            [Record::CpuSample(CpuSample { time: 0, os_tid: 1, cpu: 30, stack: 1 })]
+        );
         assert_eq!(script.asked, [vec![1]]);
         script.sent.clear();
         collector.tick(&mut script);

@@ -12,7 +12,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         allocates every object on its slow path, so a program that allocates much is several times \
         slower; the agent adds little to that. Only for programs started by clrscope launch; the \
         agent remains in the process until it ends.",
-    values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "allocations", unit: "bytes" }],
+    values: &[
+        ValueSpec { kind: "objects", unit: "count" },
+        ValueSpec { kind: "allocations", unit: "bytes" },
+    ],
     params: &[],
     // OBJECT_ALLOCATED and ENABLE_OBJECT_ALLOCATED; THREADS, for their names. Modules that are
     // unloaded are always reported.

@@ -1,8 +1,8 @@
 //! `exceptions`: what is thrown, where, and who catches it.
 
 use crate::{
-    CallbackCx, CallbackSample, Class, Collector, FlushCx, Function, Object, ParamKind, ParamSpec, ProfilerSpec,
-    Settings, ValueSpec,
+    CallbackCx, CallbackSample, Class, Collector, FlushCx, Function, Object, ParamKind, ParamSpec,
+    ProfilerSpec, Settings, ValueSpec,
 };
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -105,7 +105,10 @@ thread_local! {
 
 fn begin(in_flight: InFlight) {
     let _ = IN_FLIGHT.try_with(|(count, slots)| {
-        if slots.get(count.get().wrapping_sub(1)).is_some_and(|newest| newest.get().session != in_flight.session) {
+        if slots
+            .get(count.get().wrapping_sub(1))
+            .is_some_and(|newest| newest.get().session != in_flight.session)
+        {
             // The end of those will not be reported.
             count.set(0);
         }
@@ -259,7 +262,9 @@ impl Slot {
         if at != second {
             let fresh = u64::from(second) << 32 | 1;
             if self.window.compare_exchange(window, fresh, Relaxed, Relaxed).is_ok() {
-                return Entered::First { before: if at.wrapping_add(1) == second { before } else { 0 } };
+                return Entered::First {
+                    before: if at.wrapping_add(1) == second { before } else { 0 },
+                };
             }
         }
         Entered::Nth((self.window.fetch_add(1, Relaxed) as u32).wrapping_add(1))
@@ -297,7 +302,16 @@ impl Collector for Exceptions {
         let (ips, truncated) = cx.own_stack();
         let message = cx.message_of(object);
         let os_tid = cx.os_tid();
-        cx.send(CallbackSample::Exception { sequence, time, os_tid, class, message, ips, truncated, weight });
+        cx.send(CallbackSample::Exception {
+            sequence,
+            time,
+            os_tid,
+            class,
+            message,
+            ips,
+            truncated,
+            weight,
+        });
     }
 
     fn exception_caught(&self, cx: &dyn CallbackCx, function: Function, object: Object) {
@@ -306,7 +320,11 @@ impl Collector for Exceptions {
         }
         let Some(in_flight) = caught(cx.class_of(object).map(|class| class.0)) else { return };
         if in_flight.sequence != 0 && self.session(cx) == Some(in_flight.session) {
-            cx.send(CallbackSample::ExceptionCaught { sequence: in_flight.sequence, time: cx.now(), function });
+            cx.send(CallbackSample::ExceptionCaught {
+                sequence: in_flight.sequence,
+                time: cx.now(),
+                function,
+            });
         }
     }
 
@@ -431,7 +449,9 @@ mod tests {
 
     fn samples_of(calls: &Calls, wanted: usize) -> (usize, u64) {
         calls.sent.borrow().iter().fold((0, 0), |(count, sum), sample| match sample {
-            CallbackSample::Exception { class, weight, .. } if class.0 == wanted => (count + 1, sum + weight),
+            CallbackSample::Exception { class, weight, .. } if class.0 == wanted => {
+                (count + 1, sum + weight)
+            }
             _ => (count, sum),
         })
     }
@@ -479,7 +499,12 @@ mod tests {
         assert!((5 * 10..=5 * 150).contains(&kept), "{kept}");
         // Only what came after the last sample stands for nothing yet.
         assert!((930_000..=950_000).contains(&stands_for), "{stands_for}");
-        let caught = calls.sent.borrow().iter().filter(|s| matches!(s, CallbackSample::ExceptionCaught { .. })).count();
+        let caught = calls
+            .sent
+            .borrow()
+            .iter()
+            .filter(|s| matches!(s, CallbackSample::ExceptionCaught { .. }))
+            .count();
         assert_eq!(caught, kept + 5);
     }
 
@@ -497,7 +522,11 @@ mod tests {
             }
         }
         let caught = 1;
-        assert!(calls.sent.borrow().len() <= 200 + 1 + 100 + caught, "{}", calls.sent.borrow().len());
+        assert!(
+            calls.sent.borrow().len() <= 200 + 1 + 100 + caught,
+            "{}",
+            calls.sent.borrow().len()
+        );
         assert_eq!(samples_of(&calls, RARE).0, 1);
     }
 
@@ -524,7 +553,9 @@ mod tests {
 
     #[test]
     fn shifts_reach_the_aim() {
-        for (count, aim, shift) in [(0, 20, 0), (20, 20, 0), (21, 20, 1), (41, 20, 2), (190_000, 20, 14), (5, 0, 3)] {
+        for (count, aim, shift) in
+            [(0, 20, 0), (20, 20, 0), (21, 20, 1), (41, 20, 2), (190_000, 20, 14), (5, 0, 3)]
+        {
             assert_eq!(shift_for(count, aim), shift, "{count} {aim}");
         }
         assert_eq!(shift_for(u32::MAX, 20), 28);
@@ -555,7 +586,9 @@ mod tests {
             .borrow()
             .iter()
             .filter_map(|sample| match sample {
-                CallbackSample::ExceptionCaught { sequence, function, .. } => Some((*sequence, function.0)),
+                CallbackSample::ExceptionCaught { sequence, function, .. } => {
+                    Some((*sequence, function.0))
+                }
                 CallbackSample::Exception { .. } => None,
             })
             .collect();
@@ -572,7 +605,9 @@ mod tests {
         exceptions.exception_caught(&calls, Function(1), Object(0));
         let caught = calls.sent.borrow();
         let caught = caught.iter().filter_map(|sample| match sample {
-            CallbackSample::ExceptionCaught { sequence, function, .. } => Some((*sequence, function.0)),
+            CallbackSample::ExceptionCaught { sequence, function, .. } => {
+                Some((*sequence, function.0))
+            }
             CallbackSample::Exception { .. } => None,
         });
         assert_eq!(caught.collect::<Vec<_>>(), [(2, 2), (1, 1)]);
@@ -595,12 +630,21 @@ mod tests {
         exceptions.exception_caught(&calls, Function(1), Object(0));
         calls.catches_untold.set(false);
         exceptions.exception_caught(&calls, Function(1), Object(0));
-        assert!(!calls.sent.borrow().iter().any(|sample| matches!(sample, CallbackSample::ExceptionCaught { .. })));
+        assert!(
+            !calls
+                .sent
+                .borrow()
+                .iter()
+                .any(|sample| matches!(sample, CallbackSample::ExceptionCaught { .. }))
+        );
         calls.time.set(10);
         exceptions.exception_thrown(&calls, Object(RARE));
         exceptions.exception_caught(&calls, Function(7), Object(0));
         let sent = calls.sent.borrow();
-        assert!(matches!(sent.last(), Some(CallbackSample::ExceptionCaught { sequence: 12, function: Function(7), .. })));
+        assert!(matches!(
+            sent.last(),
+            Some(CallbackSample::ExceptionCaught { sequence: 12, function: Function(7), .. })
+        ));
         assert_eq!(samples_of(&calls, RARE), (2, 2), "untold catches make no exception less");
     }
 

@@ -11,7 +11,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         induced, how large each generation was before and after, how much was promoted, and which \
         share of the time was spent in GC pauses. No clrscope code runs inside the process for it. \
         Shows what collections cost, not which objects were allocated.",
-    values: &[ValueSpec { kind: "collections", unit: "count" }, ValueSpec { kind: "pause", unit: "nanoseconds" }],
+    values: &[
+        ValueSpec { kind: "collections", unit: "count" },
+        ValueSpec { kind: "pause", unit: "nanoseconds" },
+    ],
     params: &[],
     events: (0, 0),
     event_pipe: &[EventPipeSpec {

@@ -13,7 +13,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         the program is paused. Needs the main profiler slot, so it cannot be used beside an APM. \
         While it is attached, also between two snapshots, the runtime makes no background \
         collections: full collections are blocking. So it is best used alone, and not for long.",
-    values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "heap", unit: "bytes" }],
+    values: &[
+        ValueSpec { kind: "objects", unit: "count" },
+        ValueSpec { kind: "heap", unit: "bytes" },
+    ],
     params: &[
         ParamSpec {
             name: "snapshots",

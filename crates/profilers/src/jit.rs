@@ -12,7 +12,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         the background. Shows which methods were compiled again and again, and how often \
         precompiled (ready-to-run) code was there, was missing, or was refused. Every compilation \
         is counted, none is sampled.",
-    values: &[ValueSpec { kind: "compilations", unit: "count" }, ValueSpec { kind: "jit", unit: "nanoseconds" }],
+    values: &[
+        ValueSpec { kind: "compilations", unit: "count" },
+        ValueSpec { kind: "jit", unit: "nanoseconds" },
+    ],
     params: &[],
     // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.
     events: (0x200, 0x4),

@@ -12,7 +12,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         not be found, and every type that is loaded, with the time that threads spent on it. Times \
         exclude nested loads: if a type needs an assembly, the time of the type does not include \
         that of the assembly. Everything is counted, nothing is sampled.",
-    values: &[ValueSpec { kind: "assemblies", unit: "count" }, ValueSpec { kind: "loads", unit: "nanoseconds" }],
+    values: &[
+        ValueSpec { kind: "assemblies", unit: "count" },
+        ValueSpec { kind: "loads", unit: "nanoseconds" },
+    ],
     params: &[],
     // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.
     events: (0x200, 0x4),

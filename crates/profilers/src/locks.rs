@@ -12,7 +12,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         .NET 8 on the runtime also reports which lock it was and which thread held it. Short waits \
         that end by spinning cause no events. Semaphores, reader-writer locks and events are not \
         covered: use wall for them.",
-    values: &[ValueSpec { kind: "waits", unit: "count" }, ValueSpec { kind: "locks", unit: "nanoseconds" }],
+    values: &[
+        ValueSpec { kind: "waits", unit: "count" },
+        ValueSpec { kind: "locks", unit: "nanoseconds" },
+    ],
     params: &[],
     // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.
     events: (0x200, 0x4),

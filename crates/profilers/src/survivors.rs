@@ -15,7 +15,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         exceed their share of the time. Needs the main profiler slot, so it cannot be used beside \
         an APM, nor together with heap. While it is attached, the runtime makes no background \
         collections: full collections are blocking.",
-    values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "survivors", unit: "bytes" }],
+    values: &[
+        ValueSpec { kind: "objects", unit: "count" },
+        ValueSpec { kind: "survivors", unit: "bytes" },
+    ],
     params: &[
         ParamSpec {
             name: "every",

@@ -1,6 +1,8 @@
 //! `threadpool`: whether the thread pool keeps up, and what blocks its workers.
 
-use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, wall};
+use crate::{
+    Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, wall,
+};
 use wire::Record;
 
 /// What it is.
@@ -12,7 +14,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         threads and of completed items. The runtime's events report when and why the pool changes \
         its number of threads. The stacks of the workers are sampled at a low rate, with what they \
         wait for: tasks (sync over async), sleep, locks, I/O.",
-    values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "threadpool", unit: "nanoseconds" }],
+    values: &[
+        ValueSpec { kind: "samples", unit: "count" },
+        ValueSpec { kind: "threadpool", unit: "nanoseconds" },
+    ],
     params: &[ParamSpec {
         name: "rate",
         help: "Samples of the workers per second",
@@ -40,9 +45,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             stacks: false,
         },
     ],
-    since: 3,
-    too_old: "",
-    attach: true,
     shows_running: true,
     checkup: Some("threadpool"),
     ..ProfilerSpec::PLAIN

@@ -1,6 +1,9 @@
 //! `threads`: which threads there are, which of them make progress, and what starts them.
 
-use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, Stacks, ValueSpec, WorkerCx};
+use crate::{
+    Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, Stacks,
+    ValueSpec, WorkerCx,
+};
 use wire::{Nanos, Record, WallSample, WallTick};
 
 /// What it is.
@@ -31,9 +34,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         runtimes: EventPipeSpec::ALL,
         stacks: true,
     }],
-    since: 3,
-    too_old: "",
-    attach: true,
     shows_running: true,
     checkup: Some("threads"),
     ..ProfilerSpec::PLAIN
@@ -41,7 +41,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 
 /// The collector.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
-    Some(Box::new(Threads { interval: settings.number("every").max(1).saturating_mul(1_000_000_000) }))
+    Some(Box::new(Threads {
+        interval: settings.number("every").max(1).saturating_mul(1_000_000_000),
+    }))
 }
 
 /// How often the stacks that are missing are asked for again.
@@ -66,7 +68,8 @@ impl Collector for Threads {
         let mut taken = cx.stacks(&tasks);
         // A stack that is missing would look like one that has changed. What a tick has no room for
         // is taken by the next attempts; threads that have ended stay missing.
-        let missing = |taken: &Stacks| taken.threads.iter().filter(|thread| thread.is_none()).count();
+        let missing =
+            |taken: &Stacks| taken.threads.iter().filter(|thread| thread.is_none()).count();
         for _ in 0..MOST_ATTEMPTS {
             let before = missing(&taken);
             if before == 0 || taken.refused {
@@ -85,7 +88,11 @@ impl Collector for Threads {
             let Stacked { stack, state } = stacked?;
             Some(WallSample { os_tid: task.os_tid, stack, cpu: task.run, state })
         });
-        cx.send(Record::ThreadSnapshot(WallTick { time, stopped: taken.stopped, threads: threads.collect() }));
+        cx.send(Record::ThreadSnapshot(WallTick {
+            time,
+            stopped: taken.stopped,
+            threads: threads.collect(),
+        }));
     }
 }
 
@@ -118,17 +125,26 @@ mod tests {
         let collector = Threads { interval: 1 };
         let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
         collector.tick(&mut script);
-        let [Record::ThreadSnapshot(snapshot)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
-        let seen: Vec<_> = snapshot.threads.iter().map(|thread| (thread.os_tid, thread.stack, thread.cpu)).collect();
+        let [Record::ThreadSnapshot(snapshot)] = script.sent.as_slice() else {
+            panic!("{:?}", script.sent)
+        };
+        let seen: Vec<_> = snapshot
+            .threads
+            .iter()
+            .map(|thread| (thread.os_tid, thread.stack, thread.cpu))
+            .collect();
         assert_eq!(seen, [(1, Some(1), 100), (2, Some(2), 50)]);
     }
 
     #[test]
     fn a_thread_that_cannot_be_read_is_asked_for_again_and_left_out() {
-        let mut script = Script { tasks: vec![(1, 100), (2, 50)], left_out: vec![2], ..Script::default() };
+        let mut script =
+            Script { tasks: vec![(1, 100), (2, 50)], left_out: vec![2], ..Script::default() };
         Threads { interval: 1 }.tick(&mut script);
         assert_eq!(script.asked.len(), 2, "no more than once where that changes nothing");
-        let [Record::ThreadSnapshot(snapshot)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
+        let [Record::ThreadSnapshot(snapshot)] = script.sent.as_slice() else {
+            panic!("{:?}", script.sent)
+        };
         assert_eq!(snapshot.threads.iter().map(|thread| thread.os_tid).collect::<Vec<_>>(), [1]);
     }
 

@@ -14,7 +14,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         as before. .NET never detaches a profiler that may rewrite methods: the agent remains in \
         the process, idle, until the process ends. Needs the main profiler slot. clrscope trace \
         starts it, with the methods to trace.",
-    values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
+    values: &[
+        ValueSpec { kind: "calls", unit: "count" },
+        ValueSpec { kind: "time", unit: "nanoseconds" },
+    ],
     params: &[
         ParamSpec {
             name: "dry",

@@ -13,7 +13,10 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         calls). P/Invokes are not inlined into their callers and no precompiled code is used, so \
         the program is slower. Only for programs started by clrscope launch; the agent remains in \
         the process until it ends.",
-    values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
+    values: &[
+        ValueSpec { kind: "calls", unit: "count" },
+        ValueSpec { kind: "time", unit: "nanoseconds" },
+    ],
     params: &[],
     // CODE_TRANSITIONS; THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS.
     events: (0x800 | 0x200, 0x4),

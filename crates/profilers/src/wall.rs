@@ -1,6 +1,9 @@
 //! `wall`: what every thread does or waits for.
 
-use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, ThreadMap, ValueSpec, WorkerCx};
+use crate::{
+    Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, ThreadMap, ValueSpec,
+    WorkerCx,
+};
 use std::sync::{Mutex, PoisonError};
 use wire::{Nanos, Record, WallSample, WallTick};
 
@@ -16,14 +19,19 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         runtime is suspended for a moment at each tick and walks the threads that ran. The report \
         names the engine. Ticks that would cost too much are skipped, and the remaining ticks \
         stand for more time.",
-    values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "wall", unit: "nanoseconds" }],
-    params: &[ParamSpec { name: "rate", help: "Ticks per second", default: "20", kind: ParamKind::Number(1, 100) }],
+    values: &[
+        ValueSpec { kind: "samples", unit: "count" },
+        ValueSpec { kind: "wall", unit: "nanoseconds" },
+    ],
+    params: &[ParamSpec {
+        name: "rate",
+        help: "Ticks per second",
+        default: "20",
+        kind: ParamKind::Number(1, 100),
+    }],
     // THREADS, SUSPENDS, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS.
     events: (0x200 | 0x1_0000 | 0x1000_0000, 0x4),
     event_pipe: &[],
-    since: 3,
-    too_old: "",
-    attach: true,
     shows_running: true,
     checkup: Some("wall:rate=10"),
     ..ProfilerSpec::PLAIN
@@ -93,7 +101,8 @@ mod tests {
         script.tasks = vec![(1, 130), (2, 50), (3, 5)];
         collector.tick(&mut script);
         let Some(Record::WallTick(tick)) = script.sent.last() else { panic!("{:?}", script.sent) };
-        let cpu: Vec<_> = tick.threads.iter().map(|thread| (thread.os_tid, thread.stack, thread.cpu)).collect();
+        let cpu: Vec<_> =
+            tick.threads.iter().map(|thread| (thread.os_tid, thread.stack, thread.cpu)).collect();
         assert_eq!(cpu, [(1, Some(1), 30), (2, Some(2), 0), (3, Some(3), 0)]);
         assert_eq!(script.sent.len(), 2);
         assert_eq!(tick.stopped, 7);
@@ -109,10 +118,14 @@ mod tests {
         collector.tick(&mut script);
         script.left_out = Vec::new();
         collector.tick(&mut script);
-        let seen: Vec<Vec<_>> = script.sent.iter().map(|record| {
-            let Record::WallTick(tick) = record else { panic!("{record:?}") };
-            tick.threads.iter().map(|thread| (thread.os_tid, thread.cpu)).collect()
-        }).collect();
+        let seen: Vec<Vec<_>> = script
+            .sent
+            .iter()
+            .map(|record| {
+                let Record::WallTick(tick) = record else { panic!("{record:?}") };
+                tick.threads.iter().map(|thread| (thread.os_tid, thread.cpu)).collect()
+            })
+            .collect();
         assert_eq!(seen, [vec![(1, 0), (2, 0)], vec![(1, 30)], vec![(1, 0), (2, 10)]]);
     }
 }

@@ -764,7 +764,7 @@ mod tests {
         for cut in whole + 1..encoder.bytes().len() {
             let items: Vec<_> = decode(&encoder.bytes()[..cut]).collect();
             assert_eq!(items.len(), 2);
-            assert_eq!(items[1], Err(HeapError { at: whole, what: CUT }), "cut at {cut}");
+            assert_eq!(items[1], Err(HeapError { at: whole, what: decode::CUT }), "cut at {cut}");
         }
         let last = decode(encoder.bytes()).last().unwrap().unwrap();
         assert_eq!(

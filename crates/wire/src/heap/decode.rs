@@ -31,7 +31,7 @@ impl<'a> Iterator for Decoder<'a> {
     }
 }
 
-const CUT: &str = "it ends within an item";
+pub(super) const CUT: &str = "it ends within an item";
 
 const FLAGS: &str = "flags without a meaning";
 

@@ -45,12 +45,15 @@ pub(super) struct Source {
     /// What to make of the ticks of the profiler's collector, if it has one that sends
     /// [`wire::Record::ThreadTick`]: whether a thread with this id and stack is of interest, and
     /// rows of a tick.
-    ticks: Option<(IsOfInterest, fn(&mut Context<'_>, &Tick))>,
+    ticks: Option<(IsOfInterest, WriteTick)>,
 }
 
 /// Whether a thread is of interest to a profiler: by its id of the operating system, as this
 /// machine numbers it, and by its stack.
 type IsOfInterest = fn(&mut Context<'_>, u32, StackId) -> bool;
+
+/// Makes rows of a tick.
+type WriteTick = fn(&mut Context<'_>, &Tick);
 
 /// Threads at a tick of a profiler's collector.
 pub(super) struct Tick {
