@@ -91,7 +91,7 @@ fn an_agent_waits_for_a_thread_that_the_runtime_keeps() {
     let stopping = std::thread::spawn(move || stopper.stop(Duration::from_secs(100)));
     let json = recorder.wait().expect(0).json();
     let notes = json["sessions"][0]["notes"].to_string();
-    assert!(notes.contains("until the runtime lets it go"), "{notes}");
+    assert!(notes.contains("until the runtime releases its thread"), "{notes}");
     // Longer than any limit of ours.
     let end = Instant::now() + Duration::from_secs(12);
     while Instant::now() < end {

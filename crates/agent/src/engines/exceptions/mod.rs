@@ -137,7 +137,7 @@ impl Exceptions {
 
     /// Waits until nothing is kept any more, or the process ends. To be called after
     /// [`Self::stop`].
-    pub fn wait_until_let_go(self: &Arc<Self>, host: &Host) {
+    pub fn wait_until_released(self: &Arc<Self>, host: &Host) {
         while !host.is_shutdown() && self.is_kept() {
             clock::sleep_until(clock::monotonic() + END_PAUSE);
             self.stop(host);

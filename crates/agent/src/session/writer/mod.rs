@@ -83,7 +83,7 @@ pub fn run(agent: &Arc<Agent>) {
     }
     // The events of the runtime stay as they are meanwhile: whether the agent may leave is seen by
     // what the runtime reports.
-    agent.exceptions.wait_until_let_go(agent);
+    agent.exceptions.wait_until_released(agent);
     if agent.is_shutdown() {
         return;
     }

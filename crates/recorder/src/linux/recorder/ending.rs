@@ -51,7 +51,7 @@ const HOOKED: &str = "the agent remains loaded until the process ends, because t
     more";
 
 /// The message where the runtime keeps a thread of the agent.
-const KEPT: &str = "the agent has stopped, and remains loaded until the runtime lets it go: another \
+const KEPT: &str = "the agent has stopped, and remains loaded until the runtime releases its thread: another \
     tool (dotnet-trace, for example) is ending an event session of this process, and its reader is \
     slow or stopped";
 
