@@ -17,7 +17,7 @@ impl<'a> Cursor<'a> {
         Some(*head)
     }
 
-    /// The next bytes, so many.
+    /// The next `length` bytes.
     pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;

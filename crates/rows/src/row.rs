@@ -85,7 +85,7 @@ pub struct TableMismatch {
 ///
 /// rows::rows! {
 ///     /// Objects that wait for their finalizer.
-///     pub struct Queued in "finalizers", "queued" {
+///     pub struct Queued in "example", "queued" {
 ///         /// When they were counted.
 ///         time: Time,
 ///         /// Their type.

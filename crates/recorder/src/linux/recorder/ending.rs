@@ -51,9 +51,9 @@ const HOOKED: &str = "the agent remains loaded until the process ends, because t
     more";
 
 /// The message where the runtime keeps a thread of the agent.
-const KEPT: &str = "the agent has stopped, and remains loaded until the runtime releases its thread: another \
-    tool (dotnet-trace, for example) is ending an event session of this process, and its reader is \
-    slow or stopped";
+const KEPT: &str = "the agent has stopped, and remains loaded until the runtime releases its \
+    thread: another tool (dotnet-trace, for example) is ending an event session of this process, \
+    and its reader is slow or stopped";
 
 /// The message about a resident agent, which takes the next snapshots.
 const RESIDENT: &str = "the agent remains loaded until the process ends, idle, and takes the next \
