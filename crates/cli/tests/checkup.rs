@@ -178,7 +178,8 @@ fn limits_are_the_users_to_set_and_the_recording_may_be_kept() {
     );
     let limit = "exception-storm:rate=100000";
     let text = run(["checkup", &pid, "-d", "3s", "--limit", limit]).expect(0).out;
-    assert!(text.contains("Nothing was found to be wrong."), "{text}");
+    // Other tests may keep the processors busy, which is found.
+    assert!(!text.contains("exception-storm") && text.contains("observed for"), "{text}");
     run(["report", kept.to_str().unwrap()]).expect(0);
     run(["checkup", &pid, "--limit", "exception-storm:speed=1"])
         .expect_error(2, &["exception-storm", "rate"]);
