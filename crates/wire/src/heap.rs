@@ -1,4 +1,4 @@
-//! The bytes of a heap snapshot: what [`Encoder`] makes of objects inside the target, [`decode`]
+//! The bytes of a heap snapshot: what [`Encoder`] makes of objects inside the target, [`decode()`]
 //! gives back outside.
 //!
 //! A snapshot is a stream of items, cut into chunks between two of them. Each chunk can be read without

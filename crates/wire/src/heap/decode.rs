@@ -1,4 +1,4 @@
-//! Reading what an [`Encoder`](super::Encoder) has written.
+//! Reading what an [`Encoder`] has written.
 
 use super::*;
 
@@ -7,7 +7,7 @@ pub fn decode(chunk: &[u8]) -> Decoder<'_> {
     Decoder { chunk, at: 0, state: State::new() }
 }
 
-/// See [`decode`].
+/// See [`decode()`].
 #[derive(Debug)]
 pub struct Decoder<'a> {
     chunk: &'a [u8],
