@@ -107,10 +107,10 @@ pub fn take_snapshots(
 /// The profilers of a list. A type of its own, because clap takes a `Vec` for an option that may be
 /// repeated.
 #[derive(Clone, Debug)]
-struct Profilers(Vec<Selection>);
+pub struct Profilers(pub Vec<Selection>);
 
 impl Profilers {
-    fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let selections = Selection::parse_list(text).map_err(|error| error.to_string())?;
         match selections.is_empty() {
             true => Err("no profiler is named; `clrscope profilers` lists them".to_owned()),

@@ -166,8 +166,9 @@ fn a_finalizer_that_does_not_return_is_named_with_its_method() {
 /// The findings of a check-up, without the queue that a heap snapshot shows.
 fn findings(process: &TargetProcess, seconds: &str, limit: &str) -> Vec<Value> {
     let pid = process.pid().to_string();
+    let also = ["--also", "finalizers:rate=5"];
     let checkup = ["checkup", &pid, "-d", seconds, "--no-heap", "--json", "--limit", limit];
-    let found = run(checkup).expect(0).json();
+    let found = run(checkup.into_iter().chain(also)).expect(0).json();
     let all = found["findings"].as_array().unwrap().clone();
     all.into_iter().filter(|finding| finding["id"] == "finalizer-backlog").collect()
 }

@@ -48,7 +48,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         },
     ],
     shows_running: true,
-    checkup: Some("finalizers:rate=5"),
     ..ProfilerSpec::PLAIN
 };
 

@@ -101,7 +101,7 @@ impl Selection {
     }
 
     /// What a check-up records: all that its findings need, as far as the runtime allows it, at
-    /// rates that nobody notices.
+    /// low rates.
     ///
     /// # Errors
     /// When the registry says something that is no selection.

@@ -1,6 +1,7 @@
 //! `clrscope checkup`: what is wrong with a process.
 
 use super::launch;
+use crate::recording::Profilers;
 use crate::{
     agent::AgentArgs,
     console, duration,
@@ -64,6 +65,9 @@ pub struct Args {
     /// How long to observe: 10s, 1m30s; growth-based findings need at least 8 s
     #[arg(short, long, default_value = "10s", value_parser = duration::parse_positive)]
     duration: Duration,
+    /// Record these profilers, too, such as finalizers:rate=5
+    #[arg(long, value_name = "LIST", value_parser = Profilers::parse)]
+    also: Option<Profilers>,
     /// Change a limit of a finding, such as exception-storm:rate=500; may be repeated
     #[arg(long = "limit", value_name = "FINDING:NAME=VALUE", value_parser = limit)]
     limits: Vec<String>,
@@ -285,8 +289,12 @@ fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
 }
 
 fn options(args: &Args, duration: Duration, path: &Path) -> anyhow::Result<RecordOptions> {
+    let also = args.also.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+    let mut profilers = Selection::of_checkup()?;
+    profilers.retain(|own| also.iter().all(|other| other.spec.id != own.spec.id));
+    profilers.extend_from_slice(also);
     Ok(RecordOptions {
-        profilers: Selection::of_checkup()?,
+        profilers,
         rate_hz: RATE,
         engine: EngineChoice::Auto,
         duration: Some(duration),

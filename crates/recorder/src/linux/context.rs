@@ -128,7 +128,7 @@ impl Context {
         self.waiting.code_freed();
     }
 
-    /// Asks the agent for what waiting samples need and nobody asked for yet.
+    /// Asks the agent for what waiting samples need and was not asked for yet.
     pub fn ask(&mut self) {
         let mut questions = self.waiting.questions();
         let (executed, guessed) = (&mut questions.executed, &mut questions.guessed);

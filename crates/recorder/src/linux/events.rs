@@ -186,11 +186,11 @@ fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
 }
 
 fn read(mut reader: Reader<Gathered>, mut collectors: Collectors, sender: &SyncSender<FromEvents>) {
-    // Nobody to tell is no error: the recording is over.
+    // Without a receiver the recording is over, which is no error.
     let _ = collectors.read(&mut reader, sender);
 }
 
-/// Nobody takes what is sent.
+/// There is no receiver any more.
 struct Gone;
 
 fn send(sender: &SyncSender<FromEvents>, event: FromEvents) -> Result<(), Gone> {

@@ -75,7 +75,7 @@ struct Entry {
 /// A sample that waits no longer.
 pub(super) struct Released {
     pub sample: WaitingSample,
-    /// Whether the answer did not come in time: nobody is asked again.
+    /// Whether the answer did not come in time: the agent is not asked again.
     pub late: bool,
 }
 
@@ -142,7 +142,7 @@ impl Waiting {
         released
     }
 
-    /// What the agent has to be asked about: what samples need and nobody asked about yet.
+    /// What the agent has to be asked about: what samples need and was not asked about yet.
     pub fn questions(&mut self) -> Needs {
         let mut questions = Needs::default();
         let entries = self.entries.iter_mut().filter(|entry| !entry.asked);

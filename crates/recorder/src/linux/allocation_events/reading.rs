@@ -53,7 +53,7 @@ impl Reading {
                         continue;
                     }
                     if let Some(sender) = &self.pass_on {
-                        // Nobody to tell is no error: the recording is over.
+                        // Without a receiver the recording is over, which is no error.
                         if sender.send(FromEvents::Allocation(allocation)).is_err() {
                             return kept;
                         }

@@ -30,7 +30,7 @@ impl Costs {
         self.measured.get().copied()
     }
 
-    /// Whether nobody has asked for them.
+    /// Whether they were never asked for.
     pub fn is_later(&self) -> bool {
         self.measure.is_some()
     }

@@ -84,7 +84,7 @@ impl EventPipe {
 
     /// Values of counters.
     fn counted(&mut self, cx: &mut Context, time: u64, mut counted: Vec<Counted>) {
-        // Those of the thread pool come with all others of their source, which nobody may have
+        // Those of the thread pool come with all others of their source, also where these were not
         // asked for.
         if !cx.runs("counters") {
             let (source, prefix) = POOL_COUNTERS;

@@ -15,7 +15,7 @@ const CATCH_LIMIT: Duration = Duration::from_secs(1);
 /// The profiler `exceptions`.
 #[derive(Default)]
 pub(in crate::linux) struct Exceptions {
-    /// Those that nobody has caught so far, by the agent's numbers.
+    /// Those that were not caught so far, by the agent's numbers.
     thrown: HashMap<u64, (ExceptionSample, Instant)>,
 }
 
