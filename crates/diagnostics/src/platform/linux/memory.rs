@@ -17,6 +17,10 @@ const ARENA: u64 = 64 << 20;
 /// `get_valid_segment_size`).
 const LEAST_SEGMENT: u64 = 16 << 20;
 
+/// Segments under a memory limit have a multiple of this size (gc.cpp,
+/// `align_on_segment_hard_limit`); without a limit, their size is a power of two.
+const SEGMENT_STEP: u64 = 16 << 20;
+
 /// Reads `/proc/<pid>/smaps`.
 ///
 /// # Errors
@@ -46,12 +50,20 @@ fn resident(smaps: &[u8]) -> Vec<(Map, u64)> {
     maps
 }
 
+/// How many bytes at the end of a mapping and what is reserved behind it are a segment. The kernel
+/// joins what a program maps right below a segment with the part of the segment that is in use.
+fn segment_of(total: u64) -> u64 {
+    if total.is_multiple_of(SEGMENT_STEP) { total } else { 1 << total.ilog2() }
+}
+
 fn split(smaps: &[u8]) -> MemorySplit {
     let maps = resident(smaps);
     let mut split = MemorySplit::default();
     let size = |map: &Map| map.range.end.saturating_sub(map.range.start);
     let locked = |map: &Map| !map.read && !map.write && !map.execute;
     for (at, (map, resident)) in maps.iter().enumerate() {
+        let mut resident = *resident;
+        split.resident = split.resident.saturating_add(resident);
         let below = at.checked_sub(1).and_then(|at| maps.get(at)).map(|(map, _)| map);
         let above = maps.get(at + 1).map(|(map, _)| map);
         let path = map.path.as_deref().map(|path| path.to_string_lossy());
@@ -82,20 +94,23 @@ fn split(smaps: &[u8]) -> MemorySplit {
             })
         {
             &mut split.native_heap
-        } else if path.is_empty()
-            && map.write
-            && above.is_some_and(|rest| {
-                locked(rest)
-                    && rest.range.start == map.range.end
-                    && size(map).saturating_add(size(rest)) >= LEAST_SEGMENT
-            })
+        } else if let Some(total) = above
+            .filter(|rest| path.is_empty() && map.write && locked(rest))
+            // Blocks of native memory may end at the guard of a stack.
+            .filter(|rest| rest.range.start == map.range.end && size(rest) > MOST_GUARD)
+            .map(|rest| size(map).saturating_add(size(rest)))
+            .filter(|total| *total >= LEAST_SEGMENT)
         {
+            // Which of the pages are in memory is not known; those of a program that keeps growing
+            // are.
+            let below = resident.min(total - segment_of(total));
+            split.other = split.other.saturating_add(below);
+            resident -= below;
             &mut split.segments
         } else {
             &mut split.other
         };
-        *part = part.saturating_add(*resident);
-        split.resident = split.resident.saturating_add(*resident);
+        *part = part.saturating_add(resident);
     }
     split
 }
@@ -151,5 +166,32 @@ Rss:                   8 kB\n\
             .map(|bytes| bytes / 1024),
             [132, 16, 4, 8, 12, 832, 903]
         );
+    }
+
+    #[test]
+    fn what_is_mapped_right_below_a_segment_is_not_of_it() {
+        let split_of = |start: &str| {
+            let smaps = format!(
+                "{start}-7ef9fc0d0000 rw-p 00000000 00:00 0 \nRss:               12000 kB\n\
+                7ef9fc0d0000-7efa0bffe000 ---p 00000000 00:00 0 \nRss:                   0 kB\n"
+            );
+            let split = split(smaps.as_bytes());
+            assert_eq!(split.resident, 12_000 << 10);
+            [split.segments, split.other].map(|bytes| bytes / 1024)
+        };
+        // 256 MB, and the same with 2,052 KB below.
+        assert_eq!(split_of("7ef9fbffe000"), [12_000, 0]);
+        assert_eq!(split_of("7ef9fbdfd000"), [9_948, 2_052]);
+        // 272 MB, as there may be under a memory limit.
+        assert_eq!(split_of("7ef9faffe000"), [12_000, 0]);
+    }
+
+    #[test]
+    fn what_ends_at_the_guard_of_a_stack_is_no_segment() {
+        let smaps = b"\
+7eff9c8d0000-7eff9f7ff000 rw-p 00000000 00:00 0 \nRss:               48128 kB\n\
+7eff9f7ff000-7eff9f800000 ---p 00000000 00:00 0 \nRss:                   0 kB\n";
+        let split = split(smaps);
+        assert_eq!([split.segments, split.other], [0, 48_128 << 10]);
     }
 }
