@@ -303,6 +303,64 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
         )
     }
 
+    /// `Delegate.CreateDelegate(Type, MethodInfo)`.
+    pub fn create_delegate(&mut self) -> Result<Token, Refusal> {
+        let parent = self.class("System.Delegate")?;
+        let class = self.class_sig("System.Type")?;
+        let method = self.class_sig("System.Reflection.MethodInfo")?;
+        let signature = static_sig(TypeSig::Class(parent), vec![class, method]);
+        self.method(parent, "CreateDelegate", &signature)
+    }
+
+    /// `MemberInfo.DeclaringType`.
+    pub fn declaring_type(&mut self) -> Result<Token, Refusal> {
+        let parent = self.class("System.Reflection.MemberInfo")?;
+        let result = self.class_sig("System.Type")?;
+        self.method(parent, "get_DeclaringType", &instance_sig(result, Vec::new()))
+    }
+
+    /// `Type.TypeHandle`.
+    pub fn type_handle(&mut self) -> Result<Token, Refusal> {
+        let parent = self.class("System.Type")?;
+        let handle = self.class("System.RuntimeTypeHandle")?;
+        self.method(parent, "get_TypeHandle", &instance_sig(TypeSig::ValueType(handle), Vec::new()))
+    }
+
+    /// `MethodBase.MethodHandle`.
+    pub fn method_handle(&mut self) -> Result<Token, Refusal> {
+        let parent = self.class("System.Reflection.MethodBase")?;
+        let handle = self.class("System.RuntimeMethodHandle")?;
+        self.method(
+            parent,
+            "get_MethodHandle",
+            &instance_sig(TypeSig::ValueType(handle), Vec::new()),
+        )
+    }
+
+    /// `RuntimeHelpers.RunClassConstructor(RuntimeTypeHandle)`.
+    pub fn run_class_constructor(&mut self) -> Result<Token, Refusal> {
+        self.runtime_helper("RunClassConstructor", "System.RuntimeTypeHandle")
+    }
+
+    /// `RuntimeHelpers.PrepareMethod(RuntimeMethodHandle)`.
+    pub fn prepare_method(&mut self) -> Result<Token, Refusal> {
+        self.runtime_helper("PrepareMethod", "System.RuntimeMethodHandle")
+    }
+
+    fn runtime_helper(&mut self, name: &str, handle: &str) -> Result<Token, Refusal> {
+        let parent = self.class("System.Runtime.CompilerServices.RuntimeHelpers")?;
+        let handle = TypeSig::ValueType(self.class(handle)?);
+        let signature = static_sig(TypeSig::Primitive(Primitive::Void), vec![handle]);
+        self.method(parent, name, &signature)
+    }
+
+    /// `Environment.TickCount64`.
+    pub fn tick_count(&mut self) -> Result<Token, Refusal> {
+        let parent = self.class("System.Environment")?;
+        let signature = static_sig(TypeSig::Primitive(Primitive::I8), Vec::new());
+        self.method(parent, "get_TickCount64", &signature)
+    }
+
     /// `Action<object, Exception>`.
     pub fn action_sig(&mut self, exception: Token) -> Result<TypeSig, Refusal> {
         let definition = self.class(ACTION)?;

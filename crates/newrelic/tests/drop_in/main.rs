@@ -2,6 +2,7 @@
 //! tracer.
 #![cfg(target_os = "linux")]
 
+mod broken;
 mod live;
 mod methods;
 mod process;

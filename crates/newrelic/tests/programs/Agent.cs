@@ -1,7 +1,8 @@
 // A managed agent that prints one line for each tracer that is started or finished. The symbol SHAPE_10_54 gives it the members
 // that came with agent 10.54, SHAPE_10_55 those of 10.55 in addition. With
 // AGENT_WITHOUT_ARRAYS=true no tracer is started with an array of all values. With AGENT_QUIET=true nothing is printed, with
-// AGENT_COUNT=true only how many tracers there were, at the end.
+// AGENT_COUNT=true only how many tracers there were, at the end. With AGENT_FAILS=type the type that starts tracers cannot be
+// initialized, with AGENT_FAILS=call it throws for each tracer. With the symbol LIBRARY its method needs a library.
 using System;
 using System.Collections.Generic;
 using System.Reflection;
@@ -15,9 +16,15 @@ namespace NewRelic.Agent.Core {
     }
   }
   public class AgentShim {
+    internal static readonly bool Fails = Failing();
     internal static readonly bool Counts = Counted();
     internal static readonly bool Quiet = Counts || Environment.GetEnvironmentVariable("AGENT_QUIET") == "true";
     internal static long started, finished;
+    static bool Failing() {
+      string how = Environment.GetEnvironmentVariable("AGENT_FAILS");
+      if (how == "type") throw new InvalidOperationException("no type");
+      return how == "call";
+    }
     static bool Counted() {
       if (Environment.GetEnvironmentVariable("AGENT_COUNT") != "true") return false;
       AppDomain.CurrentDomain.ProcessExit += (sender, e) => Console.WriteLine("TRACERS started={0} finished={1}", started, finished);
@@ -40,6 +47,10 @@ namespace NewRelic.Agent.Core {
     public static Action<object, Exception> GetFinishTracerDelegate(String tracerFactoryName, UInt32 tracerArguments, String metricName, String assemblyName, Type type, String typeName, String methodName, String argumentSignature, Object invocationTarget, Object[] args, UInt64 functionId) {
 #endif
       if (Counts) System.Threading.Interlocked.Increment(ref started);
+      if (Fails) throw new InvalidOperationException("no tracer");
+#if LIBRARY
+      global::NewRelic.Api.Agent.NewRelic.GetAgent();
+#endif
       if (!Quiet) Console.WriteLine("GETTRACER factory={0} args=0x{1:x8} metric={2} asm={3} type={4} typeName={5} method={6} sig=({7}) this={8} params={9} fid={10}", tracerFactoryName, tracerArguments, metricName, assemblyName, type, typeName, methodName, argumentSignature, invocationTarget == null ? "null" : invocationTarget.GetType().FullName, Text.Of(args), functionId != 0 ? "nz" : "0");
       return new TracerWrapper(typeName + "." + methodName).FinishTracer;
     }

@@ -47,7 +47,7 @@ pub(super) fn start<M: ModuleMetadata + ?Sized>(
     let shim = AgentMethod { class: SHIM_CLASS, name: SHIM_METHOD };
     match (settings.strategy, settings.shape) {
         _ if let Some(direct) = facts.direct => {
-            direct.load(writer, settings)?;
+            direct.load(writer, settings, end)?;
             for slot in 0..slots_of(settings.shape) {
                 value(writer, facts, slot)?;
             }
@@ -85,7 +85,10 @@ pub(super) fn start<M: ModuleMetadata + ?Sized>(
     }
     writer.code.stloc(slots.tracer);
     writer.code.branch(Opcode::Leave, end);
-    let handler = writer.swallow(end);
+    let handler = match facts.direct {
+        Some(direct) => direct.swallow(writer, end),
+        None => writer.swallow(end),
+    };
     writer.code.catch(exception, start, handler);
     writer.code.bind(end);
     Ok(())
