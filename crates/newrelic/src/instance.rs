@@ -10,7 +10,7 @@ use newrelic_compat::Runtime;
 use newrelic_compat::configuration::IgnoreList;
 use newrelic_compat::environment::Environment;
 use newrelic_compat::log::Level;
-use newrelic_compat::points::{CustomInstrumentation, Loaded, Points, Sources, load_all};
+use newrelic_compat::points::{CustomInstrumentation, Loaded, Sources, load_all};
 use newrelic_compat::rewrite::{Scopes, Settings};
 use newrelic_compat::shape::{AgentShape, Shim};
 use newrelic_compat::strategy::CallingStrategy;
@@ -55,7 +55,6 @@ pub struct Instance {
     pub(crate) resolved: OnceLock<Resolved>,
     pub(crate) log: Log,
     pub(crate) events: Events,
-    points: RwLock<Arc<Points>>,
     live: Mutex<Live>,
     pub(crate) modules: Modules,
     threads: ThreadProfiler,
@@ -122,7 +121,6 @@ impl Instance {
             resolved: OnceLock::new(),
             log,
             events,
-            points: RwLock::default(),
             live: Mutex::new(Live { custom: CustomInstrumentation::default(), ignored }),
             modules: Modules::default(),
             threads,
@@ -131,7 +129,7 @@ impl Instance {
         };
         let loaded = instance.load(&instance.live());
         instance.log.messages(&loaded.messages);
-        instance.set_points(Arc::new(loaded.points));
+        instance.modules.set_points(Arc::new(loaded.points));
         instance
     }
 
@@ -163,17 +161,6 @@ impl Instance {
     /// Writes a line to the log.
     pub fn log(&self, level: Level, text: &str) {
         self.log.line(level, || text);
-    }
-
-    /// What is instrumented now.
-    pub fn points(&self) -> Arc<Points> {
-        Arc::clone(&self.points.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Instruments these from now on; gives what was instrumented before.
-    pub(crate) fn set_points(&self, points: Arc<Points>) -> Arc<Points> {
-        let mut current = self.points.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *current, points)
     }
 
     pub(crate) fn live(&self) -> std::sync::MutexGuard<'_, Live> {

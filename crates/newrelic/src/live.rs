@@ -29,13 +29,9 @@ fn refresh_with(instance: &Arc<Instance>, live: &mut Live) -> i32 {
         );
         return S_FALSE;
     }
-    let old = instance.set_points(Arc::new(loaded.points));
-    let new = instance.points();
-    match refresh::apply(instance, &old, &new) {
+    match refresh::apply(instance, loaded.points) {
         Ok(()) => S_OK,
         Err(problem) => {
-            // The next refresh knows what there is to revert.
-            instance.set_points(old);
             instance.log(Level::Error, &problem);
             E_FAIL
         }

@@ -3,6 +3,7 @@
 use corprof::ids::ModuleId;
 use corprof::metadata::MethodDef;
 use newrelic_compat::loaded::LoadedModule;
+use newrelic_compat::points::Points;
 use newrelic_compat::rewrite::direct::Direct;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -91,26 +92,49 @@ impl Module {
     }
 }
 
-/// All loaded modules.
+/// All loaded modules, and the points that they were looked at with.
+///
+/// A module that is loaded while points change must not be missed. So it becomes known only while
+/// the points that it was looked at with are the current ones ([`Self::register`]). Whoever sets
+/// others ([`Self::set_points`]) and asks for the modules then ([`Self::that_stay`]) gets all that
+/// were looked at with earlier ones.
 #[derive(Debug, Default)]
 pub struct Modules {
+    /// Held while a module becomes known, so that both happen in an order.
+    points: RwLock<Arc<Points>>,
     known: RwLock<HashMap<ModuleId, Arc<Module>>>,
 }
 
 impl Modules {
+    /// What is instrumented now.
+    pub fn points(&self) -> Arc<Points> {
+        Arc::clone(&self.points.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Instruments these from now on; gives what was instrumented before.
+    pub fn set_points(&self, points: Arc<Points>) -> Arc<Points> {
+        let mut current = self.points.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, points)
+    }
+
     /// A module, unless it is unloaded.
     pub fn get(&self, id: ModuleId) -> Option<Arc<Module>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
-    /// A module was loaded.
-    pub fn insert(&self, module: Module) -> Arc<Module> {
-        let module = Arc::new(module);
-        self.known
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(module.id, Arc::clone(&module));
-        module
+    /// A module was loaded, and looked at with these points. False if others have taken their
+    /// place: the module is still not known then, and has to be looked at again.
+    #[must_use]
+    pub fn register(&self, module: &Arc<Module>, points: &Arc<Points>) -> bool {
+        let current = self.points.read().unwrap_or_else(PoisonError::into_inner);
+        let is_current = Arc::ptr_eq(&current, points);
+        if is_current {
+            self.known
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(module.id, Arc::clone(module));
+        }
+        is_current
     }
 
     /// A module is being unloaded.
@@ -130,5 +154,67 @@ impl Modules {
             .filter(|module| module.stays && is_wanted(&module.assembly))
             .cloned()
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::thread;
+
+    fn module(id: usize) -> Arc<Module> {
+        let candidates = Candidates::Only(BTreeSet::new());
+        Arc::new(Module::new(ModuleId(id), format!("Assembly{id}"), true, candidates, None))
+    }
+
+    #[test]
+    fn a_module_is_known_with_the_current_points_only() {
+        let modules = Modules::default();
+        let (old, late, early) = (modules.points(), module(1), module(2));
+        assert!(modules.register(&early, &old));
+        modules.set_points(Arc::default());
+        let listed = modules.that_stay(|_| true);
+        assert!(matches!(&listed[..], [one] if one.id == early.id));
+        // It was looked at with points that are not the current ones any more.
+        assert!(!modules.register(&late, &old));
+        assert!(modules.get(late.id).is_none());
+        assert!(modules.register(&late, &modules.points()));
+        assert!(modules.get(late.id).is_some());
+    }
+
+    /// Each module is looked at with the new points, or is among those that the refresh lists.
+    #[test]
+    fn none_is_missed_by_a_refresh() {
+        const MODULES: usize = 200;
+        for _ in 0..50 {
+            let (modules, start) = (Modules::default(), Barrier::new(2));
+            let old = modules.points();
+            let (with_new, listed) = thread::scope(|scope| {
+                let loading = scope.spawn(|| {
+                    start.wait();
+                    let load = |id| {
+                        let module = module(id);
+                        let points = modules.points();
+                        // Here the module would be looked at.
+                        thread::yield_now();
+                        if modules.register(&module, &points) {
+                            return !Arc::ptr_eq(&points, &old);
+                        }
+                        assert!(modules.register(&module, &modules.points()));
+                        true
+                    };
+                    (0..MODULES).map(load).collect::<Vec<_>>()
+                });
+                start.wait();
+                modules.set_points(Arc::default());
+                let listed = modules.that_stay(|_| true);
+                let listed: HashSet<usize> = listed.iter().map(|module| module.id.0).collect();
+                (loading.join().unwrap(), listed)
+            });
+            for (id, with_new) in with_new.into_iter().enumerate() {
+                assert!(with_new || listed.contains(&id), "module {id}");
+            }
+        }
     }
 }

@@ -17,18 +17,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 
-/// The points changed: methods without one get their original bodies back, the others new ones.
+/// Points take the place of the current ones: methods without one get their original bodies back,
+/// the others new ones.
 ///
 /// # Errors
-/// No thread could be started. The runtime wants one of ours for this: the caller's runs managed
-/// code.
-pub fn apply(instance: &Arc<Instance>, old: &Points, new: &Points) -> Result<(), String> {
-    let changes = refresh(old, new);
+/// No thread could be started, and nothing has changed. The runtime wants one of ours for this: the
+/// caller's runs managed code.
+pub fn apply(instance: &Arc<Instance>, new: Points) -> Result<(), String> {
+    let (old, new) = (instance.modules.points(), Arc::new(new));
+    let changes = refresh(&old, &new);
     if changes.is_empty() || instance.resolved.get().is_none_or(|resolved| !resolved.complete) {
+        instance.modules.set_points(new);
         return Ok(());
     }
     let own = Arc::clone(instance);
     let work = move || {
+        // First, so that no module is missed: see `Modules`.
+        own.modules.set_points(new);
         for module in own.modules.that_stay(|assembly| changes.contains_key(assembly)) {
             let Some(change) = changes.get(&module.assembly) else { continue };
             if own.while_it_runs(|| change_module(&own, &module, change)).is_none() {
@@ -41,6 +46,8 @@ pub fn apply(instance: &Arc<Instance>, old: &Points, new: &Points) -> Result<(),
         format!("Unable to refresh the instrumentation, as no thread can be started: {error}")
     })?;
     thread.join().map_err(|_| {
+        // The next refresh knows what there is to revert.
+        instance.modules.set_points(old);
         "The refresh of the instrumentation failed because of a fault of the profiler.".to_owned()
     })
 }

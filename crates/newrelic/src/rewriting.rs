@@ -2,7 +2,7 @@
 
 use crate::events::Bodies;
 use crate::find;
-use crate::instance::Instance;
+use crate::instance::{Instance, Resolved};
 use crate::mode::Mode;
 use crate::modules::{Candidates, Module, Opened};
 use crate::resolve::resolve;
@@ -17,6 +17,7 @@ use newrelic_compat::event_log::What;
 use newrelic_compat::loaded::{LoadedMethod, LoadedModule};
 use newrelic_compat::log::Level;
 use newrelic_compat::plan::{Plan, plan};
+use newrelic_compat::points::Points;
 use newrelic_compat::rewrite::{
     API_ASSEMBLY, helpers, inject, instrument, instrument_api, is_core_library,
 };
@@ -39,69 +40,107 @@ pub fn module_loaded(instance: &Instance, id: ModuleId) {
     let Some(resolved) = instance.resolved.get().filter(|resolved| resolved.complete) else {
         return;
     };
-    let points = instance.points();
-    let is_named = points.has_assembly(&assembly.name);
-    if is_named || is_core {
-        instance.log.line(Level::Trace, || format!("Assembly module loaded: {}", assembly.name));
-    }
-    let is_strict = instance.mode == Mode::Strict;
-    let is_api = assembly.name == API_ASSEMBLY;
     let flags = known.flags.0;
     let has = |flag: COR_PRF_MODULE_FLAGS| flags & flag.0 != 0;
-    let stays = !has(COR_PRF_MODULE_FLAGS::COLLECTIBLE) && !has(COR_PRF_MODULE_FLAGS::DYNAMIC);
-    let wanted = wanted(instance, id, &assembly.name, is_named, is_api);
-    let at_first_compilation =
-        if is_strict && is_core && resolved.strategy == CallingStrategy::Cache {
-            Candidates::Only(
-                instance
-                    .info
-                    .module_metadata(id)
-                    .map(|metadata| find::helpers(&metadata))
-                    .unwrap_or_default(),
-            )
-        } else if is_strict && (is_named || is_api || may_have(&assembly.name)) {
-            Candidates::All
-        } else {
-            Candidates::Only(BTreeSet::new())
-        };
-    // No other thread reads its metadata yet.
-    let is_extended =
-        !wanted.is_empty() || at_first_compilation != Candidates::Only(BTreeSet::new());
-    let opened = if is_extended { open(instance, id, resolved.direct) } else { None };
-    let module = instance.modules.insert(Module::new(
+    let loading = Loading {
         id,
-        assembly.name,
-        stays,
-        at_first_compilation,
-        opened,
-    ));
+        is_core,
+        is_api: assembly.name == API_ASSEMBLY,
+        assembly: assembly.name,
+        stays: !has(COR_PRF_MODULE_FLAGS::COLLECTIBLE) && !has(COR_PRF_MODULE_FLAGS::DYNAMIC),
+    };
+    let (module, wanted) = registered(instance, &loading, *resolved);
     if module.opened().is_some() {
         request(instance, &module, &wanted);
     }
-    // A refresh that ended meanwhile did not know the module. Those that begin now do.
-    if !Arc::ptr_eq(&points, &instance.points()) && module.opened().is_some() {
-        let is_named = instance.points().has_assembly(&module.assembly);
-        request(instance, &module, &self::wanted(instance, id, &module.assembly, is_named, is_api));
+}
+
+/// A module that is being loaded: nobody else knows it or reads its metadata yet.
+struct Loading {
+    id: ModuleId,
+    /// Simple name of its assembly.
+    assembly: String,
+    /// Whether it is the core library.
+    is_core: bool,
+    /// Whether it is the API of the agent.
+    is_api: bool,
+    /// See [`Module::stays`].
+    stays: bool,
+}
+
+/// Looks at a module that is being loaded, opens it if it is to be extended, and makes it known.
+/// Gives also the methods that the runtime is asked for at once.
+///
+/// If points change meanwhile, it is looked at again. It is opened here only until it is known, and
+/// by refreshes only after that, so never twice.
+fn registered(
+    instance: &Instance,
+    loading: &Loading,
+    resolved: Resolved,
+) -> (Arc<Module>, BTreeSet<MethodDef>) {
+    let mut opened = None;
+    loop {
+        let points = instance.modules.points();
+        if points.has_assembly(&loading.assembly) || loading.is_core {
+            instance
+                .log
+                .line(Level::Trace, || format!("Assembly module loaded: {}", loading.assembly));
+        }
+        let wanted = wanted(instance, loading, &points);
+        let at_first_compilation = at_first_compilation(instance, loading, &points, resolved);
+        let is_extended =
+            !wanted.is_empty() || at_first_compilation != Candidates::Only(BTreeSet::new());
+        if is_extended && opened.is_none() {
+            opened = open(instance, loading.id, resolved.direct);
+        }
+        let module = Arc::new(Module::new(
+            loading.id,
+            loading.assembly.clone(),
+            loading.stays,
+            at_first_compilation,
+            opened.take(),
+        ));
+        if instance.modules.register(&module, &points) {
+            return (module, wanted);
+        }
+        opened = module.opened().take();
     }
 }
 
-/// The methods of a module that is being loaded that the runtime is asked for at once.
-fn wanted(
+/// The methods of a module that is being loaded that are looked at when they are compiled for the
+/// first time.
+fn at_first_compilation(
     instance: &Instance,
-    id: ModuleId,
-    assembly: &str,
-    is_named: bool,
-    is_api: bool,
-) -> BTreeSet<MethodDef> {
+    loading: &Loading,
+    points: &Points,
+    resolved: Resolved,
+) -> Candidates {
+    let Loading { id, assembly, is_core, is_api, .. } = loading;
+    if instance.mode != Mode::Strict {
+        return Candidates::Only(BTreeSet::new());
+    }
+    if *is_core && resolved.strategy == CallingStrategy::Cache {
+        let metadata = instance.info.module_metadata(*id);
+        let helpers = metadata.map(|metadata| find::helpers(&metadata));
+        return Candidates::Only(helpers.unwrap_or_default());
+    }
+    if points.has_assembly(assembly) || *is_api || may_have(assembly) {
+        return Candidates::All;
+    }
+    Candidates::Only(BTreeSet::new())
+}
+
+/// The methods of a module that is being loaded that the runtime is asked for at once.
+fn wanted(instance: &Instance, loading: &Loading, points: &Points) -> BTreeSet<MethodDef> {
+    let Loading { id, assembly, is_api, .. } = loading;
     let is_strict = instance.mode == Mode::Strict;
     let with_attributes = !is_strict && may_have(assembly);
-    if !is_named && !with_attributes && (is_strict || !is_api) {
+    if !points.has_assembly(assembly) && !with_attributes && (is_strict || !is_api) {
         return BTreeSet::new();
     }
     // A module with resources only has no metadata.
-    let Ok(metadata) = instance.info.module_metadata(id) else { return BTreeSet::new() };
-    let (mut wanted, missing) =
-        find::by_points(&metadata, assembly, &instance.points(), !is_strict);
+    let Ok(metadata) = instance.info.module_metadata(*id) else { return BTreeSet::new() };
+    let (mut wanted, missing) = find::by_points(&metadata, assembly, points, !is_strict);
     for class in missing {
         // CLDB_E_RECORD_NOTFOUND (corerror.h).
         instance
@@ -111,7 +150,7 @@ fn wanted(
     if with_attributes {
         wanted.extend(find::by_attributes(&metadata));
     }
-    if is_api && !is_strict {
+    if *is_api && !is_strict {
         wanted.extend(find::of_api(&metadata));
     }
     wanted
@@ -223,7 +262,7 @@ pub fn compiled(instance: &Instance, function: FunctionId) {
     if known.token.is_nil() || !module.at_first_compilation.contains(known.token) {
         return;
     }
-    let points = instance.points();
+    let points = instance.modules.points();
     let settings = instance.settings();
     let mut guard = module.opened();
     let Some(opened) = &mut *guard else { return };
@@ -284,7 +323,7 @@ pub fn compiled_again(
     control: &FunctionControl<'_>,
 ) {
     let Some(module) = instance.modules.get(module) else { return };
-    let points = instance.points();
+    let points = instance.modules.points();
     let settings = instance.settings();
     let mut guard = module.opened();
     let Some(opened) = &mut *guard else { return };
@@ -391,3 +430,6 @@ fn made(
     let before = if instance.events.are_wanted() { original.body().to_vec() } else { Vec::new() };
     Ok(Made { function: Some(id), before, after: rewritten.bytes })
 }
+
+#[cfg(test)]
+mod tests;
