@@ -4,7 +4,7 @@ use crate::events::Events;
 use crate::instance::{Instance, Parts};
 use crate::log::Log;
 use crate::mode::Mode;
-use crate::process::ThisProcess;
+use crate::process::{self, ThisProcess};
 use corprof::ProfilerInfo;
 use corprof::abi::COR_PRF_RUNTIME_TYPE;
 use newrelic_compat::Runtime;
@@ -38,7 +38,7 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
     };
     let environment = Environment::of_process();
     // The program may change its folder later.
-    let home = environment.home(runtime).map(absolute);
+    let home = process::home(&environment, runtime).map(absolute);
     let configuration = match &home {
         Some(home) => configuration(&environment, Path::new(home)),
         None => Err(
