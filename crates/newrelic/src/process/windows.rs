@@ -1,4 +1,4 @@
-//! What Windows tells of this process and of the agent: no crate of ours binds these functions.
+//! What Windows reports this process and of the agent: no crate of ours binds these functions.
 #![allow(unsafe_code)]
 
 use super::{Known, text_in};
