@@ -55,7 +55,7 @@ pub fn module_loaded(instance: &Instance, id: ModuleId) {
     }
 }
 
-/// A module that is being loaded: nobody else knows it or reads its metadata yet.
+/// A module that is being loaded: no other thread knows it or reads its metadata yet.
 struct Loading {
     id: ModuleId,
     /// Simple name of its assembly.

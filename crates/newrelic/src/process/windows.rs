@@ -1,4 +1,4 @@
-//! What Windows reports this process and of the agent: no crate of ours binds these functions.
+//! What Windows knows of this process and of the agent: no crate of ours binds these functions.
 #![allow(unsafe_code)]
 
 use super::{Known, text_in};
@@ -80,7 +80,7 @@ pub(super) fn processes() -> Vec<Known> {
     if snapshot.is_null() || snapshot.addr().cast_signed() == INVALID {
         return Vec::new();
     }
-    // SAFETY: a handle of our own, which nobody else closes.
+    // SAFETY: a handle of our own, which nothing else closes.
     let snapshot = unsafe { OwnedHandle::from_raw_handle(snapshot) };
     let mut entry = Entry {
         size: size_of::<Entry>() as u32,
