@@ -145,10 +145,15 @@ fn they_are_recorded_and_their_owners_gain_nothing() {
     Running::start(record(&process, &output)).wait().expect(0);
 }
 
-/// An ordinary user who sees no processes of others records one of their own.
+/// An ordinary user who sees no processes of others, and may not open `/dev/null`, records a process
+/// of their own.
 #[test]
 fn an_ordinary_user_records_with_proc_hidden() {
-    let process = burn_of_another_user(Runtime::V9, "mount -t proc -o hidepid=2 proc /proc");
+    let process = burn_of_another_user(
+        Runtime::V9,
+        "mount -t proc -o hidepid=2 proc /proc; touch \"$TMPDIR\"/null; chmod 600 \"$TMPDIR\"/null; \
+         mount --bind \"$TMPDIR\"/null /dev/null",
+    );
     let output = process.tmp().unwrap().join("own.clrscope");
     let mut command = Command::new("nsenter");
     command.args(["--target", &process.pid().to_string(), "--mount", "setpriv"]);

@@ -30,7 +30,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -108,8 +108,13 @@ impl Keeper {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new("/proc/self/exe");
         // In a group of its own, so that Ctrl-C does not reach it.
-        command.arg0(NAME).arg(ARGUMENT).current_dir("/").process_group(0);
-        let child = command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        command.arg0(NAME).arg(ARGUMENT).process_group(0);
+        // What it prints goes nowhere, also in a container without `/dev/null`.
+        let (_, nowhere) = io::pipe()?;
+        command.stdin(theirs).stdout(nowhere.try_clone()?).stderr(nowhere);
+        let child = command.spawn().map_err(|error| {
+            io::Error::new(error.kind(), format!("starting /proc/self/exe: {error}"))
+        })?;
         let shared = Shared { control: Some(ours), child };
         // It says one byte when signals do not end it any more.
         let Some(control) = &shared.control else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -197,6 +202,8 @@ impl Kept {
 pub fn run() {
     // A name is no more than a help.
     let _ = rustix::thread::set_name(c"event-keeper");
+    // It outlives who started it, and should not keep a file system from being unmounted.
+    let _ = std::env::set_current_dir("/");
     let stdin = io::stdin();
     let control = stdin.as_fd();
     if rustix::io::write(control, b"r").is_err() {
