@@ -3,7 +3,9 @@
 use crate::tool::{self, cargo};
 use crate::{dependencies, layering, nextest, platforms, setup, sizes, words};
 use anyhow::{Context, Result, ensure};
+use std::panic::resume_unwind;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// What a step has to say at its end.
@@ -21,6 +23,14 @@ struct Step {
     run: fn() -> Result<Outcome>,
 }
 
+/// Compiles for minutes, and nothing depends on it: it takes the time that processors have left
+/// while the steps after the cheap ones run, the tests excepted.
+const BESIDE: Step =
+    Step { name: "platforms", run: || platforms::check(platforms::Missing::NotRun) };
+
+/// The step that [`BESIDE`] begins with.
+const BESIDE_FROM: &str = "lints";
+
 /// In order: what fails soonest and cheapest first, the tests last so that their summary ends the
 /// output. The release is not built here, for its time: the agent always is one, and `demo` and the
 /// benchmarks build the rest.
@@ -33,7 +43,6 @@ const PLAN: &[Step] = &[
     Step { name: "words", run: || done(words::check()) },
     Step { name: "lints", run: lints },
     Step { name: "documentation", run: documentation },
-    Step { name: "platforms", run: || platforms::check(platforms::Missing::NotRun) },
     Step {
         name: "documentation tests",
         run: || done(step(cargo().args(["test", "--workspace", "--doc", "--quiet"]))),
@@ -87,30 +96,56 @@ fn run_changed(since: &str) -> Result<()> {
 
 fn run_all() -> Result<()> {
     let started = Instant::now();
-    let mut summary = Vec::new();
-    for (index, planned) in PLAN.iter().enumerate() {
-        let last = index + 1 == PLAN.len();
-        if last {
-            // Before the tests, because their own summary is to be the end of the output.
-            println!("\n== so far, {:.0} s", started.elapsed().as_secs_f64());
-            for line in &summary {
-                println!("   {line}");
+    thread::scope(|scope| {
+        let mut summary = Vec::new();
+        let mut beside = None;
+        for (index, planned) in PLAN.iter().enumerate() {
+            if planned.name == BESIDE_FROM {
+                beside = Some(scope.spawn(run_beside));
+            }
+            if index + 1 == PLAN.len() {
+                if let Some(beside) = beside.take() {
+                    println!("\n== {}, which runs since {BESIDE_FROM}", BESIDE.name);
+                    summary.push(beside.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+                }
+                // Before the tests, because their own summary is to be the end of the output.
+                println!("\n== so far, {:.0} s", started.elapsed().as_secs_f64());
+                for line in &summary {
+                    println!("   {line}");
+                }
+            }
+            println!("\n== {} of {}: {}", index + 1, PLAN.len(), planned.name);
+            match run_one(planned) {
+                Ok(line) => summary.push(line),
+                Err(error) => {
+                    // What runs beside it is ended, instead of waited for.
+                    tool::cancel();
+                    return Err(error);
+                }
             }
         }
-        println!("\n== {} of {}: {}", index + 1, PLAN.len(), planned.name);
-        let begun = Instant::now();
-        let outcome =
-            (planned.run)().with_context(|| format!("step \"{}\" failed", planned.name))?;
-        let seconds = begun.elapsed().as_secs_f64();
-        match outcome {
-            Outcome::Done => summary.push(format!("{:<20} {seconds:>6.1} s", planned.name)),
-            Outcome::NotRun(why) => {
-                println!("NOT RUN: {}: {why}", planned.name);
-                summary.push(format!("{:<20} NOT RUN: {why}", planned.name));
-            }
+        Ok(())
+    })
+}
+
+/// Runs a step; the line that it has in the summary.
+fn run_one(step: &Step) -> Result<String> {
+    let begun = Instant::now();
+    let outcome = (step.run)().with_context(|| format!("step \"{}\" failed", step.name))?;
+    Ok(match outcome {
+        Outcome::Done => format!("{:<20} {:>6.1} s", step.name, begun.elapsed().as_secs_f64()),
+        Outcome::NotRun(why) => {
+            println!("NOT RUN: {}: {why}", step.name);
+            format!("{:<20} NOT RUN: {why}", step.name)
         }
-    }
-    Ok(())
+    })
+}
+
+fn run_beside() -> Result<String> {
+    // On Linux only this thread, and the processes that it starts, are nice.
+    #[cfg(target_os = "linux")]
+    rustix::process::nice(10).context("lowering the priority")?;
+    run_one(&BESIDE)
 }
 
 fn done(result: Result<()>) -> Result<Outcome> {
@@ -175,5 +210,6 @@ mod tests {
     fn the_tests_come_last_and_the_set_up_first() {
         assert_eq!(PLAN.first().map(|step| step.name), Some("set-up"));
         assert_eq!(PLAN.last().map(|step| step.name), Some("tests"));
+        assert!(PLAN.iter().any(|step| step.name == BESIDE_FROM));
     }
 }

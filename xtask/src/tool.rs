@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::source_root;
@@ -136,17 +137,30 @@ pub fn succeeds(command: &mut Command, limit: Duration) -> bool {
     output(command, limit).is_ok()
 }
 
-/// Waits for a child, and kills it when it takes longer than the limit.
+/// Whether all commands are to end.
+static CANCELED: AtomicBool = AtomicBool::new(false);
+
+/// Ends all commands that run, because the whole has failed.
+pub fn cancel() {
+    CANCELED.store(true, Ordering::Relaxed);
+}
+
+/// Waits for a child, and kills it when it takes longer than the limit, or all are
+/// [canceled](cancel).
 pub fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
     let started = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if started.elapsed() > limit {
+        let canceled = CANCELED.load(Ordering::Relaxed);
+        if canceled || started.elapsed() > limit {
             // The child may have ended by now; either way it must be waited for.
             let _ = child.kill();
             let _ = child.wait();
+            if canceled {
+                bail!("was ended because another step failed");
+            }
             bail!("was still running after {} s and was killed", limit.as_secs());
         }
         thread::sleep(POLL);

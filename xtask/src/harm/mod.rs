@@ -98,10 +98,14 @@ pub fn run(options: &Options) -> Result<()> {
     if !options.list {
         setup::run()?;
         if !options.no_build {
-            tool::run(cargo().args(["build", "--quiet"]), BUILD_LIMIT)?;
-            let example =
-                ["build", "--quiet", "--package", "corprof", "--example", "empty_allocated"];
-            tool::run(cargo().args(example), BUILD_LIMIT)?;
+            let builds = [
+                &["build", "--quiet"][..],
+                &["build", "--quiet", "--package", "newrelic"],
+                &["build", "--quiet", "--package", "corprof", "--example", "empty_allocated"],
+            ];
+            for build in builds {
+                tool::run(cargo().args(build), BUILD_LIMIT)?;
+            }
         }
     }
     let (table, absent) = Table::of_machine();
