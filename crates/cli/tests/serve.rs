@@ -249,7 +249,7 @@ fn a_check_up_says_what_is_wrong() {
 #[test]
 fn methods_are_traced_and_reverted() {
     let folder = scratch();
-    let mut process = Sample::named("traced").start(Runtime::V9.require(), &[]);
+    let mut process = Sample::named("traced").start(Runtime::V9.require(), &[] as &[&str]);
     process.wait_for_ready();
     process.send_line("spin").unwrap();
     let serving = Serving::start(folder.path());

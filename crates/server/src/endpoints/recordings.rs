@@ -141,15 +141,20 @@ pub fn add(api: &mut Api) {
         .problems(&[404, 409, 501]);
     api.add(endpoint, check_up);
     let request = api.request::<NewTrace>();
-    let endpoint = Endpoint::new(Post, "/traces", "trace", "Begin to trace methods of a process")
-        .description(
-            "Code is added to the methods that match, while the process runs, and reverted when \
+    let endpoint = Endpoint::new(
+        Post,
+        "/traces",
+        "trace_methods",
+        "Begin to trace methods of a process",
+    )
+    .description(
+        "Code is added to the methods that match, while the process runs, and reverted when \
              the trace ends. It is a recording to all other requests: stopping it reverts the \
              methods. The agent then remains in the process, idle, until the process ends.",
-        )
-        .body("application/json", Some(request))
-        .sends(201, "The trace has begun.", answer.clone())
-        .problems(&[404, 409, 501]);
+    )
+    .body("application/json", Some(request))
+    .sends(201, "The trace has begun.", answer.clone())
+    .problems(&[404, 409, 501]);
     api.add(endpoint, trace_methods);
     let endpoint = Endpoint::new(Get, "/recordings/{id}", "recording", "Describe a recording");
     api.add(endpoint.sends(200, "How far it is.", answer.clone()), recording);

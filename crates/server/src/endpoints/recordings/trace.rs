@@ -31,7 +31,7 @@ pub struct NewTrace {
     /// Calls in total after which the methods of a pattern are reverted.
     #[schemars(range(min = 1))]
     calls: Option<u64>,
-    /// Time 1 in so many calls, at least 1; all are counted. 1 if nothing is said.
+    /// Time 1 in N calls, at least 1; all are counted. 1 if nothing is said.
     #[schemars(range(min = 1))]
     one_in: Option<u32>,
     /// Whether every timed call is kept, not only the slowest.
