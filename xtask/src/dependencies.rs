@@ -47,7 +47,8 @@ fn by_hand() -> Result<()> {
     let metadata = tool::output(cargo().args(["metadata", "--format-version", "1"]), LIMIT)?;
     let metadata: Value = serde_json::from_str(&metadata)?;
     let packages = metadata["packages"].as_array().context("no packages")?;
-    let (problems, warnings) = broken_rules(&rules, packages)?;
+    let (mut problems, warnings) = broken_rules(&rules, packages)?;
+    problems.extend(banned(&rules, packages));
     for warning in warnings {
         println!("  {warning}");
     }
@@ -63,17 +64,6 @@ fn broken_rules(rules: &toml::Table, packages: &[Value]) -> Result<(Vec<String>,
     let allowed = words(rules, "licenses", "allow")?;
     let exceptions = exceptions(rules);
     let registries = words(rules, "sources", "allow-registry")?;
-    let banned: BTreeSet<String> = rules
-        .get("bans")
-        .and_then(|bans| bans.get("deny"))
-        .and_then(toml::Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            entry.get("crate").or_else(|| entry.get("name")).unwrap_or(entry).as_str()
-        })
-        .map(str::to_owned)
-        .collect();
     let (mut problems, mut versions) = (Vec::new(), BTreeMap::<&str, BTreeSet<&str>>::new());
     for package in packages {
         let name = package["name"].as_str().context("a package without name")?;
@@ -92,9 +82,6 @@ fn broken_rules(rules: &toml::Table, packages: &[Value]) -> Result<(Vec<String>,
                 problems.push(format!("{name} {version} comes from {source}"));
             }
         }
-        if banned.contains(name) {
-            problems.push(format!("{name} is banned"));
-        }
     }
     let warnings = versions
         .iter()
@@ -108,6 +95,38 @@ fn broken_rules(rules: &toml::Table, packages: &[Value]) -> Result<(Vec<String>,
         })
         .collect();
     Ok((problems, warnings))
+}
+
+/// Crates that `bans.deny` names: each one that is there, unless it has `wrappers`, and then each
+/// crate that depends on it and is none of them.
+fn banned(rules: &toml::Table, packages: &[Value]) -> Vec<String> {
+    let list = rules.get("bans").and_then(|bans| bans.get("deny")).and_then(toml::Value::as_array);
+    let mut problems = Vec::new();
+    for entry in list.into_iter().flatten() {
+        let name = entry.get("crate").or_else(|| entry.get("name")).unwrap_or(entry).as_str();
+        let Some(name) = name else { continue };
+        let wrappers = entry.get("wrappers").and_then(toml::Value::as_array);
+        let Some(wrappers) = wrappers else {
+            let found = packages.iter().find(|package| package["name"] == name);
+            problems.extend(found.map(|_| format!("{name} is banned")));
+            continue;
+        };
+        for package in packages {
+            let dependencies = package["dependencies"].as_array().into_iter().flatten();
+            // What is optional or for another system may not be there at all.
+            let mut needed = dependencies.filter(|needed| {
+                needed["kind"].is_null()
+                    && needed["optional"] == false
+                    && needed["target"].is_null()
+            });
+            let user = package["name"].as_str().unwrap_or_default();
+            let is_wrapper = wrappers.iter().any(|wrapper| wrapper.as_str() == Some(user));
+            if !is_wrapper && needed.any(|needed| needed["name"] == name) {
+                problems.push(format!("{name} is banned, and {user} depends on it"));
+            }
+        }
+    }
+    problems
 }
 
 /// Licences that are allowed to one crate only: `exceptions = [{ crate = "…", allow = ["…"] }]`.
@@ -225,7 +244,8 @@ mod tests {
         let rules: toml::Table = "[licenses]\nallow = [\"MIT\"]\n\
                                   exceptions = [{ crate = \"good\", allow = [\"CDDL-1.0\"] }]\n\
                                   [sources]\nallow-registry = [\"here\"]\n\
-                                  [bans]\ndeny = [{ crate = \"bad\" }]\n"
+                                  [bans]\ndeny = [{ crate = \"bad\" }, \
+                                  { crate = \"rare\", wrappers = [\"good\"] }]\n"
             .parse()
             .unwrap();
         let packages = serde_json::json!([
@@ -240,11 +260,22 @@ mod tests {
             problems,
             [
                 "bad 1.0.0 comes from git+elsewhere",
-                "bad is banned",
                 "odd 1.0.0 has the licence CDDL-1.0",
                 "odd 1.0.0 names no licence",
             ]
         );
         assert_eq!(warnings, ["good is there 2 times: 1.0.0, 2.0.0"]);
+        let need = |name: &str, optional: bool| {
+            let needed = serde_json::json!([
+                { "name": "rare", "kind": null, "optional": optional, "target": null },
+            ]);
+            serde_json::json!({ "name": name, "dependencies": needed })
+        };
+        let packages =
+            [need("good", false), need("odd", false), need("other", true), need("bad", true)];
+        assert_eq!(
+            banned(&rules, &packages),
+            ["bad is banned", "rare is banned, and odd depends on it"]
+        );
     }
 }

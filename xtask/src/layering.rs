@@ -61,6 +61,12 @@ const DROP_IN_THIRD_PARTY: &[&str] = &[
 /// itself and gets its own.
 const OUTSIDE_ONLY: &[(&str, &str)] = &[("rules", "toml")];
 
+/// Runs code that waits without a thread. Only the web server needs that.
+const ASYNCHRONOUS: &str = "tokio";
+
+/// The crates of ours that may link it: the server, and the program that contains it.
+const MAY_BE_ASYNCHRONOUS: &[&str] = &["cli", "server"];
+
 /// The crates of ours that may hold `unsafe`; all others forbid it.
 const MAY_BE_UNSAFE: &[&str] = &["agent", "com", "corprof", "corprof-mock", "newrelic", "sampler"];
 
@@ -218,7 +224,17 @@ fn broken_rules(graph: &Graph) -> Vec<String> {
         unused.map(|name| format!("{name} is allowed in the target but no longer used there")),
     );
     problems.extend(drop_in(graph));
+    problems.extend(asynchronous(graph));
     problems
+}
+
+/// Who links [`ASYNCHRONOUS`] without being allowed to.
+fn asynchronous(graph: &Graph) -> Vec<String> {
+    let links = graph.linked.iter().filter(|(_, linked)| linked.contains(ASYNCHRONOUS));
+    let strangers = links.filter(|(name, _)| !MAY_BE_ASYNCHRONOUS.contains(&name.as_str()));
+    strangers
+        .map(|(name, _)| format!("{name} links {ASYNCHRONOUS}, which is for the server"))
+        .collect()
 }
 
 /// What breaks the rules for [`DROP_IN`].
@@ -367,6 +383,14 @@ mod tests {
             "quick-xml is allowed in newrelic but no longer used there",
         ];
         assert_eq!(problems, expected);
+    }
+
+    #[test]
+    fn only_the_server_is_asynchronous() {
+        let tokio: &[&str] = &["tokio"];
+        let linked = [("agent", THIRD_PARTY), ("server", tokio), ("cli", tokio), ("report", tokio)];
+        let problems = broken_rules(&graph(&[], &linked));
+        assert_eq!(problems, ["report links tokio, which is for the server"]);
     }
 
     #[test]

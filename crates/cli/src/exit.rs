@@ -132,6 +132,15 @@ fn of_link(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     if let Some(error) = error.downcast_ref::<session::SessionError>() {
         return Some(of_session_error(error));
     }
+    if let Some(error) = error.downcast_ref::<server::ServeError>() {
+        return Some(match error {
+            server::ServeError::NoToken(_) => Code::Usage,
+            _ => Code::File,
+        });
+    }
+    if error.is::<server::TokenError>() {
+        return Some(Code::File);
+    }
     error.downcast_ref::<std::io::Error>().map(|_| Code::File)
 }
 

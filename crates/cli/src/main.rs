@@ -9,6 +9,7 @@
 mod agent;
 mod commands;
 mod console;
+mod diagnosis;
 mod duration;
 mod exit;
 mod heap;
@@ -17,6 +18,7 @@ mod newrelic;
 mod os;
 mod panics;
 mod recording;
+mod served;
 mod tasks;
 mod top;
 mod traced;
@@ -25,7 +27,7 @@ mod validated;
 use clap::{Parser, Subcommand};
 use commands::{
     checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, schema,
-    trace, validate,
+    serve, trace, validate,
 };
 use exit::Code;
 use std::process::ExitCode;
@@ -66,6 +68,7 @@ Examples:
   clrscope il MyApp.dll --method Main
   clrscope validate before.clrscope after.clrscope
   clrscope newrelic check --pid MyApp
+  clrscope serve
 ";
 
 #[derive(Subcommand, Debug)]
@@ -85,6 +88,7 @@ enum Command {
     Il(il::Args),
     Validate(validate::Args),
     Newrelic(commands::newrelic::Args),
+    Serve(serve::Args),
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -108,6 +112,7 @@ impl Command {
             Self::Il(args) => il::run(args),
             Self::Validate(args) => validate::run(args),
             Self::Newrelic(args) => commands::newrelic::run(args),
+            Self::Serve(args) => serve::run(args),
             Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),

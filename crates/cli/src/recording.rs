@@ -5,23 +5,19 @@ mod progress;
 mod summary;
 
 pub use progress::{Watcher, wait, wait_with};
-pub use summary::{SummaryJson, cut_off, summary_json, summary_text};
+pub use summary::{cut_off, summary_text};
 
 use crate::agent::AgentArgs;
-use crate::interrupt::StopOnSignal;
+use crate::interrupt::{self, StopOnSignal};
 use anyhow::Context;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use diagnostics::DotnetProcess;
 use profilers::Selection;
-use recorder::{EngineChoice, RecordOptions, Summary};
-use std::fmt::Write as _;
+use recorder::{EngineChoice, RecordError, RecordOptions, Recording, Summary};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Profilers when none is named.
-pub const DEFAULT_PROFILERS: &str = "cpu,wall,exceptions,gc";
+use std::time::Duration;
 
 /// CPU samples per second and thread between heap snapshots, where some are taken.
 const LOOKS_RATE: u32 = 100;
@@ -30,7 +26,7 @@ const LOOKS_RATE: u32 = 100;
 #[derive(clap::Args, Debug)]
 pub struct RecordingArgs {
     /// Profilers to run, with parameters: cpu,wall:rate=50. `clrscope profilers` lists them
-    #[arg(short, long = "profilers", value_name = "LIST", default_value = DEFAULT_PROFILERS, value_parser = Profilers::parse)]
+    #[arg(short, long = "profilers", value_name = "LIST", default_value = profilers::DEFAULT, value_parser = Profilers::parse)]
     profilers: Profilers,
     /// CPU samples per second and running thread, 1 to 1000
     #[arg(long, value_name = "HZ", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -72,8 +68,51 @@ impl SessionFile {
     }
 }
 
-/// Heap snapshots of a running process, until they are taken or a signal comes; where they are, and
-/// how it went.
+/// Who waits for recordings, and may end them.
+pub trait Attendant {
+    /// Something begins that is no recording.
+    fn begins(&self, _what: &str) {}
+
+    /// Waits for the end of a recording, which `limit` is the planned length of.
+    ///
+    /// # Errors
+    /// Those of the recording.
+    fn wait(&self, recording: Recording, limit: Option<Duration>) -> Result<Summary, RecordError>;
+
+    /// Whether an end was asked for.
+    fn is_ending(&self) -> bool;
+}
+
+/// Who has started a command: signals end recordings, and standard error shows how far they are.
+#[derive(Debug)]
+pub struct AtTerminal {
+    stop: StopOnSignal,
+    quiet: bool,
+}
+
+impl AtTerminal {
+    /// Watches for signals from now on.
+    ///
+    /// # Errors
+    /// When the handlers cannot be installed.
+    pub fn start(quiet: bool) -> std::io::Result<Self> {
+        Ok(Self { stop: StopOnSignal::start()?, quiet })
+    }
+}
+
+impl Attendant for AtTerminal {
+    fn wait(&self, recording: Recording, limit: Option<Duration>) -> Result<Summary, RecordError> {
+        self.stop.set(recording.stop_handle());
+        wait(recording, limit, self.quiet)
+    }
+
+    fn is_ending(&self) -> bool {
+        interrupt::requested()
+    }
+}
+
+/// Heap snapshots of a running process, until they are taken or an end is asked for; where they are,
+/// and how it went.
 ///
 /// # Errors
 /// When the process cannot be recorded.
@@ -82,7 +121,7 @@ pub fn take_snapshots(
     profilers: Vec<Selection>,
     output: Option<&Path>,
     agent: &AgentArgs,
-    quiet: bool,
+    attendant: &dyn Attendant,
 ) -> anyhow::Result<(SessionFile, Summary)> {
     let file = SessionFile::new(output, format!("snapshots.{}", session::EXTENSION))?;
     let options = RecordOptions {
@@ -97,10 +136,7 @@ pub fn take_snapshots(
         sdk_tools: false,
         agent: agent.file(),
     };
-    let stop = StopOnSignal::start()?;
-    let recording = recorder::attach(process, options)?;
-    stop.set(recording.stop_handle());
-    let summary = wait(recording, None, quiet)?;
+    let summary = attendant.wait(recorder::attach(process, options)?, None)?;
     Ok((file, summary))
 }
 
@@ -201,73 +237,21 @@ pub fn write_event_log(session: &Path, log: &Path) -> anyhow::Result<()> {
 /// A name for a session file: of the process, when, and what tells it from others of the same
 /// second.
 pub fn default_file(name: &str, pid: Option<u32>) -> PathBuf {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let mut file = sanitised(name);
-    if let Some(pid) = pid {
-        let _ = write!(file, "-{pid}");
-    }
-    let _ = write!(file, "-{}.{}", utc(unix), session::EXTENSION);
-    file.into()
-}
-
-/// A name without what is special in file names; 64 letters are enough.
-fn sanitised(name: &str) -> String {
-    let name: String = name
-        .chars()
-        .map(|letter| {
-            if letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-') { letter } else { '_' }
-        })
-        .take(64)
-        .collect();
-    let name = name.trim_start_matches(['.', '-']);
-    if name.is_empty() { "session".to_owned() } else { name.to_owned() }
-}
-
-/// A time as `20261121T090510Z`.
-fn utc(unix: u64) -> String {
-    let (days, seconds) = (unix / 86_400, unix % 86_400);
-    let (year, month, day) = document::format::date(days);
-    format!(
-        "{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
+    format!("{}.{}", api::session_name(name, pid), session::EXTENSION).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::progress::progress_text;
     use super::*;
+    use api::SummaryJson;
     use recorder::{Progress, SessionSummary};
     use session::ObserverStatus;
     use session::{EndReason, SamplingRate};
 
     #[test]
-    fn times_are_civil() {
-        for (unix, text) in [
-            (0, "19700101T000000Z"),
-            (951_782_400, "20000229T000000Z"),
-            (1_795_251_910, "20261121T090510Z"),
-            (4_107_542_399, "21000228T235959Z"),
-            (4_107_542_400, "21000301T000000Z"),
-        ] {
-            assert_eq!(utc(unix), text);
-        }
-    }
-
-    #[test]
-    fn file_names_are_harmless() {
-        assert_eq!(sanitised("Shop.Api"), "Shop.Api");
-        assert_eq!(sanitised("../etc/pass wd\n"), "_etc_pass_wd_");
-        assert_eq!(sanitised("--"), "session");
-        let file = default_file("web", Some(12)).display().to_string();
-        assert!(file.starts_with("web-12-2") && file.ends_with("Z.clrscope"), "{file}");
-    }
-
-    #[test]
     fn lists_of_profilers() {
-        let parsed = Profilers::parse(DEFAULT_PROFILERS).unwrap();
+        let parsed = Profilers::parse(profilers::DEFAULT).unwrap();
         assert_eq!(
             parsed.0.iter().map(|selection| selection.spec.id).collect::<Vec<_>>(),
             ["cpu", "wall", "exceptions", "gc"]
@@ -343,7 +327,7 @@ mod tests {
             "  x.clrscope                4567  dotnet exec csc.dll\n\nNext:\n",
         );
         assert!(text.contains(expected), "{text}");
-        let json = serde_json::to_value(summary_json(&summary)).unwrap();
+        let json = serde_json::to_value(SummaryJson::of(&summary)).unwrap();
         assert_eq!(json["sessions"][1]["command"], "dotnet exec csc.dll");
     }
 
@@ -368,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_summary_in_json() {
-        let json = serde_json::to_value(summary_json(&summary())).unwrap();
+        let json = serde_json::to_value(SummaryJson::of(&summary())).unwrap();
         assert_eq!(
             (&json["sessions"][0]["rate_hz"], &json["sessions"][0]["achieved_hz"]),
             (&999.into(), &250.0.into())

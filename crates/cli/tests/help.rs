@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "ps",
     "profilers",
     "record",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 18] = [
     "il",
     "validate",
     "newrelic",
+    "serve",
     "schema",
     "completions",
     "man",

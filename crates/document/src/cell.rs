@@ -1,7 +1,11 @@
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::format;
 
 /// A cell of a table, or a part of a line of a tree.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Cell {
     /// There is nothing to say.
     Nothing,
@@ -30,7 +34,8 @@ pub enum Cell {
 }
 
 /// What a [`Cell::Quantity`] counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Things: `12,345`.
     Count,

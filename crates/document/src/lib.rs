@@ -8,6 +8,9 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 mod cell;
 pub mod format;
 pub mod html;
@@ -18,14 +21,14 @@ pub mod text;
 pub use cell::{Cell, Unit};
 
 /// What there is to say, from the most general to the details.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Document {
     /// The first one's title is that of the document.
     pub sections: Vec<Section>,
 }
 
 /// A part of a document.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Section {
     /// One line.
     pub title: String,
@@ -60,7 +63,8 @@ impl Section {
 }
 
 /// A part of a section.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Block {
     /// Rows of cells.
     Table(Table),
@@ -90,7 +94,7 @@ impl From<Code> for Block {
 
 /// Rows of cells. If no column has a title, it is a list of facts: names, and what is to be said of
 /// each.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Table {
     /// The columns, from left to right. The last one has the most room. If it has no title, its
     /// texts continue in further lines.
@@ -132,7 +136,7 @@ impl Table {
 }
 
 /// A column of a table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Column {
     /// Its heading; empty where the cells speak for themselves.
     pub title: Cow<'static, str>,
@@ -151,7 +155,7 @@ pub fn right(title: impl Into<Cow<'static, str>>) -> Column {
 }
 
 /// Lines below other lines: stacks, call trees, paths.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Tree {
     /// Whether branches are drawn. Without them the lines are only indented.
     pub branches: bool,
@@ -162,7 +166,7 @@ pub struct Tree {
 }
 
 /// A line of a tree.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Node {
     /// How many nodes it stands below.
     pub depth: usize,
@@ -214,7 +218,7 @@ impl Tree {
 }
 
 /// Lines of a programming language. They are neither wrapped nor cut, and keep their indentation.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Code {
     /// The language, as Markdown names it.
     pub language: &'static str,

@@ -11,6 +11,9 @@ pub struct Selection {
     pub optional: bool,
 }
 
+/// The profilers of a recording when none is named.
+pub const DEFAULT: &str = "cpu,wall,exceptions,gc";
+
 /// Why a text selects no profiler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectionError {

@@ -1,6 +1,8 @@
 //! `trace`: calls of chosen methods, by code that is put into them while they run.
 
-use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{
+    Collector, ParamKind, ParamSpec, ProfilerSpec, Selection, SelectionError, Settings, ValueSpec,
+};
 use wire::{ProfilerConfig, SessionConfig};
 
 /// What it is.
@@ -57,6 +59,17 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
     ..ProfilerSpec::PLAIN
 };
+
+/// Selects it, with the parameters of these names set to `yes`.
+///
+/// # Errors
+/// If it has no such parameter.
+pub fn selection<'a>(
+    params: impl IntoIterator<Item = &'a str>,
+) -> Result<Selection, SelectionError> {
+    let params = params.into_iter().map(|name| format!(":{name}=yes"));
+    Selection::parse(&format!("{}{}", SPEC.id, params.collect::<String>()))
+}
 
 /// What a session may do to methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

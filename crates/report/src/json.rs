@@ -144,8 +144,14 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 }
 
 fn generator() -> SchemaGenerator {
+    schema_settings().into_generator()
+}
+
+/// How schemas of what clrscope writes are made: draft 2020-12, with the comments of types as
+/// descriptions.
+pub fn schema_settings() -> SchemaSettings {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings.with_transform(RecursiveTransform(describe)).into_generator()
+    settings.with_transform(RecursiveTransform(describe))
 }
 
 /// Descriptions are doc comments, whose links lead nowhere in a schema.

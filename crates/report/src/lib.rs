@@ -11,8 +11,9 @@ mod views;
 
 pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema};
 pub use events::schema as events_schema;
-pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of};
+pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of, schema_settings};
 use profile::format;
+pub use views::document;
 
 use std::io::{Read, Write};
 
@@ -188,14 +189,45 @@ impl Exporter {
         snapshots: impl FnOnce(&Profile) -> Vec<SnapshotSection>,
     ) -> Result<Profile, ReportError> {
         let profile = Profile::read(session, self.build_options(options))?;
-        let whole =
-            self.snapshots && options.filter == Filter::default() && options.series.is_none();
-        let snapshots = if whole { snapshots(&profile) } else { Vec::new() };
-        // The time was picked while reading.
-        let filter = Filter { time: None, ..options.filter.clone() };
-        self.write(&profile, &Options { filter, snapshots, ..options.clone() }, out)?;
+        let options = match self.snapshots {
+            true => options_with(&profile, options, snapshots),
+            false => options_with(&profile, options, |_| Vec::new()),
+        };
+        self.write(&profile, &options, out)?;
         Ok(profile)
     }
+}
+
+/// Reads a session; everything that there is to say of it, as the exporters `text` and `markdown`
+/// write it. Heap snapshots are asked for as by [`Exporter::convert_with`].
+///
+/// # Errors
+/// [`ReportError`].
+pub fn read_document(
+    session: impl Read + Send,
+    options: &Options,
+    snapshots: impl FnOnce(&Profile) -> Vec<SnapshotSection>,
+) -> Result<Document, ReportError> {
+    let keep = BuildOptions { time: options.filter.time.clone(), ..BuildOptions::default() };
+    let profile = Profile::read(session, keep)?;
+    let options = options_with(&profile, options, snapshots);
+    if options.filter == Filter::default() {
+        return Ok(document(&profile, &options));
+    }
+    Ok(document(&profile.filtered(&options.filter)?, &options))
+}
+
+/// For a profile of which the time was picked while it was read: with what heap snapshots say,
+/// unless only a part is wanted.
+fn options_with(
+    profile: &Profile,
+    options: &Options,
+    snapshots: impl FnOnce(&Profile) -> Vec<SnapshotSection>,
+) -> Options {
+    let whole = options.filter == Filter::default() && options.series.is_none();
+    let snapshots = if whole { snapshots(profile) } else { Vec::new() };
+    let filter = Filter { time: None, ..options.filter.clone() };
+    Options { filter, snapshots, ..options.clone() }
 }
 
 /// The kinds of samples that a report is of: the one that was asked for, or all that have any.

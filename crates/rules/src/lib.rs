@@ -30,6 +30,8 @@ mod file;
 mod methods;
 mod pattern;
 mod redact;
+#[cfg(feature = "toml")]
+mod request;
 mod rule;
 mod set;
 mod validate;
@@ -40,6 +42,8 @@ pub use file::{FileError, FileProblem, MAX_FILE};
 pub use methods::{MethodFacts, MethodPattern, Signature};
 pub use pattern::Pattern;
 pub use redact::SECRETS;
+#[cfg(feature = "toml")]
+pub use request::{Request, RequestError};
 pub use rule::{Action, Limits, Rule, Version, VersionError, VersionRange};
 pub use set::{AssemblyRules, Match, RuleSet, TypeRules};
 pub use validate::{Finding, Problem, Severity};

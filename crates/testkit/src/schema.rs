@@ -35,6 +35,17 @@ impl JsonSchema {
         Ok(Self { schemas, index })
     }
 
+    /// Reads the schema of a name in an OpenAPI document.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn of_openapi(document: Value, name: &str) -> Result<Self> {
+        let moved = document.to_string().replace("#/components/schemas/", "#/$defs/");
+        let mut document: Value = serde_json::from_str(&moved)?;
+        let all = document["components"]["schemas"].take();
+        Self::new(json!({ "$ref": format!("#/$defs/{name}"), "$defs": all }))
+    }
+
     /// Checks a value.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use crate::{
         source::{self, MemoryArgs, Source, TakeArgs},
         view,
     },
+    recording::AtTerminal,
 };
 use ::heap::{Extent, ReportOptions, Snapshot};
 use document::Document;
@@ -70,7 +71,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                 (_, true) => Extent::Roots,
                 _ => Extent::All,
             };
-            let (file, summary) = source::take(&target, &args.take, extent, 1, 10, args.json)?;
+            let attendant = AtTerminal::start(args.json)?;
+            let (file, summary) = source::take(&target, &args.take, extent, 1, 10, &attendant)?;
+            drop(attendant);
             let look = one_look(file.path(), args.take.memory(), Some(1)).ok();
             let Some((snapshot, _)) = look.filter(|(snapshot, _)| !snapshot.is_empty()) else {
                 return Err(no_snapshot(&summary));

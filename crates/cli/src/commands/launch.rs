@@ -161,7 +161,7 @@ fn finish(args: &Args, summary: &Summary) -> anyhow::Result<()> {
         }
     }
     match (args.json, args.quiet) {
-        (true, _) => console::say(&document::plain::json(&recording::summary_json(summary))?),
+        (true, _) => console::say(&document::plain::json(&api::SummaryJson::of(summary))?),
         (false, false) => console::say(recording::summary_text(summary).trim_end()),
         (false, true) => {}
     }

@@ -8,6 +8,7 @@ use crate::{
         source::{self, MemoryArgs, Source, TakeArgs},
         view,
     },
+    recording::AtTerminal,
 };
 use ::heap::{Extent, ReportOptions, Snapshot, growth::SnapshotSummary};
 use std::{path::Path, time::Duration};
@@ -68,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                     Extent::All,
                     args.snapshots,
                     every,
-                    args.json,
+                    &AtTerminal::start(args.json)?,
                 )?;
                 all.read(file.path(), args.take.memory())?;
                 if all.last.as_ref().is_none_or(Snapshot::is_empty) && all.looks.len() <= 1 {

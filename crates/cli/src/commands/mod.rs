@@ -14,6 +14,7 @@ pub mod ps;
 pub mod record;
 pub mod report;
 pub mod schema;
+pub mod serve;
 pub mod tasks;
 pub mod top;
 pub mod trace;

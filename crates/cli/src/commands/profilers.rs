@@ -2,9 +2,7 @@
 
 use crate::{console, exit::Code, exit::failure};
 use document::{Cell, Document, Section, Table, left};
-use profilers::{ParamKind, ProfilerSpec};
-use schemars::JsonSchema;
-use serde::Serialize;
+use profilers::ProfilerSpec;
 
 /// List what can be recorded, or explain one profiler
 #[derive(clap::Args, Debug)]
@@ -21,7 +19,10 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let Some(id) = &args.id else {
         if args.json {
             console::print_json(
-                &profilers::PROFILERS.iter().map(|spec| describe(spec)).collect::<Vec<_>>(),
+                &profilers::PROFILERS
+                    .iter()
+                    .map(|spec| api::Profiler::of(spec))
+                    .collect::<Vec<_>>(),
             )?;
         } else {
             console::show(&list())?;
@@ -32,66 +33,10 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         failure(Code::Usage, profilers::SelectionError::UnknownProfiler(id.clone()).to_string())
     })?;
     match args.json {
-        true => console::print_json(&describe(spec))?,
+        true => console::print_json(&api::Profiler::of(spec))?,
         false => console::show(&explain(spec))?,
     }
     Ok(Code::Success)
-}
-
-/// A profiler in JSON.
-#[derive(Serialize, JsonSchema)]
-pub struct Profiler {
-    id: &'static str,
-    summary: &'static str,
-    description: &'static str,
-    since: String,
-    attach: bool,
-    values: Vec<Value>,
-    params: Vec<Param>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Value {
-    kind: &'static str,
-    unit: &'static str,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Param {
-    name: &'static str,
-    help: &'static str,
-    default: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    range: Option<(u64, u64)>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    choices: Option<&'static [&'static str]>,
-}
-
-fn describe(spec: &ProfilerSpec) -> Profiler {
-    Profiler {
-        id: spec.id,
-        summary: spec.summary,
-        description: spec.description,
-        since: since(spec),
-        attach: spec.attach,
-        values: spec
-            .values
-            .iter()
-            .map(|value| Value { kind: value.kind, unit: value.unit })
-            .collect(),
-        params: spec
-            .params
-            .iter()
-            .map(|param| {
-                let (range, choices) = match param.kind {
-                    ParamKind::Number(from, to) => (Some((from, to)), None),
-                    ParamKind::Choice(words) => (None, Some(words)),
-                    ParamKind::Names => (None, None),
-                };
-                Param { name: param.name, help: param.help, default: param.default, range, choices }
-            })
-            .collect(),
-    }
 }
 
 fn list() -> Document {
@@ -111,7 +56,7 @@ fn explain(spec: &ProfilerSpec) -> Document {
         spec.values.iter().map(|value| format!("{} ({})", value.kind, value.unit)).collect();
     section.add(Table::facts([
         ("values", Cell::text(values.join(", "))),
-        ("runtimes", Cell::text(format!("{} and newer", since(spec)))),
+        ("runtimes", Cell::text(format!("{} and newer", api::since(spec)))),
         ("entry", Cell::text(spec.commands().join(" and "))),
     ]));
     let mut parameters = Section::new(format!("Parameters, written as -p {}:name=value", spec.id));
@@ -125,11 +70,4 @@ fn explain(spec: &ProfilerSpec) -> Document {
         })));
     }
     Document { sections: vec![section, parameters] }
-}
-
-fn since(spec: &ProfilerSpec) -> String {
-    match spec.since {
-        3 => ".NET Core 3.1".to_owned(),
-        major => format!(".NET {major}"),
-    }
 }

@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let summary = recording::wait(recording, args.duration, args.quiet || args.json)?;
     drop(stop);
     match (args.json, args.quiet) {
-        (true, _) => console::print_json(&recording::summary_json(&summary))?,
+        (true, _) => console::print_json(&api::SummaryJson::of(&summary))?,
         (false, false) => console::print(&recording::summary_text(&summary))?,
         (false, true) => {}
     }

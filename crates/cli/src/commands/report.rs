@@ -94,7 +94,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         anyhow::Error::from(error).context(format!("cannot open {}{hint}", file()))
     })?;
     let mut problems = Vec::new();
-    let snapshots = |profile: &Profile| snapshots(args, profile, &mut problems);
+    let snapshots =
+        |profile: &Profile| snapshots(&args.session, profile, args.rows as usize, &mut problems);
     let profile = match &args.output {
         Some(path) if same_file(&args.session, path) => {
             return Err(failure(
@@ -121,9 +122,14 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     Ok(if problems.is_empty() { code } else { Code::BadSession })
 }
 
-/// What heap snapshots say, where the recording was to take some.
-fn snapshots(args: &Args, profile: &Profile, problems: &mut Vec<String>) -> Vec<SnapshotSection> {
-    let (path, rows) = (&args.session, args.rows as usize);
+/// What heap snapshots say, where the recording was to take some, in lists of at most `rows` rows;
+/// and what is wrong with them.
+pub fn snapshots(
+    path: &Path,
+    profile: &Profile,
+    rows: usize,
+    problems: &mut Vec<String>,
+) -> Vec<SnapshotSection> {
     let mut sections = Vec::new();
     let mut add =
         |id: &'static str, title: &'static str, report: anyhow::Result<SnapshotReport>| {

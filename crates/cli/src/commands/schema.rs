@@ -1,10 +1,10 @@
 //! `clrscope schema`: what `--json` prints, as JSON Schema.
 
 use crate::{
-    commands::{deadlocks, il, profilers::Profiler, ps},
+    commands::{deadlocks, il},
     console,
     exit::{Code, failure},
-    newrelic, recording, tasks,
+    newrelic, tasks,
     top::model::View,
     traced, validated,
 };
@@ -41,10 +41,10 @@ macro_rules! outputs {
 }
 
 outputs! {
-    "ps" "clrscope ps --json" report::schema_of::<Vec<ps::Process<'_>>>;
+    "ps" "clrscope ps --json" report::schema_of::<Vec<api::Process<'_>>>;
     "profilers" "clrscope profilers [PROFILER] --json" report::schema_of::<Profilers>;
-    "record" "clrscope record --json" report::schema_of::<recording::SummaryJson<'_>>;
-    "launch" "clrscope launch --json" report::schema_of::<recording::SummaryJson<'_>>;
+    "record" "clrscope record --json" report::schema_of::<api::SummaryJson<'_>>;
+    "launch" "clrscope launch --json" report::schema_of::<api::SummaryJson<'_>>;
     "report" "clrscope report --json" report_schema;
     "events" "clrscope report --format events, each line" report::events_schema;
     "checkup" "clrscope checkup --json" report::checkup_schema;
@@ -72,8 +72,8 @@ fn report_schema() -> Schema {
 #[serde(untagged)]
 #[allow(dead_code, reason = "only its schema is needed")]
 enum Profilers {
-    All(Vec<Profiler>),
-    One(Profiler),
+    All(Vec<api::Profiler>),
+    One(api::Profiler),
 }
 
 /// A full heap snapshot, or one with `--histogram` or `--roots`.

@@ -7,7 +7,7 @@ use crate::{
     console, duration,
     exit::{Code, failure},
     heap::source::Source,
-    recording::{self, SessionFile},
+    recording::{self, AtTerminal, SessionFile},
     tasks::{hot, report, view},
 };
 use ::heap::Tasks;
@@ -128,7 +128,8 @@ fn take(
     };
     let samples = if args.no_samples { "" } else { ",cpu,wall" };
     let profilers = Selection::parse_list(&format!("async:snapshots=2:every={every}{samples}"))?;
-    recording::take_snapshots(process, profilers, args.output.as_deref(), &args.agent, args.json)
+    let (output, attendant) = (args.output.as_deref(), AtTerminal::start(args.json)?);
+    recording::take_snapshots(process, profilers, output, &args.agent, &attendant)
 }
 
 fn hot_paths(path: &Path, tasks: &Tasks, top: usize) -> anyhow::Result<Option<hot::Hot>> {

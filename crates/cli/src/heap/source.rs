@@ -4,7 +4,7 @@ use crate::{
     agent::AgentArgs,
     commands::heap::no_snapshot,
     exit::{Code, failure},
-    recording::{self, SessionFile},
+    recording::{self, Attendant, SessionFile},
 };
 use anyhow::Context;
 use heap::{
@@ -119,7 +119,7 @@ pub fn take(
     extent: Extent,
     snapshots: u32,
     every: u64,
-    quiet: bool,
+    attendant: &dyn Attendant,
 ) -> anyhow::Result<(SessionFile, Summary)> {
     let strings = if args.no_strings { "off" } else { "on" };
     let kind = match extent {
@@ -131,17 +131,19 @@ pub fn take(
         "heap:snapshots={snapshots}:every={every}:strings={strings}{kind}"
     ))
     .map_err(|error| failure(Code::Usage, error.to_string()))?;
-    recording::take_snapshots(target, vec![selection], args.output.as_deref(), &args.agent, quiet)
+    let output = args.output.as_deref();
+    recording::take_snapshots(target, vec![selection], output, &args.agent, attendant)
 }
 
 /// One snapshot of a process, kept nowhere.
 pub fn snapshot_once(
     target: &diagnostics::DotnetProcess,
     agent: &AgentArgs,
+    attendant: &dyn Attendant,
 ) -> anyhow::Result<Snapshot> {
     let memory = MemoryArgs::default();
     let args = TakeArgs { output: None, no_strings: false, memory, agent: agent.clone() };
-    let (file, summary) = take(target, &args, Extent::All, 1, 10, true)?;
+    let (file, summary) = take(target, &args, Extent::All, 1, 10, attendant)?;
     let mut found = None;
     read_session(file.path(), memory, |_| true, |snapshot| found = Some(snapshot))?;
     found.filter(|snapshot| !snapshot.is_empty()).ok_or_else(|| no_snapshot(&summary))

@@ -1,12 +1,9 @@
-//! What a command that records says at the end: as text and as JSON.
+//! What a command that records says at the end.
 
 use crate::console::printable;
 use crate::duration;
 use recorder::{SessionSummary, Summary};
-use report::ResourceJson;
-use schemars::JsonSchema;
-use serde::Serialize;
-use session::{EndReason, SamplingRate};
+use session::EndReason;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -112,94 +109,6 @@ fn quoted(path: &Path) -> String {
     match !text.is_empty() && text.chars().all(plain) {
         true => text,
         false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
-/// What was recorded, in one file for each process.
-#[derive(Serialize, JsonSchema)]
-pub struct SummaryJson<'a> {
-    pub(super) exit_code: Option<i32>,
-    pub(super) sessions: Vec<SessionJson<'a>>,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(super) struct SessionJson<'a> {
-    pub(super) pid: u32,
-    pub(super) process: String,
-    pub(super) command: String,
-    pub(super) file: Option<String>,
-    duration_seconds: f64,
-    pub(super) engine: Option<String>,
-    pub(super) rate_hz: Option<u32>,
-    pub(super) achieved_hz: Option<f64>,
-    /// Only where the rate that was achieved differs noticeably.
-    pub(super) rate_limit: Option<String>,
-    kernel_tick_hz: Option<u32>,
-    threads_without_timer: Option<u64>,
-    pub(super) samples: std::collections::BTreeMap<&'static str, u64>,
-    pub(super) dropped: std::collections::BTreeMap<String, u64>,
-    target_cpu_seconds: f64,
-    target_stopped_seconds: f64,
-    target_memory_bytes: u64,
-    pub(super) resources: Vec<ResourceJson<'a>>,
-    own_cpu_seconds: f64,
-    pub(super) notes: Vec<String>,
-    pub(super) end: &'static str,
-    pub(super) attach_to_initialize_seconds: Option<f64>,
-    attach_to_first_sample_seconds: Option<f64>,
-    pub(super) detach_seconds: Option<f64>,
-}
-
-impl<'a> SessionJson<'a> {
-    pub(super) fn of(session: &'a SessionSummary) -> Self {
-        let seconds = |nanos: u64| nanos as f64 / 1e9;
-        Self {
-            pid: session.pid,
-            process: session.process_name.clone(),
-            command: session.command_line.clone(),
-            file: session.path.as_ref().map(|path| path.display().to_string()),
-            duration_seconds: session.duration.as_secs_f64(),
-            engine: Some(session.engine.clone()).filter(|engine| !engine.is_empty()),
-            rate_hz: session.rate.as_ref().map(|rate| rate.asked_hz),
-            achieved_hz: session.rate.as_ref().and_then(SamplingRate::achieved_hz),
-            rate_limit: session
-                .rate
-                .as_ref()
-                .filter(|rate| rate.differs())
-                .and_then(|rate| rate.limit.clone()),
-            kernel_tick_hz: session.rate.as_ref().and_then(|rate| rate.tick_hz),
-            threads_without_timer: session.rate.as_ref().map(|rate| rate.threads_without_timer),
-            samples: session.samples.iter().copied().collect(),
-            dropped: session.observer.dropped.iter().cloned().collect(),
-            target_cpu_seconds: seconds(session.observer.target_cpu),
-            target_stopped_seconds: seconds(session.observer.target_stopped),
-            target_memory_bytes: session.observer.target_memory,
-            resources: session.resources.iter().map(Into::into).collect(),
-            own_cpu_seconds: seconds(session.observer.own_cpu),
-            notes: session.notes.clone(),
-            end: match session.end {
-                EndReason::Stopped => "stopped",
-                EndReason::ProcessExited => "process-exited",
-                EndReason::AgentLost => "agent-lost",
-            },
-            attach_to_initialize_seconds: session
-                .timings
-                .attach_to_initialize
-                .map(|time| time.as_secs_f64()),
-            attach_to_first_sample_seconds: session
-                .timings
-                .attach_to_first_sample
-                .map(|time| time.as_secs_f64()),
-            detach_seconds: session.timings.detach.map(|time| time.as_secs_f64()),
-        }
-    }
-}
-
-/// What was recorded, for programs.
-pub fn summary_json(summary: &Summary) -> SummaryJson<'_> {
-    SummaryJson {
-        exit_code: summary.exit_code,
-        sessions: summary.sessions.iter().map(SessionJson::of).collect(),
     }
 }
 

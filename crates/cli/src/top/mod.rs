@@ -155,15 +155,13 @@ impl View {
 pub fn print_lines(mut recording: Recording) -> anyhow::Result<()> {
     let stream = recording.subscribe().context("the recording has no live view")?;
     let mut feed = Feed::new(stream);
-    let state = State::new();
     let (prints, printed) = mpsc::channel();
     std::thread::Builder::new().name("view".to_owned()).spawn(move || {
         let print = || -> anyhow::Result<()> {
             while !feed.is_over() {
                 std::thread::sleep(KEY_WAIT);
-                if feed.take() || feed.is_over() {
-                    let question = model::Question { window: SLICE, ..state.question() };
-                    console::print_json_line(&feed.view(question))?;
+                if let Some(view) = feed.latest() {
+                    console::print_json_line(&view)?;
                 }
             }
             Ok(())
@@ -193,7 +191,7 @@ pub fn print_lines(mut recording: Recording) -> anyhow::Result<()> {
 }
 
 /// Takes a stream of records into a live recording.
-struct Feed {
+pub struct Feed {
     stream: LiveStream,
     live: Live,
     cut: Instant,
@@ -201,7 +199,8 @@ struct Feed {
 }
 
 impl Feed {
-    fn new(stream: LiveStream) -> Self {
+    /// Of a stream of which nothing was taken yet.
+    pub fn new(stream: LiveStream) -> Self {
         Self { stream, live: Live::new(), cut: Instant::now(), over: false }
     }
 
@@ -230,6 +229,12 @@ impl Feed {
         self.cut = Instant::now();
         self.live.cut(length);
         true
+    }
+
+    /// Takes what has come; the numbers of the latest slice, when one was ended.
+    pub fn latest(&mut self) -> Option<model::View> {
+        (self.take() || self.is_over())
+            .then(|| self.view(model::Question { window: SLICE, ..State::new().question() }))
     }
 
     /// The numbers of the latest slices.

@@ -5,8 +5,11 @@ use crate::{
     exit::{Code, failure},
 };
 use profilers::Selection;
-use rules::{Action, Limits, MethodPattern, Pattern, Problem, Rule, RuleSet, Severity};
-use std::{fs, path::PathBuf};
+use rules::{Problem, Request, RequestError, RuleSet};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Which methods, and what is done with them.
 #[derive(clap::Args, Debug)]
@@ -50,9 +53,8 @@ impl TraceArgs {
     /// The profiler with what it was asked for, and with the code of methods for an event log.
     pub fn profiler(&self, logged: bool) -> anyhow::Result<Selection> {
         let params = [("each", self.each_call), ("il", logged), ("heap", self.allow_heap)];
-        let asked =
-            params.iter().filter(|(_, asked)| *asked).map(|(name, _)| format!(":{name}=yes"));
-        Ok(Selection::parse(&format!("trace{}", asked.collect::<String>()))?)
+        let asked = params.iter().filter(|(_, asked)| *asked).map(|(name, _)| *name);
+        Ok(profilers::trace::selection(asked)?)
     }
 
     /// Whether every call is to be kept.
@@ -67,54 +69,40 @@ impl TraceArgs {
 
     /// The rules for these patterns and those of the file, checked.
     pub fn rules(&self, patterns: &[String]) -> anyhow::Result<RuleSet> {
-        let wrong = |message: String| failure(Code::Usage, message);
-        let pattern = |text: &String| {
-            MethodPattern::parse(text).map_err(|error| wrong(format!("{text}: {error}")))
-        };
-        let action = match self.count {
-            true => Action::Count,
-            false => Action::Trace { slowest: Action::USUAL_SLOWEST, arguments: self.args },
-        };
-        let mut rules = Vec::new();
-        for text in patterns {
-            let mut rule =
-                Rule::new(text.chars().take(60).collect::<String>(), pattern(text)?, action);
-            rule.limits = Limits { one_in: self.one_in, calls: self.calls, seconds: None };
-            rule.everything = self.everything;
-            rules.push(rule);
-        }
-        let mut exclude = self.exclude.iter().map(pattern).collect::<anyhow::Result<Vec<_>>>()?;
-        let name = |text: &String| {
-            Pattern::parse(text).map_err(|error| wrong(format!("--redact {text}: {error}")))
-        };
-        let mut redact = self.redact.iter().map(name).collect::<anyhow::Result<Vec<_>>>()?;
-        if let Some(path) = &self.rules {
-            let text = fs::read_to_string(path).map_err(|error| {
+        let read = |path: &PathBuf| {
+            fs::read_to_string(path).map_err(|error| {
                 failure(Code::File, format!("cannot read {}: {error}", path.display()))
-            })?;
-            let more = RuleSet::from_toml(&text)
-                .map_err(|error| wrong(format!("{}: {error}", path.display())))?;
-            rules.extend(more.rules().iter().cloned());
-            exclude.extend(more.exclude().iter().cloned());
-            redact.extend(more.redact().iter().cloned());
-        }
-        let rules = RuleSet::new(rules, exclude).redacting(redact);
-        for finding in rules.validate() {
-            match finding.problem.severity() {
-                Severity::Error => {
-                    let rule = finding
-                        .rule
-                        .as_ref()
-                        .map_or_else(String::new, |rule| format!("rule `{rule}`: "));
-                    let help = match finding.problem {
-                        Problem::Everything => " (--everything on the command line)",
-                        _ => "",
-                    };
-                    return Err(wrong(format!("{rule}{}{help}", finding.problem)));
-                }
-                Severity::Warning => console::say(&finding.to_string()),
-            }
-        }
+            })
+        };
+        let request = Request {
+            patterns: patterns.to_vec(),
+            exclude: self.exclude.clone(),
+            file: self.rules.as_ref().map(read).transpose()?,
+            count: self.count,
+            arguments: self.args,
+            redact: self.redact.clone(),
+            calls: self.calls,
+            one_in: self.one_in,
+            everything: self.everything,
+        };
+        let (rules, doubtful) =
+            request.rules().map_err(|error| failure(Code::Usage, self.describe(&error)))?;
+        doubtful.iter().for_each(|finding| console::say(&finding.to_string()));
         Ok(rules)
+    }
+
+    /// What is wrong, in the words of the command line.
+    fn describe(&self, error: &RequestError) -> String {
+        match error {
+            RequestError::Redact { text, source } => format!("--redact {text}: {source}"),
+            RequestError::File(error) => {
+                let path = self.rules.as_deref().unwrap_or(Path::new("")).display();
+                format!("{path}: {error}")
+            }
+            RequestError::Rule { problem: Problem::Everything, .. } => {
+                format!("{error} (--everything on the command line)")
+            }
+            error => error.to_string(),
+        }
     }
 }

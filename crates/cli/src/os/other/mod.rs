@@ -89,6 +89,11 @@ pub fn hangup_is_ignored() -> bool {
     true
 }
 
+/// Whether this program may do everything; not known here.
+pub fn is_root() -> bool {
+    false
+}
+
 /// Whether the other end of a terminal or pipe is gone; not known here.
 pub fn hung_up<T>(_stream: &T) -> bool {
     false

@@ -74,6 +74,11 @@ pub fn hangup_is_ignored() -> bool {
     was_ignored(SIGHUP)
 }
 
+/// Whether this program may do everything.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// Whether the other end of a terminal or pipe is gone. False for what has no other end.
 pub fn hung_up(stream: &impl AsFd) -> bool {
     let mut polled = [PollFd::new(stream, PollFlags::empty())];

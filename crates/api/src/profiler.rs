@@ -1,0 +1,80 @@
+use profilers::{ParamKind, ProfilerSpec};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A profiler.
+#[derive(Serialize, JsonSchema)]
+pub struct Profiler {
+    /// Id on the command line and in sessions.
+    pub id: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// What it measures and how to read it.
+    pub description: &'static str,
+    /// The oldest runtime that it works on.
+    pub since: String,
+    /// Whether it can be attached to a running process.
+    pub attach: bool,
+    /// What its samples count.
+    pub values: Vec<Value>,
+    /// Its parameters.
+    pub params: Vec<Param>,
+}
+
+/// What a sample counts.
+#[derive(Serialize, JsonSchema)]
+pub struct Value {
+    /// Such as `cpu`.
+    pub kind: &'static str,
+    /// Such as `nanoseconds`.
+    pub unit: &'static str,
+}
+
+/// A parameter of a profiler.
+#[derive(Serialize, JsonSchema)]
+pub struct Param {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// The value where none is given.
+    pub default: &'static str,
+    /// The smallest and the largest number, of a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<(u64, u64)>,
+    /// The words, of a choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choices: Option<&'static [&'static str]>,
+}
+
+impl Profiler {
+    /// What the registry says of a profiler.
+    pub fn of(spec: &ProfilerSpec) -> Self {
+        let param = |param: &profilers::ParamSpec| {
+            let (range, choices) = match param.kind {
+                ParamKind::Number(from, to) => (Some((from, to)), None),
+                ParamKind::Choice(words) => (None, Some(words)),
+                ParamKind::Names => (None, None),
+            };
+            Param { name: param.name, help: param.help, default: param.default, range, choices }
+        };
+        let value = |value: &profilers::ValueSpec| Value { kind: value.kind, unit: value.unit };
+        Self {
+            id: spec.id,
+            summary: spec.summary,
+            description: spec.description,
+            since: since(spec),
+            attach: spec.attach,
+            values: spec.values.iter().map(value).collect(),
+            params: spec.params.iter().map(param).collect(),
+        }
+    }
+}
+
+/// The oldest runtime that a profiler works on, as .NET calls it.
+pub fn since(spec: &ProfilerSpec) -> String {
+    match spec.since {
+        3 => ".NET Core 3.1".to_owned(),
+        major => format!(".NET {major}"),
+    }
+}

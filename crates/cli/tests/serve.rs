@@ -1,0 +1,293 @@
+//! `clrscope serve` on real processes.
+#![cfg(unix)]
+mod common;
+
+use common::{LIMIT, Report, assert_schema, clrscope, file, run, scratch};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    path::Path,
+    process::{Child, Stdio},
+    time::Instant,
+};
+use testkit::{Answer, Client, JsonSchema, Runtime, Sample, TargetProcess};
+
+/// A server, and a browser that was let in.
+struct Serving {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+    client: Client,
+    cookie: String,
+}
+
+impl Serving {
+    #[track_caller]
+    fn start(sessions: &Path) -> Self {
+        let mut command = clrscope(["serve", "--sessions", sessions.to_str().unwrap()]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut url = String::new();
+        out.read_line(&mut url).unwrap();
+        let client = Client::of(&url);
+        let path = url.trim_end().split_once(&client.address.to_string()).unwrap().1;
+        assert!(path.starts_with("/?token="), "{url}");
+        let answer = client.send("GET", path, &[], b"").expect(303);
+        let cookie = answer.headers["set-cookie"].split(';').next().unwrap().to_owned();
+        Self { child, out, client, cookie }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+        let origin = format!("http://{}", self.client.address);
+        let headers = [
+            ("Cookie", self.cookie.as_str()),
+            ("Origin", origin.as_str()),
+            ("Content-Type", "application/json"),
+        ];
+        self.client.send(method, &format!("/api/v1/{path}"), &headers, body.as_bytes())
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, "")
+    }
+
+    fn schema(&self, name: &str) -> JsonSchema {
+        JsonSchema::of_openapi(self.get("openapi.json").json(), name).unwrap()
+    }
+
+    /// Begins a recording; its name.
+    #[track_caller]
+    fn record(&self, body: &str) -> String {
+        let recording = self.ask("POST", "recordings", body).expect(201).json();
+        self.schema("Recording").check(&recording).unwrap();
+        recording["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The events of a recording to its end: their names and data.
+    #[track_caller]
+    fn events(&self, id: &str) -> Vec<(String, Value)> {
+        let answer = self.get(&format!("recordings/{id}/events")).expect(200);
+        assert_eq!(answer.headers["content-type"], "text/event-stream");
+        let text = answer.text();
+        let field = |event: &str, name: &str| {
+            event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
+        };
+        let events = text.split("\n\n").filter_map(|event| {
+            let (name, data) = (field(event, "event: ")?, field(event, "data: ")?);
+            Some((name, serde_json::from_str(&data).unwrap()))
+        });
+        events.collect()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
+    }
+
+    /// Exit code, the rest of standard output, and standard error.
+    fn wait(mut self) -> (Option<i32>, String, String) {
+        let until = Instant::now() + LIMIT;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < until, "the server does not end");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        (status.code(), out, err)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn burn() -> TargetProcess {
+    let launch = Sample::named("burn").launch(Runtime::V9.require(), &["--seconds", "600"]);
+    let mut process = launch.private_tmp().start();
+    process.wait_for_ready();
+    process
+}
+
+#[test]
+fn a_process_is_found_recorded_watched_and_reported() {
+    let folder = scratch();
+    let sessions = file(&folder, "sessions");
+    let mut process = burn();
+    let pid = process.pid();
+    let serving = Serving::start(&sessions);
+    let processes = serving.get("processes").expect(200).json();
+    assert_schema("ps", &processes);
+    let found = processes.as_array().unwrap().iter().find(|found| found["pid"] == pid).unwrap();
+    assert_eq!((&found["name"], &found["attachable"]), (&"burn".into(), &true.into()));
+    assert_schema("profilers", &serving.get("profilers").expect(200).json());
+
+    let request = format!(r#"{{"pid":{pid},"profilers":"cpu,gc","duration_seconds":4}}"#);
+    let id = serving.record(&request);
+    let again = serving.ask("POST", "recordings", &request).expect_problem(409, &id);
+    assert!(again.json()["next"].as_str().unwrap().contains("DELETE"));
+    serving.ask("DELETE", &format!("sessions/{id}"), "").expect_problem(409, "being written");
+    let events = serving.events(&id);
+    for (name, schema) in [("progress", "Progress"), ("figures", "Figures"), ("end", "Recording")] {
+        let schema = serving.schema(schema);
+        let mut data =
+            events.iter().filter(|(own, _)| own == name).map(|(_, data)| data).peekable();
+        assert!(data.peek().is_some(), "there is no {name} in {events:?}");
+        data.for_each(|data| schema.check(data).unwrap());
+    }
+    let (name, end) = events.last().unwrap();
+    let summary = &end["summary"];
+    assert_eq!(
+        (name.as_str(), &end["ended"], &end["failure"]),
+        ("end", &true.into(), &Value::Null)
+    );
+    assert_schema("record", summary);
+    assert!(summary["sessions"][0]["samples"]["cpu"].as_u64().unwrap() > 50, "{summary}");
+    assert!(summary["sessions"][0]["file"].is_null(), "{summary}");
+    let busy = |figures: &Value| figures["cpu"].as_f64().unwrap() > 0.0;
+    assert!(events.iter().any(|(name, data)| name == "figures" && busy(data)), "{events:?}");
+
+    let session = serving.get(&format!("sessions/{id}")).expect(200).json();
+    serving.schema("SessionDetail").check(&session).unwrap();
+    assert_eq!((&session["complete"], &session["end"]), (&true.into(), &"stopped".into()));
+    assert_eq!(session["target"]["process"], "burn");
+    let document = serving.get(&format!("sessions/{id}/document")).expect(200);
+    serving.schema("Document").check(&document.json()).unwrap();
+    assert!(document.text().contains("Burn"), "{}", document.text());
+    let kept = sessions.join(format!("{id}.clrscope"));
+    let report = serving.get(&format!("sessions/{id}/report?format=json")).expect(200).json();
+    assert_eq!(report, Report::of(&kept).0);
+    let page = serving.get(&format!("sessions/{id}/report?format=html")).expect(200).text();
+    assert!(page.starts_with("<!doctype html>") && page.contains("Burn"));
+    serving.ask("DELETE", &format!("sessions/{id}"), "").expect(204);
+    assert!(!kept.exists());
+    assert!(process.is_running(), "{}", process.transcript());
+}
+
+#[test]
+fn two_may_stop_a_recording_and_a_signal_ends_the_rest_in_order() {
+    let folder = scratch();
+    let (process, other) = (burn(), burn());
+    let serving = Serving::start(folder.path());
+    let id = serving.record(&format!(r#"{{"pid":{},"profilers":"cpu"}}"#, process.pid()));
+    std::thread::scope(|scope| {
+        let stop = || serving.ask("DELETE", &format!("recordings/{id}"), "").expect(200).json();
+        let both = [scope.spawn(stop), scope.spawn(stop)].map(|thread| thread.join().unwrap());
+        assert!(both.iter().all(|recording| recording["ended"] == true), "{both:?}");
+        assert_eq!(both[0]["summary"], both[1]["summary"]);
+    });
+    let left = serving.record(&format!(r#"{{"pid":{},"profilers":"cpu"}}"#, other.pid()));
+    let list = serving.get("recordings").expect(200).json();
+    let ended: Vec<_> = list.as_array().unwrap().iter().map(|one| one["ended"].clone()).collect();
+    assert_eq!(ended, [Value::from(false), Value::from(true)]);
+    serving.signal(Signal::TERM);
+    let (code, out, err) = serving.wait();
+    assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
+    if rustix::process::geteuid().is_root() {
+        assert!(err.contains("runs as root") && err.contains("sudo -u"), "{err}");
+    }
+    for id in [id, left] {
+        let report = Report::of(&file(&folder, &format!("{id}.clrscope")));
+        assert_eq!(report.0["recording"]["end"]["reason"], "stopped", "{}", report.0["recording"]);
+    }
+}
+
+#[test]
+fn a_process_that_ends_ends_its_recording() {
+    let folder = scratch();
+    let mut process = burn();
+    let serving = Serving::start(folder.path());
+    let id = serving.record(&format!(r#"{{"pid":{},"profilers":"cpu"}}"#, process.pid()));
+    process.kill();
+    let events = serving.events(&id);
+    let end = &events.last().unwrap().1;
+    assert_eq!(end["summary"]["sessions"][0]["end"], "process-exited", "{end}");
+    serving.get(&format!("sessions/{id}")).expect(200);
+    let again = format!(r#"{{"pid":{}}}"#, process.pid());
+    serving.ask("POST", "recordings", &again).expect_problem(404, "no process");
+}
+
+#[test]
+fn a_check_up_says_what_is_wrong() {
+    let folder = scratch();
+    let mut thrower = Sample::named("thrower")
+        .launch(Runtime::V9.require(), &["--seconds", "60", "--rate", "200", "--only", "plain"])
+        .private_tmp()
+        .start();
+    thrower.wait_for_ready();
+    let serving = Serving::start(folder.path());
+    let request = format!(r#"{{"pid":{},"duration_seconds":3}}"#, thrower.pid());
+    let begun = serving.ask("POST", "checkups", &request).expect(201).json();
+    serving.schema("Recording").check(&begun).unwrap();
+    let id = begun["id"].as_str().unwrap();
+    let events = serving.events(id);
+    let stages: Vec<_> = events.iter().map(|(_, data)| data["stage"].to_string()).collect();
+    assert!(stages.iter().any(|stage| stage.contains("heap snapshot")), "{stages:?}");
+    let end = &events.last().unwrap().1;
+    serving.schema("Recording").check(end).unwrap();
+    assert_eq!((&end["is_checkup"], &end["failure"]), (&true.into(), &Value::Null), "{end}");
+    assert_schema("checkup", &end["checkup"]);
+    let findings = end["checkup"]["findings"].as_array().unwrap();
+    let storm = findings.iter().find(|finding| finding["id"] == "exception-storm");
+    assert!(storm.is_some_and(|storm| storm["culprit"].is_string()), "{findings:#?}");
+    let session = serving.get(&format!("sessions/{id}")).expect(200).json();
+    assert_eq!(session["complete"], true, "{session}");
+    // The next one is stopped while it runs; what was observed before counts.
+    let request = format!(r#"{{"pid":{},"duration_seconds":600,"heap":false}}"#, thrower.pid());
+    let begun = serving.ask("POST", "checkups", &request).expect(201).json();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let id = begun["id"].as_str().unwrap();
+    let stopped = serving.ask("DELETE", &format!("recordings/{id}"), "").expect(200).json();
+    assert_eq!(stopped["ended"], true, "{stopped}");
+}
+
+#[test]
+fn methods_are_traced_and_reverted() {
+    let folder = scratch();
+    let mut process = Sample::named("traced").start(Runtime::V9.require(), &[] as &[&str]);
+    process.wait_for_ready();
+    process.send_line("spin").unwrap();
+    let serving = Serving::start(folder.path());
+    let request = format!(
+        r#"{{"pid":{},"patterns":["traced!*.Traced.Plain"],"calls":1000000000,"one_in":10}}"#,
+        process.pid()
+    );
+    let begun = serving.ask("POST", "traces", &request).expect(201).json();
+    serving.schema("Recording").check(&begun).unwrap();
+    let id = begun["id"].as_str().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let ended = serving.ask("DELETE", &format!("recordings/{id}"), "").expect(200).json();
+    assert_eq!((&ended["ended"], &ended["failure"]), (&true.into(), &Value::Null), "{ended}");
+    let report = serving.get(&format!("sessions/{id}/report?format=json")).expect(200).json();
+    let [method] = &report["traced"]["methods"].as_array().unwrap()[..] else {
+        panic!("{}", report["traced"])
+    };
+    let (calls, timed) = (method["calls"].as_u64().unwrap(), method["timed"].as_u64().unwrap());
+    assert!(timed > 0 && calls > 5 * timed, "{method}");
+    // It runs its own code again, and says whether anything went wrong.
+    process.send_line("still").unwrap();
+    assert_eq!(process.truth(LIMIT)["wrong"], 0);
+    let nothing = format!(r#"{{"pid":{},"patterns":["a.{{b"]}}"#, process.pid());
+    serving.ask("POST", "traces", &nothing).expect_problem(400, "a.{b");
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let folder = scratch();
+    let sessions = file(&folder, "sessions");
+    let serve =
+        |more: &[&str]| run([&["serve", "--sessions", sessions.to_str().unwrap()], more].concat());
+    serve(&["--listen", "0.0.0.0:0"]).expect_error(2, &["--token-file", "0.0.0.0"]);
+    serve(&["--token-file", "/nowhere/token"]).expect_error(6, &["/nowhere/token", "token file"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    serve(&["--listen", &address]).expect_error(6, &[address.as_str(), "--listen"]);
+    let blocked = file(&folder, "blocked");
+    std::fs::write(&blocked, "").unwrap();
+    run(["serve", "--sessions", blocked.to_str().unwrap()]).expect_error(6, &["--sessions"]);
+}

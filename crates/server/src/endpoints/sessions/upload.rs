@@ -1,0 +1,166 @@
+//! Sessions that were recorded elsewhere.
+
+use crate::{
+    Shared,
+    endpoints::extract::Params,
+    openapi::{Api, Endpoint, text},
+    problem::Problem,
+    store::{SessionId, SessionRow, UPLOAD},
+};
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+};
+use futures_util::StreamExt as _;
+use serde::Deserialize;
+use session::{SessionReader, SessionRecord};
+use std::{io::BufReader, time::Duration};
+use tempfile::NamedTempFile;
+use tokio::{io::AsyncWriteExt as _, time::timeout};
+use utoipa::openapi::HttpMethod;
+
+/// Bytes of a file.
+const MOST: u64 = 4 << 30;
+
+/// How long a client may send nothing.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Files that are received at the same time.
+const MOST_AT_ONCE: usize = 4;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UploadParams {
+    name: Option<String>,
+}
+
+pub fn add(api: &mut Api) {
+    let row = api.answer::<SessionRow>();
+    let endpoint = Endpoint::new(
+        HttpMethod::Post,
+        "/sessions",
+        "upload_session",
+        "Add a session that was recorded elsewhere",
+    )
+    .query(
+        "name",
+        "Name of the session; made of its process and the time if none is given.",
+        text(),
+    )
+    .body("application/octet-stream", None)
+    .sends(201, "The session.", row)
+    .problems(&[422]);
+    api.add(endpoint, upload);
+}
+
+async fn upload(
+    State(state): State<Shared>,
+    Params(params): Params<UploadParams>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<SessionRow>), Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
+    // Pages of others can send other types without asking first.
+    if kind != Some(b"application/octet-stream") {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body is not of the type application/octet-stream",
+            "send a session file, with the header `Content-Type: application/octet-stream`",
+        ));
+    }
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    if length.and_then(|length| length.parse().ok()).is_some_and(|length: u64| length > MOST) {
+        return Err(too_large());
+    }
+    let name = params.name.as_deref().map(SessionId::parse).transpose()?;
+    let Ok(_turn) = state.uploads.try_acquire() else {
+        return Err(Problem::busy("too many files are being received"));
+    };
+    let shared = Shared::clone(&state);
+    let open = move || {
+        // Its name is none of a session, and it goes with the request.
+        tempfile::Builder::new().prefix(UPLOAD).tempfile_in(shared.store.folder()).map_err(failed)
+    };
+    let file = state.light.run(open).await?;
+    receive(&file, body).await?;
+    let shared = Shared::clone(&state);
+    let row = state.light.run(move || keep(&shared, file, name)).await?;
+    Ok((StatusCode::CREATED, Json(row)))
+}
+
+/// The number of files that may be received at the same time.
+pub fn most_at_once() -> tokio::sync::Semaphore {
+    tokio::sync::Semaphore::new(MOST_AT_ONCE)
+}
+
+fn failed(error: std::io::Error) -> Problem {
+    Problem::internal(format!("cannot write the session: {error}"))
+}
+
+fn too_large() -> Problem {
+    Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        format!("the file has more than {} GB", MOST >> 30),
+        "put it into the folder of sessions by other means",
+    )
+}
+
+/// Writes a body to a file as it comes.
+async fn receive(file: &NamedTempFile, body: Body) -> Result<(), Problem> {
+    let mut file = tokio::fs::File::from_std(file.reopen().map_err(failed)?);
+    let mut parts = body.into_data_stream();
+    let mut length = 0;
+    loop {
+        let part = timeout(LIMIT, parts.next()).await.map_err(|_| {
+            Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "no more of the file came",
+                "send it again, over a better connection",
+            )
+        })?;
+        let Some(part) = part else { break };
+        let part = part.map_err(|_| Problem::request("the file was cut off"))?;
+        length += part.len() as u64;
+        if length > MOST {
+            return Err(too_large());
+        }
+        file.write_all(&part).await.map_err(failed)?;
+    }
+    file.flush().await.map_err(failed)
+}
+
+/// Makes a session of a file, if it is one.
+fn keep(
+    state: &Shared,
+    file: NamedTempFile,
+    name: Option<SessionId>,
+) -> Result<SessionRow, Problem> {
+    let mut reader = SessionReader::new(BufReader::new(file.reopen().map_err(failed)?))
+        .map_err(|error| not_a_session(&error.to_string()))?;
+    let info = match reader.next() {
+        Some(Ok(SessionRecord::Info(info))) => info,
+        Some(Err(error)) => return Err(not_a_session(&error.to_string())),
+        _ => return Err(not_a_session("nothing was recorded")),
+    };
+    let name = name.map_or_else(
+        || api::session_name(&info.process_name, Some(info.pid)),
+        |name| name.to_string(),
+    );
+    let writing = state.store.create(&name)?;
+    file.persist_noclobber(state.store.path(&writing.id)).map_err(|error| failed(error.error))?;
+    let id = writing.id.clone();
+    drop(writing);
+    let row = state.store.row(&id)?;
+    state.store.tidy()?;
+    Ok(row)
+}
+
+fn not_a_session(why: &str) -> Problem {
+    Problem::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        why,
+        format!("send a file that clrscope has recorded: *.{}", session::EXTENSION),
+    )
+}

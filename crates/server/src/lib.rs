@@ -1,0 +1,253 @@
+//! clrscope over HTTP: processes, profilers, recordings and sessions, for pages and scripts.
+//!
+//! [`Server::bind`] takes the port, [`Server::run`] answers until a [`Stopper`] ends it. All
+//! addresses are in `api`, one file for each subject; `access` decides who may use them. Everything
+//! that is said comes from the registry of profilers, from sessions and from documents: nothing
+//! here knows a profiler.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod access;
+mod endpoints;
+mod jobs;
+mod net;
+mod openapi;
+mod problem;
+mod recordings;
+mod store;
+
+pub use access::{Token, TokenError};
+pub use store::{FolderError, Retention};
+
+use access::{Hosts, Secrets};
+use axum::Router;
+use diagnose::LimitsOf;
+use diagnostics::DotnetProcess;
+use jobs::Jobs;
+use profile::Profile;
+use recorder::{RecordError, Recording, Summary};
+use recordings::Recordings;
+use report::SnapshotSection;
+use schemars::{Schema, SchemaGenerator};
+use session::LiveStream;
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use store::Store;
+use tokio::sync::watch;
+
+/// What the program around the server does for it.
+pub trait Program: Send + Sync + 'static {
+    /// The agent to send into processes.
+    fn agent(&self) -> recorder::AgentFile;
+
+    /// What the heap snapshots of a session say, in lists of at most `rows` rows.
+    fn snapshots(&self, session: &Path, profile: &Profile, rows: usize) -> Vec<SnapshotSection>;
+
+    /// What a recording shows while it runs.
+    fn figures(&self, stream: LiveStream) -> Box<dyn Figures>;
+
+    /// The schema of [`Figures::next`].
+    fn figures_schema(&self, generator: &mut SchemaGenerator) -> Schema;
+
+    /// Observes a process and says what is wrong with it: the summary of the recording, and a
+    /// [`report::Checkup`] as JSON.
+    ///
+    /// # Errors
+    /// Cause and next step.
+    fn check_up(
+        &self,
+        plan: &CheckupPlan,
+        control: &dyn Control,
+    ) -> Result<(Summary, serde_json::Value), String>;
+}
+
+/// What a check-up is for.
+#[derive(Clone, Debug)]
+pub struct CheckupPlan {
+    /// The process.
+    pub process: DotnetProcess,
+    /// For how long it is observed.
+    pub duration: Duration,
+    /// Whether heap snapshots are taken.
+    pub heap: bool,
+    /// Limits of findings.
+    pub limits: LimitsOf,
+    /// Where the recording goes.
+    pub session: PathBuf,
+}
+
+/// Those who watch a check-up, and may end it.
+pub trait Control {
+    /// Something begins that is no recording.
+    fn begins(&self, what: &str);
+
+    /// Waits for the end of a recording of the check-up.
+    ///
+    /// # Errors
+    /// Those of the recording.
+    fn wait(&self, recording: Recording) -> Result<Summary, RecordError>;
+
+    /// Whether an end was asked for.
+    fn is_ending(&self) -> bool;
+}
+
+/// What a recording shows while it runs.
+pub trait Figures: Send {
+    /// The latest figures, about once a second. Never waits, and is asked several times a second.
+    fn next(&mut self) -> Option<serde_json::Value>;
+}
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen; port 0 for a free one.
+    pub listen: SocketAddr,
+    /// The token for scripts. Without it, only loopback addresses are listened at.
+    pub token: Option<Token>,
+    /// Names of this server beside `localhost` and addresses.
+    pub hosts: Vec<String>,
+    /// The folder of sessions.
+    pub sessions: PathBuf,
+    /// How many sessions are kept.
+    pub retention: Retention,
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Everybody in the network could try.
+    #[error(
+        "{0} can be reached from other machines, and there is no token: use --token-file FILE, or \
+         listen at 127.0.0.1"
+    )]
+    NoToken(IpAddr),
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {source}; choose another address with --listen")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The folder of sessions cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The system refused something else.
+    #[error("cannot serve: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What all requests share.
+pub(crate) struct State {
+    pub program: Arc<dyn Program>,
+    pub hosts: Hosts,
+    pub secrets: Secrets,
+    /// Name of the cookie. Browsers do not tell the ports of a host apart, so it has the port.
+    pub cookie: String,
+    pub store: Store,
+    pub recordings: Recordings,
+    /// Work that reads whole sessions.
+    pub heavy: Jobs,
+    /// Work that takes a moment.
+    pub light: Jobs,
+    /// Files that are received.
+    pub uploads: tokio::sync::Semaphore,
+    /// Clients that watch recordings.
+    pub watchers: Arc<tokio::sync::Semaphore>,
+    /// The OpenAPI document.
+    pub openapi: String,
+}
+
+pub(crate) type Shared = Arc<State>;
+
+/// A server that has its port.
+pub struct Server {
+    listener: TcpListener,
+    state: Shared,
+    router: Router,
+    url: String,
+    stopped: watch::Receiver<bool>,
+    stopper: Stopper,
+}
+
+/// Ends a server from another thread: its recordings end in order, and then it does.
+#[derive(Clone, Debug)]
+pub struct Stopper(watch::Sender<bool>);
+
+impl Stopper {
+    /// Asks it to end.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Server {
+    /// Takes the port and the folder.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub fn bind(config: Config, program: Arc<dyn Program>) -> Result<Self, ServeError> {
+        let ip = config.listen.ip();
+        if !ip.is_loopback() && config.token.is_none() {
+            return Err(ServeError::NoToken(ip));
+        }
+        let store = Store::open(&config.sessions, config.retention)?;
+        let listen = |source| ServeError::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).map_err(listen)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (secrets, once) = Secrets::new(config.token)?;
+        let (router, openapi) = endpoints::router(program.as_ref());
+        let state = Arc::new(State {
+            program,
+            hosts: Hosts::new(ip.is_loopback(), config.hosts),
+            secrets,
+            cookie: format!("clrscope-{}", address.port()),
+            store,
+            recordings: Recordings::default(),
+            heavy: Jobs::new(2),
+            light: Jobs::new(4),
+            uploads: endpoints::uploads(),
+            watchers: endpoints::watchers(),
+            openapi,
+        });
+        let guard = axum::middleware::from_fn_with_state(Arc::clone(&state), access::guard);
+        let router = router.layer(guard).with_state(Arc::clone(&state));
+        let (stopper, stopped) = watch::channel(false);
+        let url = format!("http://{}/?token={once}", reachable(address));
+        Ok(Self { listener, state, router, url, stopped, stopper: Stopper(stopper) })
+    }
+
+    /// The address for a browser, with a token that can be used once.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What ends the server.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Answers requests until it is stopped. Then it ends the recordings in order.
+    ///
+    /// # Errors
+    /// When the system refuses threads or the like.
+    pub fn run(self) -> Result<(), ServeError> {
+        Ok(net::run(self.listener, self.router, self.state, self.stopped)?)
+    }
+}
+
+/// An address as this machine can reach it.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

@@ -1,0 +1,114 @@
+//! Connections: how many, and how long they may take.
+
+use crate::Shared;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
+use std::{io, net::TcpListener, sync::Arc, time::Duration};
+use tokio::{
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::timeout,
+};
+use tokio_io_timeout::TimeoutStream;
+
+/// Connections at the same time; further ones wait until one ends.
+const MOST_CONNECTIONS: usize = 512;
+
+/// How long a client may take to send the head of a request, and a connection to be idle.
+const HEAD: Duration = Duration::from_secs(15);
+
+/// How long a client may take no byte of a response.
+const WRITE: Duration = Duration::from_secs(30);
+
+/// Bytes of the head of a request.
+const MOST_HEAD: usize = 32 << 10;
+
+/// Lines of the head of a request.
+const MOST_HEADERS: usize = 64;
+
+/// How long responses may take when the server ends.
+const LAST: Duration = Duration::from_secs(2);
+
+/// Threads for work that blocks: all that may run at the same time, and reading files.
+const BLOCKING: usize = 24;
+
+/// Answers requests until `stopped` says so and the recordings have ended.
+pub fn run(
+    listener: TcpListener,
+    router: Router,
+    state: Shared,
+    stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING)
+        .thread_name("server")
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let ended = runtime.block_on(serve(listener, router, &state, stopped));
+    // Work that nobody waits for any more is left behind.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(
+    listener: TcpListener,
+    router: Router,
+    state: &Shared,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let connections = GracefulShutdown::new();
+    loop {
+        let turn = Arc::clone(&room).acquire_owned();
+        let accepted = async { (turn.await, listener.accept().await) };
+        let (turn, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+        };
+        match (turn, accepted) {
+            (Ok(turn), Ok((stream, _))) => connect(stream, turn, &router, &connections),
+            // There are no descriptors left, for example: connections that end free some.
+            _ => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+    drop(listener);
+    state.recordings.stop_all();
+    state.recordings.ended().await;
+    // Whoever is still not ready has had the time.
+    let _ = timeout(LAST, connections.shutdown()).await;
+    Ok(())
+}
+
+fn connect(
+    stream: TcpStream,
+    turn: OwnedSemaphorePermit,
+    router: &Router,
+    connections: &GracefulShutdown,
+) {
+    // Events are small and should not wait for each other. If this fails, they do.
+    let _ = stream.set_nodelay(true);
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE));
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(MOST_HEAD)
+        .max_headers(MOST_HEADERS);
+    let service = TowerToHyperService::new(router.clone());
+    let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
+    let connection = connections.watch(connection);
+    tokio::spawn(async move {
+        let _turn = turn;
+        // A client that went away, or sent no HTTP, has nobody to report it to.
+        let _ = connection.await;
+    });
+}

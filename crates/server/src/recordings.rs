@@ -1,0 +1,433 @@
+//! Recordings that run, and the latest that have ended.
+
+use crate::{
+    CheckupPlan, Control, Figures, Shared,
+    problem::Problem,
+    store::{SessionId, Writing},
+};
+use api::SummaryJson;
+use axum::http::StatusCode;
+use diagnose::LimitsOf;
+use diagnostics::DotnetProcess;
+use profilers::Selection;
+use recorder::{Progress, RecordError, RecordOptions, Recording, StopHandle, Summary};
+use serde_json::Value;
+use std::{
+    collections::VecDeque,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tokio::sync::{oneshot, watch};
+
+/// Recordings at the same time.
+const MOST: usize = 16;
+
+/// Recordings that are remembered after their end.
+const MOST_ENDED: usize = 50;
+
+/// How often a recording is looked after.
+const POLL: Duration = Duration::from_millis(250);
+
+/// What a recording is for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub process: DotnetProcess,
+    /// The name of its session; made of the process and the time if there is none.
+    pub name: Option<SessionId>,
+    pub work: Work,
+    /// What is doubtful about it.
+    pub warnings: Vec<String>,
+}
+
+/// What is done with a process.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// It is recorded.
+    Record(RecordOptions),
+    /// It is observed, and then judged.
+    CheckUp { duration: Duration, heap: bool, limits: LimitsOf },
+}
+
+impl Work {
+    /// The profilers that run, and for how long.
+    fn outline(&self) -> Result<(Vec<&'static str>, Option<Duration>), Problem> {
+        let ids = |all: &[Selection]| all.iter().map(|selection| selection.spec.id).collect();
+        match self {
+            Self::Record(options) => Ok((ids(&options.profilers), options.duration)),
+            Self::CheckUp { duration, .. } => {
+                let all = Selection::of_checkup();
+                let all = all.map_err(|error| Problem::internal(error.to_string()))?;
+                Ok((ids(&all), Some(*duration)))
+            }
+        }
+    }
+}
+
+/// A recording.
+#[derive(Debug)]
+pub struct Entry {
+    /// That of its session.
+    pub id: SessionId,
+    pub pid: u32,
+    pub process: String,
+    pub profilers: Vec<&'static str>,
+    pub started_unix_ms: u64,
+    pub duration: Option<Duration>,
+    pub is_checkup: bool,
+    pub warnings: Vec<String>,
+    ender: Ender,
+    state: watch::Receiver<State>,
+}
+
+/// Ends a recording, or all recordings of a check-up one after the other.
+#[derive(Debug, Default)]
+struct Ender(Mutex<(bool, Option<StopHandle>)>);
+
+impl Ender {
+    fn lock(&self) -> MutexGuard<'_, (bool, Option<StopHandle>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) {
+        let mut state = self.lock();
+        state.0 = true;
+        state.1.iter().for_each(StopHandle::stop);
+    }
+
+    fn is_ending(&self) -> bool {
+        self.lock().0
+    }
+
+    /// What to stop from now on; at once, if an end was asked for before.
+    fn set(&self, stop: StopHandle) {
+        let mut state = self.lock();
+        if state.0 {
+            stop.stop();
+        }
+        state.1 = Some(stop);
+    }
+}
+
+/// How far a recording is.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub progress: Progress,
+    /// The latest figures, and how many there were.
+    pub figures: Option<(u64, Arc<Value>)>,
+    /// What became of it, when it has ended: why it failed, if it did.
+    pub end: Option<Arc<Result<End, String>>>,
+}
+
+/// What became of a recording.
+#[derive(Debug)]
+pub struct End {
+    pub summary: Value,
+    /// What was found by a check-up.
+    pub checkup: Option<Value>,
+}
+
+impl Entry {
+    /// Asks it to end. It does no harm to ask again.
+    pub fn stop(&self) {
+        self.ender.end();
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Reports each change of how far it is.
+    pub fn watch(&self) -> watch::Receiver<State> {
+        self.state.clone()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.state.borrow().end.is_some()
+    }
+}
+
+/// All recordings.
+#[derive(Debug)]
+pub struct Recordings {
+    all: Mutex<All>,
+    /// How many are beginning or running.
+    running: watch::Sender<usize>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    entries: VecDeque<Arc<Entry>>,
+    /// Processes to which a recording is being attached.
+    beginning: Vec<u32>,
+    /// Whether the server ends: no recording begins any more.
+    stopping: bool,
+}
+
+impl Default for Recordings {
+    fn default() -> Self {
+        Self { all: Mutex::default(), running: watch::channel(0).0 }
+    }
+}
+
+impl Recordings {
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of them, latest first.
+    pub fn list(&self) -> Vec<Arc<Entry>> {
+        self.all().entries.iter().rev().cloned().collect()
+    }
+
+    /// The one of this name.
+    pub fn find(&self, id: &SessionId) -> Result<Arc<Entry>, Problem> {
+        let found = self.all().entries.iter().find(|entry| entry.id == *id).cloned();
+        found.ok_or_else(|| {
+            Problem::new(
+                StatusCode::NOT_FOUND,
+                format!("there is no recording {id}"),
+                "GET /api/v1/recordings lists the recordings",
+            )
+        })
+    }
+
+    /// Asks all to end. None begins from now on.
+    pub fn stop_all(&self) {
+        let mut all = self.all();
+        all.stopping = true;
+        all.entries.iter().for_each(|entry| entry.stop());
+    }
+
+    /// Waits until none is running.
+    pub async fn ended(&self) {
+        // The sender lives as long as this.
+        let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
+    }
+
+    /// Notes that a recording of a process is about to begin.
+    fn begin(&self, pid: u32) -> Result<(), Problem> {
+        let mut all = self.all();
+        if all.stopping {
+            return Err(Problem::busy("the server is ending"));
+        }
+        let running = |entry: &&Arc<Entry>| !entry.has_ended();
+        let same = all.entries.iter().filter(running).find(|entry| entry.pid == pid);
+        if let Some(same) = same {
+            return Err(Problem::new(
+                StatusCode::CONFLICT,
+                format!("process {pid} is being recorded by the recording {}", same.id),
+                "wait for its end, or stop it: DELETE /api/v1/recordings/{id}",
+            ));
+        }
+        if all.beginning.contains(&pid) {
+            return Err(Problem::busy(format!("another recording of process {pid} is beginning")));
+        }
+        if all.entries.iter().filter(running).count() + all.beginning.len() >= MOST {
+            return Err(Problem::busy(format!("there are {MOST} recordings already")));
+        }
+        all.beginning.push(pid);
+        self.running.send_modify(|running| *running += 1);
+        Ok(())
+    }
+
+    /// Adds a recording that has begun.
+    fn add(&self, entry: Arc<Entry>) {
+        let mut all = self.all();
+        all.beginning.retain(|pid| *pid != entry.pid);
+        if all.stopping {
+            entry.stop();
+        }
+        all.entries.push_back(entry);
+        while all.entries.iter().filter(|entry| entry.has_ended()).count() > MOST_ENDED {
+            if let Some(oldest) = all.entries.iter().position(|entry| entry.has_ended()) {
+                all.entries.remove(oldest);
+            }
+        }
+    }
+
+    /// Notes that a recording is over, or did not begin.
+    fn over(&self, pid: u32) {
+        self.all().beginning.retain(|beginning| *beginning != pid);
+        self.running.send_modify(|running| *running -= 1);
+    }
+}
+
+/// Begins a recording, on a thread of its own. Returns when the agent is in the process.
+///
+/// # Errors
+/// When it does not begin.
+pub async fn start(state: &Shared, plan: Plan) -> Result<Arc<Entry>, Problem> {
+    let pid = plan.process.pid;
+    state.recordings.begin(pid)?;
+    let (begins, begun) = oneshot::channel();
+    let shared = Shared::clone(state);
+    let thread = std::thread::Builder::new().name(format!("recording-{pid}"));
+    let thread = thread.spawn(move || {
+        let record = AssertUnwindSafe(|| record(&shared, plan, begins));
+        // The hook has said what happened; who waits sees that the sender is gone.
+        let _ = std::panic::catch_unwind(record);
+        shared.recordings.over(pid);
+    });
+    if let Err(error) = thread {
+        state.recordings.over(pid);
+        return Err(Problem::busy(format!("no thread for the recording: {error}")));
+    }
+    let lost = || Problem::internal("the recording failed: a bug in clrscope");
+    begun.await.unwrap_or_else(|_| Err(lost()))
+}
+
+fn record(state: &Shared, plan: Plan, begins: oneshot::Sender<Result<Arc<Entry>, Problem>>) {
+    let (sender, receiver) = watch::channel(State::default());
+    let (begun, writing) = match begin(state, &plan, receiver) {
+        Ok(begun) => begun,
+        Err(problem) => return drop(begins.send(Err(problem))),
+    };
+    let (entry, recording) = begun;
+    let entry = Arc::new(entry);
+    if let Some(recording) = &recording {
+        entry.ender.set(recording.stop_handle());
+    }
+    state.recordings.add(Arc::clone(&entry));
+    // A client that does not wait any more has a recording all the same: it is in the list.
+    let _ = begins.send(Ok(Arc::clone(&entry)));
+    let session = state.store.path(&writing.id);
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(|| match (plan.work, recording) {
+        (Work::CheckUp { duration, heap, limits }, _) => {
+            let plan = CheckupPlan { process: plan.process, duration, heap, limits, session };
+            check_up(state, &plan, &entry, &sender)
+        }
+        (Work::Record(_), Some(recording)) => {
+            let summary = follow(state, recording, &sender).map_err(|error| error.to_string())?;
+            Ok(End { summary: summary_of(&summary), checkup: None })
+        }
+        (Work::Record(_), None) => Err("it did not begin".to_owned()),
+    }));
+    let end = ended.unwrap_or_else(|_| Err("the recording failed: a bug in clrscope".to_owned()));
+    // Its session can be read and deleted before its end is reported.
+    drop(writing);
+    sender.send_modify(|state| state.end = Some(Arc::new(end)));
+    if let Err(problem) = state.store.tidy() {
+        eprintln!("clrscope: old sessions were not deleted: {}", problem.cause);
+    }
+}
+
+type Begun = (Entry, Option<Recording>);
+
+/// Attaches, where there is one recording; a check-up does that by itself.
+fn begin<'a>(
+    state: &'a Shared,
+    plan: &Plan,
+    receiver: watch::Receiver<State>,
+) -> Result<(Begun, Writing<'a>), Problem> {
+    let process = &plan.process;
+    let name = match &plan.name {
+        Some(name) => name.to_string(),
+        None => api::session_name(&process.name, Some(process.pid)),
+    };
+    let (profilers, duration) = plan.work.outline()?;
+    let writing = state.store.create(&name)?;
+    let recording = match &plan.work {
+        Work::CheckUp { .. } => None,
+        Work::Record(options) => {
+            let output = Some(state.store.path(&writing.id));
+            Some(recorder::attach(process, RecordOptions { output, ..options.clone() })?)
+        }
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let entry = Entry {
+        id: writing.id.clone(),
+        pid: process.pid,
+        process: process.name.clone(),
+        profilers,
+        started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        duration,
+        is_checkup: recording.is_none(),
+        warnings: plan.warnings.clone(),
+        ender: Ender::default(),
+        state: receiver,
+    };
+    Ok(((entry, recording), writing))
+}
+
+/// Observes a process and judges it.
+fn check_up(
+    state: &Shared,
+    plan: &CheckupPlan,
+    entry: &Entry,
+    sender: &watch::Sender<State>,
+) -> Result<End, String> {
+    let attended = Attended { state, entry, sender };
+    let (summary, checkup) = state.program.check_up(plan, &attended)?;
+    Ok(End { summary: summary_of(&summary), checkup: Some(checkup) })
+}
+
+/// A check-up that clients watch.
+struct Attended<'a> {
+    state: &'a Shared,
+    entry: &'a Entry,
+    sender: &'a watch::Sender<State>,
+}
+
+impl Control for Attended<'_> {
+    fn begins(&self, what: &str) {
+        self.sender.send_modify(|state| state.progress.stage = what.to_owned());
+    }
+
+    fn wait(&self, recording: Recording) -> Result<Summary, RecordError> {
+        self.entry.ender.set(recording.stop_handle());
+        follow(self.state, recording, self.sender)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.entry.ender.is_ending()
+    }
+}
+
+/// Reports how far a recording is until it has ended.
+fn follow(
+    state: &Shared,
+    mut recording: Recording,
+    sender: &watch::Sender<State>,
+) -> Result<Summary, RecordError> {
+    let figures = recording.subscribe().map(|stream| state.program.figures(stream));
+    let (end, ended) = mpsc::channel::<()>();
+    let view = figures.map(|figures| {
+        let sender = sender.clone();
+        std::thread::Builder::new()
+            .name("figures".to_owned())
+            .spawn(move || show(figures, &sender, &ended))
+    });
+    while !recording.finishes_within(POLL) {
+        let progress = recording.progress();
+        sender.send_modify(|state| state.progress = progress);
+    }
+    let progress = recording.progress();
+    sender.send_modify(|state| state.progress = progress);
+    drop(end);
+    // The hook has said what happened if it panicked: figures are missing then, and no more.
+    if let Some(Ok(view)) = view {
+        drop(view.join());
+    }
+    recording.wait()
+}
+
+/// Reports the figures of a recording until it has ended.
+fn show(mut figures: Box<dyn Figures>, sender: &watch::Sender<State>, ended: &mpsc::Receiver<()>) {
+    let mut number = 0;
+    while ended.recv_timeout(POLL) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if let Some(latest) = figures.next() {
+            number += 1;
+            sender.send_modify(|state| state.figures = Some((number, Arc::new(latest))));
+        }
+    }
+}
+
+/// The summary as it is sent. The folder of sessions is nobody's business.
+fn summary_of(summary: &Summary) -> Value {
+    let mut json = SummaryJson::of(summary);
+    json.sessions.iter_mut().for_each(|session| session.file = None);
+    // Our own types always serialize.
+    serde_json::to_value(&json).unwrap_or_default()
+}
