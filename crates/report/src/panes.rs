@@ -91,6 +91,9 @@ impl PaneContent {
     /// Keeps the rows in which this text occurs, or of which it is said. Case does not count.
     /// Numbers are no texts.
     pub fn keep(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         let text = text.to_lowercase();
         let has = |told: &str| told.to_lowercase().contains(&text);
         let rows = std::mem::take(&mut self.table.rows).into_iter();

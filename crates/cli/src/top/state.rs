@@ -101,7 +101,10 @@ impl State {
             KeyCode::End | KeyCode::Char('G') => self.select(content, |_| usize::MAX),
             KeyCode::Char('s') => self.by_total = !self.by_total,
             KeyCode::Char('n') => self.full_names = !self.full_names,
-            KeyCode::Char('w') => self.window = (self.window + 1) % WINDOWS.len(),
+            // What is frozen is of the window that it was taken of.
+            KeyCode::Char('w') if !self.frozen => {
+                self.window = (self.window + 1) % WINDOWS.len();
+            }
             KeyCode::Char(' ' | 'p') => self.frozen = !self.frozen,
             KeyCode::Char('/') => {
                 self.searching = true;
@@ -250,7 +253,7 @@ mod tests {
         assert!(state.help && state.search.is_empty());
         press(&mut state, &content, "q");
         assert!(!state.help && !state.quit, "any key leaves the help");
-        press(&mut state, &content, "sw q");
+        press(&mut state, &content, "sw wq");
         assert!(state.by_total && state.frozen && state.quit);
         assert_eq!(state.window(), Duration::from_secs(15));
     }
