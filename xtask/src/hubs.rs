@@ -8,6 +8,10 @@ use profilers::PROFILERS;
 
 /// Source files that are hubs.
 const HUBS: &[&str] = &[
+    "crates/cli/src/top/draw.rs",
+    "crates/cli/src/top/mod.rs",
+    "crates/cli/src/top/screen.rs",
+    "crates/cli/src/top/state.rs",
     "crates/document/src/cell.rs",
     "crates/document/src/format.rs",
     "crates/document/src/html.rs",
@@ -32,6 +36,7 @@ const HUBS: &[&str] = &[
     "crates/report/src/json.rs",
     "crates/report/src/lib.rs",
     "crates/report/src/markdown.rs",
+    "crates/report/src/panes.rs",
     "crates/report/src/text.rs",
     "crates/report/src/views/mod.rs",
     "crates/report/src/views/others.rs",

@@ -39,7 +39,7 @@ impl Program for Clrscope {
     }
 
     fn figures_schema(&self, generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<top::model::View>()
+        generator.subschema_for::<top::json::View>()
     }
 
     fn check_up(

@@ -3,6 +3,9 @@ use serde::Serialize;
 
 use crate::format;
 
+/// Lesser parts of a whole would be 0 % of it.
+const LEAST_PART: f64 = 0.005;
+
 /// A cell of a table, or a part of a line of a tree.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -31,6 +34,24 @@ pub enum Cell {
         /// Where it is in the source: file and line.
         place: Option<String>,
     },
+    /// A word of a fixed list.
+    Word(Word),
+    /// The shares, from 0 to 1, that words of a list have in a whole.
+    Parts(Vec<(Word, f64)>),
+    /// What matters less than the other cells.
+    Weak(Box<Cell>),
+}
+
+/// A word of a fixed list, such as a state. Where a list is drawn, its words stand as letters and
+/// in colors of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The word.
+    pub text: &'static str,
+    /// What stands for it where there is no room for words.
+    pub letter: char,
+    /// Its color, as the number of one of the 16 colors of terminals; none for that of other text.
+    pub color: Option<u8>,
 }
 
 /// What a [`Cell::Quantity`] counts.
@@ -80,6 +101,11 @@ impl Cell {
         Cell::Quantity { value, margin: Some(margin), unit }
     }
 
+    /// The same, as what matters less than the other cells.
+    pub fn weak(self) -> Self {
+        Cell::Weak(Box::new(self))
+    }
+
     /// A number of things.
     pub fn count(count: impl TryInto<u64>) -> Self {
         Cell::quantity(count.try_into().unwrap_or(u64::MAX) as f64, Unit::Count)
@@ -119,12 +145,33 @@ impl Cell {
                     None => name.to_owned(),
                 }
             }
+            Cell::Word(word) => word.text.to_owned(),
+            Cell::Parts(parts) => {
+                let seen = parts.iter().filter(|(_, share)| *share >= LEAST_PART);
+                let seen = seen.map(|(word, share)| {
+                    format!("{} {}", word.text, Unit::WholePercent.of(*share))
+                });
+                seen.collect::<Vec<_>>().join(", ")
+            }
+            Cell::Weak(cell) => cell.shown(),
+        }
+    }
+
+    /// Whether it is a text rather than a number or a picture.
+    pub fn is_text(&self) -> bool {
+        match self {
+            Cell::Text(_) | Cell::Name { .. } | Cell::Word(_) => true,
+            Cell::Weak(cell) => cell.is_text(),
+            _ => false,
         }
     }
 
     /// Whether it is a picture of what other cells say in numbers.
     pub fn is_drawn(&self) -> bool {
-        matches!(self, Cell::Bar(_) | Cell::Line(_))
+        match self {
+            Cell::Weak(cell) => cell.is_drawn(),
+            cell => matches!(cell, Cell::Bar(_) | Cell::Line(_)),
+        }
     }
 }
 
@@ -162,6 +209,15 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_whole_are_written_in_words() {
+        let word = |text| Word { text, letter: 'x', color: None };
+        let parts = vec![(word("lock"), 0.796), (word("GC"), 0.004), (word("sleep"), 0.2)];
+        assert_eq!(Cell::Parts(parts).shown(), "lock 80 %, sleep 20 %");
+        assert_eq!(Cell::Word(word("I/O")).weak().shown(), "I/O");
+        assert!(Cell::Bar(0.5).weak().is_drawn() && !Cell::text("a").weak().is_drawn());
+    }
 
     #[test]
     fn quantities_are_written_in_their_unit() {

@@ -121,6 +121,7 @@ fn write_cell(cell: &Cell, out: &mut dyn Write) -> io::Result<()> {
                 None => Ok(()),
             }
         }
+        Cell::Weak(cell) => write_cell(cell, out),
         cell => write!(out, "{}", escape(&cell.shown())),
     }
 }

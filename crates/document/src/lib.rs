@@ -18,7 +18,7 @@ pub mod markdown;
 pub mod plain;
 pub mod text;
 
-pub use cell::{Cell, Unit};
+pub use cell::{Cell, Unit, Word};
 
 /// What there is to say, from the most general to the details.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -142,16 +142,26 @@ pub struct Column {
     pub title: Cow<'static, str>,
     /// Whether its cells stand at the right, as numbers do.
     pub right: bool,
+    /// How many characters it has room for at least: so it stays where it is while its cells
+    /// change.
+    pub least: usize,
+}
+
+impl Column {
+    /// The same column with room for at least this many characters.
+    pub fn at_least(self, characters: usize) -> Self {
+        Self { least: characters, ..self }
+    }
 }
 
 /// A column of texts.
 pub fn left(title: impl Into<Cow<'static, str>>) -> Column {
-    Column { title: title.into(), right: false }
+    Column { title: title.into(), right: false, least: 0 }
 }
 
 /// A column of numbers.
 pub fn right(title: impl Into<Cow<'static, str>>) -> Column {
-    Column { title: title.into(), right: true }
+    Column { title: title.into(), right: true, least: 0 }
 }
 
 /// Lines below other lines: stacks, call trees, paths.

@@ -100,7 +100,11 @@ fn write_table(table: &Table, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn cell_of(cell: &Cell) -> String {
-    let Cell::Name { forms, place } = cell else { return escape(&cell.shown()) };
+    let (forms, place) = match cell {
+        Cell::Name { forms, place } => (forms, place),
+        Cell::Weak(cell) => return cell_of(cell),
+        cell => return escape(&cell.shown()),
+    };
     let name = forms.first().filter(|name| !name.is_empty());
     let name = name.map(|name| code(name)).unwrap_or_default();
     match place {

@@ -17,10 +17,8 @@ pub struct Style {
     pub colour: bool,
 }
 
-/// Columns of a bar of 100 %.
-const BAR: usize = 12;
-/// Most columns of a line of values.
-const LINE: usize = 12;
+/// Columns of a bar of 100 %, and most columns of a line of values.
+pub const DRAWN: usize = 12;
 /// Columns before everything but titles.
 const INDENT: &str = "  ";
 /// Columns of sentences where the width is not known.
@@ -76,7 +74,8 @@ impl Style {
     }
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
+/// Lines of whole words that are at most as wide, if no word is wider.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -90,12 +89,13 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn columns(text: &str) -> usize {
+/// Columns that a text takes.
+pub fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
 fn bar(share: f64) -> String {
-    let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
+    let eighths = (share.clamp(0.0, 1.0) * (DRAWN * 8) as f64).round() as usize;
     let mut bar = "█".repeat(eighths / 8);
     bar.extend(
         [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'].get(eighths % 8).filter(|part| **part != ' '),
@@ -106,7 +106,7 @@ fn bar(share: f64) -> String {
 /// Values over time as a row of bars, as many as have room; each is the mean of its part.
 fn line(values: &[f64]) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let part = values.len().div_ceil(LINE).max(1);
+    let part = values.len().div_ceil(DRAWN).max(1);
     let means: Vec<f64> =
         values.chunks(part).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect();
     let (low, high) = means.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), mean| {
@@ -121,11 +121,13 @@ fn line(values: &[f64]) -> String {
     means.iter().filter_map(|mean| LEVELS.get(level(*mean))).collect()
 }
 
-/// Text of a cell in the room that it has. Names are cut at the front: their end says more.
-fn fit(cell: &Cell, room: usize) -> String {
+/// Text of a cell in as many columns as it has room for. Of a name the longest form that fits is
+/// taken, and with its place if that fits too.
+pub fn fit(cell: &Cell, room: usize) -> String {
     match cell {
         Cell::Bar(share) => bar(*share),
         Cell::Line(values) => line(values),
+        Cell::Weak(cell) => fit(cell, room),
         Cell::Name { forms, place } => {
             let place =
                 place.as_ref().map(|place| format!("  {}", visible(place))).unwrap_or_default();
@@ -200,12 +202,11 @@ impl Body {
     fn widths(self, table: &Table) -> Vec<usize> {
         let widest = self.style.width.map_or(usize::MAX, |width| (width / 3).max(12));
         let mut widths: Vec<usize> =
-            table.columns.iter().map(|column| columns(&column.title)).collect();
+            table.columns.iter().map(|column| columns(&column.title).max(column.least)).collect();
         for row in &table.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 let needed = match cell {
-                    Cell::Bar(_) => BAR,
-                    Cell::Line(_) => LINE,
+                    cell if cell.is_drawn() => DRAWN,
                     cell => columns(&fit(cell, widest)),
                 };
                 *width = (*width).max(needed);
@@ -285,7 +286,7 @@ impl Body {
 }
 
 /// The lines of a tree are not cut: their ends say what is in no other line.
-pub(crate) fn lines(tree: &Tree) -> impl Iterator<Item = String> {
+pub fn lines(tree: &Tree) -> impl Iterator<Item = String> {
     let drawn = if tree.branches { tree.drawn() } else { Vec::new() };
     let mut drawn = drawn.into_iter();
     tree.nodes.iter().map(move |node| {
@@ -320,7 +321,7 @@ mod tests {
         assert_eq!(line(&[5.0]), "▄");
         assert_eq!(line(&[]), "");
         let long: Vec<f64> = (0..1000).map(f64::from).collect();
-        assert!(line(&long).chars().count() <= LINE && line(&long).ends_with('█'));
+        assert!(line(&long).chars().count() <= DRAWN && line(&long).ends_with('█'));
     }
 
     #[test]

@@ -3,7 +3,7 @@ use std::ops::Range;
 use session::{Nanos, StackId, ThreadId, ThreadState};
 
 use crate::{
-    Allocations, Exceptions, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, Tables,
+    Allocations, Cell, Exceptions, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, Tables,
     names::state_id, series::Row,
 };
 
@@ -115,9 +115,9 @@ impl Sieve {
     }
 
     fn series(&self, from: &Series, start: Nanos) -> Series {
-        let mut series = Series::new(from.kind, start, from.samples.is_some());
-        match &from.samples {
+        let mut series = match &from.samples {
             Some(table) => {
+                let mut series = Series::new(from.kind, start, true);
                 for row in 0..table.len() {
                     let row = Row {
                         time: table.time[row],
@@ -131,17 +131,16 @@ impl Sieve {
                         series.add(row, 1);
                     }
                 }
+                series
             }
             None => {
-                let cells = from
-                    .cells
-                    .iter()
-                    .filter(|cell| self.takes(cell.thread, cell.stack, cell.state));
-                cells.for_each(|cell| series.add(Row::of(cell, start), cell.samples));
+                let takes = |cell: &&Cell| self.takes(cell.thread, cell.stack, cell.state);
+                let mut series = Series::of(from.kind, start, from.cells.iter().filter(takes));
                 // The times of sums are not known; the timeline stays that of all.
                 series.timeline = from.timeline.clone();
+                series
             }
-        }
+        };
         series.settle();
         series
     }
@@ -233,13 +232,6 @@ impl Sieve {
         let unloads = from.unloads.iter().filter(|unload| self.takes_time(unload.time));
         loads.unloads.extend(unloads.cloned());
         loads
-    }
-}
-
-impl Row {
-    fn of(cell: &crate::Cell, time: Nanos) -> Self {
-        let crate::Cell { stack, thread, state, truncated, weight, .. } = *cell;
-        Self { time, thread, stack, state, truncated, weight }
     }
 }
 

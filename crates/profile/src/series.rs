@@ -249,6 +249,22 @@ impl Series {
         }
     }
 
+    /// What these sums are together. Their times are not known and count as `start`.
+    pub(crate) fn of<'a>(
+        kind: SeriesKind,
+        start: Nanos,
+        cells: impl Iterator<Item = &'a Cell>,
+    ) -> Self {
+        let mut series = Self::new(kind, start, false);
+        for cell in cells {
+            let Cell { stack, thread, state, truncated, weight, .. } = *cell;
+            let row = Row { time: start, thread, stack, state, truncated, weight };
+            series.add(row, cell.samples);
+        }
+        series.settle();
+        series
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()

@@ -7,11 +7,13 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod checkup;
+mod panes;
 mod views;
 
 pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema};
 pub use events::schema as events_schema;
 pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of, schema_settings};
+pub use panes::{Detail, PANES, Pane, PaneContent, PaneOptions, ThreadChoice};
 use profile::format;
 pub use views::document;
 

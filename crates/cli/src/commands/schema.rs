@@ -5,7 +5,7 @@ use crate::{
     console,
     exit::{Code, failure},
     newrelic, tasks,
-    top::model::View,
+    top::json::View,
     traced, validated,
 };
 use document::{Cell, Document, Section, Table, left};

@@ -1,6 +1,7 @@
 //! The live view of a process: what `clrscope top` shows.
 
-pub mod model;
+mod draw;
+pub mod json;
 mod screen;
 mod state;
 pub mod terminal;
@@ -11,8 +12,10 @@ mod tests;
 use crate::{console, interrupt};
 use anyhow::Context;
 use crossterm::event::{self, Event};
-use model::Live;
+use draw::Theme;
+use profile::{Live, Recent};
 use recorder::Recording;
+use report::{PANES, PaneContent};
 use session::LiveStream;
 use state::State;
 use std::{
@@ -90,7 +93,7 @@ pub fn show(mut recording: Recording, colours: bool) -> anyhow::Result<()> {
 struct View {
     feed: Feed,
     state: State,
-    theme: screen::Theme,
+    theme: Theme,
     terminal: LiveTerminal,
 }
 
@@ -101,13 +104,14 @@ impl View {
         Ok(Self {
             feed: Feed::new(stream),
             state: State::new(),
-            theme: screen::Theme::new(colours),
+            theme: Theme::new(colours),
             terminal,
         })
     }
 
     fn run(mut self, leave: &AtomicBool) -> anyhow::Result<()> {
-        let mut view = self.feed.view(self.state.question());
+        let mut recent = None;
+        let mut content = PaneContent::default();
         let mut drawn: Option<Instant> = None;
         while !leave.load(Ordering::Acquire) {
             let cut = self.feed.take();
@@ -119,7 +123,7 @@ impl View {
             if event::poll(KEY_WAIT)? {
                 match event::read()? {
                     Event::Key(key) => {
-                        self.state.key(key, &view);
+                        self.state.key(key, &content);
                         changed = true;
                     }
                     Event::Resize(..) => changed = true,
@@ -131,21 +135,36 @@ impl View {
             }
             let due = drawn.is_none_or(|drawn| drawn.elapsed() >= DRAWING);
             if changed || cut || due {
-                match &self.state.frozen {
-                    Some(frozen) => view = frozen.clone(),
-                    // Sums change only with a new slice or another question.
-                    None if changed || cut || drawn.is_none() => {
-                        view = self.feed.view(self.state.question())
-                    }
-                    None => {}
+                // Sums change only with a new slice or another window.
+                let fresh = changed || cut || recent.is_none();
+                if fresh && !self.state.frozen {
+                    recent = self.feed.live.recent(self.state.window());
                 }
-                let Self { terminal, state, theme, .. } = &mut self;
-                terminal.0.draw(|frame| screen::draw(frame, &view, state, *theme))?;
+                if fresh {
+                    content = content_of(recent.as_ref(), &self.state);
+                }
+                let Self { terminal, state, theme, feed } = &mut self;
+                let (left_out, ended) = (feed.stream.left_out(), feed.live.has_ended());
+                let recent = recent.as_ref();
+                let shown = screen::Shown { recent, content: &content, left_out, ended };
+                terminal.0.draw(|frame| screen::draw(frame, shown, state, *theme))?;
                 drawn = Some(Instant::now());
             }
         }
         Ok(())
     }
+}
+
+/// What the chosen pane shows: of its rows, those with the text that the user searches.
+fn content_of(recent: Option<&Recent>, state: &State) -> PaneContent {
+    let Some(recent) = recent else { return PaneContent::default() };
+    let mut content = PANES[state.pane].content(recent, &state.options());
+    let rows = content.table.rows.len();
+    content.keep(&state.search);
+    if rows > 0 && content.table.rows.is_empty() {
+        content.section.say("No row has this text.");
+    }
+    content
 }
 
 /// Writes a line of JSON for each second of a recording, until a signal comes or it is over.
@@ -232,14 +251,12 @@ impl Feed {
     }
 
     /// Takes what has come; the numbers of the latest slice, when one was ended.
-    pub fn latest(&mut self) -> Option<model::View> {
-        (self.take() || self.is_over())
-            .then(|| self.view(model::Question { window: SLICE, ..State::new().question() }))
-    }
-
-    /// The numbers of the latest slices.
-    fn view(&self, question: model::Question) -> model::View {
-        model::View { left_out: self.stream.left_out(), ..self.live.view(question) }
+    pub fn latest(&mut self) -> Option<json::View> {
+        (self.take() || self.is_over()).then(|| {
+            let view = json::View::of(self.live.recent(SLICE).as_ref());
+            let (left_out, ended) = (self.stream.left_out(), self.live.has_ended());
+            json::View { left_out, ended, ..view }
+        })
     }
 
     fn is_over(&self) -> bool {

@@ -1,15 +1,19 @@
 //! The live view of a made-up recording, at the size of the smallest usual terminal.
 
 use super::{
-    model::Live,
-    screen::{self, Theme},
-    state::{State, Tab},
+    content_of,
+    draw::Theme,
+    json::View,
+    screen::{self, Shown},
+    state::State,
 };
+use profile::Live;
 use profilers::{
     exceptions::{ExceptionCount, ExceptionSample},
     gc::{Collection, Pause},
 };
 use ratatui::{Terminal, backend::TestBackend};
+use report::{PANES, PaneContent};
 use session::{
     Entry, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef,
     ModuleId, ObserverStatus, ProfilerRun, RowBuffer, SampleBatch, SessionInfo, SessionRecord,
@@ -147,23 +151,35 @@ fn live() -> Live {
     live
 }
 
-/// The screen as text.
-fn drawn(live: &Live, state: &State) -> String {
-    let view = live.view(state.question());
-    let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal in memory");
-    terminal
-        .draw(|frame| screen::draw(frame, &view, state, Theme::new(true)))
-        .expect("drawing in memory");
+/// What the chosen pane shows.
+fn content(live: &Live, state: &State) -> PaneContent {
+    content_of(live.recent(state.window()).as_ref(), state)
+}
+
+/// Draws the screen.
+fn draw(live: &Live, state: &State, (width, height): (u16, u16), theme: Theme) -> String {
+    let recent = live.recent(state.window());
+    let content = content_of(recent.as_ref(), state);
+    let (left_out, ended) = (0, live.has_ended());
+    let shown = Shown { recent: recent.as_ref(), content: &content, left_out, ended };
+    let mut terminal =
+        Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
+    terminal.draw(|frame| screen::draw(frame, shown, state, theme)).expect("drawing in memory");
     terminal.backend().to_string()
 }
 
+/// The screen at the size of the smallest usual terminal.
+fn drawn(live: &Live, state: &State) -> String {
+    draw(live, state, (80, 24), Theme::new(true))
+}
+
 #[test]
-fn the_pages_at_80_by_24() {
+fn the_panes_at_80_by_24() {
     let live = live();
     let mut state = State::new();
-    for (tab, title) in Tab::ALL {
-        state.tab = tab;
-        insta::assert_snapshot!(format!("top-{}", title.to_lowercase()), drawn(&live, &state));
+    for (index, pane) in PANES.iter().enumerate() {
+        state.pane = index;
+        insta::assert_snapshot!(format!("top-{}", pane.title.to_lowercase()), drawn(&live, &state));
     }
     state.help = true;
     insta::assert_snapshot!("top-help", drawn(&live, &state));
@@ -172,15 +188,16 @@ fn the_pages_at_80_by_24() {
 #[test]
 fn the_numbers_are_those_of_the_records() {
     let live = live();
-    let view = live.view(State::new().question());
+    let view = View::of(live.recent(Duration::from_secs(5)).as_ref());
     let method = |name: &str| view.methods.iter().find(|row| row.name.contains(name)).expect(name);
     let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
     assert!(near(method("Price").own, 0.7) && near(method("Tax").own, 0.3));
     assert!(near(method("Main").own, 0.0) && near(method("Main").total, 1.0));
+    assert!(near(method("Price").own_ms, 700.0));
     assert!(
         near(view.cpu, 1.0) && near(view.paused, 0.031) && near(view.exceptions_per_second, 120.0)
     );
-    assert_eq!((view.samples, view.dropped), (100, 3));
+    assert_eq!((view.samples, view.dropped, view.window_seconds), (100, 3, 1.0));
     let worker = view.threads.iter().find(|row| row.name == "worker").expect("worker");
     assert_eq!(worker.state, Some("lock"));
     assert_eq!(view.collections[0].pause_ms, Some(31.0));
@@ -192,11 +209,36 @@ fn a_thread_filter_leaves_its_methods_only() {
     let live = live();
     let mut state = State::new();
     state.thread = Some(ThreadId(1));
-    let view = live.view(state.question());
-    assert!(view.methods.is_empty());
-    assert_eq!(view.thread_filter.as_deref(), Some("worker (4243)"));
+    assert!(content(&live, &state).table.rows.is_empty());
+    assert!(drawn(&live, &state).contains("only worker (4243)"));
     state.thread = Some(ThreadId(0));
-    assert_eq!(live.view(state.question()).methods.len(), 3);
+    assert_eq!(content(&live, &state).table.rows.len(), 3);
+}
+
+#[test]
+fn methods_are_sorted_by_self_or_by_total() {
+    let live = live();
+    let mut state = State::new();
+    let first = |state: &State| content(&live, state).details[0].text.clone();
+    assert!(first(&state).contains("Price"), "{}", first(&state));
+    state.by_total = true;
+    assert!(first(&state).contains("Main"), "{}", first(&state));
+}
+
+#[test]
+fn a_search_leaves_rows_with_its_text() {
+    let live = live();
+    let mut state = State::new();
+    let mut rows = |pane, text: &str| {
+        (state.pane, state.search) = (pane, text.to_owned());
+        content(&live, &state).table.rows.len()
+    };
+    // Also of what the table has no room for; upper and lower case are the same.
+    assert_eq!([rows(0, "price"), rows(0, "contoso"), rows(0, "70")], [1, 3, 0]);
+    assert_eq!([rows(1, "4243"), rows(1, "lock"), rows(2, "cart is")], [1, 1, 1]);
+    assert_eq!(rows(0, "nothing like it"), 0);
+    let screen = drawn(&live, &state);
+    assert!(screen.contains("No row has this text."), "{screen}");
 }
 
 #[test]
@@ -205,32 +247,26 @@ fn the_window_slides() {
     for _ in 0..10 {
         live.cut(Duration::from_secs(1));
     }
-    let mut question = State::new().question();
-    assert_eq!(live.view(question).samples, 0, "five idle seconds");
-    question.window = Duration::from_secs(60);
-    let view = live.view(question);
-    assert_eq!((view.samples, view.cpu_history.len()), (100, 11));
-    assert_eq!(view.exceptions[0].count, 120, "counts are since the start");
+    let view = |live: &Live, seconds| View::of(live.recent(Duration::from_secs(seconds)).as_ref());
+    assert_eq!(view(&live, 5).samples, 0, "five idle seconds");
+    let minute = view(&live, 60);
+    assert_eq!((minute.samples, minute.cpu_history.len()), (100, 11));
+    assert_eq!(minute.exceptions[0].count, 120, "counts are since the start");
     for _ in 0..100 {
         live.cut(Duration::from_secs(1));
     }
-    assert_eq!(live.view(question).samples, 0);
+    assert_eq!(view(&live, 60).samples, 0);
 }
 
 #[test]
 fn every_size_can_be_drawn() {
     let live = live();
     let mut state = State::new();
-    let view = live.view(state.question());
-    for (width, height) in [(1, 1), (10, 3), (40, 10), (80, 24), (300, 100)] {
-        for (tab, _) in Tab::ALL {
+    for size in [(1, 1), (10, 3), (40, 10), (80, 24), (300, 100)] {
+        for pane in 0..PANES.len() {
             for help in [false, true] {
-                (state.tab, state.help) = (tab, help);
-                let mut terminal =
-                    Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
-                terminal
-                    .draw(|frame| screen::draw(frame, &view, &state, Theme::new(false)))
-                    .expect("drawing");
+                (state.pane, state.help) = (pane, help);
+                draw(&live, &state, size, Theme::new(false));
             }
         }
     }

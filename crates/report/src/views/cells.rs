@@ -1,29 +1,33 @@
 //! Cells and tables that several views have: names of methods and types, hot paths, states.
 
 use profile::{
-    Amount, CallSite, CallTree, Estimate, NameStyle, Profile, SeriesKind, TreeOptions,
+    Amount, CallSite, CallTree, Estimate, NameStyle, Profile, STATES, SeriesKind, TreeOptions,
     session::{FunctionId, ThreadState, TypeId},
+    state_index,
 };
 
-use super::{Cell, Table, Unit, left, right};
+use super::{Cell, Table, Unit, Word, left, right};
 use crate::{Options, format};
+
+/// Words for the states of a thread, in the order of [`STATES`].
+pub const STATE_WORDS: [Word; STATES.len()] = [
+    Word { text: "running", letter: 'R', color: Some(2) },
+    Word { text: "lock", letter: 'L', color: Some(1) },
+    Word { text: "sleep", letter: 'S', color: Some(4) },
+    Word { text: "I/O", letter: 'I', color: Some(6) },
+    Word { text: "pool idle", letter: '.', color: Some(8) },
+    Word { text: "GC", letter: 'G', color: Some(5) },
+    Word { text: "task", letter: 'T', color: Some(3) },
+    Word { text: "other", letter: '?', color: None },
+    Word { text: "event", letter: 'E', color: Some(12) },
+    Word { text: "runtime", letter: 'C', color: Some(13) },
+    Word { text: "no processor", letter: 'P', color: Some(9) },
+    Word { text: "throttled", letter: 'Q', color: Some(11) },
+];
 
 /// Word for a state of a thread.
 pub fn state_word(state: ThreadState) -> &'static str {
-    match state {
-        ThreadState::Running => "running",
-        ThreadState::Lock => "lock",
-        ThreadState::Sleep => "sleep",
-        ThreadState::Io => "I/O",
-        ThreadState::Idle => "pool idle",
-        ThreadState::Gc => "GC",
-        ThreadState::Task => "task",
-        ThreadState::Other => "other",
-        ThreadState::Event => "event",
-        ThreadState::Runtime => "runtime",
-        ThreadState::NoProcessor => "no processor",
-        ThreadState::Throttled => "throttled",
-    }
+    STATE_WORDS[state_index(state)].text
 }
 
 /// A share with its interval.

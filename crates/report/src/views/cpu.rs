@@ -1,15 +1,79 @@
 //! `cpu`: where processor time goes.
 
-use profile::{Profile, SeriesKind, session::FunctionKind};
+use std::cmp::Reverse;
+
+use profile::{NameStyle, Profile, Recent, SeriesKind, session::FunctionKind};
 
 use super::{
-    Section, View,
-    cells::{hot_paths, methods},
-    is_wanted,
+    Cell, Section, Unit, View,
+    cells::{estimate, heaviest_lines, hot_paths, methods, name, with_place},
+    is_wanted, left, right,
 };
-use crate::{Options, format};
+use crate::{
+    Options, format,
+    panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
+};
 
 pub const VIEW: View = View { section, json: None, page: None, rows_of: None };
+
+pub const PANE: Pane = Pane {
+    title: "Methods",
+    headline,
+    color: Some(2),
+    legend: &[],
+    thread_choice: ThreadChoice::Obeys,
+    content,
+};
+
+fn headline(recent: &Recent) -> Vec<(&'static str, Cell)> {
+    let samples = Cell::count(recent.profile.cpu.totals.samples);
+    vec![
+        ("CPU", Cell::quantity(recent.cpu, Unit::WholePercent)),
+        ("", Cell::Line(recent.cpu_history.clone())),
+        ("samples", samples),
+    ]
+}
+
+fn content(recent: &Recent, options: &PaneOptions) -> PaneContent {
+    let of_thread = options.thread.map(|thread| recent.cpu_of(thread));
+    let profile = of_thread.as_ref().unwrap_or(&recent.profile);
+    let report = options.report();
+    let mut functions = profile.top_functions(SeriesKind::Cpu);
+    if options.by_total {
+        functions.sort_by_key(|row| Reverse((row.total.weight, row.own.weight)));
+    }
+    let lines = heaviest_lines(profile, SeriesKind::Cpu);
+    let tables = &profile.tables;
+    let mut content = PaneContent::default();
+    for row in functions {
+        let name = name(profile, &report, row.function);
+        let name = with_place(name, profile, &report, lines[row.function.index()]);
+        content.table.rows.push(vec![
+            estimate(&row.own_share),
+            Cell::share(row.total_share.share),
+            Cell::nanoseconds(row.own.weight),
+            if tables.is_managed(row.function) { name } else { name.weak() },
+        ]);
+        let name = tables.function_name(row.function, NameStyle::FULL);
+        let text = match tables.function_module(row.function) {
+            Some(module) => format!("{name}  [{module}]"),
+            None => name,
+        };
+        content.details.push(Detail { text, thread: None });
+    }
+    if content.table.rows.is_empty() {
+        content.section.say("No CPU time was used in this window.");
+        return content;
+    }
+    let (own, total) = if options.by_total { ("self", "total ▼") } else { ("self ▼", "total") };
+    content.table.columns = vec![
+        right(own).at_least(13),
+        right(total).at_least(7),
+        right("self time").at_least(9),
+        left("method"),
+    ];
+    content
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Cpu);

@@ -1,6 +1,6 @@
 //! `exceptions`: which are thrown, where, and who catches them.
 
-use profile::{CallSite, ExceptionRow, NameStyle, Profile, SeriesKind};
+use profile::{CallSite, ExceptionRow, NameStyle, Profile, Recent, SeriesKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use crate::{
     Options, format,
     html::Interner,
     json::{DistributionJson, PlaceJson, since},
+    panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 
 pub const VIEW: View = View {
@@ -22,6 +23,47 @@ pub const VIEW: View = View {
     page: Some(("exceptions", page)),
     rows_of: None,
 };
+
+pub const PANE: Pane = Pane {
+    title: "Exceptions",
+    headline: |recent| vec![("exceptions", Cell::per_second(recent.exceptions_per_second))],
+    color: Some(1),
+    legend: &[],
+    thread_choice: ThreadChoice::None,
+    content,
+};
+
+fn content(recent: &Recent, options: &PaneOptions) -> PaneContent {
+    let profile = &recent.profile;
+    let mut content = PaneContent::default();
+    for row in &recent.exceptions {
+        let name = &profile.tables.ty(row.ty).name;
+        content.table.rows.push(vec![
+            Cell::per_second(row.per_second),
+            Cell::count(row.count),
+            match options.names.namespaces {
+                true => type_name(profile, row.ty),
+                false => Cell::name(profile::without_namespaces(name)),
+            },
+            Cell::text(row.message.as_deref().unwrap_or_default()).weak(),
+        ]);
+        let text = match row.thrown_at {
+            Some((function, _)) => {
+                let place = profile.tables.function_name(function, NameStyle::PLAIN);
+                format!("{name} thrown in {place}")
+            }
+            None => name.clone(),
+        };
+        content.details.push(Detail { text, thread: None });
+    }
+    if content.table.rows.is_empty() {
+        content.section.say("No exception was thrown yet.");
+        return content;
+    }
+    content.table.columns =
+        vec![right("rate").at_least(9), right("count").at_least(7), left("type"), left("message")];
+    content
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = options.series.is_none_or(|series| series == SeriesKind::Exceptions)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use profile::{
-    GcSummary, HEAPS, NameStyle, PROFILER_PAUSE, Profile, pause_length,
+    GcSummary, HEAPS, NameStyle, PROFILER_PAUSE, Profile, Recent, pause_length,
     profilers::gc::{Collection, Pause},
 };
 use schemars::JsonSchema;
@@ -15,6 +15,7 @@ use crate::{
     Options, format,
     html::{Interner, MOST_ROWS, micros},
     json::{DistributionJson, PlaceJson, since},
+    panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 
 pub const VIEW: View = View {
@@ -23,6 +24,49 @@ pub const VIEW: View = View {
     page: Some(("gc", page)),
     rows_of: None,
 };
+
+pub const PANE: Pane = Pane {
+    title: "GC",
+    headline: |recent| vec![("paused", Cell::share(recent.paused))],
+    color: Some(5),
+    legend: &[],
+    thread_choice: ThreadChoice::None,
+    content,
+};
+
+fn content(recent: &Recent, _: &PaneOptions) -> PaneContent {
+    let mut content = PaneContent::default();
+    let most = recent.paused_history.iter().copied().fold(0.0, f64::max);
+    let longest = recent.collections.iter().filter_map(|(_, pause)| *pause).max();
+    content.section.say(format!(
+        "Paused in each second, full height {}; longest pause below {}",
+        format::percent(most),
+        format::duration(longest.unwrap_or_default())
+    ));
+    let history = Cell::Line(recent.paused_history.clone());
+    content.section.add(Table::new(vec![left("")], [vec![history]]));
+    for (gc, pause) in &recent.collections {
+        let sum = |sizes: &[u64]| sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(*size));
+        content.table.rows.push(vec![
+            Cell::text(gc.number.to_string()),
+            Cell::text(gc.generation.to_string()),
+            pause.map_or(Cell::Nothing, Cell::nanoseconds),
+            Cell::bytes(sum(&gc.size_after)),
+            Cell::bytes(sum(&gc.promoted)),
+            Cell::text(format!("{} ({})", gc.reason, gc.kind)),
+        ]);
+        content.details.push(Detail::default());
+    }
+    content.table.columns = vec![
+        right("gc").at_least(7),
+        right("gen"),
+        right("pause").at_least(8),
+        right("heap").at_least(8),
+        right("promoted"),
+        left("reason"),
+    ];
+    content
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = options.series.is_none()

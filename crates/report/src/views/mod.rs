@@ -10,7 +10,7 @@ pub use cells::state_word;
 
 use std::collections::BTreeMap;
 
-use document::{Cell, Column, Document, Section, Table, Unit, left, right};
+use document::{Cell, Column, Document, Section, Table, Unit, Word, left, right};
 use profile::{Profile, SeriesKind};
 use serde_json::Value;
 

@@ -3,19 +3,68 @@
 use std::collections::HashMap;
 
 use profile::{
-    ProcessorSummary, Profile, STATES, SeriesKind,
+    ProcessorSummary, Profile, Recent, STATES, SeriesKind,
     session::{FunctionId, ThreadId, ThreadState},
     state_index,
 };
 
 use super::{
     Cell, Section, Table, Unit, View,
-    cells::{name, state_word},
+    cells::{STATE_WORDS, name, state_word, with_place},
     is_wanted, left, right,
 };
-use crate::{Options, format};
+use crate::{
+    Options, format,
+    panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
+};
 
 pub const VIEW: View = View { section, json: None, page: None, rows_of: None };
+
+pub const PANE: Pane = Pane {
+    title: "Threads",
+    headline: |_| Vec::new(),
+    color: None,
+    legend: &STATE_WORDS,
+    thread_choice: ThreadChoice::Offers,
+    content,
+};
+
+fn content(recent: &Recent, options: &PaneOptions) -> PaneContent {
+    let profile = &recent.profile;
+    let report = options.report();
+    let mut content = PaneContent::default();
+    for row in recent.threads() {
+        let thread = profile.tables.thread(row.thread);
+        let called = thread.name.as_deref().unwrap_or_default();
+        let parts = match row.state {
+            Some(_) => Cell::Parts(STATE_WORDS.into_iter().zip(row.states).collect()),
+            None => Cell::Nothing,
+        };
+        let shares = if row.state.is_some() { parts.shown() } else { String::new() };
+        let detail = Detail { text: format!("{called} {shares}"), thread: Some(row.thread) };
+        content.details.push(detail);
+        content.table.rows.push(vec![
+            Cell::text(thread.os_tid.to_string()),
+            Cell::quantity(row.cpu, Unit::WholePercent),
+            row.state.map_or(Cell::Nothing, |state| Cell::Word(STATE_WORDS[state_index(state)])),
+            parts,
+            Cell::name(called),
+            row.place.map_or(Cell::Nothing, |place| {
+                let method = name(profile, &report, place.function);
+                with_place(method, profile, &report, place.line)
+            }),
+        ]);
+    }
+    content.table.columns = vec![
+        right("id").at_least(7),
+        right("cpu").at_least(6),
+        left("state").at_least(12),
+        left("states"),
+        left("name"),
+        left("method"),
+    ];
+    content
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Wall);
