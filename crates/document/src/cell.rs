@@ -44,7 +44,7 @@ pub enum Cell {
 
 /// A word of a fixed list, such as a state. Where a list is drawn, its words stand as letters and
 /// in colors of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Word {
     /// The word.
     pub text: &'static str,
