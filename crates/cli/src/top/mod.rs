@@ -163,6 +163,7 @@ fn content_of(recent: Option<&Recent>, state: &State) -> PaneContent {
     content.keep(&state.search);
     if rows > 0 && content.table.rows.is_empty() {
         content.section.say("No row has this text.");
+        content.table.columns.clear();
     }
     content
 }
