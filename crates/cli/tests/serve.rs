@@ -247,6 +247,36 @@ fn a_check_up_says_what_is_wrong() {
 }
 
 #[test]
+fn methods_are_traced_and_reverted() {
+    let folder = scratch();
+    let mut process = Sample::named("traced").start(Runtime::V9.require(), &[] as &[&str]);
+    process.wait_for_ready();
+    process.send_line("spin").unwrap();
+    let serving = Serving::start(folder.path());
+    let request = format!(
+        r#"{{"pid":{},"patterns":["traced!*.Traced.Plain"],"calls":1000000000,"one_in":10}}"#,
+        process.pid()
+    );
+    let begun = serving.ask("POST", "traces", &request).expect(201).json();
+    serving.schema("Recording").check(&begun).unwrap();
+    let id = begun["id"].as_str().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let ended = serving.ask("DELETE", &format!("recordings/{id}"), "").expect(200).json();
+    assert_eq!((&ended["ended"], &ended["failure"]), (&true.into(), &Value::Null), "{ended}");
+    let report = serving.get(&format!("sessions/{id}/report?format=json")).expect(200).json();
+    let [method] = &report["traced"]["methods"].as_array().unwrap()[..] else {
+        panic!("{}", report["traced"])
+    };
+    let (calls, timed) = (method["calls"].as_u64().unwrap(), method["timed"].as_u64().unwrap());
+    assert!(timed > 0 && calls > 5 * timed, "{method}");
+    // It runs its own code again, and says whether anything went wrong.
+    process.send_line("still").unwrap();
+    assert_eq!(process.truth(LIMIT)["wrong"], 0);
+    let nothing = format!(r#"{{"pid":{},"patterns":["a.{{b"]}}"#, process.pid());
+    serving.ask("POST", "traces", &nothing).expect_problem(400, "a.{b");
+}
+
+#[test]
 fn what_cannot_be_served_is_refused() {
     let folder = scratch();
     let sessions = file(&folder, "sessions");

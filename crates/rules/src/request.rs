@@ -25,7 +25,7 @@ pub struct Request {
     pub redact: Vec<String>,
     /// Calls after which the methods of a pattern are reverted.
     pub calls: Option<u64>,
-    /// Which of the calls are timed: 1 in so many, at least 1.
+    /// Which of the calls are timed: 1 in N, at least 1.
     pub one_in: u32,
     /// Whether a pattern may match every method of every assembly.
     pub everything: bool,

@@ -36,6 +36,8 @@ pub struct Plan {
     /// The name of its session; made of the process and the time if there is none.
     pub name: Option<SessionId>,
     pub work: Work,
+    /// What is doubtful about it.
+    pub warnings: Vec<String>,
 }
 
 /// What is done with a process.
@@ -73,6 +75,7 @@ pub struct Entry {
     pub started_unix_ms: u64,
     pub duration: Option<Duration>,
     pub is_checkup: bool,
+    pub warnings: Vec<String>,
     ender: Ender,
     state: watch::Receiver<State>,
 }
@@ -341,6 +344,7 @@ fn begin<'a>(
         started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         duration,
         is_checkup: recording.is_none(),
+        warnings: plan.warnings.clone(),
         ender: Ender::default(),
         state: receiver,
     };

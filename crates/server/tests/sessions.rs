@@ -262,6 +262,9 @@ fn recordings_that_cannot_begin_say_why() {
     let check_up = |body: &str| served.post("/api/v1/checkups", body);
     check_up(r#"{"pid":999999999}"#).expect_problem(404, "999999999");
     check_up(r#"{"pid":1,"limits":["nope:a=1"]}"#).expect_problem(400, "nope");
+    let trace = |body: &str| served.post("/api/v1/traces", body);
+    trace(r#"{"pid":999999999,"patterns":["Shop.**"]}"#).expect_problem(404, "999999999");
+    trace(r#"{"pid":1,"patterns":["**"]}"#).expect_problem(400, "rule");
     for (method, path) in [("GET", ""), ("DELETE", ""), ("GET", "/events")] {
         let path = format!("/api/v1/recordings/none{path}");
         served.ask(method, &path, &[], b"").expect_problem(404, "no recording none");
@@ -299,6 +302,7 @@ fn the_description_has_all_addresses_and_no_other() {
             "post /api/v1/checkups",
             "post /api/v1/recordings",
             "post /api/v1/sessions",
+            "post /api/v1/traces",
         ]
     );
     // Every reference leads to something, and no two types have one name.

@@ -2,6 +2,7 @@
 
 mod events;
 mod request;
+mod trace;
 
 use super::extract::{Body, Named};
 use crate::{
@@ -16,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use trace::NewTrace;
 use utoipa::openapi::HttpMethod;
 
 pub use events::most_at_once as watchers;
@@ -38,6 +40,8 @@ pub struct RecordingJson {
     started_unix_ms: u64,
     /// When it ends by itself, in seconds since it began; null if it does not.
     duration_seconds: Option<f64>,
+    /// What is doubtful about the request.
+    warnings: Vec<String>,
     /// How far it is.
     progress: ProgressJson,
     /// Whether it has ended.
@@ -95,6 +99,7 @@ impl RecordingJson {
             profilers: entry.profilers.clone(),
             started_unix_ms: entry.started_unix_ms,
             duration_seconds: entry.duration.map(|duration| duration.as_secs_f64()),
+            warnings: entry.warnings.clone(),
             progress: ProgressJson::of(&state.progress),
             ended: end.is_some(),
             summary: end.and_then(|end| end.as_ref().ok().map(|end| end.summary.clone())),
@@ -135,6 +140,22 @@ pub fn add(api: &mut Api) {
         .sends(201, "The check-up has begun.", answer.clone())
         .problems(&[404, 409, 501]);
     api.add(endpoint, check_up);
+    let request = api.request::<NewTrace>();
+    let endpoint = Endpoint::new(
+        Post,
+        "/traces",
+        "trace_methods",
+        "Begin to trace methods of a process",
+    )
+    .description(
+        "Code is added to the methods that match, while the process runs, and reverted when \
+             the trace ends. It is a recording to all other requests: stopping it reverts the \
+             methods. The agent then remains in the process, idle, until the process ends.",
+    )
+    .body("application/json", Some(request))
+    .sends(201, "The trace has begun.", answer.clone())
+    .problems(&[404, 409, 501]);
+    api.add(endpoint, trace_methods);
     let endpoint = Endpoint::new(Get, "/recordings/{id}", "recording", "Describe a recording");
     api.add(endpoint.sends(200, "How far it is.", answer.clone()), recording);
     let endpoint = Endpoint::new(Delete, "/recordings/{id}", "stop", "Stop a recording")
@@ -163,6 +184,16 @@ async fn check_up(
     Body(request): Body<NewCheckup>,
 ) -> Result<(StatusCode, Json<RecordingJson>), Problem> {
     let plan = state.light.run(move || request.plan()).await?;
+    let entry = recordings::start(&state, plan).await?;
+    Ok((StatusCode::CREATED, Json(RecordingJson::of(&entry))))
+}
+
+async fn trace_methods(
+    State(state): State<Shared>,
+    Body(request): Body<NewTrace>,
+) -> Result<(StatusCode, Json<RecordingJson>), Problem> {
+    let shared = Shared::clone(&state);
+    let plan = state.light.run(move || request.plan(shared.program.agent())).await?;
     let entry = recordings::start(&state, plan).await?;
     Ok((StatusCode::CREATED, Json(RecordingJson::of(&entry))))
 }

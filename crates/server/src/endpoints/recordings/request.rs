@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
 
 /// CPU samples per second and running thread if none are named.
-const RATE: u32 = 100;
+pub const RATE: u32 = 100;
 
 /// Longest recording with a duration, in seconds.
 const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
@@ -90,7 +90,7 @@ impl NewRecording {
         let options = self.options(agent)?;
         let name = self.name.as_deref().map(SessionId::parse).transpose()?;
         let process = process(self.pid, self.process.as_deref())?;
-        Ok(Plan { process, name, work: Work::Record(options) })
+        Ok(Plan { process, name, work: Work::Record(options), warnings: Vec::new() })
     }
 
     fn options(&self, agent: AgentFile) -> Result<RecordOptions, Problem> {
@@ -174,12 +174,12 @@ impl NewCheckup {
         let name = self.name.as_deref().map(SessionId::parse).transpose()?;
         let process = process(self.pid, self.process.as_deref())?;
         let work = Work::CheckUp { duration, heap: self.heap.unwrap_or(true), limits };
-        Ok(Plan { process, name, work })
+        Ok(Plan { process, name, work, warnings: Vec::new() })
     }
 }
 
 /// The process that a request names.
-fn process(pid: Option<u32>, name: Option<&str>) -> Result<DotnetProcess, Problem> {
+pub fn process(pid: Option<u32>, name: Option<&str>) -> Result<DotnetProcess, Problem> {
     match (pid, name) {
         (Some(pid), None) => Ok(diagnostics::find_pid(pid)?),
         (None, Some(name)) => Ok(diagnostics::find_name(name)?),
@@ -187,7 +187,8 @@ fn process(pid: Option<u32>, name: Option<&str>) -> Result<DotnetProcess, Proble
     }
 }
 
-fn duration(seconds: f64) -> Result<Duration, Problem> {
+/// The duration that a request names.
+pub fn duration(seconds: f64) -> Result<Duration, Problem> {
     match seconds > 0.0 && seconds <= LONGEST {
         true => Ok(Duration::from_secs_f64(seconds)),
         false => Err(Problem::request(format!(
