@@ -32,6 +32,7 @@ const HUBS: &[&str] = &[
     "crates/report/src/json.rs",
     "crates/report/src/lib.rs",
     "crates/report/src/markdown.rs",
+    "crates/report/src/page.rs",
     "crates/report/src/text.rs",
     "crates/report/src/views/mod.rs",
     "crates/report/src/views/others.rs",

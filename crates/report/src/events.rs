@@ -12,7 +12,7 @@ use session::{
 
 use crate::{
     Exporter, Options, ReportError,
-    json::{schema_of, since},
+    json::{schema_of, values::since},
     views::{jit::tier_schema, loads::assembly_name},
 };
 

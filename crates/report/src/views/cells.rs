@@ -1,11 +1,11 @@
 //! Cells and tables that several views have: names of methods and types, hot paths, states.
 
+use document::{Cell, Table, Unit, left, right};
 use profile::{
     Amount, CallSite, CallTree, Estimate, NameStyle, Profile, SeriesKind, TreeOptions,
     session::{FunctionId, ThreadState, TypeId},
 };
 
-use super::{Cell, Table, Unit, left, right};
 use crate::{Options, format};
 
 /// Word for a state of a thread.

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::{Cell, Section, Table, View, cells::type_name, json_part, left, right};
 use crate::{
     Options, format,
-    html::{Interner, MOST_ROWS},
-    json::since,
+    json::values::since,
+    page::{Interner, MOST_ROWS},
 };
 
 pub const VIEW: View = View {
