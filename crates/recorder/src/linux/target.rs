@@ -1,11 +1,14 @@
 //! The process that is recorded, as the recorder needs it.
 
 use super::{identity::Identity, staging::Viewer};
+use crate::RecordError;
 use diagnostics::proc;
 use rootfs::Root;
+use rustix::io::Errno;
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
+    io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -25,14 +28,21 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub fn new(pid: u32) -> std::io::Result<Self> {
+    pub fn new(pid: u32) -> io::Result<Self> {
         let start_ticks = proc::stat(pid)?.start_ticks;
         let is_foreign = proc::ns_pid(pid).is_ok_and(|inner| inner != pid);
         Ok(Self { pid, start_ticks, foreign_tids: is_foreign.then(RefCell::default) })
     }
 
     /// Who has to see the agent's folder.
-    pub fn viewer(&self) -> std::io::Result<Viewer> {
+    ///
+    /// # Errors
+    /// When the facts of the process cannot be read: as a rule because it has ended.
+    pub fn viewer(&self) -> Result<Viewer, RecordError> {
+        self.read_viewer().map_err(|source| no_viewer(self.pid, source))
+    }
+
+    fn read_viewer(&self) -> io::Result<Viewer> {
         let status = proc::status(self.pid)?;
         let tmp = proc::environ(self.pid).ok().and_then(|variables| {
             variables
@@ -43,7 +53,7 @@ impl Target {
         let root = Root::of_process(self.pid)?;
         // All of this is of one process, and not in part of a later one of the same number.
         if !self.is_alive() {
-            return Err(std::io::ErrorKind::NotFound.into());
+            return Err(io::ErrorKind::NotFound.into());
         }
         Ok(Viewer {
             root,
@@ -278,9 +288,38 @@ impl SystemCall {
     }
 }
 
+/// What it means that the facts of a process cannot be read: as a rule that it has ended. Of one
+/// that is just ending some are gone before the system says that it is.
+pub(super) fn no_viewer(pid: u32, source: io::Error) -> RecordError {
+    if source.kind() == io::ErrorKind::NotFound
+        || Errno::from_io_error(&source) == Some(Errno::SRCH)
+    {
+        return RecordError::Exited { pid };
+    }
+    RecordError::Io { what: format!("reading the facts of process {pid}"), source }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_is_ending_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let target = Target::new(pid).unwrap();
+        target.viewer().unwrap();
+        child.kill().unwrap();
+        // A zombie still has a status, and no root directory any more.
+        while target.is_alive() {
+            std::thread::yield_now();
+        }
+        let of_zombie = target.viewer().map_err(|error| error.exit_code());
+        child.wait().unwrap();
+        let of_none = target.viewer().map_err(|error| error.exit_code());
+        assert_eq!((of_zombie.err(), of_none.err()), (Some(5), Some(5)));
+        assert_eq!(no_viewer(pid, io::ErrorKind::PermissionDenied.into()).exit_code(), 6);
+    }
 
     #[test]
     fn system_calls_are_read() {

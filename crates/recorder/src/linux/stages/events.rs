@@ -1,6 +1,6 @@
 //! What the runtime says in its EventPipe sessions.
 
-use super::Stage;
+use super::stage::Stage;
 use crate::linux::{
     allocation_events::AllocationEvents,
     clock::now,

@@ -1,6 +1,6 @@
 //! Heap snapshots, and what survives collections.
 
-use super::Stage;
+use super::stage::Stage;
 use crate::linux::{clock::now, context::Context, heap_fields, survivors::Survivors};
 use session::{EndReason, HeapEnd, SessionRecord};
 use std::time::{Duration, Instant};

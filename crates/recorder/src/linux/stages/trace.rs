@@ -1,6 +1,6 @@
 //! Methods that are instrumented, and their calls.
 
-use super::Stage;
+use super::stage::Stage;
 use crate::{
     RecordError, RuleHandle,
     linux::{clock::now, context::Context},
