@@ -266,7 +266,7 @@ fn records_of_survivors_keep_their_bytes() {
         SurvivorHolder::Finalizer,
         SurvivorHolder::Unknown,
     ];
-    let snapshot = SurvivorSnapshot {
+    let collection = SurvivedCollection {
         time: 300,
         generation: 1,
         induced: true,
@@ -277,9 +277,8 @@ fn records_of_survivors_keep_their_bytes() {
         objects: 16,
         complete: false,
         reason: Some("no".into()),
-        counts,
-        held: holders.map(held).to_vec(),
     };
+    let snapshot = SurvivorSnapshot { collection, counts, held: holders.map(held).to_vec() };
     let expected = [
         &b"\x19\xac\x02\x01\x01\x09\x06\x0a\x0b\x0c\x0d\x0e\x0f\x10\x00\x01\x02no"[..],
         b"\x01\x04\x00\xff\x02\x30",
@@ -292,7 +291,7 @@ fn records_of_survivors_keep_their_bytes() {
 
 #[test]
 fn records_of_instrumented_methods_keep_their_bytes() {
-    let (function, rule) = (FunctionId(5), String::from("r"));
+    let (method, rule) = (FunctionId(5), String::from("r"));
     let states: [(_, &[u8]); 4] = [
         (InstrumentState::Possible, b"\x00"),
         (InstrumentState::Requested, b"\x01"),
@@ -300,23 +299,22 @@ fn records_of_instrumented_methods_keep_their_bytes() {
         (InstrumentState::Refused("no".into()), b"\x03\x02no"),
     ];
     for (state, bytes) in states {
-        let (time, rule, slot) = (300, rule.clone(), Some(7));
-        let method = InstrumentedMethod { time, function, rule, slot, state };
-        let record = SessionRecord::Instrumented(method);
+        let of = Instrumented { method, rule: rule.clone(), slot: Some(7), state };
+        let record = SessionRecord::Instrumented(InstrumentedMethod { time: 300, of });
         check_bytes(&record, &[&b"\x1b\xac\x02\x05\x01r\x01\x07"[..], bytes].concat());
     }
-    let il = |byte| IlBody { bytes: vec![byte], text: "x".into() };
+    let il = |byte| Il { bytes: vec![byte], text: "x".into() };
     let bodies = Ok((il(200), il(1)));
-    let method = RewrittenMethod { time: 300, function, rule, slot: 7, bodies };
-    let record = SessionRecord::Rewritten(method);
+    let rewritten = RewrittenMethod { time: 300, method, rule, slot: 7, bodies };
+    let record = SessionRecord::Rewritten(rewritten);
     check_bytes(&record, b"\x1d\xac\x02\x05\x01r\x07\x00\x01\xc8\x01x\x01\x01\x01x");
-    let method = RecompiledMethod { time: 300, function, failed: Some("no".into()) };
-    check_bytes(&SessionRecord::Recompiled(method), b"\x1e\xac\x02\x05\x01\x02no");
+    let recompiled = RecompiledMethod { time: 300, method, failed: Some("no".into()) };
+    check_bytes(&SessionRecord::Recompiled(recompiled), b"\x1e\xac\x02\x05\x01\x02no");
     let shown = [ParameterShown::ByValue, ParameterShown::Redacted, ParameterShown::ByType];
     let parameter = |shown| Parameter { name: "n".into(), type_name: "t".into(), shown };
     let parameters = shown.map(parameter).to_vec();
-    let method = MethodParameters { function, parameters, refused: None };
-    let record = SessionRecord::Parameters(method);
+    let parameters = MethodParameters { method, parameters, refused: None };
+    let record = SessionRecord::Parameters(parameters);
     check_bytes(&record, b"\x20\x05\x03\x01n\x01t\x00\x01n\x01t\x01\x01n\x01t\x02\x00");
 }
 
@@ -338,7 +336,7 @@ fn records_of_calls_keep_their_bytes() {
         Argument::Float(0.5),
         Argument::Text { text: "x".into(), length: 9 },
         Argument::Null,
-        Argument::Object { ty: Some(TypeId(6)), elements: None },
+        Argument::Object { class: Some(TypeId(6)), elements: None },
     ];
     let call = CallArguments { call, arguments: (0..).zip(arguments).collect() };
     let bytes = [

@@ -12,7 +12,6 @@ mod define;
 mod event_names;
 mod events;
 mod frames;
-mod heap_fields;
 mod held;
 mod identity;
 mod launch;

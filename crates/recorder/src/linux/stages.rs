@@ -135,12 +135,10 @@ impl Stages {
             Record::AllocatedObjects(allocated) => calls.allocated(cx, allocated),
             Record::Instrumented(method) => trace.instrumented(cx, method),
             Record::Rewritten(method) => trace.rewritten(cx, method),
-            Record::Recompiled { time, method, failed } => {
-                trace.recompiled(cx, time, method, failed);
-            }
+            Record::Recompiled(method) => trace.recompiled(cx, method),
             Record::Applied => trace.rules_applied(cx),
             Record::Traced(calls) => trace.traced(cx, calls),
-            Record::SingleCalls(calls) => trace.single_calls(cx, &calls),
+            Record::SingleCalls(calls) => trace.single_calls(cx, calls),
             Record::Parameters(method) => trace.parameters(cx, method),
             Record::CallsWithArguments(calls) => trace.calls_with_arguments(cx, calls),
             Record::RulesEnded => trace.rules_ended(),

@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+use wire::BlockedCall;
 
 /// Its number on all architectures that .NET runs on (signal(7)).
 const SIGPROF: u32 = 27;
@@ -95,7 +96,7 @@ impl Target {
 
     /// The system call in which a thread waits. `None` where it runs, or where we may not see it
     /// (`/proc/<pid>/task/<tid>/syscall` needs the rights of a debugger).
-    pub fn system_call(&self, tid: u32) -> Option<SystemCall> {
+    pub fn system_call(&self, tid: u32) -> Option<BlockedCall> {
         match self.activity(tid) {
             Activity::Call(call) => Some(call),
             Activity::Running | Activity::Unknown => None,
@@ -244,7 +245,7 @@ impl ForeignTids {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
     /// It waits in this system call.
-    Call(SystemCall),
+    Call(BlockedCall),
     /// It runs, or is ready to.
     Running,
     /// It waits in something that is no system call, has ended, or we may not see it.
@@ -252,14 +253,9 @@ pub(super) enum Activity {
 }
 
 impl Activity {
-    /// What the agent has read of a blocked thread.
-    pub fn of(call: wire::BlockedCall) -> Self {
-        Self::Call(SystemCall { number: call.number, arguments: call.arguments })
-    }
-
     /// From a line of `/proc/<pid>/task/<tid>/syscall`.
     fn parse(line: &str) -> Self {
-        match SystemCall::parse(line) {
+        match system_call(line) {
             Some(call) => Self::Call(call),
             None if line.trim() == "running" => Self::Running,
             None => Self::Unknown,
@@ -267,25 +263,16 @@ impl Activity {
     }
 }
 
-/// A system call in which a thread waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SystemCall {
-    pub number: u32,
-    pub arguments: [u64; 6],
-}
-
-impl SystemCall {
-    /// From a line of `/proc/<pid>/task/<tid>/syscall`: the number, six arguments, stack and
-    /// instruction pointer.
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace();
-        let number = words.next()?.parse().ok()?;
-        let mut arguments = [0; 6];
-        for argument in &mut arguments {
-            *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-        }
-        Some(Self { number, arguments })
+/// From a line of `/proc/<pid>/task/<tid>/syscall`: the number, six arguments, stack and
+/// instruction pointer.
+fn system_call(line: &str) -> Option<BlockedCall> {
+    let mut words = line.split_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let mut arguments = [0; 6];
+    for argument in &mut arguments {
+        *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
     }
+    Some(BlockedCall { number, arguments })
 }
 
 /// What it means that the facts of a process cannot be read: as a rule that it has ended. Of one
@@ -324,13 +311,13 @@ mod tests {
     #[test]
     fn system_calls_are_read() {
         let line = "202 0x7f6810 0x189 0x0 0x0 0x0 0xffffffff 0x7f26e2d4c0d0 0x7f6811ca3f16\n";
-        let call = SystemCall::parse(line).unwrap();
+        let call = system_call(line).unwrap();
         assert_eq!((call.number, call.arguments), (202, [0x7f_6810, 0x189, 0, 0, 0, 0xffff_ffff]));
         assert_eq!(Activity::parse(line), Activity::Call(call));
-        assert_eq!(SystemCall::parse("running\n"), None);
+        assert_eq!(system_call("running\n"), None);
         assert_eq!(Activity::parse("running\n"), Activity::Running);
         assert_eq!(Activity::parse("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), Activity::Unknown);
-        assert_eq!(SystemCall::parse("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), None);
+        assert_eq!(system_call("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), None);
     }
 
     #[test]
