@@ -36,6 +36,7 @@ const HUBS: &[&str] = &[
     "crates/report/src/json.rs",
     "crates/report/src/lib.rs",
     "crates/report/src/markdown.rs",
+    "crates/report/src/page.rs",
     "crates/report/src/panes.rs",
     "crates/report/src/text.rs",
     "crates/report/src/views/mod.rs",

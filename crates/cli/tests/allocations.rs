@@ -4,10 +4,8 @@ mod common;
 
 use common::{Fed, Report, Running, clrscope, file, recorded_work, run, scratch};
 use diagnostics::{EventPipeConfig, Provider};
-use nettrace::{
-    Reader,
-    allocations::{self, Allocation, Sampling},
-};
+use nettrace::{Reader, allocations};
+use profilers::allocations::{AllocationSample, AllocationSampling};
 use serde_json::Value;
 use std::{path::Path, time::Duration};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
@@ -202,7 +200,7 @@ fn events_of_requests(
     requests: u32,
     keywords: u64,
     level: u32,
-) -> Vec<Allocation> {
+) -> Vec<AllocationSample> {
     let port = diagnostics::find_pid(process.pid()).and_then(|process| process.port()).unwrap();
     let provider = Provider::new(Provider::RUNTIME, keywords, level);
     let session = port.collect(&EventPipeConfig::new(vec![provider])).unwrap();
@@ -211,7 +209,9 @@ fn events_of_requests(
         let (mut reader, mut events) = (Reader::new(session), Vec::new());
         loop {
             match reader.next_event() {
-                Ok(Some(event)) => events.extend(allocations::parse(&event)),
+                Ok(Some(event)) => {
+                    events.extend(allocations::parse(&event).map(|event| event.sample.row));
+                }
                 Err(error) if error.is_timeout() => {}
                 Ok(None) | Err(_) => return events,
             }
@@ -228,12 +228,16 @@ fn events_of_requests(
 fn samples_by_chance_agree_with_what_the_runtime_counts() {
     let mut process = TargetProcess::azmcp_launch(Runtime::V10.require()).private_tmp().start();
     process.feed(40).unwrap();
-    let bytes = |events: &[Allocation]| events.iter().map(|event| event.bytes as f64).sum::<f64>();
+    let bytes = |samples: &[AllocationSample]| {
+        samples.iter().map(|sample| sample.bytes as f64).sum::<f64>()
+    };
     let before = bytes(&events_of_requests(&mut process, 200, 0x1, 5));
     let samples = events_of_requests(&mut process, 400, 0x800_0000_0000, 4);
     let after = bytes(&events_of_requests(&mut process, 200, 0x1, 5));
     assert!(
-        samples.iter().all(|sample| sample.sampling == Sampling::Random && sample.size > 0),
+        samples
+            .iter()
+            .all(|sample| sample.sampling == AllocationSampling::Random && sample.size > 0),
         "{samples:?}"
     );
     let (estimate, truth) = (bytes(&samples), before + after);

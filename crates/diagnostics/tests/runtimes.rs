@@ -6,7 +6,7 @@ use diagnostics::{
     DotnetProcess, Error, EventPipeConfig, HResult, Hosting, Obstacle, Port, Provider, ReversePort,
     discover, find, find_pid, proc,
 };
-use nettrace::gc::{Collector, GcEvent, Output, PauseEvent};
+use nettrace::gc::{Collection, Collector, Output, Pause};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -308,7 +308,7 @@ fn another_user_is_told_whose_process_it_is() {
 fn collect_gc(
     port: &Port,
     mut done: impl FnMut() -> bool,
-) -> (Vec<GcEvent>, Vec<PauseEvent>, nettrace::Statistics) {
+) -> (Vec<Collection>, Vec<Pause>, nettrace::Statistics) {
     let session = port.collect(&EventPipeConfig::new(vec![Provider::gc()])).unwrap();
     let stopper = session.stopper();
     let mut reader = nettrace::Reader::new(session);

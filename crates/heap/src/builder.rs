@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::fields::{FieldKind, Fields, Shapes, UNKNOWN_SHAPE};
+use session::FieldKind;
+
+use crate::fields::{Fields, Shapes, UNKNOWN_SHAPE};
 use crate::snapshot::{BIG, Gaps, Generation, Root, RootKind, TypeInfo};
 use crate::strings::StringColumns;
 use crate::targets::Targets;

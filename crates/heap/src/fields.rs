@@ -1,3 +1,4 @@
+use session::FieldKind;
 use std::collections::HashMap;
 
 /// Derived classes that are followed to the fields of those that they are derived from.
@@ -9,17 +10,6 @@ pub(crate) const UNKNOWN_SHAPE: u32 = u32::MAX;
 
 /// Shapes that are kept: real heaps have some thousands.
 const MOST_SHAPES: usize = 1 << 20;
-
-/// What a field can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldKind {
-    /// A reference.
-    Reference,
-    /// A value type, which may have references.
-    Value,
-    /// No reference.
-    Other,
-}
 
 /// Where objects of a class hold their references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,7 +41,6 @@ mod tasks;
 
 pub use builder::{MemoryBudget, SnapshotBuilder};
 pub use dominators::Dominators;
-pub use fields::FieldKind;
 pub use histogram::{Histogram, TypeCounts};
 pub use leaks::{GrowthRow, LeakReport, Member, Owner, SnapshotRow, Suspect, leaks};
 pub use partial_report::{BriefRow, BriefTotals, PartialReport, RootTypeRow, brief};
@@ -55,5 +54,5 @@ pub use snapshot::{
     SnapshotRoot, TypeId, TypeInfo, generation_name,
 };
 pub use strings::{DuplicateString, StringStatistics};
-pub use survivors::{HeldSurvivors, Holder, SurvivorBuilder, SurvivorCount, SurvivorSums};
+pub use survivors::{SurvivorBuilder, SurvivorSums};
 pub use tasks::{AsyncStack, Cause, Continuations, Tasks, blocks_a_thread, is_link, machine_of};

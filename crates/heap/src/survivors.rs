@@ -1,5 +1,6 @@
 //! What survived one collection: sums by type, and through which types young survivors are held.
 
+use session::{HeldSurvivors, SurvivorCount, SurvivorHolder};
 use std::collections::HashMap;
 
 /// Young survivors and references that are kept of one collection; what comes beyond is counted.
@@ -14,61 +15,21 @@ const YOUNG: u8 = 1;
 /// For none.
 const NONE: u32 = u32::MAX;
 
-/// Where the shortest chain of references to a young survivor begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Holder {
-    /// An object that the collection did not collect, or that was in generation 2 before; in the
-    /// generation that it is in now. The first type of the path is its own.
-    Older(u8),
-    /// A handle: of `GCHandle`, or one of the runtime's own, by which statics are held.
-    Handle,
-    /// A variable of a method that runs: its `FunctionID`, 0 if that is none.
-    Stack(u64),
-    /// An entry of a `ConditionalWeakTable` whose key is older.
-    Dependent,
-    /// Somewhere else in the runtime.
-    Other,
-    /// The queue of objects to be finalized.
-    Finalizer,
-    /// No chain was found: its holder was not reported, or there was no room for it.
-    Unknown,
-}
-
-/// Survivors of one class between two generations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SurvivorCount {
-    /// The runtime's `ClassID`.
-    pub class: u64,
-    /// Generation before: 0, 1, 2; 3 for large objects, 4 for pinned ones.
-    pub before: u8,
-    /// Generation now; 255 where that is not known.
-    pub after: u8,
-    /// How many.
-    pub objects: u64,
-    /// Their bytes, each size rounded up to the next 8.
-    pub bytes: u64,
-}
-
-/// Young survivors of one class that are held in the same way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldSurvivors {
-    /// Where the chain begins.
-    pub holder: Holder,
-    /// Classes along it, the survivors' own last. One after another of the same class count once.
-    pub path: Vec<u64>,
-    /// How many.
-    pub objects: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
+/// Survivors of one class, by the runtime's `ClassID`.
+type Count = SurvivorCount<u64>;
+/// Young survivors of one class that are held in the same way, by `ClassID`s.
+type Held = HeldSurvivors<u64, u64>;
+/// Where the shortest chain of references to a young survivor begins; a method by its `FunctionID`,
+/// 0 if that is none.
+type Holder = SurvivorHolder<u64>;
 
 /// What survived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SurvivorSums {
     /// By class and generations, most bytes first.
-    pub counts: Vec<SurvivorCount>,
+    pub counts: Vec<SurvivorCount<u64>>,
     /// Young ones by what retains them, most bytes first.
-    pub held: Vec<HeldSurvivors>,
+    pub held: Vec<HeldSurvivors<u64, u64>>,
     /// Young survivors and references that were dropped because there was no room for them. No
     /// count includes objects among them.
     pub lost: u64,
@@ -97,7 +58,7 @@ pub struct SurvivorBuilder {
     dependents: Vec<(u64, u64)>,
     /// First address, first address behind, generation.
     generations: Vec<(u64, u64, u8)>,
-    sums: Vec<SurvivorCount>,
+    sums: Vec<Count>,
     last: Option<Result<u32, u32>>,
     lost: u64,
 }
@@ -137,7 +98,7 @@ impl SurvivorBuilder {
     }
 
     /// A root that refers to a young survivor.
-    pub fn root(&mut self, holder: Holder, target: u64) {
+    pub fn root(&mut self, holder: SurvivorHolder<u64>, target: u64) {
         if self.roots.len() < MOST_REFERENCES {
             self.roots.push((holder, target));
         } else {
@@ -165,7 +126,7 @@ impl SurvivorBuilder {
     pub fn sum(&mut self, before: u8, class: u64, objects: u64, bytes: u64) {
         // The collector leaves what is in these generations where it is.
         if self.sums.len() < MOST_OBJECTS {
-            self.sums.push(SurvivorCount { class, before, after: before, objects, bytes });
+            self.sums.push(SurvivorCount { ty: class, before, after: before, objects, bytes });
         }
     }
 
@@ -185,7 +146,7 @@ impl SurvivorBuilder {
         (address < *end).then_some(*generation)
     }
 
-    fn counts(&self) -> Vec<SurvivorCount> {
+    fn counts(&self) -> Vec<Count> {
         let mut counts: HashMap<(u64, u8, u8), (u64, u64)> = HashMap::new();
         for object in &self.young {
             let after = self.generation_of(object.address).unwrap_or(u8::MAX);
@@ -193,11 +154,11 @@ impl SurvivorBuilder {
             *sums = (sums.0 + 1, sums.1.saturating_add(object.size));
         }
         let young = counts.into_iter().map(|((class, before, after), (objects, bytes))| {
-            SurvivorCount { class, before, after, objects, bytes }
+            SurvivorCount { ty: class, before, after, objects, bytes }
         });
         let mut all: Vec<_> = young.chain(self.sums.iter().copied()).collect();
         all.sort_by_key(|count| {
-            (std::cmp::Reverse(count.bytes), count.class, count.before, count.after)
+            (std::cmp::Reverse(count.bytes), count.ty, count.before, count.after)
         });
         all
     }
@@ -267,7 +228,7 @@ impl SurvivorBuilder {
         paths
     }
 
-    fn held(&self, paths: &Paths) -> Vec<HeldSurvivors> {
+    fn held(&self, paths: &Paths) -> Vec<Held> {
         let mut sums: HashMap<(u32, u64), (u64, u64)> = HashMap::new();
         for (object, path) in self.young.iter().zip(&paths.of) {
             // Those without a path are told apart by their class.
@@ -387,13 +348,8 @@ mod tests {
         builder.generation(1, 0x1000, 0x1000);
         builder.generation(0, 0xa000, 0x1000);
         let sums = builder.finish();
-        let count = |class, before, after, objects, bytes| SurvivorCount {
-            class,
-            before,
-            after,
-            objects,
-            bytes,
-        };
+        let count =
+            |ty, before, after, objects, bytes| SurvivorCount { ty, before, after, objects, bytes };
         assert_eq!(
             sums.counts,
             [

@@ -3,9 +3,11 @@
 //!
 //! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits.
 
-use crate::Event;
 use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
+use crate::{Event, Located, thread_id};
+use profilers::allocations::{AllocationHeap, AllocationSample, AllocationSampling};
+use rows::{StackId, TypeId};
 use std::sync::Arc;
 
 /// Mean number of allocated bytes from one `AllocationSampled` to the next
@@ -15,45 +17,13 @@ pub const MEAN_BYTES: f64 = 102_400.0;
 /// Most characters of a type's name that are read; the runtime writes at most this many.
 const MAX_NAME: usize = 4096;
 
-/// Heap that an object is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heap {
-    /// Small objects.
-    Small,
-    /// Large objects.
-    Large,
-    /// Pinned objects.
-    Pinned,
-}
-
-/// How an event came about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sampling {
-    /// Randomly sampled: each byte has the same probability.
-    Random,
-    /// One for every 100 KB of a heap.
-    Tick,
-}
-
 /// A sampled allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// When, in nanoseconds of the stream's clock.
-    pub time: u64,
-    /// Thread that allocated, in the process's own pid namespace.
-    pub thread: u64,
-    /// Where, leaf first.
-    pub stack: Arc<[u64]>,
+    /// The sample. Its type has no id yet.
+    pub sample: Located<AllocationSample>,
     /// Name of the type as reflection writes it.
     pub type_name: String,
-    /// Heap.
-    pub heap: Heap,
-    /// Size of the object in bytes; 0 where the event does not tell.
-    pub size: u64,
-    /// Allocated bytes that the event stands for.
-    pub bytes: u64,
-    /// How it was picked.
-    pub sampling: Sampling,
 }
 
 /// What an allocation event says; `None` for any other event, and for one that is cut short.
@@ -66,31 +36,35 @@ pub fn parse(event: &Event) -> Option<Allocation> {
         303 => sampled(&event.payload)?,
         _ => return None,
     };
-    Some(Allocation {
+    let is_tick = event.ty.id == 10;
+    let row = AllocationSample {
         time: event.timestamp,
-        thread: event.thread_id,
-        stack: Arc::clone(&event.stack),
-        type_name: fields.type_name,
+        thread: thread_id(event.thread_id),
+        stack: StackId::UNDEFINED,
+        ty: TypeId::UNDEFINED,
         heap: fields.heap,
         size: fields.size,
         bytes: fields.bytes,
-        sampling: if event.ty.id == 10 { Sampling::Tick } else { Sampling::Random },
-    })
+        truncated: false,
+        sampling: if is_tick { AllocationSampling::Tick } else { AllocationSampling::Random },
+    };
+    let sample = Located { row, stack: Arc::clone(&event.stack) };
+    Some(Allocation { sample, type_name: fields.type_name })
 }
 
 #[derive(Debug, PartialEq)]
 struct Fields {
     type_name: String,
-    heap: Heap,
+    heap: AllocationHeap,
     size: u64,
     bytes: u64,
 }
 
-fn heap(kind: u32) -> Heap {
+fn heap(kind: u32) -> AllocationHeap {
     match kind {
-        1 => Heap::Large,
-        2 => Heap::Pinned,
-        _ => Heap::Small,
+        1 => AllocationHeap::Large,
+        2 => AllocationHeap::Pinned,
+        _ => AllocationHeap::Small,
     }
 }
 
@@ -156,7 +130,7 @@ mod tests {
         let before = [(106_000, 4), (1, 4), (9, 2), (106_000, 8), (0x7000, 8)];
         let expected = Some(Fields {
             type_name: "N.Thing".into(),
-            heap: Heap::Large,
+            heap: AllocationHeap::Large,
             size: 0,
             bytes: 106_000,
         });
@@ -176,7 +150,7 @@ mod tests {
         let fields = sampled(&whole).unwrap();
         assert_eq!(
             (fields.heap, fields.size, fields.type_name.as_str()),
-            (Heap::Pinned, 24, "N.Thing")
+            (AllocationHeap::Pinned, 24, "N.Thing")
         );
         assert_eq!(
             fields.bytes, 102_412,

@@ -5,6 +5,7 @@
 //! System.Diagnostics.DiagnosticSource.
 
 use crate::{Event, Field, Value};
+use profilers::counters::{CounterDef, CounterKind};
 
 /// The name of events with values of EventCounters.
 pub(crate) const EVENT_COUNTERS: &str = "EventCounters";
@@ -12,30 +13,12 @@ pub(crate) const EVENT_COUNTERS: &str = "EventCounters";
 /// The provider of the values of all meters.
 pub const METERS: &str = "System.Diagnostics.Metrics";
 
-/// What a value is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A level: the mean over the interval, or the last value.
-    Level,
-    /// An increase per second.
-    Rate,
-}
-
 /// A value at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// The EventSource or meter.
-    pub source: String,
-    /// Name of the counter or instrument; for a quantile of a histogram with `p50`, `p95` … behind.
-    pub name: String,
-    /// Name for people; often the same.
-    pub title: String,
-    /// Unit, such as `MB` or `%`; empty for none.
-    pub unit: String,
-    /// Tags of the instrument, `key=value,…`; empty for none.
-    pub tags: String,
-    /// What the value is.
-    pub kind: Kind,
+    /// The counter: its number is not known here, and 0. The name of the quantile of a histogram has
+    /// `p50`, `p95` … behind; the name for people is often the same.
+    pub counter: CounterDef,
     /// The value.
     pub value: f64,
 }
@@ -140,35 +123,38 @@ impl Fields<'_> {
             Some(increment) => {
                 // The first interval may be short, and none is as long as it should be.
                 let seconds = self.number("IntervalSec").filter(|seconds| *seconds > 0.0)?;
-                (Kind::Rate, increment / seconds)
+                (CounterKind::Rate, increment / seconds)
             }
-            None => (Kind::Level, self.number("Mean")?),
+            None => (CounterKind::Level, self.number("Mean")?),
         };
         let title = self.text("DisplayName").filter(|title| !title.is_empty()).unwrap_or(name);
-        Some(Counted {
+        let counter = CounterDef {
+            counter: 0,
             source: provider.to_owned(),
             name: name.to_owned(),
             title: title.to_owned(),
             unit: self.text("DisplayUnits").unwrap_or_default().to_owned(),
             tags: tags_of(self.text("Metadata").unwrap_or_default()),
             kind,
-            value,
-        })
+        };
+        Some(Counted { counter, value })
     }
 
     /// `seconds` is the length of the interval: what the runtime calls a rate is the increase over
     /// all of it.
     fn of_meter(&self, event: &str, seconds: Option<f64>) -> Vec<Counted> {
-        let values: Vec<(String, Kind, Option<f64>)> = match event {
+        let values: Vec<(String, CounterKind, Option<f64>)> = match event {
             "UpDownCounterRateValuePublished" => {
-                vec![(String::new(), Kind::Level, self.number("value"))]
+                vec![(String::new(), CounterKind::Level, self.number("value"))]
             }
             "CounterRateValuePublished" => {
                 let rate =
                     self.number("rate").zip(seconds).map(|(increase, seconds)| increase / seconds);
-                vec![(String::new(), Kind::Rate, rate)]
+                vec![(String::new(), CounterKind::Rate, rate)]
             }
-            "GaugeValuePublished" => vec![(String::new(), Kind::Level, self.number("lastValue"))],
+            "GaugeValuePublished" => {
+                vec![(String::new(), CounterKind::Level, self.number("lastValue"))]
+            }
             "HistogramValuePublished" => {
                 // 0.5=12;0.95=20;0.99=31;
                 let quantiles = self.text("quantiles").unwrap_or_default().split(';');
@@ -178,7 +164,7 @@ impl Fields<'_> {
                         number(quantile).filter(|quantile| (0.0..=1.0).contains(quantile))?;
                     Some((
                         format!(" p{}", (quantile * 1000.0).round() / 10.0),
-                        Kind::Level,
+                        CounterKind::Level,
                         number(value),
                     ))
                 });
@@ -190,17 +176,18 @@ impl Fields<'_> {
         else {
             return Vec::new();
         };
-        let of = |(suffix, kind, value): (String, Kind, Option<f64>)| {
+        let of = |(suffix, kind, value): (String, CounterKind, Option<f64>)| {
             let name = format!("{name}{suffix}");
-            Some(Counted {
+            let counter = CounterDef {
+                counter: 0,
                 source: source.to_owned(),
                 title: name.clone(),
                 name,
                 unit: self.text("unit").unwrap_or_default().to_owned(),
                 tags: self.text("tags").unwrap_or_default().to_owned(),
                 kind,
-                value: value?,
-            })
+            };
+            Some(Counted { counter, value: value? })
         };
         values.into_iter().filter_map(of).collect()
     }
@@ -239,10 +226,10 @@ mod tests {
         ]);
         let level = level.of_event_counter("System.Runtime").unwrap();
         assert_eq!(
-            (level.title.as_str(), level.unit.as_str(), level.kind),
-            ("CPU Usage", "%", Kind::Level)
+            (level.counter.title.as_str(), level.counter.unit.as_str(), level.counter.kind),
+            ("CPU Usage", "%", CounterKind::Level)
         );
-        assert_eq!((level.value, level.tags.as_str()), (12.5, "host=a:1,zone=b"));
+        assert_eq!((level.value, level.counter.tags.as_str()), (12.5, "host=a:1,zone=b"));
         let rate = fields(&[
             ("Name", "alloc-rate"),
             ("Increment", "300"),
@@ -250,7 +237,10 @@ mod tests {
             ("DisplayUnits", "B"),
         ]);
         let rate = rate.of_event_counter("System.Runtime").unwrap();
-        assert_eq!((rate.title.as_str(), rate.kind, rate.value), ("alloc-rate", Kind::Rate, 150.0));
+        assert_eq!(
+            (rate.counter.title.as_str(), rate.counter.kind, rate.value),
+            ("alloc-rate", CounterKind::Rate, 150.0)
+        );
         assert_eq!(
             fields(&[("Name", "x"), ("Increment", "3"), ("IntervalSec", "0")])
                 .of_event_counter("A"),
@@ -295,12 +285,12 @@ mod tests {
         );
         let found = of("CounterRateValuePublished", "ours", &rate);
         assert_eq!(
-            (found.len(), found[0].kind, found[0].value, found[0].tags.as_str()),
-            (1, Kind::Rate, 3.5, "kind=new")
+            (found.len(), found[0].counter.kind, found[0].value, found[0].counter.tags.as_str()),
+            (1, CounterKind::Rate, 3.5, "kind=new")
         );
         assert!(of("CounterRateValuePublished", "theirs", &rate).is_empty());
         let level = of("UpDownCounterRateValuePublished", "ours", &rate);
-        assert_eq!((level[0].kind, level[0].value), (Kind::Level, 70.0));
+        assert_eq!((level[0].counter.kind, level[0].value), (CounterKind::Level, 70.0));
         assert!(
             of("UpDownCounterRateValuePublished", "ours", &rate[..1]).is_empty(),
             "the first version has no level"
@@ -312,7 +302,7 @@ mod tests {
             &[("quantiles", "0.5=12;0,95=20,5;0.999=31;broken")],
         );
         let names: Vec<_> =
-            quantiles.iter().map(|value| (value.name.as_str(), value.value)).collect();
+            quantiles.iter().map(|value| (value.counter.name.as_str(), value.value)).collect();
         assert_eq!(names, [("orders p50", 12.0), ("orders p95", 20.5), ("orders p99.9", 31.0)]);
         assert!(of("BeginInstrumentReporting", "ours", &[]).is_empty());
         assert!(of("GaugeValuePublished", "ours", &[("lastValue", "NaN")]).is_empty());

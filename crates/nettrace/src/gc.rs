@@ -1,76 +1,23 @@
 //! Collections and pauses out of the runtime's events.
 
-use crate::Event;
 use crate::runtime::{self, GcKind, GcReason, HeapStats, RuntimeEvent, SuspendReason};
+use crate::{Event, Located, thread_id};
+use rows::StackId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A garbage collection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GcEvent {
-    /// Number since the process started.
-    pub number: u32,
-    /// Generation, 0 to 2.
-    pub generation: u8,
-    /// Why, in the words of the runtime: `AllocSmall`, `Induced`, `LowMemory` …
-    pub reason: String,
-    /// How, likewise: `NonConcurrentGC`, `BackgroundGC`, `ForegroundGC`.
-    pub kind: String,
-    /// Whether the program asked for it.
-    pub induced: bool,
-    /// From, in nanoseconds of the stream's clock.
-    pub start: u64,
-    /// To.
-    pub end: u64,
-    /// Bytes in the generations 0, 1, 2, the large and the pinned object heap after it.
-    pub size_after: [u64; 5],
-    /// Bytes promoted from the generations 0, 1, 2, the large and the pinned object heap.
-    pub promoted: [u64; 5],
-    /// Pinned objects met.
-    pub pinned_objects: u32,
-    /// GC handles in use.
-    pub gc_handles: u32,
-}
-
-/// A pause: the runtime was suspended. Times are nanoseconds of the stream's clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PauseEvent {
-    /// Why, in the words of the runtime: `SuspendForGC`, `SuspendForGCPrep`, `SuspendForDebugger` …
-    pub reason: String,
-    /// The collection it was for, by number.
-    pub gc: Option<u32>,
-    /// The runtime begins to stop the threads.
-    pub suspend_start: u64,
-    /// All threads stand.
-    pub suspend_end: u64,
-    /// The runtime begins to resume the threads.
-    pub resume_start: u64,
-    /// All may run.
-    pub resume_end: u64,
-}
-
-/// A call that induces a collection, such as `GC.Collect`. Times are nanoseconds of the stream's
-/// clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Induction {
-    /// When the runtime was asked.
-    pub time: u64,
-    /// The calling thread, by the number that the operating system gives it.
-    pub thread: u64,
-    /// Return addresses of the calling methods, innermost first. Empty in a session without stacks,
-    /// and where no managed code calls.
-    pub stack: Arc<[u64]>,
-}
+pub use profilers::gc::{Collection, Induced, Pause};
 
 /// What a [`Collector`] gives, each when it is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A call that induces a collection. The collection itself follows as [`Output::Gc`].
-    Induced(Induction),
+    /// It has no stack in a session without stacks, and where no managed code calls.
+    Induced(Located<Induced>),
     /// A collection.
-    Gc(GcEvent),
+    Gc(Collection),
     /// A pause.
-    Pause(PauseEvent),
+    Pause(Pause),
 }
 
 /// Makes collections and pauses out of events that come in the order of their times.
@@ -82,14 +29,14 @@ pub struct Collector {
     /// Collections that run: a background one, and a foreground one within it.
     running: Vec<Running>,
     /// Collections that have ended and wait for the heap's sizes, with the thread that will tell.
-    ended: VecDeque<(u64, GcEvent)>,
+    ended: VecDeque<(u64, Collection)>,
     /// Threads that began to stop the others. More than one may want to; only one succeeds at a
     /// time.
     suspending: Vec<Suspending>,
     /// The pause for which the runtime is suspended now.
-    standing: Option<Pause>,
+    standing: Option<Standing>,
     /// Threads that let the others go, and have not said yet that it is done.
-    resuming: Vec<(u64, Pause)>,
+    resuming: Vec<(u64, Standing)>,
     output: VecDeque<Output>,
 }
 
@@ -113,7 +60,7 @@ struct Suspending {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pause {
+struct Standing {
     reason: SuspendReason,
     gc: Option<u32>,
     suspend_start: u64,
@@ -147,9 +94,13 @@ impl Collector {
             if let RuntimeEvent::GcTriggered { reason } = parsed
                 && reason.is_induced()
             {
-                self.output.push_back(Output::Induced(Induction {
-                    time: event.timestamp,
-                    thread: event.thread_id,
+                self.output.push_back(Output::Induced(Located {
+                    row: Induced {
+                        time: event.timestamp,
+                        thread: thread_id(event.thread_id),
+                        stack: StackId::UNDEFINED,
+                        truncated: false,
+                    },
                     stack: Arc::clone(&event.stack),
                 }));
             }
@@ -183,7 +134,7 @@ impl Collector {
             RuntimeEvent::SuspendEnd => {
                 let suspending =
                     take(&mut self.suspending, |suspending| suspending.thread == thread);
-                self.standing = suspending.map(|suspending| Pause {
+                self.standing = suspending.map(|suspending| Standing {
                     reason: suspending.reason,
                     gc: None,
                     suspend_start: suspending.start,
@@ -204,7 +155,7 @@ impl Collector {
                 if let Some((_, pause)) =
                     take(&mut self.resuming, |(resuming, _)| *resuming == thread)
                 {
-                    self.output.push_back(Output::Pause(PauseEvent {
+                    self.output.push_back(Output::Pause(Pause {
                         reason: pause.reason.name(),
                         gc: pause.gc,
                         suspend_start: pause.suspend_start,
@@ -247,7 +198,7 @@ impl Collector {
         {
             self.output.push_back(Output::Gc(oldest));
         }
-        let gc = GcEvent {
+        let gc = Collection {
             number,
             generation: u8::try_from(gc.generation).unwrap_or(u8::MAX),
             reason: gc.reason.name(),

@@ -2,9 +2,11 @@
 //!
 //! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits.
 
-use crate::Event;
 use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
+use crate::{Event, Located, thread_id};
+use profilers::jit::{Compilation, JitTier, PrecompiledCode};
+use rows::StackId;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -17,74 +19,28 @@ const MAX_THREADS: usize = 1 << 16;
 const MAX_DEPTH: usize = 64;
 const MAX_MISSING: usize = 16;
 
-/// How thoroughly a method was compiled (`NativeCodeVersion::OptimizationTier` as bits 7 to 9 of an
-/// event's flags).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Tier {
-    /// Not reported.
-    Unknown,
-    /// Without optimizations: for a debugger, or because the method is very large.
-    MinOpt,
-    /// With all optimizations at once, outside of tiered compilation: dynamic methods,
-    /// `AggressiveOptimization`.
-    Optimized,
-    /// Quickly, as the first of tiers.
-    Quick,
-    /// With all optimizations, as the last of tiers.
-    Tier1,
-    /// The same for a method in the middle of a loop (on-stack replacement).
-    Tier1Osr,
-    /// Quickly, with counters for what the last tier wants to know.
-    QuickInstrumented,
-    /// With optimizations and such counters: for methods whose precompiled code is hot.
-    Tier1Instrumented,
-}
-
-impl Tier {
-    fn of_flags(flags: u32) -> Self {
-        match flags >> 7 & 7 {
-            1 => Self::MinOpt,
-            2 => Self::Optimized,
-            3 => Self::Quick,
-            4 => Self::Tier1,
-            5 => Self::Tier1Osr,
-            6 => Self::QuickInstrumented,
-            7 => Self::Tier1Instrumented,
-            _ => Self::Unknown,
-        }
+/// How thoroughly a method was compiled: `NativeCodeVersion::OptimizationTier` as bits 7 to 9 of an
+/// event's flags.
+fn tier(flags: u32) -> JitTier {
+    match flags >> 7 & 7 {
+        1 => JitTier::MinOpt,
+        2 => JitTier::Optimized,
+        3 => JitTier::Quick,
+        4 => JitTier::Tier1,
+        5 => JitTier::Tier1Osr,
+        6 => JitTier::QuickInstrumented,
+        7 => JitTier::Tier1Instrumented,
+        _ => JitTier::Unknown,
     }
 }
 
-/// What became of the precompiled (ready-to-run) code of a method that was compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Precompiled {
-    /// It was not looked for: its module has none, or the method was compiled before.
-    NotSought,
-    /// The image of its module has none that could be used.
-    Missing,
-    /// There is some, and the runtime found that it may not be used.
-    Rejected,
-    /// The same because a profiler said so.
-    RejectedByProfiler,
-}
-
-/// A compiled method.
+/// A compiled method. Its stack is the call that made it necessary, without the method itself; it is
+/// empty on the runtime's own threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compilation {
-    /// When it began, in nanoseconds of the stream's clock; when it ended, where the beginning was
-    /// not seen.
-    pub start: u64,
-    /// How long it took without other compilations within it, nanoseconds; `None` where the
-    /// beginning was not seen.
-    pub duration: Option<u64>,
-    /// Thread that compiled, in the process's own pid namespace.
-    pub thread: u64,
-    /// What made it necessary: where the method was called, leaf first. Empty on the runtime's own
-    /// threads.
-    pub stack: Arc<[u64]>,
-    /// The runtime's number of the method: each instantiation of a generic one has its own. Those
-    /// of dynamic methods come again.
-    pub method: u64,
+pub struct Compiled {
+    /// Its compilation. Where the beginning was not seen, its time is that of the end, and it has no
+    /// size of IL.
+    pub compilation: Located<Compilation>,
     /// The runtime's number of its module.
     pub module: u64,
     /// Metadata token (`mdMethodDef`); 0 where there is none.
@@ -95,28 +51,18 @@ pub struct Compilation {
     pub name: String,
     /// Return type and parameters, as IL assemblers write them.
     pub signature: String,
-    /// How thoroughly.
-    pub tier: Tier,
-    /// Size of its IL in bytes; 0 for dynamic methods, whose the runtime does not tell, and where
-    /// the beginning was not seen.
-    pub il_size: u32,
     /// Where its code stands.
     pub code: u64,
-    /// Size of its code in bytes.
-    pub native_size: u32,
-    /// Whether it has no metadata: a dynamic method, or a stub of the runtime.
+    /// Whether it has no metadata: a dynamic method, or a stub of the runtime. The runtime's numbers
+    /// of dynamic methods come again.
     pub dynamic: bool,
-    /// Whether the runtime did it on a thread of its own, for a method that has code already.
-    pub background: bool,
-    /// What became of its precompiled code.
-    pub precompiled: Precompiled,
 }
 
 /// What the events tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A method was compiled.
-    Compiled(Box<Compilation>),
+    Compiled(Box<Compiled>),
     /// Precompiled code of a method was looked for.
     Lookup {
         /// When, in nanoseconds of the stream's clock.
@@ -264,7 +210,7 @@ impl Thread {
     }
 
     /// `MethodLoadVerbose`; `None` for what was not compiled.
-    fn loaded(&mut self, mut fields: Cursor<'_>, time: u64, thread: u64) -> Option<Compilation> {
+    fn loaded(&mut self, mut fields: Cursor<'_>, time: u64, thread: u64) -> Option<Compiled> {
         const DYNAMIC: u32 = 0x1;
         const JITTED: u32 = 0x8;
         const HELPER: u32 = 0x10;
@@ -291,30 +237,28 @@ impl Thread {
         }
         let nested = begun.as_ref().map_or(0, |begun| begun.nested);
         let precompiled = match flags {
-            flags if flags & REJECTED_BY_PROFILER != 0 => Precompiled::RejectedByProfiler,
-            flags if flags & REJECTED != 0 => Precompiled::Rejected,
-            _ if begun.as_ref().is_some_and(|begun| begun.missing) => Precompiled::Missing,
-            _ => Precompiled::NotSought,
+            flags if flags & REJECTED_BY_PROFILER != 0 => PrecompiledCode::RejectedByProfiler,
+            flags if flags & REJECTED != 0 => PrecompiledCode::Rejected,
+            _ if begun.as_ref().is_some_and(|begun| begun.missing) => PrecompiledCode::Missing,
+            _ => PrecompiledCode::NotSought,
         };
-        Some(Compilation {
-            start: begun.as_ref().map_or(time, |begun| begun.time),
+        let row = Compilation {
+            time: begun.as_ref().map_or(time, |begun| begun.time),
+            thread: thread_id(thread),
+            stack: StackId::UNDEFINED,
             duration: whole.map(|whole| whole.saturating_sub(nested)),
-            thread,
-            il_size: begun.as_ref().map_or(0, |begun| begun.il_size),
-            stack: begun.map(|begun| begun.stack).unwrap_or_default(),
             method,
-            module,
-            token,
-            type_name,
-            name,
-            signature,
-            tier: Tier::of_flags(flags),
-            code,
+            tier: tier(flags),
+            il_size: begun.as_ref().map_or(0, |begun| begun.il_size),
             native_size,
-            dynamic: flags & DYNAMIC != 0,
             background: self.background,
             precompiled,
-        })
+            truncated: false,
+        };
+        let stack = begun.map(|begun| begun.stack).unwrap_or_default();
+        let compilation = Located { row, stack };
+        let dynamic = flags & DYNAMIC != 0;
+        Some(Compiled { compilation, module, token, type_name, name, signature, code, dynamic })
     }
 }
 
@@ -333,7 +277,7 @@ mod tests {
         std::iter::from_fn(|| collector.next_output()).collect()
     }
 
-    fn compiled(events: &[(u32, u64, &[u8])]) -> Vec<Compilation> {
+    fn compiled(events: &[(u32, u64, &[u8])]) -> Vec<Compiled> {
         let outputs = collect(events).into_iter();
         outputs
             .filter_map(|output| {
@@ -367,7 +311,7 @@ mod tests {
 
     /// What the program `samples/jitter` made a runtime tell; of all of its events, those that are
     /// looked at here.
-    fn of_jitter(lines: &str) -> (Vec<Compilation>, usize) {
+    fn of_jitter(lines: &str) -> (Vec<Compiled>, usize) {
         let mut collector = Collector::new();
         for (time, thread, id, payload) in recorded(lines) {
             let _ = collector.push_fields(id, &payload, time, thread, &Arc::from([]));
@@ -390,7 +334,7 @@ mod tests {
             let (all, freed) = of_jitter(lines);
             assert_eq!(freed, 2, "{major}: two of the dynamic methods");
             let of = |name: &str| all.iter().filter(|one| one.name == name).collect::<Vec<_>>();
-            assert!(all.iter().all(|one| one.duration.is_some()), "{major}");
+            assert!(all.iter().all(|one| one.compilation.row.duration.is_some()), "{major}");
 
             let dynamic = of("dynamic_0")[0];
             assert_eq!(
@@ -398,58 +342,76 @@ mod tests {
                 ("dynamicClass", "int32  (int32)")
             );
             assert_eq!(
-                (dynamic.il_size, dynamic.token, dynamic.tier),
-                (0, 0, Tier::Optimized),
+                (dynamic.compilation.row.il_size, dynamic.token, dynamic.compilation.row.tier),
+                (0, 0, JitTier::Optimized),
                 "{major}"
             );
             assert!(
                 dynamic.dynamic
-                    && !dynamic.background
-                    && dynamic.precompiled == Precompiled::NotSought,
+                    && !dynamic.compilation.row.background
+                    && dynamic.compilation.row.precompiled == PrecompiledCode::NotSought,
                 "{major}"
             );
             // Too large for the compiler to optimize it.
             let large = of("large_method")[0];
             assert_eq!(
-                (large.il_size, large.tier, large.native_size),
-                (0, Tier::MinOpt, 0x948b),
+                (
+                    large.compilation.row.il_size,
+                    large.compilation.row.tier,
+                    large.compilation.row.native_size
+                ),
+                (0, JitTier::MinOpt, 0x948b),
                 "{major}"
             );
-            assert!(large.duration > Some(5_000_000), "{major}: {large:?}");
+            assert!(large.compilation.row.duration > Some(5_000_000), "{major}: {large:?}");
 
             let instances = of("Instantiate");
             let methods: std::collections::HashSet<_> =
-                instances.iter().map(|one| one.method).collect();
+                instances.iter().map(|one| one.compilation.row.method).collect();
             assert_eq!((instances.len(), methods.len()), (8, 8), "{major}");
             assert!(
-                instances.iter().all(|one| one.tier == Tier::Quick && one.token == 0x0600_0007),
+                instances
+                    .iter()
+                    .all(|one| one.compilation.row.tier == JitTier::Quick
+                        && one.token == 0x0600_0007),
                 "{major}"
             );
             assert!(
-                instances.iter().all(|one| one.il_size == 0x19 && one.native_size > 0),
+                instances.iter().all(|one| one.compilation.row.il_size == 0x19
+                    && one.compilation.row.native_size > 0),
                 "{major}: {instances:?}"
             );
 
             let tiers = |name: &str| {
-                of(name).iter().map(|one| (one.tier, one.background)).collect::<Vec<_>>()
+                of(name)
+                    .iter()
+                    .map(|one| (one.compilation.row.tier, one.compilation.row.background))
+                    .collect::<Vec<_>>()
             };
             let hot: &[_] = match major {
-                3 => &[(Tier::Quick, false), (Tier::Tier1, true)],
-                _ => &[(Tier::Quick, false), (Tier::QuickInstrumented, true), (Tier::Tier1, true)],
+                3 => &[(JitTier::Quick, false), (JitTier::Tier1, true)],
+                _ => &[
+                    (JitTier::Quick, false),
+                    (JitTier::QuickInstrumented, true),
+                    (JitTier::Tier1, true),
+                ],
             };
             assert_eq!(tiers("Hot"), hot, "{major}");
             let looping: &[_] = match major {
-                3 => &[(Tier::Optimized, false)],
-                _ => &[(Tier::Quick, false), (Tier::Tier1Osr, false)],
+                3 => &[(JitTier::Optimized, false)],
+                _ => &[(JitTier::Quick, false), (JitTier::Tier1Osr, false)],
             };
             assert_eq!(tiers("Loop"), looping, "{major}");
-            let sought: Vec<_> =
-                all.iter().filter(|one| one.precompiled != Precompiled::NotSought).collect();
+            let sought: Vec<_> = all
+                .iter()
+                .filter(|one| one.compilation.row.precompiled != PrecompiledCode::NotSought)
+                .collect();
             if major != 8 {
                 assert!(
                     sought
                         .iter()
-                        .all(|one| one.precompiled == Precompiled::Missing && !one.dynamic),
+                        .all(|one| one.compilation.row.precompiled == PrecompiledCode::Missing
+                            && !one.dynamic),
                     "{sought:?}"
                 );
                 assert_eq!(sought.len(), 1, "{major}");
@@ -467,8 +429,12 @@ mod tests {
         ];
         let events: Vec<_> =
             events.iter().map(|(id, thread, payload)| (*id, *thread, payload.as_slice())).collect();
-        let told: Vec<_> =
-            compiled(&events).iter().map(|one| (one.method, one.start, one.duration)).collect();
+        let told: Vec<_> = compiled(&events)
+            .iter()
+            .map(|one| {
+                (one.compilation.row.method, one.compilation.row.time, one.compilation.row.duration)
+            })
+            .collect();
         assert_eq!(told, [(2, 110, Some(10)), (1, 100, Some(20))]);
     }
 
@@ -482,14 +448,21 @@ mod tests {
             (143, 2, &end),
             (143, 1, &end),
         ]);
-        let told: Vec<_> = told.iter().map(|one| (one.thread, one.start, one.duration)).collect();
+        let told: Vec<_> = told
+            .iter()
+            .map(|one| {
+                (
+                    one.compilation.row.thread.0,
+                    one.compilation.row.time,
+                    one.compilation.row.duration,
+                )
+            })
+            .collect();
         assert_eq!(told, [(2, 110, Some(20)), (1, 100, Some(40))]);
         // The beginning was before the recording.
         let told = compiled(&[(143, 1, &end)]);
-        assert_eq!(
-            (told[0].start, told[0].duration, told[0].il_size, told[0].stack.len()),
-            (100, None, 0, 0)
-        );
+        let Located { row, stack } = &told[0].compilation;
+        assert_eq!((row.time, row.duration, row.il_size, stack.len()), (100, None, 0, 0));
         // Neither a helper nor precompiled code is compiled.
         assert_eq!(compiled(&[(143, 1, &loaded(1, 0x18)), (143, 1, &loaded(1, 0))]), []);
     }
@@ -518,10 +491,15 @@ mod tests {
             Output::Lookup { time: 140, found: true, duration: None },
         ];
         assert_eq!(lookups, expected);
-        let told: Vec<_> = compiled(&events).iter().map(|one| one.precompiled).collect();
+        let told: Vec<_> =
+            compiled(&events).iter().map(|one| one.compilation.row.precompiled).collect();
         assert_eq!(
             told,
-            [Precompiled::Missing, Precompiled::Rejected, Precompiled::RejectedByProfiler]
+            [
+                PrecompiledCode::Missing,
+                PrecompiledCode::Rejected,
+                PrecompiledCode::RejectedByProfiler
+            ]
         );
         // The second compilation of the same method did not look.
         let again = compiled(&[
@@ -531,7 +509,7 @@ mod tests {
             (145, 1, &jitting(1)),
             (143, 1, &loaded(1, 0x208)),
         ]);
-        assert_eq!(again[1].precompiled, Precompiled::NotSought);
+        assert_eq!(again[1].compilation.row.precompiled, PrecompiledCode::NotSought);
     }
 
     #[test]
@@ -547,10 +525,19 @@ mod tests {
             (145, 1, &start),
             (143, 1, &end),
         ]);
-        let told: Vec<_> = told.iter().map(|one| (one.thread, one.background, one.tier)).collect();
+        let told: Vec<_> = told
+            .iter()
+            .map(|one| {
+                (
+                    one.compilation.row.thread.0,
+                    one.compilation.row.background,
+                    one.compilation.row.tier,
+                )
+            })
+            .collect();
         assert_eq!(
             told,
-            [(1, true, Tier::Tier1), (2, false, Tier::Tier1), (1, false, Tier::Tier1)]
+            [(1, true, JitTier::Tier1), (2, false, JitTier::Tier1), (1, false, JitTier::Tier1)]
         );
     }
 

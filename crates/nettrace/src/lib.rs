@@ -14,6 +14,9 @@
 //! - [`loads::Collector`]: loaded assemblies, modules and types.
 //! - [`Fields`]: the fields of any other event.
 //!
+//! What these collect are the rows of profilers, of which threads, stacks and types have no ids of a
+//! session yet ([`Located`]).
+//!
 //! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated
 //! limits.
 //!
@@ -33,6 +36,7 @@ mod field;
 pub mod gc;
 pub mod jit;
 pub mod loads;
+mod located;
 pub mod locks;
 mod reader;
 pub mod runtime;
@@ -42,4 +46,6 @@ pub mod threads;
 pub use cursor::Cursor as Fields;
 pub use error::Error;
 pub use field::{Field, FieldType, Value};
+pub use located::Located;
+pub(crate) use located::thread_id;
 pub use reader::{Event, EventType, Reader, Statistics, TraceInfo};

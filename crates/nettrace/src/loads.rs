@@ -4,9 +4,11 @@
 //! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits. How
 //! assemblies were looked for, and types, are reported from .NET 5 on.
 
-use crate::Event;
 use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
+use crate::{Event, Located, thread_id};
+use profilers::loads::{AssemblyLoad, LoadOutcome, TypeLoad, Unloaded};
+use rows::{StackId, TypeId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -28,36 +30,10 @@ const COLLECTIBLE: u32 = 0x8;
 /// clock.
 const LOAD_LIMIT: u64 = 1_000_000_000;
 
-/// What became of a request for an assembly, or how one came without a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was loaded.
-    Loaded,
-    /// It had been loaded before.
-    Known,
-    /// It could not be found, or not be loaded.
-    Failed,
-}
-
-/// One thing that was tried to find an assembly.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// What.
-    pub kind: StepKind,
-    /// Name of the handler, or path of the file.
-    pub what: String,
-    /// Whether it gave an assembly.
-    pub found: bool,
-    /// What was found, or why nothing was; may be empty.
-    pub result: String,
-    /// Time since the step before, or since the request, nanoseconds.
-    pub took: u64,
-}
-
 /// What was tried to find an assembly: stages in the runtime's order (`ResolutionAttempted`), and
 /// what happens in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepKind {
+enum StepKind {
     /// Among those that the load context has.
     InContext,
     /// `AssemblyLoadContext.Load`.
@@ -84,60 +60,31 @@ pub enum StepKind {
     Probe,
 }
 
-/// An assembly that was loaded or asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// When it was requested, in nanoseconds of the stream's clock; when it was loaded, where the
-    /// request is not reported.
-    pub start: u64,
-    /// From the request until its module was loaded, or until it was refused, nanoseconds; `None`
-    /// without a request: before .NET 5, from bytes, made at run time.
-    pub duration: Option<u64>,
-    /// The same without other loads within it.
-    pub own: Option<u64>,
-    /// How long it took to find it.
-    pub resolution: Option<u64>,
-    /// Thread, in the process's own pid namespace.
-    pub thread: u64,
-    /// What made it necessary, leaf first.
-    pub stack: Arc<[u64]>,
-    /// What became of it.
-    pub outcome: Outcome,
-    /// The runtime's number of the assembly; 0 unless it was loaded here.
-    pub assembly: u64,
-    /// Full name: that of the assembly, else the one asked for.
-    pub name: String,
-    /// Path of its file; empty where there is none.
-    pub path: String,
-    /// Full name that was asked for; empty without a request.
-    pub requested: String,
-    /// Full name of the assembly that asked; may be empty.
-    pub requested_by: String,
-    /// Load context that it was asked for in; may be empty.
-    pub context: String,
-    /// How it was looked for.
-    pub steps: Vec<Step>,
-    /// Whether it was made at run time.
-    pub dynamic: bool,
-    /// Whether it can be unloaded.
-    pub collectible: bool,
-    /// Whether it has precompiled (ready-to-run) code.
-    pub precompiled: bool,
+impl StepKind {
+    /// In words for a reader.
+    fn words(self) -> &'static str {
+        match self {
+            StepKind::InContext => "assemblies of the load context",
+            StepKind::ContextLoad => "AssemblyLoadContext.Load",
+            StepKind::Application => "assemblies of the application",
+            StepKind::DefaultContext => "the default load context",
+            StepKind::Satellite => "satellite assemblies",
+            StepKind::ContextResolving => "handlers of AssemblyLoadContext.Resolving",
+            StepKind::AppDomainResolve => "handlers of AppDomain.AssemblyResolve",
+            StepKind::OtherStage => "a stage of the runtime",
+            StepKind::ContextHandler => "AssemblyLoadContext.Resolving handler",
+            StepKind::AppDomainHandler => "AppDomain.AssemblyResolve handler",
+            StepKind::LoadFromHandler => "beside the assembly that asks:",
+            StepKind::Probe => "file",
+        }
+    }
 }
 
 /// A type that was loaded, or brought a step further.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TypeLoad {
-    /// When, in nanoseconds of the stream's clock.
-    pub start: u64,
-    /// How long, nanoseconds.
-    pub duration: u64,
-    /// The same without other loads within it.
-    pub own: u64,
-    /// Thread, in the process's own pid namespace.
-    pub thread: u64,
-    /// What made it necessary, leaf first.
-    pub stack: Arc<[u64]>,
+pub struct LoadedType {
+    /// Its load. The type has no id yet.
+    pub load: Located<TypeLoad>,
     /// Its name, as reflection writes it, with generic arguments in angle brackets.
     pub name: String,
     /// How far it is loaded now, as the runtime numbers it (`ClassLoadLevel`): whole is 6, from
@@ -149,18 +96,11 @@ pub struct TypeLoad {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// An assembly was loaded, or asked for.
-    Load(Box<Load>),
+    Load(Box<Located<AssemblyLoad>>),
     /// An assembly was unloaded.
-    Unloaded {
-        /// When, in nanoseconds of the stream's clock.
-        time: u64,
-        /// The runtime's number of it.
-        assembly: u64,
-        /// Its full name.
-        name: String,
-    },
+    Unloaded(Unloaded),
     /// A type was loaded.
-    Type(TypeLoad),
+    Type(LoadedType),
 }
 
 /// Puts loads together, of events that come in the order of their times.
@@ -169,7 +109,7 @@ pub struct Collector {
     threads: HashMap<u64, Thread>,
     /// Assemblies that have been loaded and wait for their module, by the runtime's number; with
     /// the thread that loads them, and its time.
-    loading: HashMap<u64, (Load, u64)>,
+    loading: HashMap<u64, (Located<AssemblyLoad>, u64)>,
     output: VecDeque<Output>,
 }
 
@@ -179,7 +119,7 @@ struct Thread {
     begun: Vec<Begun>,
     /// Requests that were answered with an assembly that may be about to be loaded, with the time
     /// of the answer.
-    answered: VecDeque<(Load, u64)>,
+    answered: VecDeque<(Located<AssemblyLoad>, u64)>,
 }
 
 #[derive(Debug)]
@@ -194,7 +134,7 @@ struct Begun {
 #[derive(Debug)]
 enum What {
     Type(u32),
-    Request { load: Box<Load>, last_step: u64 },
+    Request { load: Box<Located<AssemblyLoad>>, last_step: u64 },
 }
 
 impl Collector {
@@ -258,7 +198,7 @@ impl Collector {
                 let (assembly, flags, name) = assembly_fields(fields)?;
                 // Some runtimes tell it of all assemblies when the process ends.
                 if flags & COLLECTIBLE != 0 {
-                    self.output.push_back(Output::Unloaded { time, assembly, name });
+                    self.output.push_back(Output::Unloaded(Unloaded { time, assembly, name }));
                 }
             }
             290 => of_thread.requested(fields, time, thread, stack)?,
@@ -283,15 +223,15 @@ impl Collector {
         let (assembly, flags, name) = assembly_fields(fields)?;
         let of_thread = self.threads.get_mut(&thread)?;
         if let Some(request) = of_thread.request_for(simple_name(&name)) {
-            request.loaded(assembly, name, flags);
+            loaded(request, assembly, name, flags);
             return Some(());
         }
-        let answered = of_thread.answered.iter().rposition(|(load, _)| load.name == name);
+        let answered = of_thread.answered.iter().rposition(|(load, _)| load.row.name == name);
         let mut load = match answered.and_then(|at| of_thread.answered.remove(at)) {
             Some((load, _)) => load,
-            None => Load::new(time, thread, stack),
+            None => Located { row: assembly_load(time, thread), stack: Arc::clone(stack) },
         };
-        load.loaded(assembly, name, flags);
+        loaded(&mut load.row, assembly, name, flags);
         if self.loading.len() < MAX_ASSEMBLIES {
             self.loading.insert(assembly, (load, time));
         }
@@ -307,13 +247,16 @@ impl Collector {
         // Without a file, it is the name of the module.
         let path = Some(fields.utf16z(MAX_TEXT)?).filter(|path| path.contains(['/', '\\']));
         if let Some((mut load, _)) = self.loading.remove(&assembly) {
-            load.path = path.unwrap_or(load.path);
-            if let Some(whole) = load.duration {
+            let row = &mut load.row;
+            if let Some(path) = path {
+                row.path = path;
+            }
+            if let Some(whole) = row.duration {
                 // What came behind the answer.
-                let rest = time.saturating_sub(load.start).saturating_sub(whole);
-                load.duration = Some(whole.saturating_add(rest));
-                load.own = load.own.map(|own| own.saturating_add(rest));
-                let of_thread = self.threads.get_mut(&load.thread);
+                let rest = time.saturating_sub(row.time).saturating_sub(whole);
+                row.duration = Some(whole.saturating_add(rest));
+                row.own = row.own.map(|own| own.saturating_add(rest));
+                let of_thread = self.threads.get_mut(&row.thread.0.into());
                 if let Some(outer) = of_thread.and_then(|thread| thread.begun.last_mut()) {
                     outer.nested = outer.nested.saturating_add(rest);
                 }
@@ -338,63 +281,66 @@ impl Collector {
             }
         }
         if self.loading.values().any(|(_, since)| late(*since)) {
-            let mut done: Vec<Load> = self
+            let mut done: Vec<Located<AssemblyLoad>> = self
                 .loading
                 .extract_if(|_, (_, since)| late(*since))
                 .map(|(_, (load, _))| load)
                 .collect();
-            done.sort_by_key(|load| load.start);
+            done.sort_by_key(|load| load.row.time);
             self.output.extend(done.into_iter().map(|load| Output::Load(Box::new(load))));
         }
     }
 }
 
-impl Load {
-    fn new(time: u64, thread: u64, stack: &Arc<[u64]>) -> Self {
-        Self {
-            start: time,
-            duration: None,
-            own: None,
-            resolution: None,
-            thread,
-            stack: Arc::clone(stack),
-            outcome: Outcome::Loaded,
-            assembly: 0,
-            name: String::new(),
-            path: String::new(),
-            requested: String::new(),
-            requested_by: String::new(),
-            context: String::new(),
-            steps: Vec::new(),
-            dynamic: false,
-            collectible: false,
-            precompiled: false,
-        }
+/// A load of which no more is known than where it came from.
+fn assembly_load(time: u64, thread: u64) -> AssemblyLoad {
+    AssemblyLoad {
+        time,
+        thread: thread_id(thread),
+        stack: StackId::UNDEFINED,
+        truncated: false,
+        duration: None,
+        own: None,
+        resolution: None,
+        outcome: LoadOutcome::Loaded,
+        assembly: 0,
+        name: String::new(),
+        path: String::new(),
+        requested: String::new(),
+        requested_by: String::new(),
+        context: String::new(),
+        step: Vec::new(),
+        step_found: Vec::new(),
+        step_result: Vec::new(),
+        step_took: Vec::new(),
+        dynamic: false,
+        collectible: false,
+        precompiled: false,
     }
+}
 
-    /// What `AssemblyLoad` says.
-    fn loaded(&mut self, assembly: u64, name: String, flags: u32) {
-        const DYNAMIC: u32 = 0x2;
-        const PRECOMPILED: u32 = 0x10;
-        self.outcome = Outcome::Loaded;
-        (self.assembly, self.name) = (assembly, name);
-        self.dynamic = flags & DYNAMIC != 0;
-        self.collectible = flags & COLLECTIBLE != 0;
-        self.precompiled = flags & PRECOMPILED != 0;
-    }
+/// Adds what `AssemblyLoad` says.
+fn loaded(load: &mut AssemblyLoad, assembly: u64, name: String, flags: u32) {
+    const DYNAMIC: u32 = 0x2;
+    const PRECOMPILED: u32 = 0x10;
+    load.outcome = LoadOutcome::Loaded;
+    (load.assembly, load.name) = (assembly, name);
+    load.dynamic = flags & DYNAMIC != 0;
+    load.collectible = flags & COLLECTIBLE != 0;
+    load.precompiled = flags & PRECOMPILED != 0;
 }
 
 impl Thread {
     /// Requests that are still running, the innermost first, each with the time of its last step.
-    fn requests(&mut self) -> impl Iterator<Item = (&mut Load, &mut u64)> {
+    fn requests(&mut self) -> impl Iterator<Item = (&mut AssemblyLoad, &mut u64)> {
         self.begun.iter_mut().rev().filter_map(|begun| match &mut begun.what {
-            What::Request { load, last_step } => Some((&mut **load, last_step)),
+            What::Request { load, last_step } => Some((&mut load.row, last_step)),
             What::Type(_) => None,
         })
     }
 
     /// The running request for an assembly of this name that has not loaded one yet.
-    fn request_for(&mut self, simple: &str) -> Option<&mut Load> {
+    fn request_for(&mut self, simple: &str) -> Option<&mut AssemblyLoad> {
         let mut requests = self.requests().map(|(load, _)| load);
         requests.find(|load| load.assembly == 0 && simple_name(&load.requested) == simple)
     }
@@ -421,7 +367,12 @@ impl Thread {
     }
 
     /// `TypeLoadStop`.
-    fn type_loaded(&mut self, mut fields: Cursor<'_>, time: u64, thread: u64) -> Option<TypeLoad> {
+    fn type_loaded(
+        &mut self,
+        mut fields: Cursor<'_>,
+        time: u64,
+        thread: u64,
+    ) -> Option<LoadedType> {
         let number = fields.u32()?;
         let _runtime_instance = fields.u16()?;
         let level = fields.u16()?;
@@ -429,7 +380,16 @@ impl Thread {
         let name = fields.utf16z(MAX_TEXT)?;
         let (begun, duration, own) =
             self.end(time, |what| matches!(what, What::Type(begun) if *begun == number))?;
-        Some(TypeLoad { start: begun.time, duration, own, thread, stack: begun.stack, name, level })
+        let row = TypeLoad {
+            time: begun.time,
+            thread: thread_id(thread),
+            stack: StackId::UNDEFINED,
+            ty: TypeId::UNDEFINED,
+            duration,
+            own,
+            truncated: false,
+        };
+        Some(LoadedType { load: Located { row, stack: begun.stack }, name, level })
     }
 
     /// `AssemblyLoadStart`.
@@ -441,17 +401,22 @@ impl Thread {
         stack: &Arc<[u64]>,
     ) -> Option<()> {
         let _runtime_instance = fields.u16()?;
-        let mut load = Load::new(time, thread, stack);
-        load.requested = fields.utf16z(MAX_TEXT)?;
-        load.path = known(fields.utf16z(MAX_TEXT)?);
-        load.requested_by = known(fields.utf16z(MAX_TEXT)?);
-        load.context = known(fields.utf16z(MAX_TEXT)?);
-        self.begin(time, stack, What::Request { load: Box::new(load), last_step: time });
+        let mut row = assembly_load(time, thread);
+        row.requested = fields.utf16z(MAX_TEXT)?;
+        row.path = known(fields.utf16z(MAX_TEXT)?);
+        row.requested_by = known(fields.utf16z(MAX_TEXT)?);
+        row.context = known(fields.utf16z(MAX_TEXT)?);
+        let load = Box::new(Located { row, stack: Arc::clone(stack) });
+        self.begin(time, stack, What::Request { load, last_step: time });
         Some(())
     }
 
     /// `AssemblyLoadStop`; what it says, unless the assembly may be about to be loaded.
-    fn answered(&mut self, mut fields: Cursor<'_>, time: u64) -> Option<Option<Load>> {
+    fn answered(
+        &mut self,
+        mut fields: Cursor<'_>,
+        time: u64,
+    ) -> Option<Option<Located<AssemblyLoad>>> {
         let _runtime_instance = fields.u16()?;
         let requested = fields.utf16z(MAX_TEXT)?;
         for _ in 0..4 {
@@ -461,24 +426,27 @@ impl Thread {
         let name = fields.utf16z(MAX_TEXT)?;
         let path = fields.utf16z(MAX_TEXT)?;
         let cached = fields.u32()? != 0;
-        let is_it =
-            |what: &What| matches!(what, What::Request { load, .. } if load.requested == requested);
+        let is_it = |what: &What| match what {
+            What::Request { load, .. } => load.row.requested == requested,
+            What::Type(_) => false,
+        };
         let (begun, whole, own) = self.end(time, is_it)?;
         let What::Request { mut load, .. } = begun.what else { return None };
-        (load.duration, load.own, load.resolution) = (Some(whole), Some(own), Some(whole));
+        let row = &mut load.row;
+        (row.duration, row.own, row.resolution) = (Some(whole), Some(own), Some(whole));
         if !known_ref(&path).is_empty() {
-            load.path = path;
+            row.path = path;
         }
-        if load.assembly != 0 {
+        if row.assembly != 0 {
             return Some(Some(*load));
         }
         if !success {
-            load.outcome = Outcome::Failed;
-            load.name = requested;
+            row.outcome = LoadOutcome::Failed;
+            row.name = requested;
             return Some(Some(*load));
         }
-        load.outcome = Outcome::Known;
-        load.name = if known_ref(&name).is_empty() { requested } else { name };
+        row.outcome = LoadOutcome::Known;
+        row.name = if known_ref(&name).is_empty() { requested } else { name };
         if cached {
             return Some(Some(*load));
         }
@@ -491,14 +459,22 @@ impl Thread {
     }
 
     /// Adds a step to the request that is being answered.
-    fn step(&mut self, mut step: Step, time: u64) {
+    fn step(&mut self, step: Step, time: u64) {
         let Some((load, last_step)) = self.requests().next() else { return };
-        step.took = time.saturating_sub(*last_step);
+        let took = time.saturating_sub(*last_step);
         *last_step = time;
-        if load.steps.len() < MAX_STEPS {
-            load.steps.push(step);
+        if load.step.len() < MAX_STEPS {
+            load.add_step(step.what, step.found, step.result, took);
         }
     }
+}
+
+/// A thing that was tried to find an assembly; what the fields are, [`profilers::loads::LoadStep`]
+/// says.
+struct Step {
+    what: String,
+    found: bool,
+    result: String,
 }
 
 /// What an event says that is one of the steps of a request.
@@ -559,7 +535,9 @@ fn step(id: u32, mut fields: Cursor<'_>) -> Option<Step> {
         }
         _ => return None,
     };
-    Some(Step { kind, what, found, result: result.unwrap_or_default(), took: 0 })
+    let kind = kind.words();
+    let what = if what.is_empty() { kind.to_owned() } else { format!("{kind} {what}") };
+    Some(Step { what, found, result: result.unwrap_or_default() })
 }
 
 /// Number, flags and full name, of `AssemblyLoad` and `AssemblyUnload`.
@@ -610,10 +588,12 @@ mod tests {
         std::iter::from_fn(|| collector.next_output()).collect()
     }
 
-    fn loads(events: &[(u32, u64, Vec<u8>)]) -> Vec<Load> {
+    fn loads(events: &[(u32, u64, Vec<u8>)]) -> Vec<AssemblyLoad> {
         let outputs = collect(events).into_iter();
         outputs
-            .filter_map(|output| if let Output::Load(load) = output { Some(*load) } else { None })
+            .filter_map(
+                |output| if let Output::Load(load) = output { Some(load.row) } else { None },
+            )
             .collect()
     }
 
@@ -674,10 +654,10 @@ mod tests {
         ];
         for (major, lines) in runtimes {
             let outputs = of_jitter(lines);
-            let loads: Vec<&Load> = outputs
+            let loads: Vec<&AssemblyLoad> = outputs
                 .iter()
                 .filter_map(
-                    |output| if let Output::Load(load) = output { Some(&**load) } else { None },
+                    |output| if let Output::Load(load) = output { Some(&load.row) } else { None },
                 )
                 .collect();
             let of = |name: &str| {
@@ -691,7 +671,7 @@ mod tests {
 
             let linq = of("System.Private.Xml.Linq")[0];
             assert!(
-                linq.outcome == Outcome::Loaded
+                linq.outcome == LoadOutcome::Loaded
                     && linq.precompiled
                     && !linq.dynamic
                     && !linq.collectible,
@@ -710,19 +690,19 @@ mod tests {
             );
             if asked {
                 assert_eq!(simple_name(&linq.requested_by), "jitter", "{major}");
-                let steps: Vec<_> = linq.steps.iter().map(|step| (step.kind, step.found)).collect();
-                let expected = [
-                    (StepKind::Probe, true),
-                    (StepKind::InContext, false),
-                    (StepKind::Application, true),
-                ];
-                assert_eq!(steps, expected, "{major}: {linq:?}");
-                assert!(linq.steps[0].what.ends_with("Linq.dll"), "{major}: {linq:?}");
+                assert_eq!(linq.step_found, [true, false, true], "{major}: {linq:?}");
+                let [probe, context, application] = linq.step.as_slice() else {
+                    panic!("{major}: {linq:?}")
+                };
+                let starts = probe.starts_with(StepKind::Probe.words());
+                assert!(starts && probe.ends_with("Linq.dll"), "{major}: {linq:?}");
+                assert_eq!(context, StepKind::InContext.words(), "{major}");
+                assert_eq!(application, StepKind::Application.words(), "{major}");
             }
 
             // Five from bytes, five (here one) from files, five in contexts that are unloaded.
             let own = of("jitter");
-            assert!(own.iter().all(|load| load.outcome == Outcome::Loaded), "{major}: {own:?}");
+            assert!(own.iter().all(|load| load.outcome == LoadOutcome::Loaded), "{major}: {own:?}");
             assert_eq!(own.iter().filter(|load| load.collectible).count(), 5, "{major}");
             let copy = own.iter().find(|load| load.path.ends_with("copy-0.dll")).unwrap();
             assert_eq!(copy.duration.is_some(), asked, "{major}: {copy:?}");
@@ -736,35 +716,36 @@ mod tests {
             let handled = of("Found.By.Handler");
             assert_eq!(
                 (handled.len(), handled[0].dynamic, handled[0].outcome),
-                (1, true, Outcome::Loaded),
+                (1, true, LoadOutcome::Loaded),
                 "{major}"
             );
             if asked {
                 assert!(handled[0].duration > Some(60_000_000), "{major}: {handled:?}");
                 let handler =
-                    handled[0].steps.iter().find(|step| step.what == "SlowHandler").unwrap();
-                assert!(
-                    handler.kind == StepKind::AppDomainHandler && handler.found,
-                    "{major}: {handler:?}"
-                );
+                    handled[0].steps().find(|step| step.what.ends_with(" SlowHandler")).unwrap();
+                let expected = format!("{} SlowHandler", StepKind::AppDomainHandler.words());
+                assert!(handler.what == expected && handler.found, "{major}: {handler:?}");
                 assert!(handler.took > 60_000_000, "{major}: {handler:?}");
                 let missing = of("No.Such.Assembly0")[0];
-                assert_eq!((missing.outcome, missing.assembly), (Outcome::Failed, 0), "{major}");
-                let stages: Vec<_> = missing.steps.iter().map(|step| step.kind).collect();
-                assert!(stages.contains(&StepKind::AppDomainResolve), "{major}: {stages:?}");
                 assert_eq!(
-                    stages.contains(&StepKind::LoadFromHandler),
-                    major == 8,
-                    "{major}: {stages:?}"
+                    (missing.outcome, missing.assembly),
+                    (LoadOutcome::Failed, 0),
+                    "{major}"
                 );
-                assert!(missing.steps.iter().all(|step| !step.found), "{major}: {missing:?}");
-                assert_eq!(missing.steps[0].result, "Could not locate assembly", "{major}");
+                let has =
+                    |kind: StepKind| missing.step.iter().any(|step| step.starts_with(kind.words()));
+                assert!(has(StepKind::AppDomainResolve), "{major}: {missing:?}");
+                assert_eq!(has(StepKind::LoadFromHandler), major == 8, "{major}: {missing:?}");
+                assert!(missing.step_found.iter().all(|found| !found), "{major}: {missing:?}");
+                assert_eq!(missing.step_result[0], "Could not locate assembly", "{major}");
             }
 
             let unloaded: Vec<_> = outputs
                 .iter()
                 .filter_map(|output| match output {
-                    Output::Unloaded { assembly, name, .. } => Some((*assembly, simple_name(name))),
+                    Output::Unloaded(Unloaded { assembly, name, .. }) => {
+                        Some((*assembly, simple_name(name)))
+                    }
                     _ => None,
                 })
                 .collect();
@@ -795,10 +776,10 @@ mod tests {
         assert_eq!(told.len(), 2);
         let (lib, other) = (&told[0], &told[1]);
         assert_eq!(
-            (lib.start, lib.duration, lib.own, lib.resolution),
+            (lib.time, lib.duration, lib.own, lib.resolution),
             (100, Some(40), Some(40), Some(10))
         );
-        assert_eq!((lib.outcome, lib.assembly, lib.precompiled), (Outcome::Loaded, 7, true));
+        assert_eq!((lib.outcome, lib.assembly, lib.precompiled), (LoadOutcome::Loaded, 7, true));
         assert_eq!(
             (lib.name.as_str(), lib.path.as_str()),
             ("Lib, Version=2.0.0.0", "/app/Lib.dll")
@@ -810,7 +791,7 @@ mod tests {
         assert_eq!((simple_name(&lib.name), version(&lib.name)), ("Lib", "2.0.0.0"));
         // Nobody told how long that one took.
         assert_eq!(
-            (other.start, other.duration, other.path.as_str(), other.requested.as_str()),
+            (other.time, other.duration, other.path.as_str(), other.requested.as_str()),
             (120, None, "", "")
         );
     }
@@ -826,7 +807,7 @@ mod tests {
         assert_eq!(told.len(), 1);
         assert_eq!(
             (told[0].outcome, told[0].assembly, told[0].collectible),
-            (Outcome::Loaded, 7, true)
+            (LoadOutcome::Loaded, 7, true)
         );
         assert_eq!((told[0].duration, told[0].path.as_str()), (Some(30), "/app/Lib.dll"));
     }
@@ -846,9 +827,9 @@ mod tests {
         let told: Vec<_> =
             told.iter().map(|load| (load.name.as_str(), load.outcome, load.duration)).collect();
         let expected = [
-            ("A", Outcome::Known, Some(10)),
-            ("C", Outcome::Failed, Some(10)),
-            ("B", Outcome::Known, Some(10)),
+            ("A", LoadOutcome::Known, Some(10)),
+            ("C", LoadOutcome::Failed, Some(10)),
+            ("B", LoadOutcome::Known, Some(10)),
         ];
         assert_eq!(told, expected);
     }
@@ -871,7 +852,8 @@ mod tests {
             .iter()
             .filter_map(|output| match output {
                 Output::Type(load) => {
-                    Some((load.name.as_str(), load.start, load.duration, load.own))
+                    let TypeLoad { time, duration, own, .. } = load.load.row;
+                    Some((load.name.as_str(), time, duration, own))
                 }
                 _ => None,
             })

@@ -2,28 +2,13 @@
 //!
 //! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits.
 
-use crate::Event;
 use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
+use crate::{Event, Located, thread_id};
+use profilers::locks::Wait;
+use rows::StackId;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-
-/// A wait for a lock that another thread held.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contention {
-    /// When the wait began, in nanoseconds of the stream's clock.
-    pub start: u64,
-    /// How long it lasted, nanoseconds.
-    pub duration: u64,
-    /// Thread that waited, in the process's own pid namespace.
-    pub thread: u64,
-    /// Where, leaf first.
-    pub stack: Arc<[u64]>,
-    /// The lock as the runtime numbers it; `None` before .NET 8.
-    pub lock: Option<u64>,
-    /// Thread that held it when the wait began, in the process's own pid namespace.
-    pub owner: Option<u64>,
-}
 
 /// Pairs the beginning and the end of waits, of events that come in the order of their times.
 ///
@@ -32,8 +17,8 @@ pub struct Contention {
 #[derive(Debug, Default)]
 pub struct Collector {
     /// The wait of each thread: a thread waits for one lock at a time.
-    waiting: HashMap<u64, Contention>,
-    output: VecDeque<Contention>,
+    waiting: HashMap<u64, Located<Wait>>,
+    output: VecDeque<Located<Wait>>,
 }
 
 /// Most threads whose waits are followed.
@@ -59,7 +44,7 @@ impl Collector {
     }
 
     /// The next wait that is complete.
-    pub fn next_output(&mut self) -> Option<Contention> {
+    pub fn next_output(&mut self) -> Option<Located<Wait>> {
         self.output.pop_front()
     }
 
@@ -70,16 +55,21 @@ impl Collector {
                 if self.waiting.len() >= MAX_WAITING && !self.waiting.contains_key(&thread) {
                     return;
                 }
-                let stack = Arc::clone(stack);
-                self.waiting.insert(
-                    thread,
-                    Contention { start: time, duration: 0, thread, stack, lock, owner },
-                );
+                let row = Wait {
+                    time,
+                    thread: thread_id(thread),
+                    stack: StackId::UNDEFINED,
+                    duration: 0,
+                    lock,
+                    owner: owner.map(thread_id),
+                    truncated: false,
+                };
+                self.waiting.insert(thread, Located { row, stack: Arc::clone(stack) });
             }
             91 => {
                 let Some(mut wait) = self.waiting.remove(&thread) else { return };
-                let between = time.saturating_sub(wait.start);
-                wait.duration = stop(payload).unwrap_or(between);
+                let between = time.saturating_sub(wait.row.time);
+                wait.row.duration = stop(payload).unwrap_or(between);
                 self.output.push_back(wait);
             }
             _ => {}
@@ -129,7 +119,7 @@ mod tests {
     }
 
     /// Start, duration, thread, lock and owner.
-    type Told = (u64, u64, u64, Option<u64>, Option<u64>);
+    type Told = (u64, u64, u32, Option<u64>, Option<u32>);
 
     /// Feeds events of threads, ten nanoseconds apart from 100 on.
     fn collect(events: &[(u32, u64, &[u8])]) -> Vec<Told> {
@@ -138,7 +128,12 @@ mod tests {
             collector.push_fields(*id, payload, time * 10, *thread, &Arc::from([*thread]));
         }
         let waits = std::iter::from_fn(|| collector.next_output());
-        waits.map(|wait| (wait.start, wait.duration, wait.thread, wait.lock, wait.owner)).collect()
+        let told = |wait: Located<Wait>| {
+            let Wait { time, duration, thread, lock, owner, .. } = wait.row;
+            assert_eq!(*wait.stack, [thread.0.into()]);
+            (time, duration, thread.0, lock, owner.map(|owner| owner.0))
+        };
+        waits.map(told).collect()
     }
 
     #[test]

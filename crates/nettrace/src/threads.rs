@@ -6,29 +6,13 @@
 //! knows its numbers, and `ThreadRunning` (71). Threads that the runtime itself makes (the
 //! finalizer, and on .NET Core 3.1 the workers of the thread pool) have the second only.
 
-use crate::Event;
 use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
+use crate::{Event, Located, thread_id};
+use profilers::threads::Creation;
+use rows::{StackId, ThreadId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-
-/// A thread that was started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Creation {
-    /// When it was asked for; where that was not seen, when it began.
-    pub time: u64,
-    /// Thread that asked for it, in the process's own pid namespace; `None` where that was not
-    /// seen.
-    pub creator: Option<u64>,
-    /// Where it was asked for, leaf first; empty where that was not seen.
-    pub stack: Arc<[u64]>,
-    /// The new thread, in the process's own pid namespace.
-    pub thread: u64,
-    /// `Thread.ManagedThreadId`.
-    pub managed_id: u32,
-    /// Whether it is a worker of the thread pool, by what the runtime says of it.
-    pub pool: bool,
-}
 
 /// Pairs the events of each thread, of events that come in the order of their times.
 #[derive(Debug, Default)]
@@ -36,7 +20,7 @@ pub struct Collector {
     /// Threads that were asked for and do not run yet, by the address of the runtime's object:
     /// time, creator and stack.
     asked: HashMap<u64, (u64, u64, Arc<[u64]>)>,
-    output: VecDeque<Creation>,
+    output: VecDeque<Located<Creation>>,
 }
 
 /// Most threads that are waited for.
@@ -65,8 +49,9 @@ impl Collector {
         }
     }
 
-    /// The next thread.
-    pub fn next_output(&mut self) -> Option<Creation> {
+    /// The next thread. It has a creator and a stack if it was seen that it was asked for; its time
+    /// is that of the request, or else when it began.
+    pub fn next_output(&mut self) -> Option<Located<Creation>> {
         self.output.pop_front()
     }
 
@@ -92,12 +77,14 @@ impl Collector {
                 let flags = fields.u32()?;
                 let managed_id = fields.u32()?;
                 let os_tid = fields.u32()?;
-                let (time, creator, stack) = match self.asked.remove(&object) {
-                    Some((time, creator, stack)) => (time, Some(creator), stack),
+                let (time, creator, ips) = match self.asked.remove(&object) {
+                    Some((time, creator, ips)) => (time, Some(thread_id(creator)), ips),
                     None => (time, None, Arc::from([])),
                 };
-                let (thread, pool) = (u64::from(os_tid), flags & POOL_WORKER != 0);
-                self.output.push_back(Creation { time, creator, stack, thread, managed_id, pool });
+                let stack = creator.map(|_| StackId::UNDEFINED);
+                let (thread, pool) = (ThreadId(os_tid), flags & POOL_WORKER != 0);
+                let row = Creation { time, thread, creator, stack, managed_id, pool };
+                self.output.push_back(Located { row, stack: ips });
             }
             _ => {}
         }
@@ -133,16 +120,23 @@ mod tests {
             collector.push_fields(id, &payload, time, thread, stack);
         }
         let threads: Vec<_> = std::iter::from_fn(|| collector.next_output()).collect();
-        let first =
-            Creation { time: 10, creator: Some(5), stack, thread: 61, managed_id: 14, pool: false };
+        let first = Creation {
+            time: 10,
+            thread: ThreadId(61),
+            creator: Some(ThreadId(5)),
+            stack: Some(StackId::UNDEFINED),
+            managed_id: 14,
+            pool: false,
+        };
         let second = Creation {
             time: 14,
+            thread: ThreadId(62),
             creator: None,
-            stack: none,
-            thread: 62,
+            stack: None,
             managed_id: 15,
             pool: true,
         };
+        let (first, second) = (Located { row: first, stack }, Located { row: second, stack: none });
         assert_eq!(threads, [first, second]);
     }
 }

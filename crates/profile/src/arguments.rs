@@ -84,8 +84,8 @@ impl ShownArgument {
                 shown.value = Some(ArgumentValue::Text(text.clone()));
             }
             Some(Argument::Null) => shown.value = Some(ArgumentValue::Null),
-            Some(Argument::Object { ty, elements }) => {
-                shown.object = ty.map(|ty| tables.ty(ty).name.clone());
+            Some(Argument::Object { class, elements }) => {
+                shown.object = class.map(|class| tables.ty(class).name.clone());
                 shown.elements = *elements;
             }
             None => {}
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(value("string", text("x\n\"é", 4)), "a=\"x\\n\\\"é\"");
         assert_eq!(value("string", text("ab", 1000)), "a=\"ab…\" (1000 characters)");
         assert_eq!(
-            value("long[]", Argument::Object { ty: None, elements: Some(3) }),
+            value("long[]", Argument::Object { class: None, elements: Some(3) }),
             "a=<long[], 3 elements>"
         );
         assert_eq!(shown("Point", ParameterShown::ByType, None), "a=<Point>");

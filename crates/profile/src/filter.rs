@@ -291,7 +291,7 @@ impl Profile {
             }
         }
         profile.pauses.retain(|pause| sieve.takes_time(pause.suspend_start));
-        profile.survivors.retain(|look| sieve.takes_time(look.time));
+        profile.survivors.retain(|look| sieve.takes_time(look.collection.time));
         profile.filtered = match (&self.filtered, filter.describe()) {
             (Some(before), Some(now)) => Some(format!("{before}, {now}")),
             (before, now) => before.clone().or(now),

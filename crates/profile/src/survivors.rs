@@ -101,26 +101,28 @@ impl Profile {
         let mut types: HashMap<TypeId, HashMap<(u8, u8), Totals>> = HashMap::new();
         let mut chains: HashMap<(&SurvivorHolder, &[TypeId]), (Totals, u64)> = HashMap::new();
         for snapshot in &self.survivors {
-            if let Some(collections) = summary.collections.get_mut(usize::from(snapshot.generation))
+            let collection = &snapshot.collection;
+            if let Some(collections) =
+                summary.collections.get_mut(usize::from(collection.generation))
             {
                 *collections += 1;
             }
-            summary.induced += u64::from(snapshot.induced);
-            summary.paused = summary.paused.saturating_add(snapshot.paused);
-            summary.telling = summary.telling.saturating_add(snapshot.telling);
-            summary.longest = summary.longest.max(snapshot.telling);
-            summary.objects = summary.objects.saturating_add(snapshot.objects);
-            if !snapshot.complete {
+            summary.induced += u64::from(collection.induced);
+            summary.paused = summary.paused.saturating_add(collection.paused);
+            summary.telling = summary.telling.saturating_add(collection.telling);
+            summary.longest = summary.longest.max(collection.telling);
+            summary.objects = summary.objects.saturating_add(collection.objects);
+            if !collection.complete {
                 summary.incomplete += 1;
                 continue;
             }
-            summary.moved = summary.moved.saturating_add(snapshot.moved);
+            summary.moved = summary.moved.saturating_add(collection.moved);
             for (index, (generation, before)) in
-                summary.generations.iter_mut().zip(snapshot.before).enumerate()
+                summary.generations.iter_mut().zip(collection.before).enumerate()
             {
                 // Large and pinned objects are collected with generation 2.
                 generation.collections += u64::from(
-                    index <= usize::from(snapshot.generation) || snapshot.generation >= 2,
+                    index <= usize::from(collection.generation) || collection.generation >= 2,
                 );
                 generation.before = generation.before.saturating_add(before);
             }

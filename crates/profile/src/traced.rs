@@ -129,16 +129,17 @@ impl Traced {
 
     /// What has become of a method.
     pub(crate) fn add_method(&mut self, method: &InstrumentedMethod) {
-        match (&method.state, &mut self.times) {
-            (InstrumentState::Requested, None) => self.times = Some((method.time, method.time)),
-            (InstrumentState::Original, Some((_, last))) => *last = method.time.max(*last),
+        let InstrumentedMethod { time, of } = method;
+        match (&of.state, &mut self.times) {
+            (InstrumentState::Requested, None) => self.times = Some((*time, *time)),
+            (InstrumentState::Original, Some((_, last))) => *last = (*time).max(*last),
             _ => {}
         }
-        if let Some(slot) = method.slot {
-            self.slots.insert(slot, method.function);
+        if let Some(slot) = of.slot {
+            self.slots.insert(slot, of.method);
         }
-        let known = self.methods.entry(method.function).or_insert_with(|| TracedMethod {
-            function: method.function,
+        let known = self.methods.entry(of.method).or_insert_with(|| TracedMethod {
+            function: of.method,
             rule: String::new(),
             state: InstrumentState::Original,
             calls: CallStats::default(),
@@ -146,13 +147,13 @@ impl Traced {
             parameters: Vec::new(),
             no_arguments: None,
         });
-        known.rule.clone_from(&method.rule);
-        known.state.clone_from(&method.state);
+        known.rule.clone_from(&of.rule);
+        known.state.clone_from(&of.state);
     }
 
     /// Parameters of a method that is known.
     pub(crate) fn add_parameters(&mut self, more: &MethodParameters) {
-        if let Some(method) = self.methods.get_mut(&more.function) {
+        if let Some(method) = self.methods.get_mut(&more.method) {
             method.parameters.clone_from(&more.parameters);
             method.no_arguments.clone_from(&more.refused);
         }
@@ -299,17 +300,12 @@ fn middle(bucket: u16) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use session::{ParameterShown, TracedMethod as More};
+    use session::{Instrumented, ParameterShown, TracedMethod as More};
 
     fn named(slot: u32, function: u32) -> InstrumentedMethod {
-        let state = InstrumentState::Requested;
-        InstrumentedMethod {
-            time: 0,
-            function: FunctionId(function),
-            rule: "r".into(),
-            slot: Some(slot),
-            state,
-        }
+        let (method, state) = (FunctionId(function), InstrumentState::Requested);
+        let of = Instrumented { method, rule: "r".into(), slot: Some(slot), state };
+        InstrumentedMethod { time: 0, of }
     }
 
     #[test]
@@ -382,8 +378,8 @@ mod tests {
             type_name: "int".into(),
             shown: ParameterShown::ByValue,
         };
-        let parameters = |function| MethodParameters {
-            function,
+        let parameters = |method| MethodParameters {
+            method,
             parameters: vec![parameter.clone()],
             refused: Some("why".into()),
         };
@@ -423,7 +419,9 @@ mod tests {
         };
         let calls = TracedCalls { time: 1, ticks_per_second: 1, methods: vec![more(0), more(9)] };
         traced.add_calls(&calls);
-        traced.add_method(&InstrumentedMethod { state: InstrumentState::Original, ..named(0, 1) });
+        let mut reverted = named(0, 1);
+        reverted.of.state = InstrumentState::Original;
+        traced.add_method(&reverted);
         assert_eq!((traced.unnamed, traced.methods().count()), (2, 1));
         assert_eq!(traced.methods().next().unwrap().state, InstrumentState::Original);
         assert_eq!(traced.methods().next().unwrap().calls.calls, 2);

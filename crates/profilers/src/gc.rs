@@ -39,6 +39,7 @@ pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
 
 rows::rows! {
     /// Garbage collections, by their end.
+    #[derive(Eq)]
     pub struct Collection in "gc", "collections" {
         /// Number since the process started.
         number: rows::Narrow<rows::Number, u32>,
@@ -65,6 +66,7 @@ rows::rows! {
     }
 
     /// Times when the runtime was suspended, such as GC pauses, by their end.
+    #[derive(Eq)]
     pub struct Pause in "gc", "pauses" {
         /// Why, in the words of the runtime's events: `SuspendForGC`, `SuspendForGCPrep`,
         /// `SuspendForDebugger` …
@@ -82,6 +84,7 @@ rows::rows! {
     }
 
     /// Calls that induce a collection, such as `GC.Collect`.
+    #[derive(Copy, Eq)]
     pub struct Induced in "gc", "induced" {
         /// When the runtime was asked.
         time: rows::Time,

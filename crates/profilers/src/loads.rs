@@ -140,6 +140,7 @@ rows::rows! {
     }
 
     /// Assemblies that were unloaded.
+    #[derive(Eq)]
     pub struct Unloaded in "loads", "unloaded" {
         /// When.
         time: rows::Time,

@@ -49,10 +49,10 @@ fn read(path: &Path) -> Seen {
     let mut reader = SessionReader::new(File::open(path).unwrap()).unwrap();
     while let Some(record) = reader.next().transpose().unwrap() {
         match record {
-            SessionRecord::Instrumented(method) => match method.state {
+            SessionRecord::Instrumented(method) => match method.of.state {
                 InstrumentState::Requested => {
                     seen.instrumented += 1;
-                    is_timed.insert(method.slot.unwrap(), method.rule != "counted");
+                    is_timed.insert(method.of.slot.unwrap(), method.of.rule != "counted");
                 }
                 InstrumentState::Original => seen.reverted += 1,
                 state => panic!("{state:?}"),

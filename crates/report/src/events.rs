@@ -6,13 +6,12 @@ use profile::{NameStyle, Profile, TracedEvent, rows::Words, session};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use session::{
-    FunctionId, IlBody, InstrumentState, InstrumentedMethod, Nanos, RecompiledMethod,
-    RewrittenMethod,
+    FunctionId, InstrumentState, InstrumentedMethod, Nanos, RecompiledMethod, RewrittenMethod,
 };
 
 use crate::{
     Exporter, Options, ReportError,
-    json::{schema_of, since},
+    json::{schema_of, values::since},
     views::{jit::tier_schema, loads::assembly_name},
 };
 
@@ -155,8 +154,8 @@ struct Il<'a> {
     il: Vec<&'a str>,
 }
 
-impl<'a> From<&'a IlBody> for Il<'a> {
-    fn from(body: &'a IlBody) -> Self {
+impl<'a> From<&'a session::Il> for Il<'a> {
+    fn from(body: &'a session::Il) -> Self {
         let bytes = body.bytes.iter().map(|byte| format!("{byte:02x}"));
         Self { bytes: bytes.collect(), il: body.text.lines().collect() }
     }
@@ -305,7 +304,7 @@ fn traced<'a>(profile: &'a Profile, events: &mut Events<'a>) {
     // Where bodies are recorded, they report what was requested as well.
     let has_bodies = all.iter().any(|event| matches!(event, TracedEvent::Rewritten(_)));
     events.extend(all.iter().filter_map(|event| match event {
-        TracedEvent::State(of) if has_bodies && of.state == InstrumentState::Requested => None,
+        TracedEvent::State(of) if has_bodies && of.of.state == InstrumentState::Requested => None,
         TracedEvent::State(of) => Some((of.time, state(profile, of))),
         TracedEvent::Rewritten(of) => Some((of.time, rewritten(profile, of))),
         TracedEvent::Recompiled(of) => Some((of.time, recompiled(profile, of))),
@@ -314,7 +313,8 @@ fn traced<'a>(profile: &'a Profile, events: &mut Events<'a>) {
 
 fn state<'a>(profile: &'a Profile, of: &'a InstrumentedMethod) -> Event<'a> {
     let time_ns = since(profile, of.time);
-    let method = method(profile, of.function);
+    let of = &of.of;
+    let method = method(profile, of.method);
     let rule = of.rule.as_str();
     match &of.state {
         InstrumentState::Requested => Event::Rewrite(Rewrite {
@@ -338,7 +338,7 @@ fn rewritten<'a>(profile: &'a Profile, of: &'a RewrittenMethod) -> Event<'a> {
     let bodies = of.bodies.as_ref();
     Event::Rewrite(Rewrite {
         time_ns: since(profile, of.time),
-        method: method(profile, of.function),
+        method: method(profile, of.method),
         rule: &of.rule,
         slot: Some(of.slot),
         before: bodies.ok().map(|(before, _)| before.into()),
@@ -350,7 +350,7 @@ fn rewritten<'a>(profile: &'a Profile, of: &'a RewrittenMethod) -> Event<'a> {
 fn recompiled<'a>(profile: &'a Profile, of: &'a RecompiledMethod) -> Event<'a> {
     Event::Rejit(Rejit {
         time_ns: since(profile, of.time),
-        method: method(profile, of.function),
+        method: method(profile, of.method),
         failed: of.failed.as_deref(),
     })
 }

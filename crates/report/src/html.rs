@@ -6,15 +6,15 @@ use document::{
     Document,
     html::{self, escape},
 };
-use profile::{
-    CallSite, NONE, NameStyle, Profile,
-    session::{FunctionId, FunctionKind, Nanos},
-    state_machine_id,
-};
+use profile::Profile;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Exporter, Options, ReportError, format, kinds, views};
+use crate::{
+    Exporter, Options, ReportError, format, kinds,
+    page::{FRAME_KINDS, Functions, Interner, micros},
+    views,
+};
 
 pub const EXPORTER: Exporter = Exporter {
     id: "html",
@@ -34,41 +34,6 @@ const TEMPLATE: &str = include_str!("html/template.html");
 pub(crate) const STYLE: &str = include_str!("html/style.css");
 const PROGRAM: &str = include_str!("html/app.js");
 
-/// Most points of a line of a counter.
-pub(crate) const MOST_POINTS: usize = 300;
-
-/// Most rows of the tables of types, of locks and of counters.
-pub(crate) const MOST_ROWS: usize = 500;
-
-/// Kinds of frames that the page gives a colour, by index.
-const FRAME_KINDS: [&str; 10] = [
-    "your code",
-    ".NET libraries",
-    "dynamic code",
-    "stub",
-    "native",
-    "runtime",
-    "GC",
-    "JIT",
-    "kernel",
-    "unknown",
-];
-
-fn frame_kind(profile: &Profile, function: FunctionId) -> u8 {
-    match profile.tables.function(function).kind {
-        FunctionKind::Managed if profile.tables.is_framework(function) => 1,
-        FunctionKind::Managed => 0,
-        FunctionKind::Dynamic => 2,
-        FunctionKind::Stub => 3,
-        FunctionKind::Native => 4,
-        FunctionKind::Runtime => 5,
-        FunctionKind::Gc => 6,
-        FunctionKind::Jit => 7,
-        FunctionKind::Kernel => 8,
-        FunctionKind::Unknown => 9,
-    }
-}
-
 #[derive(Serialize)]
 struct Page {
     meta: Value,
@@ -85,74 +50,6 @@ struct Page {
     notes: Vec<(f64, String)>,
     /// Id and title of what is shown as it is; the page has a template for each.
     documents: Vec<(&'static str, &'static str)>,
-}
-
-/// Columns of functions, by their number in the page.
-#[derive(Default, Serialize)]
-struct Functions {
-    name: Vec<String>,
-    short: Vec<String>,
-    /// Where the parameters begin in the name, in UTF-16 units as JavaScript counts.
-    plain: Vec<usize>,
-    kind: Vec<u8>,
-    /// Number of the module plus one; 0 where there is none.
-    module: Vec<u32>,
-    /// What the compiler made of it; empty for plain methods.
-    machine: Vec<&'static str>,
-}
-
-/// Numbers of things in the page: only what is used is in it.
-pub(crate) struct Interner<'a> {
-    profile: &'a Profile,
-    functions: Functions,
-    function_of: Vec<u32>,
-    files: Vec<String>,
-    file_of: Vec<u32>,
-}
-
-impl<'a> Interner<'a> {
-    fn new(profile: &'a Profile) -> Self {
-        Self {
-            profile,
-            functions: Functions::default(),
-            function_of: vec![NONE; profile.tables.functions.len()],
-            files: Vec::new(),
-            file_of: vec![NONE; profile.tables.files.len()],
-        }
-    }
-
-    pub fn function(&mut self, id: FunctionId) -> u32 {
-        let known = self.function_of[id.index()];
-        if known != NONE {
-            return known;
-        }
-        let next = self.functions.name.len() as u32;
-        self.function_of[id.index()] = next;
-        let function = self.profile.tables.function(id);
-        self.functions.name.push(self.profile.tables.function_name(id, NameStyle::FULL));
-        self.functions.short.push(self.profile.tables.function_name(id, NameStyle::SHORT));
-        let plain = self.profile.tables.function_name(id, NameStyle::PLAIN);
-        self.functions.plain.push(plain.encode_utf16().count());
-        self.functions.kind.push(frame_kind(self.profile, id));
-        self.functions.module.push(function.module.map_or(0, |module| module.0 + 1));
-        self.functions.machine.push(function.state_machine.map_or("", state_machine_id));
-        next
-    }
-
-    pub fn line(&mut self, line: Option<profile::Line>) -> (u32, u32) {
-        let Some(line) = line else { return (0, 0) };
-        let file = &mut self.file_of[line.file.0 as usize];
-        if *file == NONE {
-            self.files.push(self.profile.tables.file(line.file).to_owned());
-            *file = self.files.len() as u32;
-        }
-        (*file, line.line)
-    }
-}
-
-/// Microseconds since the start of what the profile shows.
-pub(crate) fn micros(profile: &Profile, time: Nanos) -> f64 {
-    (time as f64 - profile.start as f64) / 1e3
 }
 
 fn meta(profile: &Profile) -> Value {
@@ -178,12 +75,6 @@ fn meta(profile: &Profile) -> Value {
             "params": run.params.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })
-}
-
-/// Where something is, as number of the function, of the file and of the line.
-pub(crate) fn at(interner: &mut Interner<'_>, place: &CallSite, options: &Options) -> Value {
-    let (file, line) = interner.line(place.line.filter(|_| options.lines));
-    json!([interner.function(place.function), file, line])
 }
 
 /// Writes JSON into a script element: nothing in it may end the element or begin a comment (HTML,

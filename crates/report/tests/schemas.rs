@@ -28,8 +28,8 @@ fn arguments() -> Vec<(u16, Argument)> {
         (1, Argument::Float(0.5)),
         (2, Argument::Text { text: "Ada".into(), length: 100 }),
         (3, Argument::Null),
-        (4, Argument::Object { ty: Some(TypeId(0)), elements: Some(4) }),
-        (5, Argument::Object { ty: None, elements: None }),
+        (4, Argument::Object { class: Some(TypeId(0)), elements: Some(4) }),
+        (5, Argument::Object { class: None, elements: None }),
         (6, Argument::Number(-1)),
         (7, Argument::Number(1)),
         (8, Argument::Float(f64::NAN)),
@@ -38,10 +38,10 @@ fn arguments() -> Vec<(u16, Argument)> {
 
 /// What instrumented methods leave, with figures that the small recording does not have.
 fn traced(bodies: bool) -> Vec<SessionRecord> {
-    let method = |function, slot, state| {
-        let (time, rule) = (START + 2 * MS, "shop".to_owned());
-        let function = FunctionId(function);
-        SessionRecord::Instrumented(InstrumentedMethod { time, function, rule, slot, state })
+    let method = |method, slot, state| {
+        let (method, rule) = (FunctionId(method), "shop".to_owned());
+        let (time, of) = (START + 2 * MS, Instrumented { method, rule, slot, state });
+        SessionRecord::Instrumented(InstrumentedMethod { time, of })
     };
     let parameter = |name: &str, type_name: &str, shown| Parameter {
         name: name.into(),
@@ -64,15 +64,15 @@ fn traced(bodies: bool) -> Vec<SessionRecord> {
         failed,
         asynchronous: false,
     };
-    let body = |text: &str| IlBody { bytes: vec![0x02, 0x2a], text: text.into() };
-    let rewritten = |function, slot, bodies| {
+    let body = |text: &str| Il { bytes: vec![0x02, 0x2a], text: text.into() };
+    let rewritten = |method, slot, bodies| {
         let (time, rule) = (START + 3 * MS, "shop".to_owned());
-        let function = FunctionId(function);
-        SessionRecord::Rewritten(RewrittenMethod { time, function, rule, slot, bodies })
+        let method = FunctionId(method);
+        SessionRecord::Rewritten(RewrittenMethod { time, method, rule, slot, bodies })
     };
-    let recompiled = |function, failed| {
-        let (time, function) = (START + 3 * MS, FunctionId(function));
-        SessionRecord::Recompiled(RecompiledMethod { time, function, failed })
+    let recompiled = |method, failed| {
+        let (time, method) = (START + 3 * MS, FunctionId(method));
+        SessionRecord::Recompiled(RecompiledMethod { time, method, failed })
     };
     let mut records = vec![
         method(0, Some(0), InstrumentState::Requested),
@@ -81,7 +81,7 @@ fn traced(bodies: bool) -> Vec<SessionRecord> {
         method(3, Some(3), InstrumentState::Requested),
         method(3, Some(3), InstrumentState::Original),
         SessionRecord::Parameters(MethodParameters {
-            function: FunctionId(0),
+            method: FunctionId(0),
             parameters: values.into_iter().chain(others).collect(),
             refused: None,
         }),

@@ -33,16 +33,18 @@ fn snapshot(time: u64, generation: u8, complete: bool) -> SurvivorSnapshot {
         bytes: objects * 32,
     };
     SurvivorSnapshot {
-        time: START + time * MS,
-        generation,
-        induced: false,
-        paused: 10 * MS,
-        telling: 4 * MS,
-        before: [64_000, if generation > 0 { 3200 } else { 0 }, 0, 0, 0],
-        moved: 320,
-        objects: 1000,
-        complete,
-        reason: (!complete).then(|| "it took longer than 1000 ms".to_owned()),
+        collection: SurvivedCollection {
+            time: START + time * MS,
+            generation,
+            induced: false,
+            paused: 10 * MS,
+            telling: 4 * MS,
+            before: [64_000, if generation > 0 { 3200 } else { 0 }, 0, 0, 0],
+            moved: 320,
+            objects: 1000,
+            complete,
+            reason: (!complete).then(|| "it took longer than 1000 ms".to_owned()),
+        },
         counts,
         held: vec![
             held(SurvivorHolder::Older(2), &[0, 1], 7),

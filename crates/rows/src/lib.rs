@@ -7,7 +7,8 @@
 //!
 //! Ids of threads, functions, stacks and types are numbers. From the agent they are those that the
 //! agent gave ([`ThreadId`] is the thread id of the operating system); in a session, those of its
-//! definitions.
+//! definitions. In a row of the runtime's events a thread is that of the operating system, too, and
+//! what has no id yet is undefined ([`StackId::UNDEFINED`]).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -25,8 +26,9 @@ pub use row::{Row, TableMismatch};
 
 use serde::{Deserialize, Serialize};
 
-/// A moment or duration in nanoseconds.
-type Nanos = u64;
+/// A moment or a duration in nanoseconds. Moments are on `CLOCK_MONOTONIC` of the machine of the
+/// target: the one clock of a recording, inside and outside.
+pub type Nanos = u64;
 
 /// Number of a table: in the list of all tables on the wire, by definition in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,6 +42,10 @@ macro_rules! ids {
         pub struct $name(pub u32);
 
         impl $name {
+            /// Stands where something has no id yet. No session defines it, so one with a row in
+            /// which it was left is refused.
+            pub const UNDEFINED: Self = Self(u32::MAX);
+
             /// As an index into the table that the definitions of a session make in order.
             pub fn index(self) -> usize {
                 self.0 as usize
@@ -505,6 +511,17 @@ mod tests {
         let batch = RowBatch { table: TableId(0), rows: 2, columns: vec![lengths] };
         let list = Kind::List(Box::new(Kind::Count));
         assert_eq!(batch.check([&list].into_iter(), &DEFINED), Err(RowsError::Form));
+    }
+
+    #[test]
+    fn an_id_that_was_left_undefined_is_refused() {
+        let most = u32::MAX;
+        let all = Defined { threads: most, functions: most, stacks: most, types: most };
+        let undefined = StackId::UNDEFINED.0.into();
+        let columns = vec![Values::Whole(vec![undefined])];
+        let batch = RowBatch { table: TableId(0), rows: 1, columns };
+        let refused = batch.check([&Kind::Stack].into_iter(), &all);
+        assert_eq!(refused, Err(RowsError::Undefined { kind: "stack", id: undefined }));
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! Some of the rows of a batch.
 
-use crate::{Kind, RowBatch, TableDef, Values};
-
-/// A moment in nanoseconds.
-type Nanos = u64;
+use crate::{Kind, Nanos, RowBatch, TableDef, Values};
 
 impl TableDef {
     /// The column that says when each row was: the first of moments, if there is one.

@@ -2,8 +2,7 @@ use std::borrow::Cow;
 
 use unwind::{Mapping, Registers};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
-pub type Nanos = u64;
+pub use wire::Nanos;
 
 /// What a thread was doing at one moment. The same for every engine.
 #[derive(Clone, Copy, Debug)]

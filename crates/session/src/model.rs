@@ -11,8 +11,7 @@ pub use definitions::*;
 pub use heap::*;
 pub use traced::*;
 
-/// Nanoseconds of `CLOCK_MONOTONIC` on the machine of the target.
-pub type Nanos = u64;
+pub use rows::Nanos;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

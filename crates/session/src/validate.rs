@@ -184,13 +184,13 @@ impl Validator {
             }
             SessionRecord::Table(table) => self.table(table),
             SessionRecord::Rows(batch) => self.rows(batch),
-            SessionRecord::Instrumented(method) => self.function(method.function),
-            SessionRecord::Rewritten(method) => self.function(method.function),
-            SessionRecord::Recompiled(method) => self.function(method.function),
+            SessionRecord::Instrumented(method) => self.function(method.of.method),
+            SessionRecord::Rewritten(method) => self.function(method.method),
+            SessionRecord::Recompiled(method) => self.function(method.method),
             SessionRecord::SingleCalls(calls) => {
                 calls.iter().try_for_each(|call| self.thread(call.thread))
             }
-            SessionRecord::Parameters(method) => self.function(method.function),
+            SessionRecord::Parameters(method) => self.function(method.method),
             SessionRecord::CallsWithArguments(calls) => {
                 calls.iter().try_for_each(|call| self.call_with_arguments(call))
             }
@@ -262,7 +262,7 @@ impl Validator {
     fn call_with_arguments(&self, call: &CallArguments) -> Result<(), ModelError> {
         self.thread(call.call.thread)?;
         call.arguments.iter().try_for_each(|(_, argument)| match argument {
-            Argument::Object { ty: Some(ty), .. } => self.ty(*ty),
+            Argument::Object { class: Some(class), .. } => self.ty(*class),
             _ => Ok(()),
         })
     }

@@ -251,16 +251,18 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
             }
             Seed::Survivors(time, rows, text) if types > 0 => {
                 SessionRecord::Survivors(SurvivorSnapshot {
-                    time,
-                    generation: 1,
-                    induced: false,
-                    paused: 2,
-                    telling: 1,
-                    before: [time; 5],
-                    moved: 3,
-                    objects: rows.len() as u64,
-                    complete: text.is_none(),
-                    reason: text.clone(),
+                    collection: SurvivedCollection {
+                        time,
+                        generation: 1,
+                        induced: false,
+                        paused: 2,
+                        telling: 1,
+                        before: [time; 5],
+                        moved: 3,
+                        objects: rows.len() as u64,
+                        complete: text.is_none(),
+                        reason: text.clone(),
+                    },
                     counts: rows
                         .iter()
                         .map(|row| SurvivorCount {
@@ -306,7 +308,7 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
             ),
             Seed::Parameters(name, shown) if functions > 0 => {
                 SessionRecord::Parameters(MethodParameters {
-                    function: FunctionId(u32::from(shown) % functions),
+                    method: FunctionId(u32::from(shown) % functions),
                     refused: (shown == 0).then(|| name.clone()),
                     parameters: vec![Parameter {
                         type_name: name.clone(),
@@ -344,7 +346,7 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                             (
                                 7,
                                 Argument::Object {
-                                    ty: types.checked_sub(1).map(TypeId),
+                                    class: types.checked_sub(1).map(TypeId),
                                     elements: Some(slot),
                                 },
                             ),

@@ -14,7 +14,7 @@ use profilers::{
     threads::Creation,
 };
 use rows::Row;
-use session::{RowBatch, SessionReader, SessionRecord, TableDef};
+use session::{InstrumentedMethod, RowBatch, SessionReader, SessionRecord, TableDef};
 
 /// Rows as the text of the records that they were. The text has what `Debug` gives.
 type Describe = fn(&TableDef, &RowBatch) -> Option<String>;
@@ -205,6 +205,45 @@ fn renamed(row: &impl std::fmt::Debug, today: &str, then: &str) -> String {
     format!("{then}{}", text.strip_prefix(today).unwrap())
 }
 
+/// A record as the text of what it was. Structures that are those of the agent today had names of
+/// their own.
+fn described(record: &SessionRecord) -> String {
+    match record {
+        SessionRecord::Type(ty) => format!("Type({})", renamed(ty, "Class", "TypeDef")),
+        SessionRecord::Survivors(of) => {
+            let collection = renamed(&of.collection, "SurvivedCollection {", "");
+            let collection = collection.strip_suffix(" }").unwrap();
+            let (counts, held) = (&of.counts, &of.held);
+            format!(
+                "Survivors(SurvivorSnapshot {{{collection}, counts: {counts:?}, held: {held:?} }})"
+            )
+        }
+        SessionRecord::Instrumented(InstrumentedMethod { time, of }) => {
+            let of = renamed(of, "Instrumented { method", "function");
+            format!("Instrumented(InstrumentedMethod {{ time: {time}, {of})")
+        }
+        SessionRecord::Rewritten(method) => {
+            let text = renamed(method, "Rewritten", "RewrittenMethod").replace("Il {", "IlBody {");
+            format!("Rewritten({})", text.replacen("method:", "function:", 1))
+        }
+        SessionRecord::Recompiled(method) => {
+            let text = renamed(method, "Recompiled", "RecompiledMethod");
+            format!("Recompiled({})", text.replacen("method:", "function:", 1))
+        }
+        SessionRecord::Parameters(method) => {
+            let text = renamed(method, "Parameters", "MethodParameters");
+            format!("Parameters({})", text.replacen("method:", "function:", 1))
+        }
+        SessionRecord::Traced(calls) => {
+            format!("Traced({})", renamed(calls, "Traced", "TracedCalls"))
+        }
+        SessionRecord::CallsWithArguments(_) => {
+            format!("{record:?}").replace("Object { class:", "Object { ty:")
+        }
+        record => format!("{record:?}"),
+    }
+}
+
 /// The records of the file of format 1.
 fn records() -> Vec<SessionRecord> {
     let bytes = include_bytes!("data/format1.session");
@@ -231,7 +270,7 @@ fn files_of_format_1_are_read_as_records_of_today() {
                 let text = TABLES.iter().find_map(|describe| describe(table, batch));
                 texts.push(text.unwrap_or_else(|| panic!("{table:?}")));
             }
-            record => texts.push(format!("{record:?}")),
+            record => texts.push(described(record)),
         }
     }
     let lines: Vec<&str> = include_str!("data/format1.txt").lines().collect();

@@ -225,3 +225,126 @@ fn the_document_has_all_kinds_and_forms_of_cells() {
         assert!(document.contains(&format!("\n| {form} | {start}")), "{form}");
     }
 }
+
+/// Checks the bytes of a record: those of files that have been written.
+fn check_bytes(record: &SessionRecord, bytes: &[u8]) {
+    let written = postcard::to_stdvec(record).unwrap();
+    assert_eq!(written, bytes, "{record:?}");
+    assert_eq!(&postcard::from_bytes::<SessionRecord>(bytes).unwrap(), record);
+}
+
+#[test]
+fn records_of_heap_snapshots_keep_their_bytes() {
+    let snapshot = 3;
+    let fields = vec![StaticField { address: 300, name: "A.b".into() }];
+    let statics = SessionRecord::HeapStatics { snapshot, fields };
+    check_bytes(&statics, b"\x23\x03\x01\xac\x02\x03A.b");
+    let kinds = [FieldKind::Reference, FieldKind::Value, FieldKind::Other];
+    let field = |kind| Field { offset: 8, name: "c".into(), kind };
+    let fields = kinds.map(field).to_vec();
+    let classes = vec![ClassFields { class: 5, parent: 6, fields }];
+    let fields = SessionRecord::HeapFields { snapshot, classes };
+    check_bytes(&fields, b"\x24\x03\x01\x05\x06\x03\x08\x01c\x00\x08\x01c\x01\x08\x01c\x02");
+    let (time, paused, objects) = (300, 7, 8);
+    let reason = Some("no".into());
+    let end = HeapEnd { snapshot, time, paused, objects, complete: true, reason };
+    check_bytes(&SessionRecord::HeapEnd(end), b"\x18\x03\xac\x02\x07\x08\x01\x01\x02no");
+}
+
+#[test]
+fn records_of_survivors_keep_their_bytes() {
+    let counts =
+        vec![SurvivorCount { ty: TypeId(4), before: 0, after: 255, objects: 2, bytes: 48 }];
+    let held =
+        |holder| HeldSurvivors { holder, path: vec![TypeId(5), TypeId(4)], objects: 1, bytes: 24 };
+    let holders = [
+        SurvivorHolder::Older(2),
+        SurvivorHolder::Handle,
+        SurvivorHolder::Stack("M".into()),
+        SurvivorHolder::Dependent,
+        SurvivorHolder::Other,
+        SurvivorHolder::Finalizer,
+        SurvivorHolder::Unknown,
+    ];
+    let collection = SurvivedCollection {
+        time: 300,
+        generation: 1,
+        induced: true,
+        paused: 9,
+        telling: 6,
+        before: [10, 11, 12, 13, 14],
+        moved: 15,
+        objects: 16,
+        complete: false,
+        reason: Some("no".into()),
+    };
+    let snapshot = SurvivorSnapshot { collection, counts, held: holders.map(held).to_vec() };
+    let expected = [
+        &b"\x19\xac\x02\x01\x01\x09\x06\x0a\x0b\x0c\x0d\x0e\x0f\x10\x00\x01\x02no"[..],
+        b"\x01\x04\x00\xff\x02\x30",
+        b"\x07\x00\x02\x02\x05\x04\x01\x18\x01\x02\x05\x04\x01\x18\x02\x01M\x02\x05\x04\x01\x18",
+        b"\x03\x02\x05\x04\x01\x18\x04\x02\x05\x04\x01\x18",
+        b"\x05\x02\x05\x04\x01\x18\x06\x02\x05\x04\x01\x18",
+    ];
+    check_bytes(&SessionRecord::Survivors(snapshot), &expected.concat());
+}
+
+#[test]
+fn records_of_instrumented_methods_keep_their_bytes() {
+    let (method, rule) = (FunctionId(5), String::from("r"));
+    let states: [(_, &[u8]); 4] = [
+        (InstrumentState::Possible, b"\x00"),
+        (InstrumentState::Requested, b"\x01"),
+        (InstrumentState::Original, b"\x02"),
+        (InstrumentState::Refused("no".into()), b"\x03\x02no"),
+    ];
+    for (state, bytes) in states {
+        let of = Instrumented { method, rule: rule.clone(), slot: Some(7), state };
+        let record = SessionRecord::Instrumented(InstrumentedMethod { time: 300, of });
+        check_bytes(&record, &[&b"\x1b\xac\x02\x05\x01r\x01\x07"[..], bytes].concat());
+    }
+    let il = |byte| Il { bytes: vec![byte], text: "x".into() };
+    let bodies = Ok((il(200), il(1)));
+    let rewritten = RewrittenMethod { time: 300, method, rule, slot: 7, bodies };
+    let record = SessionRecord::Rewritten(rewritten);
+    check_bytes(&record, b"\x1d\xac\x02\x05\x01r\x07\x00\x01\xc8\x01x\x01\x01\x01x");
+    let recompiled = RecompiledMethod { time: 300, method, failed: Some("no".into()) };
+    check_bytes(&SessionRecord::Recompiled(recompiled), b"\x1e\xac\x02\x05\x01\x02no");
+    let shown = [ParameterShown::ByValue, ParameterShown::Redacted, ParameterShown::ByType];
+    let parameter = |shown| Parameter { name: "n".into(), type_name: "t".into(), shown };
+    let parameters = shown.map(parameter).to_vec();
+    let parameters = MethodParameters { method, parameters, refused: None };
+    let record = SessionRecord::Parameters(parameters);
+    check_bytes(&record, b"\x20\x05\x03\x01n\x01t\x00\x01n\x01t\x01\x01n\x01t\x02\x00");
+}
+
+#[test]
+fn records_of_calls_keep_their_bytes() {
+    let buckets = vec![(17, 2)];
+    let (slot, calls, timed, failed, ticks, longest) = (7, 3, 2, 1, 300, 200);
+    let method = TracedMethod { slot, calls, timed, failed, ticks, longest, buckets };
+    let calls = TracedCalls { time: 300, ticks_per_second: 1000, methods: vec![method] };
+    let bytes = b"\x1c\xac\x02\xe8\x07\x01\x07\x03\x02\x01\xac\x02\xc8\x01\x01\x11\x02";
+    check_bytes(&SessionRecord::Traced(calls), bytes);
+    let (thread, begun, taken) = (ThreadId(4), 300, 5);
+    let call = SingleCall { slot, thread, begun, taken, failed: true, asynchronous: false };
+    let of_call = b"\x07\x04\xac\x02\x05\x01\x00";
+    let bytes = [&b"\x1f\x01"[..], of_call].concat();
+    check_bytes(&SessionRecord::SingleCalls(vec![call]), &bytes);
+    let arguments = [
+        Argument::Number(-1),
+        Argument::Float(0.5),
+        Argument::Text { text: "x".into(), length: 9 },
+        Argument::Null,
+        Argument::Object { class: Some(TypeId(6)), elements: None },
+    ];
+    let call = CallArguments { call, arguments: (0..).zip(arguments).collect() };
+    let bytes = [
+        &b"\x21\x01"[..],
+        of_call,
+        b"\x05\x00\x00\x01\x01\x01\0\0\0\0\0\0\xe0\x3f\x02\x02\x01x\x09\x03\x03\x04\x04\x01\x06\x00",
+    ];
+    check_bytes(&SessionRecord::CallsWithArguments(vec![call]), &bytes.concat());
+    let record = SessionRecord::Type(TypeDef { id: TypeId(6), name: "T".into() });
+    check_bytes(&record, b"\x06\x06\x01T");
+}

@@ -8,8 +8,7 @@ pub use heap::*;
 pub use threads::*;
 pub use traced::*;
 
-/// Nanoseconds of `CLOCK_MONOTONIC`: the one clock of a recording, inside and outside.
-pub type Nanos = u64;
+pub use rows::Nanos;
 
 /// What the agent writes. Ids are small numbers given by the agent, each defined before its first
 /// use; a definition of a known id replaces the earlier one.
@@ -182,14 +181,7 @@ pub enum Record {
     /// `trace` asks for it, and before the [`Record::Instrumented`] that says so.
     Rewritten(Rewritten),
     /// The runtime has compiled a new body. Only where the parameter `il` of `trace` asks for it.
-    Recompiled {
-        /// When.
-        time: Nanos,
-        /// The method.
-        method: u32,
-        /// Why it could not.
-        failed: Option<String>,
-    },
+    Recompiled(Recompiled),
     /// Single calls of instrumented methods: the slowest, or all, as the session asked.
     SingleCalls(Vec<SingleCall>),
     /// The parameters of an instrumented method whose arguments are asked for.
@@ -253,11 +245,11 @@ pub struct Module {
     pub mvid: [u8; 16],
 }
 
-/// A class.
+/// A class. Session files hold it as it is, with ids of the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Class {
-    /// Id.
-    pub id: u32,
+pub struct Class<Id = u32> {
+    /// Its id.
+    pub id: Id,
     /// Full name: namespace, nesting and generic arguments, as C# writes them.
     pub name: String,
 }

@@ -276,8 +276,7 @@ impl Building {
             SessionRecord::HeapFields { classes, .. } => {
                 for class in classes {
                     let fields = class.fields.iter();
-                    let fields =
-                        fields.map(|field| (field.offset, field.name.clone(), kind(field.kind)));
+                    let fields = fields.map(|field| (field.offset, field.name.clone(), field.kind));
                     self.builder.class_fields(class.class, class.parent, fields);
                 }
             }
@@ -319,14 +318,6 @@ fn extent(info: &SessionInfo) -> Extent {
         Some(SnapshotKind::Histogram) => Extent::Histogram,
         Some(SnapshotKind::Roots) => Extent::Roots,
         Some(SnapshotKind::All) | None => Extent::All,
-    }
-}
-
-fn kind(kind: session::FieldKind) -> heap::FieldKind {
-    match kind {
-        session::FieldKind::Reference => heap::FieldKind::Reference,
-        session::FieldKind::Value => heap::FieldKind::Value,
-        session::FieldKind::Other => heap::FieldKind::Other,
     }
 }
 

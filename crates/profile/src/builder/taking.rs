@@ -317,7 +317,7 @@ impl Taking<'_> {
     }
 
     fn survivors(&mut self, snapshot: &SurvivorSnapshot) {
-        if self.times.take(snapshot.time) {
+        if self.times.take(snapshot.collection.time) {
             self.profile.survivors.push(snapshot.clone());
         }
     }

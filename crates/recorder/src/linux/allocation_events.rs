@@ -403,7 +403,8 @@ impl Follower {
             if let Some(Window { slot, factor }) = window {
                 let _ = self.sender.send(FromEvents::AllocationWindow(slot));
                 for mut allocation in kept.allocations {
-                    allocation.bytes = (allocation.bytes as f64 * factor).round() as u64;
+                    let bytes = &mut allocation.sample.row.bytes;
+                    *bytes = (*bytes as f64 * factor).round() as u64;
                     let _ = self.sender.send(FromEvents::Allocation(allocation));
                 }
             }

@@ -1,8 +1,8 @@
 use super::{
-    Recording, Worker,
     clock::now,
     link::{self, AgentLink},
     reattach::{LEAVE_LIMIT, LoadTurn, Loaded, Resident, UNLOAD_LIMIT},
+    recording::{Recording, Worker},
     room,
     staging::{Staging, Viewer},
     start::{self, OutputFile, Start},
@@ -39,7 +39,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let pid = process.pid;
     let port = process.port()?;
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
-    let viewer = target.viewer().map_err(|source| start::no_viewer(pid, source))?;
+    let viewer = target.viewer()?;
     sweep(&viewer);
     room::check(pid)?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;

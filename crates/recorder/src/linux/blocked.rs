@@ -57,7 +57,7 @@ pub(super) struct BlockedStacks {
 impl BlockedStacks {
     /// A stack has come. Ticks that were sent before may still name the thread's one before.
     pub fn arrived(&mut self, stack: &BlockedStack) {
-        let call = stack.call.map_or(Activity::Unknown, Activity::of);
+        let call = stack.call.map_or(Activity::Unknown, Activity::Call);
         self.calls.insert(stack.id, call);
         if let Some(before) = self.last.insert(stack.os_tid, stack.id) {
             self.old.push_back((self.ticks_came, before));

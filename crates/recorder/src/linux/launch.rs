@@ -1,10 +1,10 @@
 use super::{
-    Recording, Worker,
     clock::now,
     cpu::CpuSource,
     link::{self, AgentLink, Peer},
     other_users::{self, OtherUser},
     reattach::LoadTurn,
+    recording::{Recording, Worker},
     room,
     staging::{BACKLOG, Staging, Viewer},
     start::{self, OutputFile, Start},

@@ -5,6 +5,7 @@ mod cpu;
 mod events;
 mod exceptions;
 mod heap;
+mod stage;
 mod ticks;
 mod trace;
 
@@ -13,6 +14,7 @@ pub(super) use self::{
     trace::Trace,
 };
 
+use self::stage::Stage;
 use super::{
     context::Context,
     link::FromAgent,
@@ -20,21 +22,6 @@ use super::{
 };
 use std::os::fd::OwnedFd;
 use wire::{LogLevel, Record, RuntimeWork, RuntimeWorkKind, frame::FrameError};
-
-/// A kind of data on its way. What is common to all is in the [`Context`].
-pub(super) trait Stage {
-    /// Takes what need not wait any longer to the session; everything if `all` is set, because
-    /// nothing more comes.
-    fn settle(&mut self, _cx: &mut Context, _all: bool) {}
-
-    /// Does what is due once a second.
-    fn second(&mut self, _cx: &mut Context) {}
-
-    /// Whether the recording was for something that is done, or cannot be done.
-    fn is_over(&self) -> bool {
-        false
-    }
-}
 
 /// All of them.
 pub(super) struct Stages {
@@ -148,12 +135,10 @@ impl Stages {
             Record::AllocatedObjects(allocated) => calls.allocated(cx, allocated),
             Record::Instrumented(method) => trace.instrumented(cx, method),
             Record::Rewritten(method) => trace.rewritten(cx, method),
-            Record::Recompiled { time, method, failed } => {
-                trace.recompiled(cx, time, method, failed);
-            }
+            Record::Recompiled(method) => trace.recompiled(cx, method),
             Record::Applied => trace.rules_applied(cx),
             Record::Traced(calls) => trace.traced(cx, calls),
-            Record::SingleCalls(calls) => trace.single_calls(cx, &calls),
+            Record::SingleCalls(calls) => trace.single_calls(cx, calls),
             Record::Parameters(method) => trace.parameters(cx, method),
             Record::CallsWithArguments(calls) => trace.calls_with_arguments(cx, calls),
             Record::RulesEnded => trace.rules_ended(),

@@ -31,10 +31,8 @@ use super::{
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
 use diagnostics::{Keeper, Port, processors::CpuGroup};
 use profilers::{EventPipeSpec, ProfilerSpec, Selection};
-use rustix::io::Errno;
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, Tee, live};
 use std::{
-    io,
     sync::{Arc, Mutex, OnceLock},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -94,17 +92,6 @@ pub(super) fn config(
         quota: quota(pid),
         free_memory: room::free_memory_of(pid),
     })
-}
-
-/// What it means that the facts of a process cannot be read: as a rule that it has ended. Of one
-/// that is just ending some are gone before the system says that it is.
-pub(super) fn no_viewer(pid: u32, source: io::Error) -> RecordError {
-    if source.kind() == io::ErrorKind::NotFound
-        || Errno::from_io_error(&source) == Some(Errno::SRCH)
-    {
-        return RecordError::Exited { pid };
-    }
-    RecordError::Io { what: format!("reading the facts of process {pid}"), source }
 }
 
 /// Refuses profilers that would endanger a process on this runtime. Returns the others, and a note
@@ -386,24 +373,6 @@ mod tests {
         let (fit, notes) = fit_to_runtime(&optional, 1, (3, 1)).unwrap();
         let expected = "counters was left out: it is not safe on runtimes older than .NET 6";
         assert_eq!((ids(fit), notes), (vec!["cpu"], vec![expected.to_owned()]));
-    }
-
-    #[test]
-    fn a_process_that_is_ending_has_ended() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = child.id();
-        let target = Target::new(pid).unwrap();
-        target.viewer().unwrap();
-        child.kill().unwrap();
-        // A zombie still has a status, and no root directory any more.
-        while target.is_alive() {
-            std::thread::yield_now();
-        }
-        let of_zombie = target.viewer().map_err(|source| no_viewer(pid, source).exit_code());
-        child.wait().unwrap();
-        let of_none = target.viewer().map_err(|source| no_viewer(pid, source).exit_code());
-        assert_eq!((of_zombie.err(), of_none.err()), (Some(5), Some(5)));
-        assert_eq!(no_viewer(pid, io::ErrorKind::PermissionDenied.into()).exit_code(), 6);
     }
 
     #[test]

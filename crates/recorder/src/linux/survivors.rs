@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 
-use heap::{Holder, SurvivorBuilder};
-use session::{HeldSurvivors, SurvivorCount, SurvivorHolder, SurvivorSnapshot};
-use wire::SurvivorsEnd;
+use heap::SurvivorBuilder;
+use session::{SurvivedCollection, SurvivorHolder, SurvivorSnapshot};
 use wire::heap::{HeapItem, NOT_COLLECTED, RootKind};
 
 use super::define::Definitions;
@@ -53,10 +52,10 @@ impl Survivors {
                 Ok(HeapItem::Reference { target }) => snapshot.reference(target),
                 Ok(HeapItem::Root { target, kind, id, .. }) => {
                     let holder = match kind {
-                        RootKind::Stack => Holder::Stack(id),
-                        RootKind::Finalizer => Holder::Finalizer,
-                        RootKind::Handle => Holder::Handle,
-                        RootKind::Other => Holder::Other,
+                        RootKind::Stack => SurvivorHolder::Stack(id),
+                        RootKind::Finalizer => SurvivorHolder::Finalizer,
+                        RootKind::Handle => SurvivorHolder::Handle,
+                        RootKind::Other => SurvivorHolder::Other,
                     };
                     snapshot.root(holder, target);
                 }
@@ -102,70 +101,23 @@ impl Survivors {
     pub fn end(
         &mut self,
         definitions: &mut Definitions,
-        end: SurvivorsEnd,
+        mut collection: SurvivedCollection,
     ) -> Option<SurvivorSnapshot> {
         let snapshot = self.under_way.take()?;
-        if end.time == 0 {
+        if collection.time == 0 {
             return None;
         }
         let sums = snapshot.finish();
         self.lost += sums.lost;
+        collection.complete &= sums.lost == 0;
         let mut ty = |class: u64| match self.classes.get(&class) {
             Some(name) => definitions.ty(name),
             None => definitions.ty(&format!("class {class:#x}")),
         };
-        let counts = sums.counts.iter().map(|count| SurvivorCount {
-            ty: ty(count.class),
-            before: count.before,
-            after: count.after,
-            objects: count.objects,
-            bytes: count.bytes,
-        });
-        let counts = counts.collect();
-        let held = sums.held.iter().take(MOST_HELD).map(|held| HeldSurvivors {
-            holder: match held.holder {
-                Holder::Older(generation) => SurvivorHolder::Older(generation),
-                Holder::Handle => SurvivorHolder::Handle,
-                Holder::Stack(method) => {
-                    SurvivorHolder::Stack(self.methods.get(&method).cloned().unwrap_or_default())
-                }
-                Holder::Dependent => SurvivorHolder::Dependent,
-                Holder::Other => SurvivorHolder::Other,
-                Holder::Finalizer => SurvivorHolder::Finalizer,
-                Holder::Unknown => SurvivorHolder::Unknown,
-            },
-            path: held.path.iter().map(|class| ty(*class)).collect(),
-            objects: held.objects,
-            bytes: held.bytes,
-        });
-        let held = held.collect();
-        let SurvivorsEnd {
-            time,
-            generation,
-            induced,
-            paused,
-            telling,
-            before,
-            moved,
-            objects,
-            complete,
-            reason,
-            ..
-        } = end;
-        let complete = complete && sums.lost == 0;
-        Some(SurvivorSnapshot {
-            time,
-            generation,
-            induced,
-            paused,
-            telling,
-            before,
-            moved,
-            objects,
-            complete,
-            reason,
-            counts,
-            held,
-        })
+        let name = |method: u64| self.methods.get(&method).cloned().unwrap_or_default();
+        let counts = sums.counts.into_iter().map(|count| count.of(&mut ty)).collect();
+        let held = sums.held.into_iter().take(MOST_HELD);
+        let held = held.map(|held| held.of(&mut ty, name)).collect();
+        Some(SurvivorSnapshot { collection, counts, held })
     }
 }

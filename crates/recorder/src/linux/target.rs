@@ -1,14 +1,18 @@
 //! The process that is recorded, as the recorder needs it.
 
 use super::{identity::Identity, staging::Viewer};
+use crate::RecordError;
 use diagnostics::proc;
 use rootfs::Root;
+use rustix::io::Errno;
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
+    io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+use wire::BlockedCall;
 
 /// Its number on all architectures that .NET runs on (signal(7)).
 const SIGPROF: u32 = 27;
@@ -25,14 +29,21 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub fn new(pid: u32) -> std::io::Result<Self> {
+    pub fn new(pid: u32) -> io::Result<Self> {
         let start_ticks = proc::stat(pid)?.start_ticks;
         let is_foreign = proc::ns_pid(pid).is_ok_and(|inner| inner != pid);
         Ok(Self { pid, start_ticks, foreign_tids: is_foreign.then(RefCell::default) })
     }
 
     /// Who has to see the agent's folder.
-    pub fn viewer(&self) -> std::io::Result<Viewer> {
+    ///
+    /// # Errors
+    /// When the facts of the process cannot be read: as a rule because it has ended.
+    pub fn viewer(&self) -> Result<Viewer, RecordError> {
+        self.read_viewer().map_err(|source| no_viewer(self.pid, source))
+    }
+
+    fn read_viewer(&self) -> io::Result<Viewer> {
         let status = proc::status(self.pid)?;
         let tmp = proc::environ(self.pid).ok().and_then(|variables| {
             variables
@@ -43,7 +54,7 @@ impl Target {
         let root = Root::of_process(self.pid)?;
         // All of this is of one process, and not in part of a later one of the same number.
         if !self.is_alive() {
-            return Err(std::io::ErrorKind::NotFound.into());
+            return Err(io::ErrorKind::NotFound.into());
         }
         Ok(Viewer {
             root,
@@ -85,7 +96,7 @@ impl Target {
 
     /// The system call in which a thread waits. `None` where it runs, or where we may not see it
     /// (`/proc/<pid>/task/<tid>/syscall` needs the rights of a debugger).
-    pub fn system_call(&self, tid: u32) -> Option<SystemCall> {
+    pub fn system_call(&self, tid: u32) -> Option<BlockedCall> {
         match self.activity(tid) {
             Activity::Call(call) => Some(call),
             Activity::Running | Activity::Unknown => None,
@@ -234,7 +245,7 @@ impl ForeignTids {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
     /// It waits in this system call.
-    Call(SystemCall),
+    Call(BlockedCall),
     /// It runs, or is ready to.
     Running,
     /// It waits in something that is no system call, has ended, or we may not see it.
@@ -242,14 +253,9 @@ pub(super) enum Activity {
 }
 
 impl Activity {
-    /// What the agent has read of a blocked thread.
-    pub fn of(call: wire::BlockedCall) -> Self {
-        Self::Call(SystemCall { number: call.number, arguments: call.arguments })
-    }
-
     /// From a line of `/proc/<pid>/task/<tid>/syscall`.
     fn parse(line: &str) -> Self {
-        match SystemCall::parse(line) {
+        match system_call(line) {
             Some(call) => Self::Call(call),
             None if line.trim() == "running" => Self::Running,
             None => Self::Unknown,
@@ -257,25 +263,27 @@ impl Activity {
     }
 }
 
-/// A system call in which a thread waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SystemCall {
-    pub number: u32,
-    pub arguments: [u64; 6],
+/// From a line of `/proc/<pid>/task/<tid>/syscall`: the number, six arguments, stack and
+/// instruction pointer.
+fn system_call(line: &str) -> Option<BlockedCall> {
+    let mut words = line.split_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let mut arguments = [0; 6];
+    for argument in &mut arguments {
+        *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    Some(BlockedCall { number, arguments })
 }
 
-impl SystemCall {
-    /// From a line of `/proc/<pid>/task/<tid>/syscall`: the number, six arguments, stack and
-    /// instruction pointer.
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace();
-        let number = words.next()?.parse().ok()?;
-        let mut arguments = [0; 6];
-        for argument in &mut arguments {
-            *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-        }
-        Some(Self { number, arguments })
+/// What it means that the facts of a process cannot be read: as a rule that it has ended. Of one
+/// that is just ending some are gone before the system says that it is.
+pub(super) fn no_viewer(pid: u32, source: io::Error) -> RecordError {
+    if source.kind() == io::ErrorKind::NotFound
+        || Errno::from_io_error(&source) == Some(Errno::SRCH)
+    {
+        return RecordError::Exited { pid };
     }
+    RecordError::Io { what: format!("reading the facts of process {pid}"), source }
 }
 
 #[cfg(test)]
@@ -283,15 +291,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_process_that_is_ending_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let target = Target::new(pid).unwrap();
+        target.viewer().unwrap();
+        child.kill().unwrap();
+        // A zombie still has a status, and no root directory any more.
+        while target.is_alive() {
+            std::thread::yield_now();
+        }
+        let of_zombie = target.viewer().map_err(|error| error.exit_code());
+        child.wait().unwrap();
+        let of_none = target.viewer().map_err(|error| error.exit_code());
+        assert_eq!((of_zombie.err(), of_none.err()), (Some(5), Some(5)));
+        assert_eq!(no_viewer(pid, io::ErrorKind::PermissionDenied.into()).exit_code(), 6);
+    }
+
+    #[test]
     fn system_calls_are_read() {
         let line = "202 0x7f6810 0x189 0x0 0x0 0x0 0xffffffff 0x7f26e2d4c0d0 0x7f6811ca3f16\n";
-        let call = SystemCall::parse(line).unwrap();
+        let call = system_call(line).unwrap();
         assert_eq!((call.number, call.arguments), (202, [0x7f_6810, 0x189, 0, 0, 0, 0xffff_ffff]));
         assert_eq!(Activity::parse(line), Activity::Call(call));
-        assert_eq!(SystemCall::parse("running\n"), None);
+        assert_eq!(system_call("running\n"), None);
         assert_eq!(Activity::parse("running\n"), Activity::Running);
         assert_eq!(Activity::parse("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), Activity::Unknown);
-        assert_eq!(SystemCall::parse("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), None);
+        assert_eq!(system_call("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), None);
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! What the kernel says of all threads of the target, again and again.
 
-use super::{
-    target::{SystemCall, Target},
-    waits,
-};
+use super::{target::Target, waits};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 
@@ -60,7 +57,7 @@ impl ThreadSnapshots {
                     }
                     _ => {
                         let call = target.system_call(tid);
-                        seen.call = call.map(|call: SystemCall| call.number);
+                        seen.call = call.map(|call| call.number);
                         seen.limited = call.as_ref().and_then(waits::time_limit);
                     }
                 }

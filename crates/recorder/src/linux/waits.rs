@@ -1,8 +1,9 @@
 //! What a waiting thread waits for, told from the managed frames at its leaf.
 
-use super::target::{Activity, SystemCall};
+use super::target::Activity;
 use session::ThreadState;
 use symbols::LeafWaits;
+use wire::BlockedCall;
 
 /// How many frames from the leaf are looked at: waits of the base library are less deep than that.
 const DEPTH: usize = 24;
@@ -135,7 +136,7 @@ enum Limit {
 ///
 /// The runtime's waits without a limit are such to the kernel too: `WaitOne()` is a `futex` without
 /// one.
-pub(super) fn time_limit(call: &SystemCall) -> Option<bool> {
+pub(super) fn time_limit(call: &BlockedCall) -> Option<bool> {
     let (_, limit) = LIMITS.iter().find(|(number, _)| *number == call.number)?;
     Some(match *limit {
         Limit::Pointer(index) => *call.arguments.get(index)? != 0,
@@ -315,10 +316,10 @@ mod tests {
 
     #[test]
     fn a_method_that_takes_no_lock_waits_for_none() {
-        let call = |number| Activity::Call(SystemCall { number, arguments: [0; 6] });
+        let call = |number| Activity::Call(BlockedCall { number, arguments: [0; 6] });
         let number = if cfg!(target_arch = "x86_64") { 202 } else { 98 };
         let futex = call(number);
-        let limited = Activity::Call(SystemCall { number, arguments: [1; 6] });
+        let limited = Activity::Call(BlockedCall { number, arguments: [1; 6] });
         let (io, sleep) = (call(IO_CALLS[0]), call(SLEEP_CALLS[0]));
         let nothing = LeafWaits::default();
         let (lock, native) =
@@ -359,7 +360,7 @@ mod tests {
         let limit = |number, index: usize, value: u64| {
             let mut arguments = [7; 6];
             arguments[index] = value;
-            time_limit(&SystemCall { number, arguments })
+            time_limit(&BlockedCall { number, arguments })
         };
         let futex = if cfg!(target_arch = "x86_64") { 202 } else { 98 };
         assert_eq!((limit(futex, 3, 0), limit(futex, 3, 0x7ffe)), (Some(false), Some(true)));

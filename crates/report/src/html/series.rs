@@ -10,8 +10,11 @@ use profile::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Interner, micros};
-use crate::{Options, views::state_word};
+use crate::{
+    Options,
+    page::{Interner, micros},
+    views::state_word,
+};
 
 /// Most nodes of a tree in a page. Beyond that the lightest are folded, which the page tells: a
 /// browser draws no more than a few thousand at a time, and would take minutes to open millions.

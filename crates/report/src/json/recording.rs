@@ -6,7 +6,7 @@ use profile::{Profile, session};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::since;
+use super::values::since;
 use crate::format;
 
 /// What was recorded, where and how.

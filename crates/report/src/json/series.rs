@@ -6,7 +6,7 @@ use profile::{FunctionTotals, Profile, STATES, SampleTable, SeriesKind, Timeline
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ShareJson, since, sorted, states_schema};
+use super::values::{ShareJson, since, sorted, states_schema};
 
 /// Samples of one profiler. Those of `calls` and `transitions` are calls, and every call is
 /// counted.

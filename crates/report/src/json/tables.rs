@@ -4,7 +4,7 @@ use profile::{NameStyle, Tables, kind_id, session, state_machine_id};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::since;
+use super::values::since;
 use profile::Profile;
 
 /// A thread of the process.

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     Options, format,
-    html::{Interner, MOST_ROWS},
-    json::{PlaceJson, ShareJson},
+    json::values::{PlaceJson, ShareJson},
+    page::{Interner, MOST_ROWS},
 };
 
 pub const VIEW: View = View {

@@ -1,12 +1,12 @@
 //! Cells and tables that several views have: names of methods and types, hot paths, states.
 
+use document::{Cell, Table, Unit, Word, left, right};
 use profile::{
     Amount, CallSite, CallTree, Estimate, NameStyle, Profile, STATES, SeriesKind, TreeOptions,
     session::{FunctionId, ThreadState, TypeId},
     state_index,
 };
 
-use super::{Cell, Table, Unit, Word, left, right};
 use crate::{Options, format};
 
 /// Words for the states of a thread, in the order of [`STATES`].

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::{Cell, Section, Table, Unit, View, json_part, left, right};
 use crate::{
     Options, format,
-    html::{Interner, MOST_POINTS, MOST_ROWS, micros},
-    json::PointJson,
+    json::values::PointJson,
+    page::{Interner, MOST_POINTS, MOST_ROWS, micros},
 };
 
 pub const VIEW: View = View {

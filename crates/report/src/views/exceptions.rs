@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     Options, format,
-    html::Interner,
-    json::{DistributionJson, PlaceJson, since},
+    json::values::{DistributionJson, PlaceJson, since},
+    page::Interner,
     panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 

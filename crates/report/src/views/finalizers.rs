@@ -12,7 +12,7 @@ use super::{
     cells::{place_cell, type_name},
     json_part, left, right,
 };
-use crate::{Options, format, json::PlaceJson};
+use crate::{Options, format, json::values::PlaceJson};
 
 pub const VIEW: View = View {
     section,

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::{Cell, Section, Table, View, cells::place_cell, json_part, left, right};
 use crate::{
     Options, format,
-    html::{Interner, MOST_ROWS, micros},
-    json::{DistributionJson, PlaceJson, since},
+    json::values::{DistributionJson, PlaceJson, since},
+    page::{Interner, MOST_ROWS, micros},
     panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::cells::{name, place_cell};
 use super::{Cell, Section, Table, View, is_wanted, json_part, left, right};
-use crate::html::{Interner, MOST_ROWS};
+use crate::page::{Interner, MOST_ROWS};
 use crate::{Options, format};
 use json::{Json, json};
 

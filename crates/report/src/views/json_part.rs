@@ -18,7 +18,7 @@ pub struct JsonPart {
 /// that makes it of a profile.
 macro_rules! json_part {
     ($key:literal, $type:ty, $make:path) => {
-        $crate::views::JsonPart {
+        $crate::views::json_part::JsonPart {
             key: $key,
             value: |profile| {
                 let value: $type = $make(profile);

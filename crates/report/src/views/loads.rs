@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     Options, format,
-    html::{Interner, MOST_ROWS, micros},
-    json::{PlaceJson, since},
+    json::values::{PlaceJson, since},
+    page::{Interner, MOST_ROWS, micros},
 };
 
 pub const VIEW: View = View {

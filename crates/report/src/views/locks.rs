@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Cell, Section, Table, View, cells::with_place, is_wanted, json_part, left, right};
 use crate::{
     Options, format,
-    html::{Interner, MOST_ROWS},
-    json::PlaceJson,
+    json::values::PlaceJson,
+    page::{Interner, MOST_ROWS},
 };
 
 pub const VIEW: View = View {

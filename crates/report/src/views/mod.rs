@@ -10,11 +10,11 @@ pub use cells::state_word;
 
 use std::collections::BTreeMap;
 
-use document::{Cell, Column, Document, Section, Table, Unit, Word, left, right};
+use document::{Cell, Column, Document, Section, Table, Unit, left, right};
 use profile::{Profile, SeriesKind};
 use serde_json::Value;
 
-use crate::{Options, html::Interner};
+use crate::{Options, page::Interner};
 pub use json_part::JsonPart;
 use json_part::json_part;
 

@@ -1,8 +1,7 @@
 //! What clrscope noticed during the recording.
 
+use document::{Cell, Section, Table, left, right};
 use profile::Profile;
-
-use super::{Cell, Section, Table, left, right};
 
 pub fn section(profile: &Profile) -> Option<Section> {
     if profile.notes.is_empty() {

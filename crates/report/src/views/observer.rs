@@ -3,8 +3,8 @@
 use profile::{Profile, session::ResourceUse};
 use serde_json::{Value, json};
 
-use super::Section;
 use crate::format;
+use document::Section;
 
 pub fn section(profile: &Profile) -> Option<Section> {
     let status = profile.observer_total()?;

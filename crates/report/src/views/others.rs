@@ -15,7 +15,7 @@ use super::{
     cells::{name, type_name},
     is_viewed, left, right,
 };
-use crate::{Options, json::since};
+use crate::{Options, json::values::since};
 
 /// A section for each table that has rows.
 pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {

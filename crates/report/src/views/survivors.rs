@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::{Cell, Section, Table, View, cells::type_name, json_part, left, right};
 use crate::{
     Options, format,
-    html::{Interner, MOST_ROWS},
-    json::since,
+    json::values::since,
+    page::{Interner, MOST_ROWS},
 };
 
 pub const VIEW: View = View {
@@ -59,7 +59,8 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
             profile
                 .survivors
                 .iter()
-                .find_map(|snapshot| snapshot.reason.as_ref().filter(|_| !snapshot.complete))
+                .map(|snapshot| &snapshot.collection)
+                .find_map(|collection| collection.reason.as_ref().filter(|_| !collection.complete))
                 .map(|reason| format!(" ({reason})"))
                 .unwrap_or_default(),
         ));
@@ -375,18 +376,19 @@ fn chain_json(profile: &Profile, chain: &SurvivorChain) -> ChainJson {
 
 fn snapshot_json<'a>(profile: &Profile, snapshot: &'a SurvivorSnapshot) -> SnapshotJson<'a> {
     let counts = snapshot.counts.iter();
+    let collection = &snapshot.collection;
     SnapshotJson {
-        time_ns: since(profile, snapshot.time),
-        generation: snapshot.generation,
-        induced: snapshot.induced,
-        paused_ns: snapshot.paused,
-        snapshot_ns: snapshot.telling,
-        before: snapshot.before,
-        moved: snapshot.moved,
-        objects_reported: snapshot.objects,
+        time_ns: since(profile, collection.time),
+        generation: collection.generation,
+        induced: collection.induced,
+        paused_ns: collection.paused,
+        snapshot_ns: collection.telling,
+        before: collection.before,
+        moved: collection.moved,
+        objects_reported: collection.objects,
         survived: counts.fold(0_u64, |sum, count| sum.saturating_add(count.bytes)),
-        complete: snapshot.complete,
-        reason: snapshot.reason.as_deref(),
+        complete: collection.complete,
+        reason: collection.reason.as_deref(),
     }
 }
 

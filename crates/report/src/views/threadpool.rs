@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     Options, format,
-    html::{Interner, MOST_POINTS, MOST_ROWS, at, micros},
-    json::{PlaceJson, PointJson, since, state_schema},
+    json::values::{PlaceJson, PointJson, since, state_schema},
+    page::{Interner, MOST_POINTS, MOST_ROWS, at, micros},
 };
 
 pub const VIEW: View = View {

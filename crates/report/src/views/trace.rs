@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Cell, Section, Table, View, cells::name, json_part, left, right};
-use crate::{Options, format, json::since};
+use crate::{Options, format, json::values::since};
 
 pub const VIEW: View =
     View { section, json: Some(json_part!("traced", Json<'_>, json)), page: None, rows_of: None };

@@ -141,10 +141,4 @@ pub struct StackDef {
 }
 
 /// A type.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TypeDef {
-    /// Its id.
-    pub id: TypeId,
-    /// Full name: namespace, nesting and generic arguments, as C# writes them.
-    pub name: String,
-}
+pub type TypeDef = wire::Class<TypeId>;

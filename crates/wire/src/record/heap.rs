@@ -1,32 +1,43 @@
 //! Heap snapshots and survivors of collections.
+//!
+//! Session files hold [`SurvivedCollection`], [`ClassFields`], [`StaticField`] and [`HeapEnd`] as
+//! they are. What these hold may change only together with the format of session files.
 
 use serde::{Deserialize, Serialize};
 
 use super::Nanos;
 
-/// A collection whose survivors were reported.
+/// What survived a collection has been reported, or none came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurvivorsEnd {
     /// Number of the snapshot.
     pub snapshot: u32,
-    /// When the runtime was asked to suspend for the collection; 0 if none came.
+    /// The collection.
+    pub collection: SurvivedCollection,
+}
+
+/// A collection whose survivors were reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurvivedCollection {
+    /// When the runtime was asked to suspend for it; from the agent 0 if none came.
     pub time: Nanos,
     /// The oldest generation that was collected: 0, 1 or 2.
     pub generation: u8,
-    /// Whether somebody asked for it.
+    /// Whether it was induced.
     pub induced: bool,
-    /// How long the runtime was suspended, from suspension to resume; 0 if that was not reported.
+    /// How long the runtime was suspended for the collection with the snapshot; 0 if that is not
+    /// known.
     pub paused: Nanos,
-    /// How much of it the telling took: from the first root to the last object.
+    /// How much of it the snapshot added: from the first root to the last object.
     pub telling: Nanos,
     /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were
     /// not collected.
     pub before: [u64; 5],
     /// Bytes that the collection moved.
     pub moved: u64,
-    /// Objects that the runtime told, on the whole heap.
+    /// Objects on the whole heap that the runtime reported for it.
     pub objects: u64,
-    /// Whether every survivor was seen.
+    /// Whether all survivors were seen.
     pub complete: bool,
     /// Why not; also, in a complete one, what else is missing.
     pub reason: Option<String>,
@@ -51,7 +62,7 @@ pub struct Machine {
 /// The fields of the objects of a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassFields {
-    /// The class.
+    /// The runtime's number of the class (`ClassID`).
     pub class: u64,
     /// The class that it is derived from, which has further fields; 0 for none.
     pub parent: u64,
@@ -81,7 +92,7 @@ pub enum FieldKind {
     Other,
 }
 
-/// A static field that refers to an object.
+/// A static field that refers to an object of a heap snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticField {
     /// Where its value is: [`crate::heap::HeapItem::Slot`].
@@ -97,7 +108,7 @@ pub struct HeapEnd {
     pub snapshot: u32,
     /// When.
     pub time: Nanos,
-    /// How long the runtime was suspended, from suspension to resume; 0 if that was not reported.
+    /// How long the runtime was suspended for it, from suspension to resume; 0 if that is not known.
     pub paused: Nanos,
     /// Objects seen.
     pub objects: u64,

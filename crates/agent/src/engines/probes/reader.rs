@@ -125,7 +125,7 @@ impl Reader {
             let since = (call.begun as f64 - ticks as f64) * nanos_per_tick;
             let told = SingleCall {
                 slot: call.slot,
-                os_tid: call.os_tid,
+                thread: call.os_tid,
                 begun: time.saturating_add_signed(since as i64),
                 taken: (call.taken as f64 * nanos_per_tick) as Nanos,
                 failed: call.failed,

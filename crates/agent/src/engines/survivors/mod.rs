@@ -31,7 +31,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use sums::Sums;
 use wire::heap::{NOT_COLLECTED, RootKind};
-use wire::{Nanos, Record, SurvivorsEnd};
+use wire::{Nanos, Record, SurvivedCollection, SurvivorsEnd};
 
 /// Slots for ids of classes, and most that are kept; the same for methods.
 const CLASSES: usize = 32 << 10;
@@ -462,8 +462,7 @@ impl Walker<'_> {
             _ => None,
         };
         let telling = snapshot.telling;
-        self.teller.send([Record::SurvivorsEnd(SurvivorsEnd {
-            snapshot: number,
+        let collection = SurvivedCollection {
             time: if taken.told { taken.suspended } else { 0 },
             generation: snapshot.generation,
             induced: snapshot.induced,
@@ -474,7 +473,8 @@ impl Walker<'_> {
             objects: snapshot.chunks.objects,
             complete,
             reason,
-        })])?;
+        };
+        self.teller.send([Record::SurvivorsEnd(SurvivorsEnd { snapshot: number, collection })])?;
         Counters::add(&host.counters.survivor_snapshots, u64::from(taken.told));
         host.tick_cpu.fetch_add(clock::thread_cpu().saturating_sub(begun), Relaxed);
         Ok((Some(snapshot), telling))

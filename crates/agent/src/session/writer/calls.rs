@@ -7,7 +7,8 @@ use corprof::metadata::token::MethodDef;
 use instrument::{Arguments, Shown, State};
 use std::sync::Arc;
 use wire::{
-    InstrumentState, Instrumented, Parameter, ParameterShown, Parameters, Record, Rewritten,
+    InstrumentState, Instrumented, Parameter, ParameterShown, Parameters, Recompiled, Record,
+    Rewritten,
 };
 
 impl Writer<'_> {
@@ -55,7 +56,7 @@ impl Writer<'_> {
                     slot,
                     bodies,
                 }),
-                What::Recompiled(failed) => Record::Recompiled { time, method, failed },
+                What::Recompiled(failed) => Record::Recompiled(Recompiled { time, method, failed }),
             });
             self.put_all(&mut records)?;
         }

@@ -49,7 +49,8 @@ impl Reading {
                     let Some(allocation) = allocations::parse(&event) else { continue };
                     self.arrived.fetch_add(1, Relaxed);
                     self.count.fetch_add(1, Relaxed);
-                    if !(self.from..self.until.load(Acquire)).contains(&allocation.time) {
+                    if !(self.from..self.until.load(Acquire)).contains(&allocation.sample.row.time)
+                    {
                         continue;
                     }
                     if let Some(sender) = &self.pass_on {

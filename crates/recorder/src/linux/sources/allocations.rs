@@ -3,41 +3,22 @@
 
 use super::{Context, EventSample, States};
 use crate::linux::frames::Frames;
-use nettrace::allocations::{Allocation, Heap, Sampling};
-use profilers::allocations::{AllocationHeap, AllocationSample, AllocationSampling};
+use nettrace::{Located, allocations::Allocation};
 
 impl EventSample for Allocation {
     fn time(&self) -> u64 {
-        self.time
+        self.sample.row.time
     }
 
     fn needs(&self, frames: &Frames, _states: &States) -> Vec<u64> {
-        frames.unknown_of(&self.stack)
+        frames.unknown_of(&self.sample.stack)
     }
 
     fn write(self: Box<Self>, context: &mut Context<'_>) {
-        let thread = context.thread(self.thread);
-        let (stack, truncated) = context.stack(&self.stack);
-        let ty = context.type_of_reflection(self.type_name);
-        let sampling = match self.sampling {
-            Sampling::Random => AllocationSampling::Random,
-            Sampling::Tick => AllocationSampling::Tick,
-        };
-        let heap = match self.heap {
-            Heap::Small => AllocationHeap::Small,
-            Heap::Large => AllocationHeap::Large,
-            Heap::Pinned => AllocationHeap::Pinned,
-        };
-        context.row(&AllocationSample {
-            time: self.time,
-            thread,
-            stack,
-            ty,
-            heap,
-            size: self.size,
-            bytes: self.bytes,
-            truncated,
-            sampling,
-        });
+        let Located { mut row, stack } = self.sample;
+        row.thread = context.thread(row.thread);
+        (row.stack, row.truncated) = context.stack(&stack);
+        row.ty = context.type_of_reflection(self.type_name);
+        context.row(&row);
     }
 }

@@ -3,8 +3,8 @@
 use super::{Context, EventReader, EventSample, Samples, Source, States};
 use crate::linux::{frames::Frames, window::Window};
 use nettrace::{
-    Event,
-    gc::{Collector, GcEvent, Induction, Output, PauseEvent},
+    Event, Located,
+    gc::{Collector, Output},
 };
 use profilers::gc::{Collection, Induced, Pause, SPEC};
 
@@ -38,7 +38,7 @@ impl EventReader for Reader {
     }
 }
 
-impl EventSample for GcEvent {
+impl EventSample for Collection {
     fn time(&self) -> u64 {
         self.start
     }
@@ -49,23 +49,11 @@ impl EventSample for GcEvent {
     }
 
     fn write(self: Box<Self>, context: &mut Context<'_>) {
-        context.row(&Collection {
-            number: self.number,
-            generation: self.generation,
-            reason: self.reason,
-            kind: self.kind,
-            induced: self.induced,
-            start: self.start,
-            end: self.end,
-            size_after: self.size_after,
-            promoted: self.promoted,
-            pinned_objects: self.pinned_objects,
-            gc_handles: self.gc_handles,
-        });
+        context.row(&*self);
     }
 }
 
-impl EventSample for PauseEvent {
+impl EventSample for Pause {
     fn time(&self) -> u64 {
         self.suspend_start
     }
@@ -85,20 +73,13 @@ impl EventSample for PauseEvent {
     }
 
     fn write(self: Box<Self>, context: &mut Context<'_>) {
-        context.row(&Pause {
-            reason: self.reason,
-            gc: self.gc,
-            suspend_start: self.suspend_start,
-            suspend_end: self.suspend_end,
-            resume_start: self.resume_start,
-            resume_end: self.resume_end,
-        });
+        context.row(&*self);
     }
 }
 
-impl EventSample for Induction {
+impl EventSample for Located<Induced> {
     fn time(&self) -> u64 {
-        self.time
+        self.row.time
     }
 
     fn count(&self) -> u64 {
@@ -110,8 +91,9 @@ impl EventSample for Induction {
     }
 
     fn write(self: Box<Self>, context: &mut Context<'_>) {
-        let thread = context.thread(self.thread);
-        let (stack, truncated) = context.stack(&self.stack);
-        context.row(&Induced { time: self.time, thread, stack, truncated });
+        let Self { mut row, stack } = *self;
+        row.thread = context.thread(row.thread);
+        (row.stack, row.truncated) = context.stack(&stack);
+        context.row(&row);
     }
 }

@@ -8,9 +8,9 @@ use crate::linux::{
 };
 use nettrace::{
     Event,
-    jit::{Collector, Compilation, Output, Precompiled, Tier},
+    jit::{Collector, Compiled, Output},
 };
-use profilers::jit::{self, JitTier, Lookups, PrecompiledCode, SPEC};
+use profilers::jit::{Lookups, SPEC};
 use session::FunctionId;
 use std::collections::HashMap;
 
@@ -104,18 +104,18 @@ struct Methods(HashMap<MethodKey, FunctionId>);
 /// once its assembly was unloaded.
 type MethodKey = (u64, u64, u32);
 
-fn method_key(compiled: &Compilation) -> MethodKey {
-    (compiled.method, compiled.module, compiled.token)
+fn method_key(compiled: &Compiled) -> MethodKey {
+    (compiled.compilation.row.method, compiled.module, compiled.token)
 }
 
-impl EventSample for Compilation {
+impl EventSample for Compiled {
     fn time(&self) -> u64 {
-        self.start
+        self.compilation.row.time
     }
 
     /// The agent knows more of a method than the event: its module, the arguments of generic ones.
     fn needs(&self, frames: &Frames, states: &States) -> Vec<u64> {
-        let mut needs = frames.unknown_of(&self.stack);
+        let mut needs = frames.unknown_of(&self.compilation.stack);
         let is_known = || {
             let methods = states.get::<Methods>();
             methods.is_some_and(|methods| methods.0.contains_key(&method_key(self)))
@@ -127,33 +127,17 @@ impl EventSample for Compilation {
     }
 
     fn write(self: Box<Self>, context: &mut Context<'_>) {
-        let thread = context.thread(self.thread);
         let function = function(context, &self);
-        let alone = if self.background { BACKGROUND } else { NO_CALLER };
-        let (stack, truncated) = context.stack_of(&self.stack, function, alone);
-        context.row(&jit::Compilation {
-            time: self.start,
-            thread,
-            stack,
-            duration: self.duration,
-            method: self.method,
-            tier: tier(self.tier),
-            il_size: self.il_size,
-            native_size: self.native_size,
-            background: self.background,
-            precompiled: match self.precompiled {
-                Precompiled::NotSought => PrecompiledCode::NotSought,
-                Precompiled::Missing => PrecompiledCode::Missing,
-                Precompiled::Rejected => PrecompiledCode::Rejected,
-                Precompiled::RejectedByProfiler => PrecompiledCode::RejectedByProfiler,
-            },
-            truncated,
-        });
+        let mut row = self.compilation.row;
+        row.thread = context.thread(row.thread);
+        let alone = if row.background { BACKGROUND } else { NO_CALLER };
+        (row.stack, row.truncated) = context.stack_of(&self.compilation.stack, function, alone);
+        context.row(&row);
     }
 }
 
 /// The compiled method: as the agent names it, else as its event does.
-fn function(context: &mut Context<'_>, compiled: &Compilation) -> FunctionId {
+fn function(context: &mut Context<'_>, compiled: &Compiled) -> FunctionId {
     let key = method_key(compiled);
     if !compiled.dynamic {
         let methods = &mut context.states.of::<Methods>().0;
@@ -172,24 +156,11 @@ fn function(context: &mut Context<'_>, compiled: &Compilation) -> FunctionId {
 }
 
 /// A method as far as its event tells.
-fn method(compiled: &Compilation) -> EventMethod {
+fn method(compiled: &Compiled) -> EventMethod {
     EventMethod {
         dynamic: compiled.dynamic,
         type_name: event_names::type_name(&compiled.type_name),
         name: event_names::cut(compiled.name.clone()),
         parameters: event_names::parameters(&compiled.signature),
-    }
-}
-
-fn tier(tier: Tier) -> JitTier {
-    match tier {
-        Tier::Unknown => JitTier::Unknown,
-        Tier::MinOpt => JitTier::MinOpt,
-        Tier::Optimized => JitTier::Optimized,
-        Tier::Quick => JitTier::Quick,
-        Tier::Tier1 => JitTier::Tier1,
-        Tier::Tier1Osr => JitTier::Tier1Osr,
-        Tier::QuickInstrumented => JitTier::QuickInstrumented,
-        Tier::Tier1Instrumented => JitTier::Tier1Instrumented,
     }
 }

@@ -2,10 +2,7 @@
 
 use super::{Context, EventReader, EventSample, Samples, Source, States};
 use crate::linux::{frames::Frames, window::Window};
-use nettrace::{
-    Event,
-    locks::{Collector, Contention},
-};
+use nettrace::{Event, Located, locks::Collector};
 use profilers::locks::{SPEC, Wait};
 
 pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
@@ -21,14 +18,15 @@ impl EventReader for Reader {
     }
 }
 
-impl EventSample for Contention {
+impl EventSample for Located<Wait> {
     fn time(&self) -> u64 {
-        self.start
+        self.row.time
     }
 
     fn clip(&mut self, window: &Window) -> bool {
-        let part = window.part(self.start, self.start.saturating_add(self.duration));
-        part.map(|(start, end)| (self.start, self.duration) = (start, end - start)).is_some()
+        let row = &mut self.row;
+        let part = window.part(row.time, row.time.saturating_add(row.duration));
+        part.map(|(start, end)| (row.time, row.duration) = (start, end - start)).is_some()
     }
 
     fn needs(&self, frames: &Frames, _states: &States) -> Vec<u64> {
@@ -36,10 +34,10 @@ impl EventSample for Contention {
     }
 
     fn write(self: Box<Self>, context: &mut Context<'_>) {
-        let thread = context.thread(self.thread);
-        let owner = self.owner.map(|owner| context.thread(owner));
-        let (stack, truncated) = context.stack(&self.stack);
-        let Self { start: time, duration, lock, .. } = *self;
-        context.row(&Wait { time, thread, stack, duration, lock, owner, truncated });
+        let Self { mut row, stack } = *self;
+        row.thread = context.thread(row.thread);
+        row.owner = row.owner.map(|owner| context.thread(owner));
+        (row.stack, row.truncated) = context.stack(&stack);
+        context.row(&row);
     }
 }

@@ -235,9 +235,10 @@ impl Context<'_> {
         self.definitions.row(row);
     }
 
-    /// The thread with an id in the pid namespace of the process.
-    pub fn thread(&mut self, inner: u64) -> ThreadId {
-        let (target, os_tid) = (self.target, self.host_tid(inner));
+    /// The thread of a row of events, which name it by its number in the pid namespace of the
+    /// process.
+    pub fn thread(&mut self, inner: ThreadId) -> ThreadId {
+        let (target, os_tid) = (self.target, self.host_tid(inner.0.into()));
         self.definitions.thread(os_tid, || target.thread_name(os_tid))
     }
 

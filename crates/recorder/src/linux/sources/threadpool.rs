@@ -1,11 +1,8 @@
 //! `threadpool`: what happens to the thread pool.
 
 use super::{Context, EventReader, EventSample, Samples, Source};
-use nettrace::{
-    Event,
-    thread_pool::{self, Change},
-};
-use profilers::threadpool::{PoolChange, PoolEvent, SPEC};
+use nettrace::{Event, thread_pool};
+use profilers::threadpool::{PoolEvent, SPEC};
 
 pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader));
 
@@ -13,20 +10,13 @@ struct Reader;
 
 impl EventReader for Reader {
     fn push(&mut self, event: &Event, out: &mut Samples) {
-        if let Some(change) = thread_pool::parse(event) {
-            out.push(Box::new(At { time: event.timestamp, change }));
+        if let Some(event) = thread_pool::parse(event) {
+            out.push(Box::new(event));
         }
     }
 }
 
-/// A change and when it came.
-#[derive(Debug)]
-struct At {
-    time: u64,
-    change: Change,
-}
-
-impl EventSample for At {
+impl EventSample for PoolEvent {
     fn time(&self) -> u64 {
         self.time
     }
@@ -37,14 +27,6 @@ impl EventSample for At {
     }
 
     fn write(self: Box<Self>, context: &mut Context<'_>) {
-        let Self { time, change } = *self;
-        context.row(&match change {
-            Change::Started(active) => PoolEvent::worker(time, PoolChange::Started, active),
-            Change::Stopped(active) => PoolEvent::worker(time, PoolChange::Stopped, active),
-            Change::Adjusted { throughput, workers, reason } => {
-                PoolEvent::adjusted(time, workers, throughput, reason.name())
-            }
-            Change::Limits { min, max } => PoolEvent::limits(time, min.into(), max.into()),
-        });
+        context.row(&*self);
     }
 }

@@ -2,11 +2,8 @@
 
 use super::{Context, EventReader, EventSample, Samples, Source, States};
 use crate::linux::frames::Frames;
-use nettrace::{
-    Event,
-    threads::{Collector, Creation},
-};
-use profilers::threads::{self, SPEC};
+use nettrace::{Event, Located, threads::Collector};
+use profilers::threads::{Creation, SPEC};
 
 pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
 
@@ -21,9 +18,9 @@ impl EventReader for Reader {
     }
 }
 
-impl EventSample for Creation {
+impl EventSample for Located<Creation> {
     fn time(&self) -> u64 {
-        self.time
+        self.row.time
     }
 
     /// Threads of snapshots alone are counted.
@@ -36,12 +33,12 @@ impl EventSample for Creation {
     }
 
     fn write(self: Box<Self>, context: &mut Context<'_>) {
-        let creator = self.creator.map(|creator| context.thread(creator));
-        let stack = creator.map(|_| context.stack(&self.stack).0);
-        let (target, os_tid) = (context.target, context.host_tid(self.thread));
+        let Self { mut row, stack } = *self;
+        row.creator = row.creator.map(|creator| context.thread(creator));
+        row.stack = row.creator.map(|_| context.stack(&stack).0);
+        let (target, os_tid) = (context.target, context.host_tid(row.thread.0.into()));
         let name = || target.thread_name(os_tid);
-        let thread = context.definitions.thread_of(os_tid, self.time, name);
-        let Self { time, managed_id, pool, .. } = *self;
-        context.row(&threads::Creation { time, thread, creator, stack, managed_id, pool });
+        row.thread = context.definitions.thread_of(os_tid, row.time, name);
+        context.row(&row);
     }
 }

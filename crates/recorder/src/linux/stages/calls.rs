@@ -1,7 +1,7 @@
 //! Sums that the agent makes of what happens too often to be reported individually: calls, and
 //! allocated objects.
 
-use super::Stage;
+use super::stage::Stage;
 use crate::linux::{calls::CallTrees, context::Context};
 use profilers::exact_allocations::Allocated;
 use wire::{AllocatedObjects, CallKind};

@@ -1,6 +1,6 @@
 //! CPU samples: from the ring, or from the agent, to the session.
 
-use super::Stage;
+use super::stage::Stage;
 use crate::{
     EngineChoice, RecordError,
     linux::{

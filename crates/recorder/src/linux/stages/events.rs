@@ -1,6 +1,6 @@
 //! What the runtime says in its EventPipe sessions.
 
-use super::Stage;
+use super::stage::Stage;
 use crate::linux::{
     allocation_events::AllocationEvents,
     clock::now,
@@ -9,8 +9,8 @@ use crate::linux::{
     sources::{self, EventSample},
     waiting::{Needs, WaitingSample},
 };
-use nettrace::counters::{self, Counted};
-use profilers::counters::{CounterDef, CounterKind, CounterValue};
+use nettrace::counters::Counted;
+use profilers::counters::CounterValue;
 use std::sync::mpsc::Receiver;
 
 /// What counters the thread pool has, and whose they are.
@@ -88,18 +88,14 @@ impl EventPipe {
         // asked for.
         if !cx.runs("counters") {
             let (source, prefix) = POOL_COUNTERS;
-            counted.retain(|counted| counted.source == source && counted.name.starts_with(prefix));
+            counted.retain(|Counted { counter, .. }| {
+                counter.source == source && counter.name.starts_with(prefix)
+            });
         }
         let came = counted.len() as u64;
         let mut known = 0;
-        for counted in counted {
-            let kind = match counted.kind {
-                counters::Kind::Level => CounterKind::Level,
-                counters::Kind::Rate => CounterKind::Rate,
-            };
-            let Counted { source, name, title, unit, tags, value, .. } = counted;
-            let def = CounterDef { counter: 0, source, name, title, unit, tags, kind };
-            if let Some(counter) = cx.definitions.counter(def) {
+        for Counted { counter, value } in counted {
+            if let Some(counter) = cx.definitions.counter(counter) {
                 cx.definitions.row(&CounterValue { time, counter, value });
                 known += 1;
             }

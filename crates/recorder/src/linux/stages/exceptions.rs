@@ -1,6 +1,6 @@
 //! Exceptions, from their throw until it is known who caught them.
 
-use super::Stage;
+use super::stage::Stage;
 use crate::linux::context::Context;
 use profilers::exceptions::{ExceptionCount, ExceptionSample};
 use std::{

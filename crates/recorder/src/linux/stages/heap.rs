@@ -1,8 +1,8 @@
 //! Heap snapshots, and what survives collections.
 
-use super::Stage;
-use crate::linux::{clock::now, context::Context, heap_fields, survivors::Survivors};
-use session::{EndReason, HeapEnd, SessionRecord};
+use super::stage::Stage;
+use crate::linux::{clock::now, context::Context, survivors::Survivors};
+use session::{ClassFields, EndReason, HeapEnd, SessionRecord, StaticField};
 use std::time::{Duration, Instant};
 use wire::RuntimeWork;
 
@@ -50,8 +50,8 @@ impl Heap {
 
     /// All that survived a collection has come.
     pub fn survivors_end(&mut self, cx: &mut Context, end: wire::SurvivorsEnd) {
-        let telling = end.telling;
-        let snapshot = self.survivors.end(&mut cx.definitions, end);
+        let telling = end.collection.telling;
+        let snapshot = self.survivors.end(&mut cx.definitions, end.collection);
         let lost = self.survivors.take_lost();
         cx.dropped("survivors beyond what one snapshot keeps", lost);
         let Some(snapshot) = snapshot else { return };
@@ -100,14 +100,12 @@ impl Heap {
     }
 
     /// Names of static fields.
-    pub fn statics(&mut self, cx: &mut Context, fields: Vec<wire::StaticField>) {
-        let fields = fields.into_iter().map(heap_fields::static_field).collect();
+    pub fn statics(&mut self, cx: &mut Context, fields: Vec<StaticField>) {
         self.write(cx, |snapshot| SessionRecord::HeapStatics { snapshot, fields });
     }
 
     /// Fields of objects.
-    pub fn fields(&mut self, cx: &mut Context, classes: Vec<wire::ClassFields>) {
-        let classes = classes.into_iter().map(heap_fields::class).collect();
+    pub fn fields(&mut self, cx: &mut Context, classes: Vec<ClassFields>) {
         self.write(cx, |snapshot| SessionRecord::HeapFields { snapshot, classes });
     }
 
@@ -143,33 +141,32 @@ impl Heap {
     }
 
     /// A heap snapshot has ended.
-    pub fn ends(&mut self, cx: &mut Context, end: wire::HeapEnd) {
+    pub fn ends(&mut self, cx: &mut Context, mut end: HeapEnd) {
         if self.under_way.take().is_none() {
             return;
         }
-        let wire::HeapEnd { time, paused, objects, complete, reason, .. } = end;
-        if let Some(reason) = &reason {
-            let what = if complete {
+        if let Some(reason) = &end.reason {
+            let what = if end.complete {
                 "the heap snapshot lacks something"
             } else {
                 "the heap snapshot is not complete"
             };
             cx.note(format!("{what}: {reason}"));
         }
-        cx.statistics.target_stopped(paused);
-        cx.statistics.set_count("heap", objects);
+        cx.statistics.target_stopped(end.paused);
+        cx.statistics.set_count("heap", end.objects);
         self.ended += 1;
-        self.incomplete |= !complete;
+        self.incomplete |= !end.complete;
         cx.announce("recording");
-        let snapshot = self.begun - 1;
-        let end = HeapEnd { snapshot, time, paused, objects, complete, reason };
+        // The session counts its snapshots itself.
+        end.snapshot = self.begun - 1;
         cx.write(&SessionRecord::HeapEnd(end));
     }
 
     /// Ends a snapshot whose own end does not come.
     fn close(&mut self, cx: &mut Context, reason: &str) {
         if let Some(objects) = self.under_way {
-            let end = wire::HeapEnd {
+            let end = HeapEnd {
                 snapshot: 0,
                 time: now(),
                 paused: 0,

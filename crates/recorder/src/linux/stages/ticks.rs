@@ -3,7 +3,7 @@
 mod others;
 mod snapshots;
 
-use super::Stage;
+use super::stage::Stage;
 use crate::linux::{
     blocked::{BlockedStacks, PendingTick, Purpose},
     clock::now,

@@ -1,14 +1,12 @@
 //! Methods that are instrumented, and their calls.
 
-use super::Stage;
+use super::stage::Stage;
 use crate::{
     RecordError, RuleHandle,
     linux::{clock::now, context::Context},
 };
 use session::{
-    Argument, CallArguments, FunctionId, IlBody, InstrumentState, InstrumentedMethod,
-    MethodParameters, Parameter, ParameterShown, RecompiledMethod, RewrittenMethod, SessionRecord,
-    SingleCall, TracedCalls, TracedMethod,
+    CallArguments, FunctionId, InstrumentState, InstrumentedMethod, SessionRecord, SingleCall,
 };
 use std::{collections::HashSet, time::Instant};
 use wire::{Control, frame::FrameError};
@@ -62,37 +60,24 @@ impl Trace {
     /// What became of a method that matches the rules.
     pub fn instrumented(&mut self, cx: &mut Context, method: wire::Instrumented) {
         let Some(function) = cx.frames.function_of(method.method) else { return };
-        let state = match method.state {
-            wire::InstrumentState::Possible => InstrumentState::Possible,
-            wire::InstrumentState::Requested => InstrumentState::Requested,
-            wire::InstrumentState::Original => InstrumentState::Original,
-            wire::InstrumentState::Refused(reason) => InstrumentState::Refused(reason),
-        };
         // Counted as the report counts: methods that cannot be told apart by name are one.
-        if state == InstrumentState::Requested {
+        if method.state == InstrumentState::Requested {
             self.instrumented.insert(function);
         }
-        let (time, slot, rule) = (now(), method.slot, method.rule);
-        let method = InstrumentedMethod { time, function, rule, slot, state };
+        let method = InstrumentedMethod { time: now(), of: method.of(function) };
         cx.write(&SessionRecord::Instrumented(method));
     }
 
     /// A method has got a new body.
     pub fn rewritten(&mut self, cx: &mut Context, method: wire::Rewritten) {
         let Some(function) = cx.frames.function_of(method.method) else { return };
-        let il = |il: wire::Il| IlBody { bytes: il.bytes, text: il.text };
-        let bodies = method.bodies.map(|(before, after)| (il(before), il(after)));
-        let (time, rule, slot) = (method.time, method.rule, method.slot);
-        let method = RewrittenMethod { time, function, rule, slot, bodies };
-        cx.write(&SessionRecord::Rewritten(method));
+        cx.write(&SessionRecord::Rewritten(method.of(function)));
     }
 
     /// A method was compiled anew.
-    pub fn recompiled(&mut self, cx: &mut Context, time: u64, method: u32, failed: Option<String>) {
-        if let Some(function) = cx.frames.function_of(method) {
-            let method = RecompiledMethod { time, function, failed };
-            cx.write(&SessionRecord::Recompiled(method));
-        }
+    pub fn recompiled(&mut self, cx: &mut Context, method: wire::Recompiled) {
+        let Some(function) = cx.frames.function_of(method.method) else { return };
+        cx.write(&SessionRecord::Recompiled(method.of(function)));
     }
 
     /// The rules were applied to all that is loaded.
@@ -111,78 +96,39 @@ impl Trace {
     /// Sums of calls since the last time.
     pub fn traced(&mut self, cx: &mut Context, calls: wire::Traced) {
         cx.count("trace", calls.methods.iter().map(|method| method.calls).sum());
-        let methods = calls.methods.into_iter().map(|method| TracedMethod {
-            slot: method.slot,
-            calls: method.calls,
-            timed: method.timed,
-            failed: method.failed,
-            ticks: method.ticks,
-            longest: method.longest,
-            buckets: method.buckets,
-        });
-        let (time, ticks_per_second) = (calls.time, calls.ticks_per_second);
-        let calls = TracedCalls { time, ticks_per_second, methods: methods.collect() };
         cx.write(&SessionRecord::Traced(calls));
     }
 
     /// Calls that are recorded individually.
-    pub fn single_calls(&mut self, cx: &mut Context, calls: &[wire::SingleCall]) {
-        let calls = calls.iter().map(|call| single_call(cx, call)).collect();
+    pub fn single_calls(&mut self, cx: &mut Context, calls: Vec<wire::SingleCall>) {
+        let calls = calls.into_iter().map(|call| single_call(cx, call)).collect();
         cx.write(&SessionRecord::SingleCalls(calls));
     }
 
     /// Parameters of a method whose arguments are recorded.
     pub fn parameters(&mut self, cx: &mut Context, method: wire::Parameters) {
         let Some(function) = cx.frames.function_of(method.method) else { return };
-        let parameters = method.parameters.into_iter().map(|parameter| Parameter {
-            name: parameter.name,
-            type_name: parameter.type_name,
-            shown: match parameter.shown {
-                wire::ParameterShown::ByValue => ParameterShown::ByValue,
-                wire::ParameterShown::Redacted => ParameterShown::Redacted,
-                wire::ParameterShown::ByType => ParameterShown::ByType,
-            },
-        });
-        let (parameters, refused) = (parameters.collect(), method.refused);
-        let method = MethodParameters { function, parameters, refused };
-        cx.write(&SessionRecord::Parameters(method));
+        cx.write(&SessionRecord::Parameters(method.of(function)));
     }
 
     /// Calls with their arguments.
     pub fn calls_with_arguments(&mut self, cx: &mut Context, calls: Vec<wire::CallArguments>) {
         let mut told = Vec::with_capacity(calls.len());
         for wire::CallArguments { call, arguments } in calls {
-            let call = single_call(cx, &call);
+            let call = single_call(cx, call);
             let (frames, definitions) = (&cx.frames, &mut cx.definitions);
-            let arguments = arguments.into_iter().map(|(index, argument)| {
-                let argument = match argument {
-                    wire::Argument::Number(number) => Argument::Number(number),
-                    wire::Argument::Float(number) => Argument::Float(number),
-                    wire::Argument::Text { text, length } => Argument::Text { text, length },
-                    wire::Argument::Null => Argument::Null,
-                    wire::Argument::Object { class, elements } => {
-                        let ty = class.map(|class| definitions.ty(&frames.class_name(class)));
-                        Argument::Object { ty, elements }
-                    }
-                };
-                (index, argument)
-            });
+            let mut ty = |class| definitions.ty(&frames.class_name(class));
+            let arguments = arguments.into_iter();
+            let arguments = arguments.map(|(index, argument)| (index, argument.of(&mut ty)));
             told.push(CallArguments { call, arguments: arguments.collect() });
         }
         cx.write(&SessionRecord::CallsWithArguments(told));
     }
 }
 
-fn single_call(cx: &mut Context, call: &wire::SingleCall) -> SingleCall {
-    let os_tid = cx.target.host_tid(call.os_tid);
-    SingleCall {
-        slot: call.slot,
-        thread: cx.thread_or_ended(os_tid),
-        begun: call.begun,
-        taken: call.taken,
-        failed: call.failed,
-        asynchronous: call.asynchronous,
-    }
+fn single_call(cx: &mut Context, call: wire::SingleCall) -> SingleCall {
+    let os_tid = cx.target.host_tid(call.thread);
+    call.on(cx.thread_or_ended(os_tid))
 }
 
 impl Stage for Trace {

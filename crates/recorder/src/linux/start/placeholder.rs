@@ -1,14 +1,13 @@
 //! A library that stays in place of a main profiler of ours.
 
-use super::{
-    super::{
+use crate::{
+    RecordError, RecordOptions,
+    linux::{
         reattach::Loaded,
         staging::{IDLE_NAME, Staging},
-        target::Target,
+        target::{Target, no_viewer},
     },
-    no_viewer,
 };
-use crate::{RecordError, RecordOptions};
 use diagnostics::HResult;
 use std::{path::Path, time::Duration};
 use wire::{CpuEngine, SessionConfig, sdk::SdkTools};
@@ -59,9 +58,8 @@ pub(in crate::linux) fn make_up(pid: u32, options: &RecordOptions) -> Result<boo
             },
         }
     };
-    let viewer = Target::new(pid)
-        .and_then(|target| target.viewer())
-        .map_err(|source| no_viewer(pid, source))?;
+    let target = Target::new(pid).map_err(|source| no_viewer(pid, source))?;
+    let viewer = target.viewer()?;
     let Some(known) = Loaded::of(pid).placeholder else {
         let place = Staging::make_named(&viewer, &options.agent, IDLE_NAME)?;
         return match load(&place.agent_path()) {

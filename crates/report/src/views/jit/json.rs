@@ -6,7 +6,7 @@ use profile::{JitRow, JitTotals, Profile};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
-use crate::json::{PlaceJson, since};
+use crate::json::values::{PlaceJson, since};
 
 /// Compilations of methods.
 #[derive(Serialize, JsonSchema)]
