@@ -21,7 +21,6 @@ pub mod faults;
 pub mod heap_memory;
 pub mod host;
 pub mod ledger;
-pub mod memory;
 pub mod os;
 pub mod panics;
 pub mod ring;

@@ -19,6 +19,7 @@ mod os;
 mod panics;
 mod recording;
 mod served;
+mod stacks;
 mod tasks;
 mod top;
 mod traced;
@@ -63,6 +64,7 @@ Examples:
   clrscope heap 1234 --type Order
   clrscope leaks 1234 --snapshots 4 --every 30s
   clrscope async MyApp
+  clrscope stacks MyApp
   clrscope deadlocks MyApp
   clrscope trace MyApp 'MyApp.Orders.**' --for 10s
   clrscope il MyApp.dll --method Main
@@ -83,6 +85,7 @@ enum Command {
     Heap(commands::heap::Args),
     Leaks(leaks::Args),
     Async(commands::tasks::Args),
+    Stacks(commands::stacks::Args),
     Deadlocks(deadlocks::Args),
     Trace(trace::Args),
     Il(il::Args),
@@ -107,6 +110,7 @@ impl Command {
             Self::Heap(args) => commands::heap::run(args),
             Self::Leaks(args) => leaks::run(args),
             Self::Async(args) => commands::tasks::run(args),
+            Self::Stacks(args) => commands::stacks::run(args),
             Self::Deadlocks(args) => deadlocks::run(args),
             Self::Trace(args) => trace::run(args),
             Self::Il(args) => il::run(args),

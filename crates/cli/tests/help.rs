@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "ps",
     "profilers",
     "record",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 19] = [
     "heap",
     "leaks",
     "async",
+    "stacks",
     "deadlocks",
     "trace",
     "il",

@@ -1,7 +1,7 @@
 //! What the locks of a process mean: cycles, owners that are gone, rows of waiting threads.
 
 use crate::{
-    Frame, LockKind, Owner, Snapshot, Stacks, Wait,
+    Frame, Owner, Snapshot, Stacks, Wait,
     snapshot::{Lock, ManagedThread},
 };
 use schemars::JsonSchema;
@@ -265,7 +265,11 @@ impl<'a> Analysis<'a> {
         let orphans = orphaned.into_iter().filter_map(|(lock, threads)| {
             let lock = self.snapshot.locks.get(lock)?;
             let Owner::Gone { name: owner, .. } = &lock.owner else { return None };
-            Some(Orphan { lock: show(lock), owner: owner.clone(), threads: shown(threads) })
+            Some(Orphan {
+                lock: LockShown::of(lock),
+                owner: owner.clone(),
+                threads: shown(threads),
+            })
         });
         let orphans: Vec<Orphan> = orphans.collect();
         let chains = waiting.into_iter().filter_map(|(owner, threads)| {
@@ -306,7 +310,7 @@ impl<'a> Analysis<'a> {
             os_tid: *os_tid,
             managed_id: *managed_id,
             name: name.clone().or_else(|| stack?.name.clone()),
-            waits_for: wait.and_then(|wait| self.lock(wait)).map(show),
+            waits_for: wait.and_then(|wait| self.lock(wait)).map(LockShown::of),
             held_by: self.next(index).and_then(|owner| self.snapshot.threads.get(owner)).map(
                 |owner| ThreadShown {
                     os_tid: owner.os_tid,
@@ -317,7 +321,7 @@ impl<'a> Analysis<'a> {
             timeout_ms: wait
                 .and_then(|wait| wait.timeout)
                 .map(|timeout| timeout.as_millis() as u64),
-            holds: held.map(|(_, lock)| show(lock)).collect(),
+            holds: held.map(|(_, lock)| LockShown::of(lock)).collect(),
             // For a thread that waits for a lock, the snapshot from outside knows better what it
             // waits for.
             doing: match wait {
@@ -397,17 +401,6 @@ impl<'a> Analysis<'a> {
     }
 }
 
-fn show(lock: &Lock) -> LockShown {
-    LockShown {
-        kind: match lock.kind {
-            LockKind::Monitor => "monitor",
-            LockKind::Lock => "lock",
-        },
-        type_name: lock.type_name.clone(),
-        object: format!("{:#x}", lock.object),
-    }
-}
-
 fn verdict(outcome: Outcome, cycles: &[Cycle], orphans: &[Orphan], chains: &[Chain]) -> String {
     let threads = |count: usize| format!("{count} thread{}", if count == 1 { "" } else { "s" });
     let mut parts = Vec::new();
@@ -453,6 +446,7 @@ fn verdict(outcome: Outcome, cycles: &[Cycle], orphans: &[Orphan], chains: &[Cha
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LockKind;
     use std::time::Duration;
 
     /// Threads by number; each entry says for which lock it waits. Locks by number; each entry says

@@ -5,6 +5,8 @@
 //!   every possible way can be looked at.
 //! - [`Stacks::take`]: managed stacks of all threads, by a short recording; this needs a runtime
 //!   that still answers.
+//! - [`OutsideCode`]: what managed code stands at an address, for stacks of a process that does not
+//!   answer.
 //! - [`Findings::of`]: cycles, locks whose owner is gone, rows of waiting threads, and waits that
 //!   are no locks.
 //!
@@ -25,6 +27,7 @@ mod error;
 mod findings;
 mod snapshot;
 mod stacks;
+mod thread_locks;
 mod wait_kind;
 
 #[cfg(target_os = "linux")]
@@ -37,6 +40,8 @@ pub use error::Error;
 pub use findings::{
     BlockedGroup, BlockedThread, Chain, Cycle, Findings, LockShown, Orphan, Outcome, ThreadShown,
 };
-pub use linux::look;
+pub use linux::{OutsideCode, look};
 pub use snapshot::{Lock, LockKind, ManagedThread, Owner, Snapshot, Wait};
 pub use stacks::{Frame, Stacks, StacksError, ThreadStack};
+pub use thread_locks::{LockWait, ThreadLocks};
+pub use wait_kind::doing;

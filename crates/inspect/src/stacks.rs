@@ -1,6 +1,6 @@
 //! Managed stacks of all threads, by a short recording.
 
-use crate::wait_kind::{doing, wait_kind};
+use crate::wait_kind::doing;
 use diagnostics::DotnetProcess;
 use profilers::Selection;
 use recorder::{AgentFile, EngineChoice, RecordError, RecordOptions, StopHandle};
@@ -171,11 +171,7 @@ impl Collected {
             let named = functions
                 .iter()
                 .map(|(function, _)| (function.type_name.as_str(), function.name.as_str()));
-            let doing = match seen.state {
-                // The stack of a thread that runs says nothing about waiting.
-                ThreadState::Running | ThreadState::Io | ThreadState::Idle => doing(state),
-                _ => wait_kind(named).unwrap_or_else(|| doing(state)),
-            };
+            let doing = doing(state, named);
             let frames = functions.iter().map(|(function, frame)| Frame {
                 name: match function.type_name.is_empty() {
                     true => format!("{}{}", function.name, function.parameters),

@@ -38,9 +38,7 @@ const RULES: &[Rule] = &[
 ///
 /// Frames behind the first one that is not of the base library say who waits, not for what, and are
 /// not looked at.
-pub(crate) fn wait_kind<'a>(
-    frames: impl Iterator<Item = (&'a str, &'a str)>,
-) -> Option<&'static str> {
+fn wait_kind<'a>(frames: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&'static str> {
     let library = |ty: &str| {
         ty.starts_with("System.") || ty.starts_with("Interop") || ty.starts_with("Microsoft.Win32.")
     };
@@ -56,8 +54,21 @@ fn is(rule: &str, ty: &str) -> bool {
     ty.strip_prefix(rule).is_some_and(|rest| rest.is_empty() || rest.starts_with(['<', '`', '+']))
 }
 
+/// What a thread does: the wait that it is in as a programmer calls it (`SemaphoreSlim`,
+/// `Task.Wait`), by its frames `(type, method)` from the leaf on; else words for its state.
+pub fn doing<'a>(
+    state: ThreadState,
+    frames: impl Iterator<Item = (&'a str, &'a str)>,
+) -> &'static str {
+    match state {
+        // The stack of a thread that runs says nothing about waiting.
+        ThreadState::Running | ThreadState::Io | ThreadState::Idle => words(state),
+        _ => wait_kind(frames).unwrap_or_else(|| words(state)),
+    }
+}
+
 /// Words for what a thread does that is in no such wait.
-pub(crate) fn doing(state: ThreadState) -> &'static str {
+fn words(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Running => "running",
         ThreadState::Lock => "waiting",

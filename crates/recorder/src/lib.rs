@@ -12,6 +12,7 @@ mod error;
 mod notice;
 mod options;
 mod progress;
+mod thread_dump;
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -21,7 +22,8 @@ mod linux;
 
 pub use agent_file::AgentFile;
 pub use error::RecordError;
-pub use linux::{Recording, attach, launch};
+pub use linux::{Departure, Recording, attach, dump, dump_outside, launch};
 pub use notice::on_wait;
 pub use options::{EngineChoice, RecordOptions};
 pub use progress::{Progress, RuleHandle, SessionSummary, StopHandle, Summary, Timings};
+pub use thread_dump::{CodeReader, DumpedFrame, DumpedThread, StackEnd, ThreadDump};

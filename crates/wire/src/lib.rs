@@ -14,11 +14,13 @@ mod config;
 mod control;
 pub mod frame;
 pub mod heap;
+pub mod memory;
 mod record;
 mod resource;
 pub mod ring;
 pub mod sdk;
 mod type_name;
+pub mod unwind_table;
 
 pub use config::{ConfigError, CpuEngine, ProfilerConfig, SessionConfig};
 pub use control::Control;

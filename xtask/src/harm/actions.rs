@@ -169,6 +169,8 @@ pub fn all() -> Vec<Action> {
         trace("-each-call", " --each-call -o OUT"),
     ];
     all.extend(traces.map(|trace| Action { patience: 4, ..trace }));
+    all.push(Action::of("stacks", "stacks PID --merged --json"));
+    all.push(Action::of("stacks-no-attach", "stacks PID --no-attach --json"));
     all.push(Action::of("deadlocks", "deadlocks PID --json").good(&[7, 9]));
     all.push(Action::of("deadlocks-no-attach", "deadlocks PID --no-attach --json").good(&[7, 9]));
     all.push(Action::of("top", "top PID --json -d LENGTH"));

@@ -9,8 +9,6 @@
 //! address, and a function that will be returned to has been called. What was being executed must
 //! lie in a function, too.
 
-use crate::host::unwind_table::Image;
-use crate::memory::Memory;
 use crate::os::{
     clock,
     maps::{self, Mapping},
@@ -18,6 +16,8 @@ use crate::os::{
 use std::collections::HashMap;
 use wire::Nanos;
 use wire::call_site::{LONGEST_CALL, ends_in_call};
+use wire::memory::Memory;
+use wire::unwind_table::Image;
 
 /// Mappings of one image, or of one piece of memory, that are looked at for its headers.
 const MOST_PARTS: usize = 64;

@@ -3,12 +3,12 @@
 use crate::host::Host;
 use crate::host::queue::Event;
 use crate::host::runtime::Walked;
-use crate::memory::Memory;
 use crate::os::clock;
 use crate::os::threads::current_tid;
 use corprof::ids::{FunctionId, RawObjectId};
 use profilers::{CallbackCx, CallbackSample, Class, Object};
 use wire::Nanos;
+use wire::memory::Memory;
 
 /// Most UTF-16 units kept of a message.
 const MESSAGE_UNITS: u32 = 4096;

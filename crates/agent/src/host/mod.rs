@@ -17,7 +17,6 @@ pub mod stacks;
 pub mod thread_registry;
 pub mod threads;
 pub mod unloads;
-pub mod unwind_table;
 
 use crate::ledger;
 use crate::os::clock;

@@ -8,8 +8,6 @@ use crate::host::counters::Counters;
 use crate::host::event_class_names::full_name;
 use crate::host::id_table::Meaning;
 use crate::host::runtime::{NativeCode, Runtime};
-use crate::host::unwind_table::{self, Image};
-use crate::memory::Memory;
 use crate::os::{clock, memory::OwnMemory};
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::metadata::token::MethodDef;
@@ -18,6 +16,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
+use wire::memory::Memory;
+use wire::unwind_table::{self, Image};
 use wire::{Class, Code, Method, MethodKind, Module, Nanos, Record, UnwindTable, as_csharp};
 
 /// Largest code whose bytes are sent along.

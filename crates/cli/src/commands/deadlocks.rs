@@ -5,13 +5,14 @@ use crate::{
     console,
     exit::{Code, failure},
     interrupt::{self, StopOnSignal},
+    stacks::view::lock,
 };
 use diagnostics::DotnetProcess;
 use document::{
     Cell, Document, Section, Tree,
     format::{counted, file_name},
 };
-use inspect::{BlockedThread, Findings, Frame, LockShown, Outcome, Stacks, ThreadShown};
+use inspect::{BlockedThread, Findings, Frame, Outcome, Stacks, ThreadShown};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::{
@@ -248,12 +249,4 @@ fn name(thread: &BlockedThread) -> String {
 
 fn of_shown(thread: &ThreadShown) -> String {
     thread.name.clone().unwrap_or_else(|| format!("thread {}", thread.os_tid))
-}
-
-fn lock(lock: &LockShown) -> String {
-    match (lock.kind, &lock.type_name) {
-        ("lock", _) => format!("System.Threading.Lock {}", lock.object),
-        (_, Some(name)) => format!("monitor of {name} {}", lock.object),
-        (_, None) => format!("monitor of object {}", lock.object),
-    }
 }

@@ -15,6 +15,7 @@ pub mod record;
 pub mod report;
 pub mod schema;
 pub mod serve;
+pub mod stacks;
 pub mod tasks;
 pub mod top;
 pub mod trace;

@@ -4,7 +4,7 @@ use crate::{
     commands::{deadlocks, il},
     console,
     exit::{Code, failure},
-    newrelic, tasks,
+    newrelic, stacks, tasks,
     top::json::View,
     traced, validated,
 };
@@ -52,6 +52,7 @@ outputs! {
     "heap" "clrscope heap --json" report::schema_of::<Heap>;
     "leaks" "clrscope leaks --json" report::schema_of::<::heap::LeakReport>;
     "async" "clrscope async --json" report::schema_of::<tasks::report::Report>;
+    "stacks" "clrscope stacks --json" report::schema_of::<stacks::report::Report>;
     "deadlocks" "clrscope deadlocks --json" report::schema_of::<deadlocks::Output<'_>>;
     "trace" "clrscope trace --json" report::schema_of::<traced::report::Report>;
     "il" "clrscope il --json" report::schema_of::<Il>;

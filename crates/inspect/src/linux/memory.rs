@@ -69,6 +69,12 @@ impl Memory {
     }
 }
 
+impl wire::memory::Memory for Memory {
+    fn read(&self, address: u64, out: &mut [u8]) -> bool {
+        self.fill(address, out).is_some()
+    }
+}
+
 /// Whether a number could be an address of something in user space.
 pub(super) fn is_pointer(number: u64) -> bool {
     (0x1_0000..1 << 47).contains(&number)

@@ -1,11 +1,18 @@
 //! Looking at a process through `/proc/<pid>/mem`.
 
 mod contract;
+mod debug_info;
 mod image;
+mod jitted;
 mod layout;
 mod memory;
+mod native_format;
+mod outside;
+mod ready_to_run;
 mod tasks;
 mod types;
+
+pub use outside::OutsideCode;
 
 use crate::{Error, Lock, LockKind, ManagedThread, Owner, Snapshot, Wait};
 use diagnostics::proc;

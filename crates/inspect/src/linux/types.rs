@@ -11,12 +11,33 @@ pub(super) struct TypeNames<'a> {
     offsets: TypeOffsets,
     mappings: &'a [Mapping],
     names: RefCell<HashMap<u64, Option<String>>>,
-    modules: RefCell<HashMap<u64, Option<Rc<Metadata<'static>>>>>,
+    modules: Rc<Modules>,
+}
+
+/// Start of the image and metadata, by address of the module.
+pub(super) type Modules = RefCell<HashMap<u64, Option<(u64, Rc<Metadata<'static>>)>>>;
+
+/// A type in its metadata.
+pub(super) struct TypeRow {
+    pub row: u32,
+    /// Where the image of its module is.
+    pub base: u64,
+    pub metadata: Rc<Metadata<'static>>,
 }
 
 impl<'a> TypeNames<'a> {
     pub fn new(memory: &'a Memory, offsets: TypeOffsets, mappings: &'a [Mapping]) -> Self {
-        Self { memory, offsets, mappings, names: RefCell::default(), modules: RefCell::default() }
+        Self::with_modules(memory, offsets, mappings, Rc::default())
+    }
+
+    /// With modules that were read before.
+    pub fn with_modules(
+        memory: &'a Memory,
+        offsets: TypeOffsets,
+        mappings: &'a [Mapping],
+        modules: Rc<Modules>,
+    ) -> Self {
+        Self { memory, offsets, mappings, names: RefCell::default(), modules }
     }
 
     /// Full name of the type of an object. `None` for arrays, and where it cannot be read.
@@ -37,6 +58,13 @@ impl<'a> TypeNames<'a> {
         if self.memory.u64(table + PARENT)? == 0 {
             return Some("System.Object".to_owned());
         }
+        let TypeRow { row, metadata, .. } = self.row_of_type(table)?;
+        metadata.type_name(row, '+')
+    }
+
+    /// The row of a type, by the address of its `MethodTable`; `None` for arrays, and where it
+    /// cannot be read.
+    pub fn row_of_type(&self, table: u64) -> Option<TypeRow> {
         let (row, module) = match self.offsets {
             TypeOffsets::Image { flags, module, .. } => {
                 (self.memory.u32(table + flags)? >> 8, self.memory.pointer(table + module)?)
@@ -48,17 +76,18 @@ impl<'a> TypeNames<'a> {
             }
         };
         let known = self.modules.borrow().get(&module).cloned();
-        let metadata = known.unwrap_or_else(|| {
-            let metadata = self.base(module).and_then(|base| {
-                Metadata::of_memory(|offset, size| {
+        let known = known.unwrap_or_else(|| {
+            let found = self.base(module).and_then(|base| {
+                let metadata = Metadata::of_memory(|offset, size| {
                     self.memory.bytes(base.checked_add(offset)?, size)
-                })
+                });
+                Some((base, Rc::new(metadata?)))
             });
-            let metadata = metadata.map(Rc::new);
-            self.modules.borrow_mut().insert(module, metadata.clone());
-            metadata
+            self.modules.borrow_mut().insert(module, found.clone());
+            found
         });
-        metadata?.type_name(row, '+')
+        let (base, metadata) = known?;
+        (row > 0).then_some(TypeRow { row, base, metadata })
     }
 
     /// Where the image of a module is.

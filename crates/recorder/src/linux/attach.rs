@@ -1,5 +1,6 @@
 use super::{
     clock::now,
+    cpu::CpuSource,
     link::{self, AgentLink},
     reattach::{LEAVE_LIMIT, LoadTurn, Loaded, Resident, UNLOAD_LIMIT},
     recording::{Recording, Worker},
@@ -35,44 +36,11 @@ const MOST_TRIES: usize = 3;
 /// Returns when the agent has said hello and the first samples can come. The agent's file and
 /// socket are gone from the target's file system by then.
 pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recording, RecordError> {
-    check(process, &options)?;
-    let pid = process.pid;
-    let port = process.port()?;
-    let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
-    let viewer = target.viewer()?;
-    sweep(&viewer);
-    room::check(pid)?;
+    let ready = Ready::of(process, &options)?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
-    let slot = Slot::of(process, &options);
-    // A resident agent has the main profiler slot. It is waited for where nobody else can do it,
-    // and that may take long.
-    if let (true, Some(resident)) = (slot.is_main(), Resident::find(&target, viewer.owner)?) {
-        resident.wait_until_ready(&target)?;
-    }
-    // Until the agent has answered: from then on others see that it is there.
-    let turn = slot.needs_main.map(|profiler| LoadTurn::take(pid, profiler)).transpose()?;
-    let resident = match Resident::find(&target, viewer.owner)? {
-        Some(resident) if slot.is_main() => resident.wait_until_ready(&target)?.then_some(resident),
-        found => found.filter(|resident| resident.is_ready_soon(&target)),
-    };
-    // The ring is opened before the agent is loaded, so that no time is lost between the two, but
-    // after all that may be long waited for: one that is bound to threads costs something
-    // meanwhile.
-    let cpu = start::open_cpu(&target, &options)?;
-    let stays = resident.is_none() && slot.make_room(pid, &options)?;
-    let loading = Loading {
-        port: &port,
-        target: &target,
-        viewer: &viewer,
-        options: &options,
-        slot: &slot,
-        resident: resident.as_ref(),
-        engine: cpu.engine,
-        stays,
-    };
-    let Agent { link, library, requested } = loading.agent()?;
-    drop(turn);
-
+    let pid = process.pid;
+    let Served { target, port, cpu, link, library, requested, stays } =
+        ready.serve(process, &options)?;
     let (live_sink, live) = start::live_pair(&options);
     let (stop, rules) = (StopHandle::default(), RuleHandle::new(options.instrument.clone()));
     let progress = Arc::new(Mutex::new(Progress::default()));
@@ -92,7 +60,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         progress: progress.clone(),
         exit_code: None,
         requested: Some(requested),
-        stays: resident.is_some(),
+        stays,
         library,
     };
     let recorder = started.recorder(&options)?;
@@ -101,6 +69,94 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         Ok(Summary { sessions: vec![summary], exit_code: None, nested: Vec::new() })
     })?;
     Ok(Recording { stop, rules, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
+}
+
+/// An agent that serves, and what it took to get there.
+pub(super) struct Served {
+    pub target: Target,
+    pub port: Port,
+    pub cpu: CpuSource,
+    pub link: AgentLink,
+    /// Name of the agent's file.
+    pub library: String,
+    /// When it was asked for.
+    pub requested: u64,
+    /// Whether it was there before, and stays.
+    pub stays: bool,
+}
+
+/// Gets an agent to serve in a process, without any output.
+///
+/// # Errors
+/// As [`attach`].
+pub(super) fn serve(
+    process: &DotnetProcess,
+    options: &RecordOptions,
+) -> Result<Served, RecordError> {
+    Ready::of(process, options)?.serve(process, options)
+}
+
+/// A process into which an agent may be loaded.
+struct Ready {
+    port: Port,
+    target: Target,
+    viewer: Viewer,
+}
+
+impl Ready {
+    fn of(process: &DotnetProcess, options: &RecordOptions) -> Result<Self, RecordError> {
+        check(process, options)?;
+        let pid = process.pid;
+        let port = process.port()?;
+        let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
+        let viewer = target.viewer()?;
+        sweep(&viewer);
+        room::check(pid)?;
+        Ok(Self { port, target, viewer })
+    }
+
+    /// Loads an agent, or hands the session to one that is there.
+    fn serve(
+        self,
+        process: &DotnetProcess,
+        options: &RecordOptions,
+    ) -> Result<Served, RecordError> {
+        let Self { port, target, viewer } = self;
+        let pid = process.pid;
+        let slot = Slot::of(process, options);
+        // A resident agent has the main profiler slot. It is waited for where nobody else can do
+        // it, and that may take long.
+        if let (true, Some(resident)) = (slot.is_main(), Resident::find(&target, viewer.owner)?) {
+            resident.wait_until_ready(&target)?;
+        }
+        // Until the agent has answered: from then on others see that it is there.
+        let turn = slot.needs_main.map(|profiler| LoadTurn::take(pid, profiler)).transpose()?;
+        let resident = match Resident::find(&target, viewer.owner)? {
+            Some(resident) if slot.is_main() => {
+                resident.wait_until_ready(&target)?.then_some(resident)
+            }
+            found => found.filter(|resident| resident.is_ready_soon(&target)),
+        };
+        // The ring is opened before the agent is loaded, so that no time is lost between the two,
+        // but after all that may be long waited for: one that is bound to threads costs something
+        // meanwhile.
+        let cpu = start::open_cpu(&target, options)?;
+        let stays = resident.is_none() && slot.make_room(pid, options)?;
+        let loading = Loading {
+            port: &port,
+            target: &target,
+            viewer: &viewer,
+            options,
+            slot: &slot,
+            resident: resident.as_ref(),
+            engine: cpu.engine,
+            stays,
+        };
+        let Agent { link, library, requested } = loading.agent()?;
+        drop(turn);
+        let stays = resident.is_some();
+        Ok(Served { target, port, cpu, link, library, requested, stays })
+    }
 }
 
 /// Refuses what cannot be recorded of a process that runs.

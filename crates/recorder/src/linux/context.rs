@@ -7,10 +7,9 @@ use super::{
 use crate::{Progress, StopHandle};
 use session::{SessionInfo, SessionRecord, ThreadId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use wire::Control;
 
 /// How the agent's own threads are named.
-const OWN_THREADS: &str = "clrscope-";
+pub(super) const OWN_THREADS: &str = "clrscope-";
 
 /// What all stages read from and write to.
 pub(super) struct Context {
@@ -130,13 +129,8 @@ impl Context {
 
     /// Asks the agent for what waiting samples need and was not asked for yet.
     pub fn ask(&mut self) {
-        let mut questions = self.waiting.questions();
-        let (executed, guessed) = (&mut questions.executed, &mut questions.guessed);
-        while !(self.agent.closed || executed.is_empty() && guessed.is_empty()) {
-            let part =
-                |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
-            let message = Control::Resolve { executed: part(executed), guessed: part(guessed) };
-            if self.agent.link.send(&message).is_err() {
+        for message in self.waiting.messages() {
+            if self.agent.closed || self.agent.link.send(&message).is_err() {
                 break;
             }
         }

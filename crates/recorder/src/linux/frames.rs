@@ -7,13 +7,15 @@ pub(super) use self::events::EventMethod;
 
 use self::threads::Leaf;
 use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target};
+use crate::StackEnd;
 use session::{AsyncStateMachine, FrameId, FrameTrust, FunctionKind, StackId};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 use unwind::{
-    Frame, FrameCode, LiveProcess, Needed, Outcome, Progress, Sample, Trust, Unknown, Unwinder,
+    Frame, FrameCode, LiveProcess, Needed, Outcome, Progress, Sample, Stack, Trust, Unknown,
+    Unwinder,
 };
 use wire::{Class, Code, Machine, Method, Module, RuntimeWorkKind};
 
@@ -39,7 +41,8 @@ pub(super) enum Unwound {
     /// Its stack.
     Stack {
         stack: StackId,
-        truncated: bool,
+        /// How it ends; where that is not at its root, a mark of that is its outermost frame.
+        end: StackEnd,
         /// Whether the leaf is native code of the runtime.
         runtime_leaf: bool,
     },
@@ -71,6 +74,8 @@ pub(super) struct Frames {
     unanswered: HashSet<u64>,
     /// Stacks of blocked threads whose managed frames are not known.
     unread: u64,
+    /// Whether equal frames that follow each other are kept, as of recursive methods.
+    keeps_repeated: bool,
 }
 
 /// [`RuntimeWorkKind`] as a key.
@@ -101,7 +106,13 @@ impl Frames {
             marks: Marks::default(),
             unanswered: HashSet::new(),
             unread: 0,
+            keeps_repeated: false,
         }
+    }
+
+    /// Stacks with all their frames, also those that are equal to the one before.
+    pub fn of_every_frame(target: &Target) -> Self {
+        Self { keeps_repeated: true, ..Self::new(target) }
     }
 
     pub fn module(&mut self, definitions: &mut Definitions, module: Module) {
@@ -201,25 +212,36 @@ impl Frames {
         let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
         let Copied { sample, progress } = copied;
         let stack = Sample { registers: &sample.registers, stack: &sample.stack };
-        let (stack, truncated, mark) = match self.unwinder.unwind_further(&stack, unknown, progress)
-        {
+        let (found, end) = match self.unwinder.unwind_further(&stack, unknown, progress) {
             Outcome::NeedCode(needed) => return Unwound::Needs(needed),
-            Outcome::Complete(stack) => (stack, false, None),
-            Outcome::Truncated(stack) => (stack, true, Some(self.truncated_mark(definitions))),
-            Outcome::Broken(stack, _) => (stack, false, Some(self.broken_mark(definitions))),
+            Outcome::Complete(found) => (found, StackEnd::Complete),
+            Outcome::Truncated(found) => (found, StackEnd::Truncated),
+            Outcome::Broken(found, _) => (found, StackEnd::CallersNotFound),
         };
-        let leaf = stack.frames.first().map(|frame| self.frame(definitions, frame));
+        let leaf = found.frames.first().map(|frame| self.frame(definitions, frame));
         let runtime_leaf =
             leaf.is_some_and(|leaf| self.kind(definitions, leaf) == FunctionKind::Runtime);
+        let mark = self.end_mark(definitions, end);
+        let stack = self.named_stack(definitions, &found, mark);
+        Unwound::Stack { stack, end, runtime_leaf }
+    }
+
+    /// A stack with all its frames, below a mark if there is one.
+    fn named_stack(
+        &mut self,
+        definitions: &mut Definitions,
+        found: &Stack,
+        mark: Option<FrameId>,
+    ) -> StackId {
         let mut frames: Vec<FrameId> = mark.into_iter().collect();
-        for frame in stack.frames.iter().rev() {
+        for frame in found.frames.iter().rev() {
             let frame = self.frame(definitions, frame);
             // Native code without symbols has one name for a whole module: once is enough.
-            if frames.last() != Some(&frame) {
+            if self.keeps_repeated || frames.last() != Some(&frame) {
                 frames.push(frame);
             }
         }
-        Unwound::Stack { stack: definitions.stack(frames), truncated, runtime_leaf }
+        definitions.stack(frames)
     }
 
     fn truncated_mark(&mut self, definitions: &mut Definitions) -> FrameId {

@@ -9,6 +9,7 @@ mod clock;
 mod context;
 mod cpu;
 mod define;
+mod dump;
 mod event_names;
 mod events;
 mod frames;
@@ -39,5 +40,6 @@ mod waits;
 mod window;
 
 pub use attach::attach;
+pub use dump::{Departure, dump, dump_outside};
 pub use launch::launch;
 pub use recording::Recording;

@@ -5,6 +5,8 @@ mod opening;
 #[cfg(test)]
 mod tests;
 
+pub(super) use ending::{BYE_LIMIT, INTERRUPTED_LIMIT, STAYS, UNLOADS};
+
 use super::{
     agent::Agent,
     allocation_events::AllocationEvents,

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unwind::Needed;
-use wire::BlockedStack;
+use wire::{BlockedStack, Control};
 
 /// How long a sample waits for the agent's answer.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -153,6 +153,21 @@ impl Waiting {
             *asked = true;
         }
         questions
+    }
+
+    /// The same as messages to the agent.
+    pub fn messages(&mut self) -> Vec<Control> {
+        let Needs { mut executed, mut guessed } = self.questions();
+        let part =
+            |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
+        let mut messages = Vec::new();
+        while !(executed.is_empty() && guessed.is_empty()) {
+            messages.push(Control::Resolve {
+                executed: part(&mut executed),
+                guessed: part(&mut guessed),
+            });
+        }
+        messages
     }
 
     /// Code was freed: the agent has to be asked again, because other code may be there.

@@ -1,6 +1,9 @@
 //! Systems on which recording is not built yet.
 
-use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle, Summary};
+use crate::{
+    AgentFile, CodeReader, Progress, RecordError, RecordOptions, RuleHandle, StopHandle, Summary,
+    ThreadDump,
+};
 use diagnostics::DotnetProcess;
 use session::LiveStream;
 use std::{convert::Infallible, ffi::OsString, time::Duration};
@@ -17,6 +20,30 @@ pub fn attach(_process: &DotnetProcess, _options: RecordOptions) -> Result<Recor
 /// Refuses: recording is not built for this system.
 pub fn launch(_command: Vec<OsString>, _options: RecordOptions) -> Result<Recording, RecordError> {
     Err(RecordError::Unsupported(std::env::consts::OS))
+}
+
+/// An agent that has to detach: there can be none here.
+#[derive(Debug)]
+pub struct Departure(Infallible);
+
+/// Refuses: recording is not built for this system.
+pub fn dump(
+    _process: &DotnetProcess,
+    _agent: AgentFile,
+) -> Result<(ThreadDump, Departure), RecordError> {
+    Err(RecordError::Unsupported(std::env::consts::OS))
+}
+
+/// Refuses: recording is not built for this system.
+pub fn dump_outside(_pid: u32, _code: &mut dyn CodeReader) -> Result<ThreadDump, RecordError> {
+    Err(RecordError::Unsupported(std::env::consts::OS))
+}
+
+impl Departure {
+    /// Has the agent detach.
+    pub fn finish(self) -> Option<String> {
+        match self.0 {}
+    }
 }
 
 impl Recording {

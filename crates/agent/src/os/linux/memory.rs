@@ -27,7 +27,7 @@ pub struct OwnMemory {
     filtered_later: AtomicBool,
 }
 
-impl crate::memory::Memory for OwnMemory {
+impl wire::memory::Memory for OwnMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> bool {
         if out.is_empty() {
             return true;
@@ -174,7 +174,7 @@ fn read_file(file: RawFd, address: u64, out: &mut [u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Memory;
+    use wire::memory::Memory;
 
     #[test]
     fn present_memory_is_read_and_missing_memory_is_an_answer() {

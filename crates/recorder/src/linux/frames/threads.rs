@@ -1,10 +1,10 @@
 //! Stacks of threads that the agent walked or copied.
 
 use super::{Copied, Frames};
-use crate::linux::define::Definitions;
+use crate::{StackEnd, linux::define::Definitions};
 use session::{FrameId, FrameTrust, FunctionKind, StackId};
 use symbols::LeafWaits;
-use unwind::{BlockedSample, Frame, FrameCode, Needed, Outcome, Trust, Unknown};
+use unwind::{BlockedSample, Frame, FrameCode, Needed, Outcome, Stack, Trust, Unknown};
 
 /// The innermost managed frame of a stack that the agent walked.
 pub(super) struct Leaf {
@@ -66,16 +66,10 @@ impl Frames {
         copied: &mut Copied<wire::BlockedStack>,
         ask: bool,
     ) -> Result<bool, Needed> {
-        let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
-        let Copied { sample: stack, progress } = copied;
-        let sample = BlockedSample { ip: stack.ip, sp: stack.sp, stack: &stack.bytes };
-        let outcome = self.unwinder.unwind_blocked_further(&sample, unknown, progress);
-        let (found, truncated, mark) = match outcome {
-            Outcome::NeedCode(needed) => return Err(needed),
-            Outcome::Complete(found) => (found, false, None),
-            Outcome::Truncated(found) => (found, true, Some(self.truncated_mark(definitions))),
-            Outcome::Broken(found, _) => (found, false, Some(self.broken_mark(definitions))),
-        };
+        let (found, end) = self.callers_of_blocked(copied, ask)?;
+        let truncated = end == StackEnd::Truncated;
+        let mark = self.end_mark(definitions, end);
+        let stack = &copied.sample;
         let (mut leaf, mut in_stub) = (None, false);
         let mut managed: Vec<FrameId> = Vec::new();
         for frame in &found.frames {
@@ -99,6 +93,59 @@ impl Frames {
             self.leaves.insert(stack.id, leaf);
         }
         Ok(truncated)
+    }
+
+    /// Unwinds the stack of a blocked thread: all its frames, native ones too, below the
+    /// [mark](Self::end_mark) of its end. Says how they end, or what must be known first.
+    pub fn whole_stack(
+        &mut self,
+        definitions: &mut Definitions,
+        copied: &mut Copied<wire::BlockedStack>,
+        ask: bool,
+    ) -> Result<(StackId, StackEnd), Needed> {
+        let (found, end) = self.callers_of_blocked(copied, ask)?;
+        let mut in_stub = false;
+        for frame in &found.frames {
+            let FrameCode::Managed { method, version, offset } = frame.code else { continue };
+            if !self.names.is_stub(method) {
+                let leaf = Leaf { method, version, offset, in_stub };
+                self.leaves.insert(copied.sample.id, leaf);
+                break;
+            }
+            in_stub = true;
+        }
+        let mark = self.end_mark(definitions, end);
+        Ok((self.named_stack(definitions, &found, mark), end))
+    }
+
+    /// The frames of a blocked thread, and how they end.
+    fn callers_of_blocked(
+        &mut self,
+        copied: &mut Copied<wire::BlockedStack>,
+        ask: bool,
+    ) -> Result<(Stack, StackEnd), Needed> {
+        let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
+        let Copied { sample: stack, progress } = copied;
+        let sample = BlockedSample { ip: stack.ip, sp: stack.sp, stack: &stack.bytes };
+        match self.unwinder.unwind_blocked_further(&sample, unknown, progress) {
+            Outcome::NeedCode(needed) => Err(needed),
+            Outcome::Complete(found) => Ok((found, StackEnd::Complete)),
+            Outcome::Truncated(found) => Ok((found, StackEnd::Truncated)),
+            Outcome::Broken(found, _) => Ok((found, StackEnd::CallersNotFound)),
+        }
+    }
+
+    /// A frame that says how a stack ends, where that is not at its root.
+    pub(super) fn end_mark(
+        &mut self,
+        definitions: &mut Definitions,
+        end: StackEnd,
+    ) -> Option<FrameId> {
+        match end {
+            StackEnd::Truncated => Some(self.truncated_mark(definitions)),
+            StackEnd::CallersNotFound => Some(self.broken_mark(definitions)),
+            StackEnd::Complete | StackEnd::NotSampled | StackEnd::NotReadable => None,
+        }
     }
 
     /// The stack of a blocked thread is not named any more.

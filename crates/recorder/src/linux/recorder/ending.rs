@@ -27,14 +27,14 @@ const SUMS_MISSING: &str = "the process did not answer at the end of the recordi
 const RESOLVE_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long the agent may take to say goodbye, and then to detach.
-const BYE_LIMIT: Duration = Duration::from_secs(6);
+pub(in crate::linux) const BYE_LIMIT: Duration = Duration::from_secs(6);
 
 /// How long a recording that somebody has stopped waits for the runtime to unload the agent, which
 /// has stopped already: who presses Ctrl-C waits for the end.
-const INTERRUPTED_LIMIT: Duration = Duration::from_secs(1);
+pub(in crate::linux) const INTERRUPTED_LIMIT: Duration = Duration::from_secs(1);
 
 /// The message where it takes longer.
-const UNLOADS: &str = "the agent has stopped; the runtime has not unloaded it yet, and does so by \
+pub(in crate::linux) const UNLOADS: &str = "the agent has stopped; the runtime has not unloaded it yet, and does so by \
     itself";
 
 /// How long it may take in a process that runs, where the agent reverts instrumented methods
@@ -42,7 +42,7 @@ const UNLOADS: &str = "the agent has stopped; the runtime has not unloaded it ye
 const PUT_BACK_LIMIT: Duration = Duration::from_secs(60);
 
 /// The message about an agent that cannot detach.
-const STAYS: &str = "the agent remains loaded, idle, because another profiler has detached from \
+pub(in crate::linux) const STAYS: &str = "the agent remains loaded, idle, because another profiler has detached from \
     this process in a way after which notification-only profilers can no longer detach";
 
 /// The message about an agent that has set hooks.

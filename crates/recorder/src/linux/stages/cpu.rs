@@ -2,7 +2,7 @@
 
 use super::stage::Stage;
 use crate::{
-    EngineChoice, RecordError,
+    EngineChoice, RecordError, StackEnd,
     linux::{
         clock::now,
         context::Context,
@@ -120,7 +120,8 @@ impl Cpu {
                     cx.dropped("no room while the agent resolved addresses", 1);
                 }
             }
-            Unwound::Stack { stack, truncated, runtime_leaf } => {
+            Unwound::Stack { stack, end, runtime_leaf } => {
+                let truncated = end == StackEnd::Truncated;
                 self.unwound(cx, &copied.sample, stack, truncated, runtime_leaf);
             }
         }

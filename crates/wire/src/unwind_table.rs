@@ -14,8 +14,7 @@
 //! A `RUNTIME_FUNCTION` is three `u32` offsets from a base: begin, end, unwind info (PE
 //! specification, .pdata).
 
-use crate::memory::Memory;
-use wire::{UnwindEntry, UnwindTable};
+use crate::{UnwindEntry, UnwindTable, memory::Memory};
 
 /// Offset of the count in the code header: after debug info, exception clauses, GC info and method
 /// descriptor. Equal in 3.1, 8, 9 and 10.
@@ -239,14 +238,21 @@ impl Image {
 
     /// Whether an address lies in a function or funclet.
     pub fn has_function_at(&self, memory: &impl Memory, address: u64) -> bool {
-        let Some(offset) =
-            address.checked_sub(self.base).and_then(|offset| u32::try_from(offset).ok())
-        else {
-            return false;
-        };
-        let behind = offset.checked_add(1).and_then(|next| self.lower_bound(memory, next));
-        let function = behind.and_then(|index| self.function(memory, index.checked_sub(1)?));
-        function.is_some_and(|function| offset < function.end)
+        self.index_at(memory, address).is_some()
+    }
+
+    /// Number of the function or funclet in which an address lies.
+    pub fn index_at(&self, memory: &impl Memory, address: u64) -> Option<u32> {
+        let offset = u32::try_from(address.checked_sub(self.base)?).ok()?;
+        let index = self.lower_bound(memory, offset.checked_add(1)?)?.checked_sub(1)?;
+        (offset < self.function(memory, index)?.end).then_some(index)
+    }
+
+    /// Start and end of a function or funclet by its number.
+    pub fn range(&self, memory: &impl Memory, index: u32) -> Option<(u64, u64)> {
+        let function = self.function(memory, index).filter(|found| found.begin < found.end)?;
+        let at = |offset| self.base.checked_add(u64::from(offset));
+        Some((at(function.begin)?, at(function.end)?))
     }
 
     /// Table of the functions and funclets whose code lies in these ranges.
