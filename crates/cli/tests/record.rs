@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
+    num::NonZero,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -523,8 +524,18 @@ fn top_shows_the_hot_method_and_leaves_on_q() {
     let mut command = Command::new("sh");
     command.args(["-c", &line]).stdin(Stdio::null()).env("TERM", "xterm");
     let ended = Running::start(command).wait();
-    for part in ["burn (", "Burn.Slow", "METHOD", "burner-0", "\x1b[?1049l"] {
-        assert!(ended.out.contains(part), "`{part}` is missing in {:?}", ended.out);
+    let (shown, after) = ended.out.rsplit_once("\x1b[?1049l").expect("it leaves its screen");
+    assert!(!after.contains("\x1b[?1049h"), "{after:?}");
+    // Each drawing only writes what has changed, so the screen is looked at after each of them.
+    let [rows, columns] = [24, 80].map(|size| NonZero::new(size).unwrap());
+    let mut screen = vt100::Parser::new(rows, columns, 0);
+    let mut seen = String::new();
+    for drawing in shown.split_inclusive("\x1b[?25l") {
+        screen.process(drawing.as_bytes());
+        seen.push_str(&screen.screen().contents());
+    }
+    for part in ["burn (", "METHOD", "Burn.Slow", "Burn.cs:", "STATES", "RRRR", "burner-0"] {
+        assert!(seen.contains(part), "`{part}` is missing in {seen}");
     }
     wait_until_clean(process.tmp().unwrap());
     assert!(process.is_running());
