@@ -1,7 +1,7 @@
 //! Which IL native code was made of, as the runtime keeps it for debuggers.
 //!
-//! Source: `CompressDebugInfo` in `debuginfostore.cpp` of dotnet/runtime, up to .NET 9. What is read
-//! must agree with itself, so that the form of a newer version gives nothing.
+//! Source: `CompressDebugInfo` in `debuginfostore.cpp` of dotnet/runtime, up to .NET 9. What is
+//! read must agree with itself, so that the form of a newer version gives nothing.
 
 use super::memory::{Memory, u32_in};
 

@@ -57,8 +57,8 @@ const RATE_HZ: u32 = 997;
 /// still there afterwards: see [`Departure::finish`].
 ///
 /// # Errors
-/// What [`super::attach()`] refuses; and [`RecordError::Io`] where the memory of the process may not
-/// be read.
+/// What [`super::attach()`] refuses; and [`RecordError::Io`] where the memory of the process may
+/// not be read.
 pub fn dump(
     process: &DotnetProcess,
     agent: AgentFile,
@@ -90,7 +90,8 @@ pub fn dump(
 /// only where the kernel samples them for us.
 ///
 /// # Errors
-/// [`RecordError::Exited`], and [`RecordError::Io`] where the memory of the process may not be read.
+/// [`RecordError::Exited`], and [`RecordError::Io`] where the memory of the process may not be
+/// read.
 pub fn dump_outside(pid: u32, code: &mut dyn CodeReader) -> Result<ThreadDump, RecordError> {
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
     let reader = ThreadReader::open(pid).map_err(|source| not_readable(pid, source))?;
