@@ -165,7 +165,7 @@ fn assert_outside(dump: &Value, what: &str) {
 fn a_process_that_answers_nothing_is_read_from_outside() {
     for runtime in sample_runtimes() {
         let what = runtime.to_string();
-        // Its port is there, but nobody answers.
+        // Its port is there, but nothing answers.
         let mut process = waiter(runtime).start();
         process.wait_for_ready();
         let with_agent = stacks(&process, &["--json"]).expect(0).json();

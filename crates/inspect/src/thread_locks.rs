@@ -25,7 +25,7 @@ pub struct LockWait {
     pub lock: LockShown,
     /// Whether it waits for a pulse of the monitor (`Monitor.Wait`), not to own it.
     pub for_pulse: bool,
-    /// The holder; `None` where nobody has it, or its owner has ended.
+    /// The holder; `None` where no thread has it, or its owner has ended.
     pub held_by: Option<ThreadShown>,
     /// Whether the owner has ended: the lock is never released.
     pub owner_has_ended: bool,

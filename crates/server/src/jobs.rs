@@ -23,7 +23,7 @@ impl Jobs {
         Self { running: Arc::new(Semaphore::new(most)), waiting: Semaphore::new(MOST_WAITING) }
     }
 
-    /// Does something that blocks. It is done to its end, also when nobody waits for it any more.
+    /// Does something that blocks. It is done to its end, also when the request has ended.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,

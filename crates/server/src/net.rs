@@ -52,7 +52,7 @@ pub fn run(
         .enable_time()
         .build()?;
     let ended = runtime.block_on(serve(listener, router, &state, stopped));
-    // Work that nobody waits for any more is left behind.
+    // Work of requests that have ended is left behind.
     runtime.shutdown_background();
     ended
 }
@@ -108,7 +108,7 @@ fn connect(
     let connection = connections.watch(connection);
     tokio::spawn(async move {
         let _turn = turn;
-        // A client that went away, or sent no HTTP, has nobody to report it to.
+        // A client that went away, or sent no HTTP, cannot be sent an error.
         let _ = connection.await;
     });
 }

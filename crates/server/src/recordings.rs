@@ -424,7 +424,7 @@ fn show(mut figures: Box<dyn Figures>, sender: &watch::Sender<State>, ended: &mp
     }
 }
 
-/// The summary as it is sent. The folder of sessions is nobody's business.
+/// The summary as it is sent. The folder of sessions is left out.
 fn summary_of(summary: &Summary) -> Value {
     let mut json = SummaryJson::of(summary);
     json.sessions.iter_mut().for_each(|session| session.file = None);

@@ -20,7 +20,7 @@ use std::{
 /// How the names of files begin that are being received: no session has such a name.
 pub const UPLOAD: &str = ".upload-";
 
-/// Age from which such a file is nobody's.
+/// Age from which such a file is not in use.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
 /// How much is kept. The oldest sessions beyond that are deleted when a new one comes.

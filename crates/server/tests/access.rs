@@ -19,7 +19,7 @@ fn cookie(served: &Served) -> String {
 }
 
 #[test]
-fn nobody_is_let_in_without_a_token() {
+fn a_request_without_a_token_is_refused() {
     let served = Served::start();
     for (path, headers) in [
         (ANY, vec![]),

@@ -60,7 +60,7 @@ fn a_session_says_what_the_report_says() {
         assert!(answer.body == expected, "{} differs", exporter.id);
         let name = format!("filename=\"shop.{}\"", exporter.extension);
         assert!(answer.headers["content-disposition"].contains(&name));
-        // Names of types may hold scripts: pages run in an origin that is nobody's.
+        // Names of types may hold scripts: pages run in an origin of their own.
         assert!(answer.headers["content-security-policy"].starts_with("sandbox"));
         assert_eq!(answer.headers["x-content-type-options"], "nosniff");
     }

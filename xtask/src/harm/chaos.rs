@@ -365,7 +365,7 @@ impl Growth {
         Some(Growth { whole: last - first, late: last - second })
     }
 
-    /// Whether it exceeds that of the same program without clrscope by too much, and goes on.
+    /// Whether it exceeds that of the same program without clrscope by too much, and continues.
     fn is_leak(self, alone: Growth) -> bool {
         let whole = self.whole - alone.whole.max(0);
         let late = self.late - alone.late.max(0);

@@ -124,7 +124,7 @@ impl Ready {
         let Self { port, target, viewer } = self;
         let pid = process.pid;
         let slot = Slot::of(process, options);
-        // A resident agent has the main profiler slot. It is waited for where nobody else can do
+        // A resident agent has the main profiler slot. It is waited for where no other can do
         // it, and that may take long.
         if let (true, Some(resident)) = (slot.is_main(), Resident::find(&target, viewer.owner)?) {
             resident.wait_until_ready(&target)?;

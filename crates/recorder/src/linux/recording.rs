@@ -100,7 +100,7 @@ impl Recording {
 
     /// Waits for the end: of the recording, and of a launched command too.
     pub fn wait(self) -> Result<Summary, RecordError> {
-        // A subscriber that nobody reads must not hold the recording back.
+        // A subscriber that is not read must not hold the recording back.
         drop(self.live);
         match self.worker.thread.join() {
             Ok(result) => result,

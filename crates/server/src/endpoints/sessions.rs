@@ -33,7 +33,7 @@ use utoipa::openapi::HttpMethod;
 pub use upload::most_at_once as uploads;
 
 /// What a page of ours that somebody else's names are in may do: run its own script, in an origin
-/// that is nobody's, so that it has no cookie and reaches no address.
+/// of its own, so that it has no cookie and reaches no address.
 const SANDBOX: &str = "sandbox allow-scripts allow-downloads; default-src 'none'; \
     script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";
