@@ -5,7 +5,10 @@
 mod support;
 
 use recorder::{EngineChoice, SessionSummary};
-use std::{process::Command, time::Duration};
+use session::{SessionReader, SessionRecord};
+use std::{
+    collections::HashMap, fs::File, io::BufReader, path::Path, process::Command, time::Duration,
+};
 use support::{filtered, is_mapped, options, record, without_kernel_ring};
 use testkit::{Runtime, Sample, TargetProcess};
 
@@ -72,6 +75,47 @@ fn a_program_that_changes_its_processors_is_followed() {
         let rate = summary.rate.as_ref().unwrap();
         assert!(!rate.differs(), "{engine:?}: {rate:?} {rate}");
     }
+}
+
+/// Some 120 frames take more than the 8 KB that are copied of a stack at first. What lies behind the
+/// copy is found by frame pointers, so that no more is copied.
+#[test]
+fn stacks_deeper_than_their_copy_are_whole() {
+    for runtime in [Runtime::V3_1, Runtime::V8, Runtime::V9] {
+        let arguments = ["--seconds", "60", "--modes", "recursion", "--depth", "112"];
+        let mut process = Sample::named("mixed").start(runtime, &arguments);
+        process.wait_for_ready();
+        let pid = process.pid();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep.clrscope");
+        let summary = record(pid, options(EngineChoice::KernelRing, 500, TIME, Some(&path)));
+        assert_sampled(&mut process, &summary, "kernel ring", "8 KB of stack");
+        let (deep, cut, samples) = depths(&path, 112);
+        assert!(2 * deep >= samples, "{runtime}: {deep} of {samples}");
+        assert!(50 * cut <= samples, "{runtime}: {cut} of {samples}");
+    }
+}
+
+/// How many CPU samples of a session have at least as many frames, and how many are cut, of how
+/// many.
+fn depths(path: &Path, frames: usize) -> (usize, usize, usize) {
+    let mut depths = HashMap::new();
+    let (mut deep, mut cut, mut samples) = (0, 0, 0);
+    for record in SessionReader::new(BufReader::new(File::open(path).unwrap())).unwrap() {
+        match record.unwrap() {
+            SessionRecord::Stack(stack) => {
+                let callers = stack.parent.map_or(0, |parent| depths[&parent]);
+                depths.insert(stack.id, callers + 1);
+            }
+            SessionRecord::CpuSamples(batch) => {
+                samples += batch.stack.len();
+                deep += batch.stack.iter().filter(|stack| depths[stack] >= frames).count();
+                cut += batch.truncated.iter().filter(|truncated| **truncated).count();
+            }
+            _ => {}
+        }
+    }
+    (deep, cut, samples)
 }
 
 /// What a process in another pid namespace calls its threads is translated.

@@ -20,6 +20,22 @@ pub struct ThreadSample<'a> {
     pub registers: Registers,
     /// The bytes of its stack from the stack pointer up.
     pub stack: &'a [u8],
+    /// What following the frame pointers from its registers gives, for stacks that are deeper than
+    /// their copy. Empty where the engine does not follow them.
+    pub callers: ReturnAddresses<'a>,
+}
+
+/// Return addresses, innermost first: at most 127 (`kernel.perf_event_max_stack`). A function that
+/// keeps no frame pointer hides its caller, and one that uses the register for something else ends
+/// them, perhaps with an address that is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReturnAddresses<'a>(pub(crate) &'a [[u8; 8]]);
+
+impl ReturnAddresses<'_> {
+    /// The addresses.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|word| u64::from_le_bytes(*word))
+    }
 }
 
 /// What a [`crate::KernelRing`] tells. Events of one processor come in order; those of different

@@ -23,8 +23,8 @@ use other as platform;
 
 pub use error::{OpenError, SharedRingError};
 pub use event::{
-    Binding, KernelTime, Nanos, Readiness, RingCosts, RingCounters, RingEvent, RingOptions,
-    SharedRingCounters, ThreadSample,
+    Binding, KernelTime, Nanos, Readiness, ReturnAddresses, RingCosts, RingCounters, RingEvent,
+    RingOptions, SharedRingCounters, ThreadSample,
 };
 pub use platform::{KernelRing, SharedRing, give_way, signal_cost};
 pub use unwind::Registers;

@@ -1,5 +1,6 @@
 //! Walks a copied stack, frame by frame.
 
+mod callers;
 mod native;
 mod outcome;
 mod plausible;
@@ -21,6 +22,7 @@ use crate::maps::Mapping;
 use crate::modules::{Modules, NativeLocation, Region};
 use crate::stack::{ReadError, StackBytes};
 use crate::target::Target;
+use callers::{Callers, Continued, Roots};
 use plausible::RETURN_ADDRESSES;
 use progress::{Next, Walk};
 
@@ -36,6 +38,8 @@ pub struct Unwinder {
     call_frames: CallFrames,
     /// Native return addresses that were found to stand behind a call; a cache.
     return_addresses: Box<[u64]>,
+    /// How stacks ended whose root was reached.
+    roots: Roots,
     counters: Counters,
 }
 
@@ -76,6 +80,7 @@ impl Unwinder {
             code: CodeMap::default(),
             call_frames: CallFrames::default(),
             return_addresses: vec![0; RETURN_ADDRESSES].into_boxed_slice(),
+            roots: Roots::default(),
             counters: Counters::default(),
         }
     }
@@ -99,6 +104,7 @@ impl Unwinder {
     /// known mapping; read it after the target has replaced its program.
     pub fn refresh(&mut self) {
         self.modules.refresh();
+        self.roots.clear();
     }
 
     /// Which native image an address is in.
@@ -130,20 +136,26 @@ impl Unwinder {
 
     /// Finds the callers in a sample.
     pub fn unwind(&mut self, sample: &Sample<'_>, unknown: Unknown) -> Outcome {
-        self.unwind_further(sample, unknown, &mut Progress::default())
+        self.unwind_further(sample, &[], unknown, &mut Progress::default())
     }
 
     /// Finds the callers in a sample, with the [`Progress`] that was made before code had to be
     /// asked for. What it finds is what [`Self::unwind`] would find.
+    ///
+    /// `callers` are the return addresses that following the frame pointers gives, innermost first
+    /// and without the instruction pointer itself, or none. A stack that is deeper than its copy is
+    /// continued with them where tables prove that they leave no frame out.
     pub fn unwind_further(
         &mut self,
         sample: &Sample<'_>,
+        callers: &[u64],
         unknown: Unknown,
         progress: &mut Progress,
     ) -> Outcome {
         let stack = StackBytes::new(sample.registers.sp(), sample.stack);
         let begin = || Walk::new(Context::new(sample.registers));
-        self.walk(progress.take().unwrap_or_else(begin), stack, unknown, progress)
+        let callers = Callers { fp: Some(sample.registers.fp()), found: callers };
+        self.walk(progress.take().unwrap_or_else(begin), stack, &callers, unknown, progress)
     }
 
     /// Finds the callers of a blocked thread.
@@ -174,18 +186,21 @@ impl Unwinder {
             }
         }
         let begin = || Walk::new(Context::of_pointers(sample.ip, sample.sp));
-        self.walk(progress.take().unwrap_or_else(begin), stack, unknown, progress)
+        let begun = progress.take().unwrap_or_else(begin);
+        self.walk(begun, stack, &Callers::NONE, unknown, progress)
     }
 
     fn walk(
         &mut self,
         Walk { mut frames, mut next }: Walk,
         stack: StackBytes<'_>,
+        callers: &Callers<'_>,
         unknown: Unknown,
         progress: &mut Progress,
     ) -> Outcome {
         // The first frame that was not left by its tables, and how many are below it.
         let mut uncertain: Option<(usize, Next)> = None;
+        let mut last = next;
         let end = loop {
             let ip = next.context.ip();
             if !frames.is_empty() && ip == 0 {
@@ -214,6 +229,7 @@ impl Unwinder {
                     left => break left,
                 }
             };
+            last = next;
             let (length, callee) = (frames.len(), next.context);
             frames.push(Frame { ip, lookup, trust: next.trust, code });
             let context = &mut next.context;
@@ -244,7 +260,18 @@ impl Unwinder {
             next.by_tables = (found == Trust::Tables && !interrupted).then_some((callee, exact));
             (next.trust, next.exact) = (found, interrupted);
         };
-        self.outcome(frames, end)
+        if !matches!(end, Left::Truncated) {
+            return self.outcome(frames, end);
+        }
+        match self.continue_by(&mut frames, &last.context, callers, &stack, unknown) {
+            Continued::Root => self.outcome(frames, Left::Root),
+            Continued::No => self.outcome(frames, end),
+            Continued::Unresolved(needed) => {
+                let (length, next) = uncertain.unwrap_or((frames.len().saturating_sub(1), last));
+                *progress = Progress::new(frames, length, next);
+                Outcome::NeedCode(needed)
+            }
+        }
     }
 
     /// Finds out what runs at the instruction pointer of a context; `exact` is whether that is no
@@ -315,6 +342,7 @@ impl Unwinder {
             }
             Left::Root | Left::Caller(..) => {
                 self.counters.complete += 1;
+                self.roots.learn(&found.frames);
                 Outcome::Complete(found)
             }
         }

@@ -140,14 +140,14 @@ fn unwinding_continues_behind_the_frames_that_tables_have_found() {
         unwinder.code_mut().insert(method);
     }
     let mut progress = Progress::default();
-    let outcome = unwinder.unwind_further(&sample, Unknown::Ask, &mut progress);
+    let outcome = unwinder.unwind_further(&sample, &[], Unknown::Ask, &mut progress);
     let Outcome::NeedCode(needed) = outcome else { panic!("{outcome:?}") };
     let found: Vec<u64> = progress.frames().iter().map(|frame| frame.ip).collect();
     assert_eq!(found, [leaf + 40, caller + 16]);
     // Code that was freed meanwhile was there when the sample was taken.
     unwinder.code_mut().remove(leaf);
     answer(&mut unwinder, &needed, &[method(3, root, FRAMED)]);
-    let outcome = unwinder.unwind_further(&sample, Unknown::Ask, &mut progress);
+    let outcome = unwinder.unwind_further(&sample, &[], Unknown::Ask, &mut progress);
     let Outcome::Complete(found) = outcome else { panic!("{outcome:?}") };
     assert_eq!(found.frames.len(), 3);
     assert!(progress.frames().is_empty());
@@ -166,14 +166,14 @@ fn what_is_only_plausible_is_looked_for_again() {
     let registers = registers(stub + 40, STACK, 1);
     let sample = Sample { registers: &registers, stack: &stack };
     let mut progress = Progress::default();
-    let outcome = unwinder.unwind_further(&sample, Unknown::Ask, &mut progress);
+    let outcome = unwinder.unwind_further(&sample, &[], Unknown::Ask, &mut progress);
     let Outcome::NeedCode(needed) = outcome else { panic!("{outcome:?}") };
     assert_eq!(needed.guessed, [root + 15]);
     assert!(progress.frames().is_empty());
     for (id, start) in [(2, near), (3, root)] {
         unwinder.code_mut().insert(&method(id, start, FRAMELESS));
     }
-    let outcome = unwinder.unwind_further(&sample, Unknown::Ask, &mut progress);
+    let outcome = unwinder.unwind_further(&sample, &[], Unknown::Ask, &mut progress);
     let Outcome::Complete(found) = outcome else { panic!("{outcome:?}") };
     let found: Vec<u64> = found.frames.iter().map(|frame| frame.ip).collect();
     assert_eq!(found, [stub + 40, near + 16, far + 16, root + 16]);
@@ -191,6 +191,88 @@ fn a_stack_deeper_than_the_copy_is_truncated() {
         matches!(&outcome, Outcome::Truncated(stack) if stack.frames.len() == 1),
         "{outcome:?}"
     );
+}
+
+/// A stack of five frames of which the outer ones lie behind the copy, as the kernel saw it.
+struct Deep {
+    unwinder: Unwinder,
+    registers: Registers,
+    stack: Vec<u8>,
+    callers: [u64; 5],
+}
+
+impl Deep {
+    /// `outer` is the unwind information of the last frame but one.
+    fn new(outer: &[u8]) -> Self {
+        let mut unwinder = Unwinder::new(Heaps);
+        let starts = [0x100, 0x200, 0x300, 0x400, 0x500].map(|at| HEAP + at);
+        for (id, start) in (1..).zip(starts) {
+            let info = if id == 4 { outer } else { FRAMED };
+            unwinder.code_mut().insert(&method(id, start, info));
+        }
+        let [leaf, callers @ ..] = starts.map(|start| start + 16);
+        // Each frame is 48 bytes large. The copy ends in the third one, below its record.
+        let stack = bytes(&[1, 2, STACK + 64, callers[0], 1, 2, 3, 4, STACK + 1000, callers[1], 5]);
+        let registers = registers(leaf, STACK, STACK + 16);
+        Self {
+            unwinder,
+            registers,
+            stack,
+            callers: [callers[0], callers[1], callers[2], callers[3], 0],
+        }
+    }
+
+    fn unwind(&mut self, callers: &[u64]) -> Outcome {
+        let sample = Sample { registers: &self.registers, stack: &self.stack };
+        self.unwinder.unwind_further(&sample, callers, Unknown::Ask, &mut Progress::default())
+    }
+}
+
+#[test]
+fn a_stack_deeper_than_the_copy_is_continued_by_frame_pointers() {
+    let mut deep = Deep::new(FRAMED);
+    let callers = deep.callers;
+    let Outcome::Complete(found) = deep.unwind(&callers) else { panic!() };
+    let ips: Vec<u64> = found.frames.iter().skip(1).map(|frame| frame.ip).collect();
+    assert_eq!(ips, callers[..4]);
+    assert!(found.frames.iter().skip(1).all(|frame| frame.trust == Trust::Tables));
+    // Without them, and where they do not reach the root.
+    for cut in 0..callers.len() {
+        let outcome = deep.unwind(&callers[..cut]);
+        assert!(matches!(&outcome, Outcome::Truncated(found) if found.frames.len() == 3));
+    }
+    // What they say of the copied part is not what stands there.
+    for wrong in 0..2 {
+        let mut other = callers;
+        other[wrong] += 1;
+        assert!(matches!(deep.unwind(&other), Outcome::Truncated(_)), "{wrong}");
+    }
+    // No code at all.
+    let mut other = callers;
+    other[3] = 0x666;
+    assert!(matches!(deep.unwind(&other), Outcome::Truncated(_)));
+}
+
+#[test]
+fn frame_pointers_count_only_where_every_frame_has_one() {
+    let mut deep = Deep::new(FRAMELESS);
+    let callers = deep.callers;
+    assert!(matches!(deep.unwind(&callers), Outcome::Truncated(_)));
+}
+
+#[test]
+fn code_behind_the_copy_is_asked_for() {
+    let mut deep = Deep::new(FRAMED);
+    let callers = deep.callers;
+    for start in [HEAP + 0x400, HEAP + 0x500] {
+        deep.unwinder.code_mut().remove(start);
+    }
+    let guessed = vec![callers[2] - 1, callers[3] - 1];
+    assert_eq!(deep.unwind(&callers), Outcome::NeedCode(Needed { executed: None, guessed }));
+    deep.unwinder.code_mut().insert(&method(4, HEAP + 0x400, FRAMED));
+    deep.unwinder.code_mut().insert_not_code(callers[3] - 1);
+    // A stub tells nothing about its frame.
+    assert!(matches!(deep.unwind(&callers), Outcome::Truncated(_)));
 }
 
 #[test]
@@ -403,6 +485,7 @@ proptest! {
             ],
             8,
         ),
+        callers in proptest::collection::vec(word(), 0..8),
         blocked in any::<bool>(),
     ) {
         let mut unwinder = Unwinder::new(Heaps);
@@ -417,11 +500,14 @@ proptest! {
         loop {
             let again = match blocked {
                 true => unwinder.unwind_blocked(&of_blocked, Unknown::Ask),
-                false => unwinder.unwind(&sample, Unknown::Ask),
+                false => {
+                    let progress = &mut Progress::default();
+                    unwinder.unwind_further(&sample, &callers, Unknown::Ask, progress)
+                }
             };
             let further = match blocked {
                 true => unwinder.unwind_blocked_further(&of_blocked, Unknown::Ask, &mut progress),
-                false => unwinder.unwind_further(&sample, Unknown::Ask, &mut progress),
+                false => unwinder.unwind_further(&sample, &callers, Unknown::Ask, &mut progress),
             };
             prop_assert_eq!(&again, &further);
             let Outcome::NeedCode(needed) = further else { break };

@@ -13,24 +13,23 @@ use std::{os::fd::OwnedFd, time::Duration};
 use unwind::Registers;
 use wire::{CpuEngine, ring::Layout};
 
-/// Stack copied with each sample at first, in bytes: nearly all stacks fit.
-const STACK: u32 = 32 << 10;
+/// Stack copied with each sample at first, in bytes. Copying costs the target about as much as the
+/// sample itself. What is behind the copy is mostly found by frame pointers; the copy grows when
+/// that fails too often.
+const STACK: u32 = 8 << 10;
 
-/// The same for rates from [`FAST`] on, where copying costs the target about as much as the sample
-/// itself. It grows when too many stacks do not fit.
-const STACK_FAST: u32 = 8 << 10;
+/// Stacks that must be cut before more is copied.
+const ENOUGH: u64 = 10;
 
-/// Samples per second from which less is copied.
-const FAST: u32 = 400;
-
-/// Samples that it takes to tell whether too many stacks are cut.
-const ENOUGH: u64 = 20;
+/// More is copied when more than one in [`CUT_SHARE`] stacks was cut, of this many samples. A burst
+/// of compilations may cut more of them for a while. Until there are as many samples, it takes one
+/// in [`EARLY_CUT_SHARE`].
+const JUDGED: u64 = 2_000;
+const CUT_SHARE: u64 = 100;
+const EARLY_CUT_SHARE: u64 = 10;
 
 /// The kernel's records end there.
 const STACK_MOST: u32 = 64 << 10;
-
-/// More is copied when more than one in this many stacks was cut.
-const CUT_SHARE: u64 = 100;
 
 /// Counters of the agent's, by their names: how often its signal handler ran, and its median time.
 const HANDLED: &str = "signals handled";
@@ -76,6 +75,30 @@ pub(super) struct TakenSample {
     pub weight: u64,
     pub registers: Registers,
     pub stack: Vec<u8>,
+    /// Return addresses that were found by following frame pointers, innermost first.
+    pub callers: Vec<u64>,
+}
+
+/// Stacks that were deeper than their copy.
+#[derive(Default)]
+struct Cut {
+    stacks: u64,
+    /// How many samples had been taken when they were counted from 0.
+    since: u64,
+}
+
+impl Cut {
+    /// Whether more should be copied of each stack. `taken` is how many samples were taken so far.
+    fn are_too_many(&mut self, taken: u64) -> bool {
+        let samples = taken.saturating_sub(self.since);
+        let is_whole = samples >= JUDGED;
+        let share = if is_whole { CUT_SHARE } else { EARLY_CUT_SHARE };
+        let too_many = self.stacks >= ENOUGH && self.stacks * share > samples;
+        if is_whole {
+            *self = Self { stacks: 0, since: taken };
+        }
+        too_many
+    }
 }
 
 enum Engine {
@@ -104,7 +127,7 @@ pub(super) struct CpuSource {
     taken_before: u64,
     /// What a source before this one has cost, in nanoseconds.
     spent_before: u64,
-    cut: u64,
+    cut: Cut,
     reported: [u64; 4],
     costs: Costs,
     /// What limited the rate of a ring that is closed.
@@ -127,8 +150,7 @@ impl CpuSource {
         rate_hz: u32,
         binding: Binding,
     ) -> Result<Self, sampler::OpenError> {
-        let stack = if rate_hz < FAST { STACK } else { STACK_FAST };
-        let ring = KernelRing::open(pid, &options(binding, rate_hz, stack))?;
+        let ring = KernelRing::open(pid, &options(binding, rate_hz, STACK))?;
         let description = ring.description();
         let costs = Costs::later(ring.measure_costs());
         let mut source = Self::make(
@@ -138,7 +160,7 @@ impl CpuSource {
             rate_hz,
             description,
         );
-        (source.stack, source.binding, source.costs) = (stack, binding, costs);
+        (source.stack, source.binding, source.costs) = (STACK, binding, costs);
         if binding == Binding::Threads {
             source.switches.restart(pid);
         }
@@ -184,7 +206,7 @@ impl CpuSource {
             taken: 0,
             taken_before: 0,
             spent_before: 0,
-            cut: 0,
+            cut: Cut::default(),
             reported: [0; 4],
             costs: Costs::default(),
             ring_limit: None,
@@ -254,7 +276,8 @@ impl CpuSource {
         self.gives_way = false;
         self.stop();
         self.switches = Switches::default();
-        (self.taken, self.taken_before, self.cut, self.reported) = (0, 0, 0, [0; 4]);
+        (self.taken, self.taken_before, self.reported) = (0, 0, [0; 4]);
+        self.cut = Cut::default();
         self.why = format!(", because {why}");
     }
 
@@ -399,14 +422,14 @@ impl CpuSource {
 
     /// A stack was deeper than what was copied of it.
     pub fn was_cut(&mut self) {
-        self.cut += 1;
+        self.cut.stacks += 1;
     }
 
     /// Copies more of each stack from now on, if too many were cut, and takes what the ring still
     /// holds. Says how much is copied now, in bytes.
     pub fn grow(&mut self, taken: &mut Vec<Taken>) -> Option<u32> {
         let Engine::Ring(ring) = &mut self.source else { return None };
-        if self.taken < ENOUGH || self.cut * CUT_SHARE <= self.taken || self.stack >= STACK_MOST {
+        if self.stack >= STACK_MOST || !self.cut.are_too_many(self.taken) {
             return None;
         }
         let stack = self.stack * 2;
@@ -421,7 +444,7 @@ impl CpuSource {
         ring.drain(|event| taken.extend(own(event)));
         **ring = bigger;
         self.taken_before += self.taken;
-        (self.taken, self.cut, self.reported) = (0, 0, [0; 4]);
+        (self.taken, self.cut, self.reported) = (0, Cut::default(), [0; 4]);
         Some(stack)
     }
 
@@ -504,5 +527,31 @@ fn own_sample(sample: &ThreadSample<'_>) -> TakenSample {
         weight: sample.cpu,
         registers: sample.registers,
         stack: sample.stack.to_vec(),
+        callers: sample.callers.iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of 100,000 samples were taken when more was copied, where this many of each
+    /// thousand are cut.
+    fn grows_after(cut_of_thousand: u64) -> Option<u64> {
+        let mut cut = Cut::default();
+        (1..=100_000).find(|taken| {
+            cut.stacks += u64::from(taken % 1000 >= 1000 - cut_of_thousand);
+            taken % 10 == 0 && cut.are_too_many(*taken)
+        })
+    }
+
+    #[test]
+    fn more_is_copied_where_many_stacks_are_cut_and_not_after_a_burst() {
+        assert_eq!(grows_after(1000), Some(10));
+        // The cut ones follow each other.
+        assert_eq!(grows_after(150), Some(950));
+        assert_eq!(grows_after(9), None);
+        assert_eq!(grows_after(11), Some(2000));
+        assert_eq!(grows_after(0), None);
     }
 }

@@ -212,7 +212,8 @@ impl Frames {
         let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
         let Copied { sample, progress } = copied;
         let stack = Sample { registers: &sample.registers, stack: &sample.stack };
-        let (found, end) = match self.unwinder.unwind_further(&stack, unknown, progress) {
+        let callers = &sample.callers;
+        let (found, end) = match self.unwinder.unwind_further(&stack, callers, unknown, progress) {
             Outcome::NeedCode(needed) => return Unwound::Needs(needed),
             Outcome::Complete(found) => (found, StackEnd::Complete),
             Outcome::Truncated(found) => (found, StackEnd::Truncated),

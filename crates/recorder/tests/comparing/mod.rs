@@ -314,7 +314,7 @@ impl Comparing {
         let outcome = match known {
             Known::Registers(registers) => {
                 let copy = Sample { registers, stack };
-                self.unwinder.unwind_further(&copy, Unknown::Ask, progress)
+                self.unwinder.unwind_further(&copy, &[], Unknown::Ask, progress)
             }
             Known::Pointers(ip, sp) => {
                 let copy = BlockedSample { ip: *ip, sp: *sp, stack };

@@ -10,7 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use unwind::Registers;
 use wire::ring::{Layout, REGISTERS, slot_state};
 
-use crate::{Nanos, SharedRingCounters, SharedRingError, ThreadSample};
+use crate::{Nanos, ReturnAddresses, SharedRingCounters, SharedRingError, ThreadSample};
 
 /// More than any ring of ours.
 const LARGEST: u64 = 1 << 30;
@@ -176,6 +176,7 @@ fn parse(slot: &[u8], period: Nanos) -> Option<ThreadSample<'_>> {
         in_kernel: false,
         registers,
         stack,
+        callers: ReturnAddresses::default(),
     })
 }
 

@@ -65,6 +65,7 @@ pub(super) fn open(setup: &Setup, variant: Variant, whom: Whom) -> io::Result<Ow
             | bindings::PERF_SAMPLE_TIME
             | bindings::PERF_SAMPLE_ID
             | bindings::PERF_SAMPLE_STREAM_ID
+            | bindings::PERF_SAMPLE_CALLCHAIN
             | bindings::PERF_SAMPLE_REGS_USER
             | bindings::PERF_SAMPLE_STACK_USER,
     );
@@ -90,6 +91,7 @@ pub(super) fn open(setup: &Setup, variant: Variant, whom: Whom) -> io::Result<Ow
     };
     attributes.set_exclude_kernel(variant.user_only.into());
     attributes.set_exclude_hv(1);
+    attributes.set_exclude_callchain_kernel(1);
     attributes.set_watermark(1);
     attributes.set_sample_id_all(1);
     attributes.set_use_clockid(1);

@@ -469,7 +469,7 @@ impl State {
     }
 
     fn sample(&mut self, sample: Sample<'_>, period: u64, handle: &mut impl FnMut(RingEvent<'_>)) {
-        let Sample { of, id, stream, count, in_kernel, user } = sample;
+        let Sample { of, id, stream, count, in_kernel, callers, user } = sample;
         let thread = self.threads.entry(of.tid).or_default();
         // A thread that was created while we opened the events of the others has inherited some and
         // was given its own.
@@ -496,6 +496,7 @@ impl State {
                 in_kernel,
                 registers,
                 stack,
+                callers,
             }),
             None => RingEvent::KernelOnly { time: of.time, tid: of.tid, cpu },
         });

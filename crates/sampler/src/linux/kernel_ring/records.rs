@@ -7,6 +7,7 @@ use perf_event_open_sys::bindings;
 use unwind::{Mapping, Registers};
 
 use super::registers;
+use crate::event::ReturnAddresses;
 
 /// A record without what all records have in common.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub(super) struct Sample<'a> {
     /// CPU time that the writing event has counted so far, if it was asked for.
     pub(super) count: Option<u64>,
     pub(super) in_kernel: bool,
+    /// Return addresses in user space, found by following frame pointers.
+    pub(super) callers: ReturnAddresses<'a>,
     /// Registers and stack; `None` for a thread without user space.
     pub(super) user: Option<(Registers, &'a [u8])>,
 }
@@ -158,6 +161,7 @@ fn sample<'a>(mut reader: Reader<'a>, misc: u32, read: bool) -> Option<Sample<'a
     let (pid, tid, time) = (reader.u32()?, reader.u32()?, reader.u64()?);
     let (id, stream) = (reader.u64()?, reader.u64()?);
     let count = if read { Some(reader.u64()?) } else { None };
+    let callers = callers(&mut reader)?;
     let abi = reader.u64()?;
     let registers = match abi {
         0 => None,
@@ -180,8 +184,20 @@ fn sample<'a>(mut reader: Reader<'a>, misc: u32, read: bool) -> Option<Sample<'a
         count,
         in_kernel: misc & bindings::PERF_RECORD_MISC_CPUMODE_MASK
             == bindings::PERF_RECORD_MISC_KERNEL,
+        callers,
         user: registers.map(|registers| (registers, stack)),
     })
+}
+
+/// The part of a chain of calls that is in user space, without the instruction pointer at its
+/// beginning.
+fn callers<'a>(reader: &mut Reader<'a>) -> Option<ReturnAddresses<'a>> {
+    let length = usize::try_from(reader.u64()?).ok()?.checked_mul(8)?;
+    let chain = reader.bytes(length)?.as_chunks::<8>().0;
+    let user = bindings::PERF_CONTEXT_USER.to_le_bytes();
+    let begin = chain.iter().position(|word| *word == user);
+    // Behind the mark stands the instruction pointer. No other mark follows.
+    Some(ReturnAddresses(begin.and_then(|mark| chain.get(mark + 2..)).unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -220,8 +236,9 @@ mod tests {
     }
 
     fn a_sample(stack: &[u8], copied: u64) -> Vec<u8> {
-        let mut builder =
-            Builder::new(9, 2).u32(70).u32(71).u64(1234).u64(5).u64(6).u64(999).u64(2);
+        let mut builder = Builder::new(9, 2).u32(70).u32(71).u64(1234).u64(5).u64(6).u64(999);
+        let chain = [bindings::PERF_CONTEXT_USER, 9, 100, 200];
+        builder = chain.into_iter().fold(builder.u64(4), Builder::u64).u64(2);
         for value in 0..registers::COUNT as u64 {
             builder = builder.u64(value + 1);
         }
@@ -239,6 +256,7 @@ mod tests {
         );
         let (registers, stack) = sample.user.unwrap();
         assert_eq!(stack, [7; 24]);
+        assert_eq!(sample.callers.iter().collect::<Vec<_>>(), [100, 200]);
         if cfg!(target_arch = "x86_64") {
             assert_eq!(
                 (registers.ip, registers.sp(), registers.fp(), registers.get(3)),
@@ -254,9 +272,11 @@ mod tests {
 
     #[test]
     fn reads_threads_without_user_space() {
-        let record = Builder::new(9, 1).u32(70).u32(71).u64(1234).u64(5).u64(6).u64(0).u64(0).0;
+        let record =
+            Builder::new(9, 1).u32(70).u32(71).u64(1234).u64(5).u64(6).u64(0).u64(0).u64(0).0;
         let Some(Record::Sample(sample)) = parse(&record, false) else { panic!() };
         assert!(sample.in_kernel && sample.user.is_none() && sample.count.is_none());
+        assert_eq!(sample.callers.iter().count(), 0);
     }
 
     #[test]
