@@ -21,12 +21,15 @@ const STACK: u32 = 8 << 10;
 /// Stacks that must be cut before more is copied.
 const ENOUGH: u64 = 10;
 
-/// More is copied when more than one in [`CUT_SHARE`] stacks was cut, of this many samples. A burst
-/// of compilations may cut more of them for a while. Until there are as many samples, it takes one
-/// in [`EARLY_CUT_SHARE`].
-const JUDGED: u64 = 2_000;
+/// More is copied when more than one in [`CUT_SHARE`] stacks was cut. A burst of compilations may cut
+/// more of them for a while, so until a processor can have been sampled for this many seconds, it
+/// takes one in [`EARLY_CUT_SHARE`].
+const EARLY_SECONDS: u64 = 2;
 const CUT_SHARE: u64 = 100;
 const EARLY_CUT_SHARE: u64 = 10;
+
+/// Samples after which cut stacks are counted anew.
+const COUNTED: u64 = 10_000;
 
 /// The kernel's records end there.
 const STACK_MOST: u32 = 64 << 10;
@@ -89,12 +92,12 @@ struct Cut {
 
 impl Cut {
     /// Whether more should be copied of each stack. `taken` is how many samples were taken so far.
-    fn are_too_many(&mut self, taken: u64) -> bool {
+    fn are_too_many(&mut self, taken: u64, rate_hz: u32) -> bool {
         let samples = taken.saturating_sub(self.since);
-        let is_whole = samples >= JUDGED;
-        let share = if is_whole { CUT_SHARE } else { EARLY_CUT_SHARE };
+        let is_early = samples < EARLY_SECONDS * u64::from(rate_hz);
+        let share = if is_early { EARLY_CUT_SHARE } else { CUT_SHARE };
         let too_many = self.stacks >= ENOUGH && self.stacks * share > samples;
-        if is_whole {
+        if samples >= COUNTED {
             *self = Self { stacks: 0, since: taken };
         }
         too_many
@@ -429,7 +432,7 @@ impl CpuSource {
     /// holds. Says how much is copied now, in bytes.
     pub fn grow(&mut self, taken: &mut Vec<Taken>) -> Option<u32> {
         let Engine::Ring(ring) = &mut self.source else { return None };
-        if self.stack >= STACK_MOST || !self.cut.are_too_many(self.taken) {
+        if self.stack >= STACK_MOST || !self.cut.are_too_many(self.taken, self.rate_hz) {
             return None;
         }
         let stack = self.stack * 2;
@@ -537,21 +540,23 @@ mod tests {
 
     /// How many of 100,000 samples were taken when more was copied, where this many of each
     /// thousand are cut.
-    fn grows_after(cut_of_thousand: u64) -> Option<u64> {
+    fn grows_after(cut_of_thousand: u64, rate_hz: u32) -> Option<u64> {
         let mut cut = Cut::default();
         (1..=100_000).find(|taken| {
             cut.stacks += u64::from(taken % 1000 >= 1000 - cut_of_thousand);
-            taken % 10 == 0 && cut.are_too_many(*taken)
+            taken % 10 == 0 && cut.are_too_many(*taken, rate_hz)
         })
     }
 
     #[test]
     fn more_is_copied_where_many_stacks_are_cut_and_not_after_a_burst() {
-        assert_eq!(grows_after(1000), Some(10));
+        assert_eq!(grows_after(1000, 1000), Some(10));
         // The cut ones follow each other.
-        assert_eq!(grows_after(150), Some(950));
-        assert_eq!(grows_after(9), None);
-        assert_eq!(grows_after(11), Some(2000));
-        assert_eq!(grows_after(0), None);
+        assert_eq!(grows_after(150, 1000), Some(950));
+        assert_eq!(grows_after(50, 1000), Some(2000));
+        assert_eq!(grows_after(50, 100), Some(960));
+        assert_eq!(grows_after(11, 100), Some(1000));
+        assert_eq!(grows_after(9, 1000), None);
+        assert_eq!(grows_after(0, 100), None);
     }
 }
