@@ -104,7 +104,15 @@ impl Unwinder {
     /// known mapping; read it after the target has replaced its program.
     pub fn refresh(&mut self) {
         self.modules.refresh();
-        self.roots.clear();
+    }
+
+    /// Forgets what was found out about native code, if other code may stand there now.
+    fn forget_moved(&mut self) {
+        if self.modules.take_changed() {
+            self.call_frames.forget();
+            self.return_addresses.fill(0);
+            self.roots.clear();
+        }
     }
 
     /// Which native image an address is in.

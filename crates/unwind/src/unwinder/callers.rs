@@ -64,8 +64,13 @@ impl Roots {
         self.0.clear();
     }
 
-    fn from(&self, return_address: u64) -> Option<&[Frame]> {
-        self.0.get(&return_address)?.as_deref()
+    /// The frames from a return address on. `next` is the address that the kernel found behind it:
+    /// none or anything, because the C library keeps no frame pointers. But the longer roots begin
+    /// in a function that may also be called from elsewhere: there, another address is a caller.
+    fn from(&self, return_address: u64, next: Option<&u64>) -> Option<&[Frame]> {
+        let root = self.0.get(&return_address)?.as_deref()?;
+        let caller = root.get(1).map(|frame| frame.ip);
+        (root.len() < FRAMES_OF_ROOT || next.is_none() || next.copied() == caller).then_some(root)
     }
 }
 
@@ -81,7 +86,7 @@ pub(super) enum Continued {
 
 impl Unwinder {
     /// Adds the frames behind the copy, if that leads to the root. `last` is the context of the
-    /// last of the frames, which could not be left, and `fp` the frame pointer of the sample.
+    /// last of the frames, which could not be left.
     pub(super) fn continue_by(
         &mut self,
         frames: &mut Vec<Frame>,
@@ -108,11 +113,11 @@ impl Unwinder {
             }
         }
         let length = frames.len();
-        for &ip in rest {
+        for (index, &ip) in rest.iter().enumerate() {
             if ip == 0 {
                 return Continued::Root;
             }
-            if let Some(root) = self.roots.from(ip) {
+            if let Some(root) = self.roots.from(ip, rest.get(index + 1)) {
                 frames.extend_from_slice(root);
                 return Continued::Root;
             }
@@ -131,8 +136,8 @@ impl Unwinder {
     /// Managed code among these return addresses of which nothing is known, up to the root.
     fn unknown_of(&mut self, rest: &[u64]) -> Vec<u64> {
         let mut unknown = Vec::new();
-        for &ip in rest.iter().take(MOST_ADDRESSES) {
-            if self.roots.from(ip).is_some() {
+        for (index, &ip) in rest.iter().enumerate().take(MOST_ADDRESSES) {
+            if self.roots.from(ip, rest.get(index + 1)).is_some() {
                 break;
             }
             let lookup = ip.wrapping_sub(1);
@@ -154,7 +159,8 @@ impl Unwinder {
     fn keeps_frame_pointer(&mut self, ip: u64, lookup: u64, code: FrameCode, exact: bool) -> bool {
         let (return_at, _) = arch::FRAME_RECORD;
         let mut bytes = [0; STAND_IN];
-        let record = STAND_IN - 32;
+        // No stack pointer and no sum of frame sizes reaches an odd address.
+        let record = STAND_IN - 33;
         let mut put = |at: usize, word: u64| {
             if let Some(place) = bytes.get_mut(at..at + 8) {
                 place.copy_from_slice(&word.to_le_bytes());

@@ -31,10 +31,7 @@ impl Unwinder {
         stack: &StackBytes<'_>,
     ) -> Option<Result<Left, StepError>> {
         let Region::Native(image, bias) = self.modules.known(lookup) else { return None };
-        if self.modules.take_changed() {
-            self.call_frames.forget();
-            self.return_addresses.fill(0);
-        }
+        self.forget_moved();
         let mut caller = *context;
         match self.call_frames.step(&image.elf, lookup, bias, &mut caller, stack) {
             Ok(NativeStep::Caller { interrupted }) => {

@@ -95,10 +95,7 @@ impl Unwinder {
 
     /// [`Self::is_return_address`] for native code, with a cache.
     pub(super) fn is_known_return_address(&mut self, address: u64) -> bool {
-        if self.modules.take_changed() {
-            self.call_frames.forget();
-            self.return_addresses.fill(0);
-        }
+        self.forget_moved();
         let slot = (address ^ address >> 13) as usize & (RETURN_ADDRESSES - 1);
         if self.return_addresses.get(slot) == Some(&address) {
             return true;
