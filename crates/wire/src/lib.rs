@@ -19,6 +19,7 @@ mod record;
 mod resource;
 pub mod ring;
 pub mod sdk;
+mod standing;
 mod type_name;
 pub mod unwind_table;
 
@@ -26,6 +27,7 @@ pub use config::{ConfigError, CpuEngine, ProfilerConfig, SessionConfig};
 pub use control::Control;
 pub use record::*;
 pub use resource::{OUT_OF_MEMORY, Resource, ResourceUse};
+pub use standing::Standing;
 pub use type_name::as_csharp;
 
 /// Version of everything in this crate. Agent and clrscope must have the same one: both come from
