@@ -33,7 +33,7 @@ pub use type_name::as_csharp;
 /// Version of everything in this crate. Agent and clrscope must have the same one: both come from
 /// one build, so a difference means that a stale agent answered, and the recording is refused with
 /// that reason.
-pub const PROTOCOL_VERSION: u16 = 11;
+pub const PROTOCOL_VERSION: u16 = 12;
 
 /// Class id of the agent as the one main profiler of a process.
 pub const CLSID_MAIN: [u8; 16] = *b"clrscope-main\0\0\x01";

@@ -8,7 +8,7 @@ use nettrace::{
 };
 use profilers::gc::{Collection, Induced, Pause, SPEC};
 
-pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
+pub const SOURCE: Source = Source::of_events(SPEC.id, |_| Box::new(Reader(Collector::new())));
 
 struct Reader(Collector);
 

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 pub const SOURCE: Source = Source {
     every_second: Some(write_lookups),
-    ..Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())))
+    ..Source::of_events(SPEC.id, |_| Box::new(Reader(Collector::new())))
 };
 
 /// What stands in the place of callers of what is compiled in the background.

@@ -5,7 +5,7 @@ use crate::linux::{frames::Frames, window::Window};
 use nettrace::{Event, Located, locks::Collector};
 use profilers::locks::{SPEC, Wait};
 
-pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
+pub const SOURCE: Source = Source::of_events(SPEC.id, |_| Box::new(Reader(Collector::new())));
 
 struct Reader(Collector);
 

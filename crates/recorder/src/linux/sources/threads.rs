@@ -5,7 +5,7 @@ use crate::linux::frames::Frames;
 use nettrace::{Event, Located, threads::Collector};
 use profilers::threads::{Creation, SPEC};
 
-pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
+pub const SOURCE: Source = Source::of_events(SPEC.id, |_| Box::new(Reader(Collector::new())));
 
 struct Reader(Collector);
 
