@@ -1,4 +1,4 @@
-//! `allocations`: sampled allocations. They come from event sessions of their own, which come and go.
+//! `allocations`: sampled allocations, of event sessions of their own, which come and go.
 
 mod pace;
 mod reading;

@@ -15,7 +15,7 @@ use super::{
     window::Window,
 };
 use crate::RecordError;
-use nettrace::Event;
+use nettrace::{Collect, Event};
 use rows::Row;
 use session::{FunctionId, FunctionKind, SessionInfo, StackId, ThreadId, ThreadState};
 use std::{
@@ -51,7 +51,7 @@ pub(super) struct Source {
     /// Id of the profiler.
     profiler: &'static str,
     /// Makes the part that reads the events of a session, if it needs any.
-    reader: Option<fn(&ReadSession<'_>) -> Box<dyn EventReader>>,
+    reader: Option<MakeReader>,
     /// Starts event sessions of its own, if its events do not come in those that profilers share.
     own_sessions: Option<StartSessions>,
     /// Called about every second and at the end, with the time: for rows that are sums.
@@ -63,6 +63,9 @@ pub(super) struct Source {
     /// it.
     thread_ended: Option<fn(&mut States, u32)>,
 }
+
+/// Makes the reader of a session.
+type MakeReader = fn(&ReadSession<'_>) -> Box<dyn EventReader>;
 
 /// Starts event sessions of a profiler.
 type StartSessions = fn(SessionStart<'_>) -> Result<Box<dyn EventSessions>, RecordError>;
@@ -133,10 +136,7 @@ impl Source {
     }
 
     /// A source that makes rows of the runtime's events.
-    const fn of_events(
-        profiler: &'static str,
-        reader: fn(&ReadSession<'_>) -> Box<dyn EventReader>,
-    ) -> Self {
+    const fn of_events(profiler: &'static str, reader: MakeReader) -> Self {
         Self { reader: Some(reader), ..Self::of(profiler) }
     }
 }
@@ -151,6 +151,42 @@ pub(super) trait EventReader: Send {
     fn finish(&mut self, _out: &mut Samples) {}
 }
 
+/// Reads events by a collector.
+struct Collected<C: Collect> {
+    collector: C,
+    /// Makes samples of what came to be known.
+    make: fn(C::Output, &mut Samples),
+}
+
+/// A reader that makes samples of what a collector puts together.
+fn collected<C>(make: fn(C::Output, &mut Samples)) -> Box<dyn EventReader>
+where
+    C: Collect + Send + 'static,
+    C::Output: 'static,
+{
+    Box::new(Collected::<C> { collector: C::default(), make })
+}
+
+impl<C: Collect> Collected<C> {
+    fn drain(&mut self, out: &mut Samples) {
+        while let Some(output) = self.collector.next_output() {
+            (self.make)(output, out);
+        }
+    }
+}
+
+impl<C: Collect + Send> EventReader for Collected<C> {
+    fn push(&mut self, event: &Event, out: &mut Samples) {
+        self.collector.push(event);
+        self.drain(out);
+    }
+
+    fn finish(&mut self, out: &mut Samples) {
+        self.collector.finish();
+        self.drain(out);
+    }
+}
+
 /// What a reader gives: each sample on its own.
 pub(super) type Samples = Vec<Box<dyn EventSample>>;
 
@@ -160,7 +196,7 @@ pub(super) trait EventSample: Debug + Send {
     /// When it happened; of something that lasted, when it began.
     fn time(&self) -> u64;
 
-    /// Leaves the part of it that lies in the time that the recording is of. False if there is none.
+    /// Leaves the part of it that lies in the time of the recording. False if there is none.
     fn clip(&mut self, window: &Window) -> bool {
         window.holds(self.time())
     }
