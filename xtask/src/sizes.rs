@@ -29,7 +29,7 @@ const REASON: &str = "Over 600 lines:";
 
 /// Crates that still have long functions and files: how many of each. The numbers are exact, so
 /// that they can only become smaller.
-const NOT_YET: &[(&str, usize, usize)] = &[("agent", 0, 1)];
+const NOT_YET: &[(&str, usize, usize)] = &[];
 
 /// What is too long in one file.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! may use it: it consists of atomic numbers.
 
 use crate::heap_memory;
-use crate::os::alternate;
+use crate::os::{alternate, maps};
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -36,6 +36,10 @@ fn account(resource: Resource) -> Option<&'static Account> {
 static SHARE: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Bytes that the heap may take where memory is limited, by a memory cgroup.
 static HEAP_SHARE: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Mappings and alternate stacks that may be taken, by how many mappings the kernel allows a process
+/// (`vm.max_map_count`).
+static MAPPINGS: AtomicU64 = AtomicU64::new(u64::MAX);
+static STACKS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The limits for which [`SHARE`] was worked out, those on addresses and on data.
 static LIMITS: [AtomicU64; 2] = [const { AtomicU64::new(NONE) }; 2];
 /// No limit.
@@ -44,6 +48,11 @@ const NONE: u64 = libc::RLIM_INFINITY;
 /// What part of the address space that is free as a session begins is for mappings, and as much for
 /// alternate stacks. Twice as much is for the heap.
 const PART: u64 = 8;
+/// What part of the mappings that the kernel still allows as a session begins is for tables, and as
+/// much for alternate stacks.
+const PART_OF_MAPPINGS: u64 = 4;
+/// Mappings of an alternate stack: the guard page is one of its own.
+const MAPPINGS_OF_STACK: u64 = 2;
 /// What is taken to be free where that cannot be read: less than clrscope asks for before it loads
 /// the agent.
 const AT_LEAST: u64 = 256 << 20;
@@ -53,7 +62,8 @@ pub fn budget(resource: Resource) -> u64 {
     let share = SHARE.load(Relaxed);
     let most = match resource {
         Resource::MappedBytes => share,
-        Resource::AlternateStacks => share / alternate::SIZE as u64,
+        Resource::Mappings => MAPPINGS.load(Relaxed),
+        Resource::AlternateStacks => (share / alternate::SIZE as u64).min(STACKS.load(Relaxed)),
         Resource::HeapBytes => share.saturating_mul(2).min(HEAP_SHARE.load(Relaxed)),
         _ => u64::MAX,
     };
@@ -126,6 +136,25 @@ fn free_addresses(limits: [u64; 2]) -> Option<u64> {
 /// The share of what is free.
 fn share_of(free: Option<u64>) -> u64 {
     free.map_or(u64::MAX, |free| free / PART)
+}
+
+/// Mappings that this process may still make. Where there are none left the runtime cannot commit
+/// memory, and ends. `None` if the kernel does not say.
+fn free_mappings() -> Option<u64> {
+    let most = read("/proc/sys/vm/max_map_count").ok()?;
+    let most: u64 = String::from_utf8_lossy(&most).trim().parse().ok()?;
+    Some(most.saturating_sub(maps::count()?))
+}
+
+/// Sets how many mappings and alternate stacks may be taken where so many mappings are free.
+fn share_mappings(free: Option<u64>) {
+    let share = |resource, each: u64| {
+        free.map_or(u64::MAX, |free| {
+            (free / PART_OF_MAPPINGS / each).saturating_add(held(resource))
+        })
+    };
+    MAPPINGS.store(share(Resource::Mappings, 1), Relaxed);
+    STACKS.store(share(Resource::AlternateStacks, MAPPINGS_OF_STACK), Relaxed);
 }
 
 /// What the heap may take of the memory that is free, beside what it holds: half of it, as the
@@ -210,6 +239,7 @@ pub fn restart(launched: bool, free_memory: Option<u64>) {
     let free = free_addresses(now).map(|free| if launched { free / 2 } else { free });
     SHARE.store(share_of(free), Relaxed);
     HEAP_SHARE.store(heap_share_of(free_memory, heap_memory::held()), Relaxed);
+    share_mappings(free_mappings());
     for account in &ACCOUNTS {
         account.highest.store(account.held.load(SeqCst), Relaxed);
         account.refused.store(0, Relaxed);
@@ -342,6 +372,24 @@ mod tests {
         SHARE.store(u64::MAX, Relaxed);
         assert_eq!(budget(Resource::HeapBytes), 12 << 20);
         HEAP_SHARE.store(u64::MAX, Relaxed);
+    }
+
+    #[test]
+    fn where_the_kernel_allows_few_more_mappings_most_of_them_are_left() {
+        // Nextest runs each test in a process of its own.
+        let free = free_mappings().unwrap();
+        assert!((1000..u64::from(u32::MAX)).contains(&free), "{free}");
+        restart(false, None);
+        assert!(budget(Resource::Mappings) <= free.div_ceil(PART_OF_MAPPINGS));
+        let held = take(Resource::AlternateStacks, 3).unwrap();
+        share_mappings(Some(4000));
+        assert_eq!(budget(Resource::Mappings), 1000);
+        assert_eq!(budget(Resource::AlternateStacks), 503, "those that are held stay");
+        assert!(take(Resource::AlternateStacks, 501).is_none());
+        assert!(take(Resource::AlternateStacks, 500).is_some());
+        drop(held);
+        share_mappings(None);
+        assert_eq!(budget(Resource::Mappings), Resource::Mappings.budget());
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn check_order(client: &Client) {
             Record::Code(code) => assert!(methods.contains(&code.method)),
             Record::Stack(stack) => drop(stacks.insert(stack.id)),
             Record::CpuSample(sample) => assert!(stacks.contains(&sample.stack)),
-            Record::WallTick(tick) => {
+            Record::ThreadTick { tick, .. } => {
                 assert!(
                     tick.threads
                         .iter()
@@ -272,9 +272,9 @@ fn wall_sees_every_thread_in_the_method_in_which_it_waits() {
         let ticks: Vec<_> = client
             .records
             .iter()
-            .filter_map(
-                |record| if let Record::WallTick(tick) = record { Some(tick) } else { None },
-            )
+            .filter_map(|record| {
+                if let Record::ThreadTick { tick, .. } = record { Some(tick) } else { None }
+            })
             .collect();
         let left_out = left_out(&bye);
         assert!(
@@ -423,8 +423,11 @@ fn a_real_application_under_everything_goes_on() {
         let bye = client.stop();
         wait_gone(process.pid());
         check_order(&client);
-        let ticks =
-            client.records.iter().filter(|record| matches!(record, Record::WallTick(_))).count();
+        let ticks = client
+            .records
+            .iter()
+            .filter(|record| matches!(record, Record::ThreadTick { .. }))
+            .count();
         eprintln!("{runtime}: {ticks} ticks, {:?}", bye.status);
         // On a busy machine a stop takes long, and most ticks are left out to spare the program.
         let left_out = left_out(&bye);

@@ -619,7 +619,7 @@ fn other_recordings_work_before_and_after() {
             // knows.
             let mut client = Client::attach(&process, config(&["wall:rate=100"], CpuEngine::Off));
             client.wait(|client| {
-                client.records.iter().any(|record| matches!(record, Record::WallTick(_)))
+                client.records.iter().any(|record| matches!(record, Record::ThreadTick { .. }))
             });
             assert_eq!(client.stop().reason, wire::ByeReason::Stopped, "{runtime}");
             wait_left();

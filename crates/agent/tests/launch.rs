@@ -162,14 +162,18 @@ fn beside_another_profiler_only_what_that_allows_is_asked_for() {
             assert_eq!(hello.event_mask.0 & !0x1001_027e, 0, "{:x}", hello.event_mask.0);
             assert_eq!(hello.event_mask.1 & !0xf6, 0, "{:x}", hello.event_mask.1);
             beside.wait(|client| {
-                client.records.iter().filter(|record| matches!(record, Record::WallTick(_))).count()
+                client
+                    .records
+                    .iter()
+                    .filter(|record| matches!(record, Record::ThreadTick { .. }))
+                    .count()
                     > 10
             });
             assert_eq!(beside.stop().reason, ByeReason::Stopped);
         }
         // The other one was not disturbed.
         first.wait(|client| {
-            client.records.iter().filter(|r| matches!(r, Record::WallTick(_))).count() > 10
+            client.records.iter().filter(|r| matches!(r, Record::ThreadTick { .. })).count() > 10
         });
         assert_eq!(first.stop().reason, ByeReason::Stopped);
         wait_gone(process.pid());
@@ -213,7 +217,7 @@ fn two_that_stop_the_world_take_turns() {
 }
 
 fn wall_ticks(client: &Client) -> usize {
-    client.records.iter().filter(|record| matches!(record, Record::WallTick(_))).count()
+    client.records.iter().filter(|record| matches!(record, Record::ThreadTick { .. })).count()
 }
 
 #[test]

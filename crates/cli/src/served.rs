@@ -6,15 +6,12 @@ use crate::{
     console,
     diagnosis::{self, Plan},
     recording::Attendant,
-    top,
 };
 use ::report::SnapshotSection;
 use profile::Profile;
 use recorder::{AgentFile, RecordError, Recording, Summary};
-use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
-use server::{CheckupPlan, Control, Figures, Program};
-use session::LiveStream;
+use server::{CheckupPlan, Control, Program};
 use std::{path::Path, time::Duration};
 
 /// This program.
@@ -32,14 +29,6 @@ impl Program for Clrscope {
     fn snapshots(&self, session: &Path, profile: &Profile, rows: usize) -> Vec<SnapshotSection> {
         // What is wrong with them is in the sections as well.
         report::snapshots(session, profile, rows, &mut Vec::new())
-    }
-
-    fn figures(&self, stream: LiveStream) -> Box<dyn Figures> {
-        Box::new(Live(top::Feed::new(stream)))
-    }
-
-    fn figures_schema(&self, generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<top::json::View>()
     }
 
     fn check_up(
@@ -79,14 +68,5 @@ impl Attendant for Watched<'_> {
 
     fn is_ending(&self) -> bool {
         self.0.is_ending()
-    }
-}
-
-/// A recording as `clrscope top` shows it.
-struct Live(top::Feed);
-
-impl Figures for Live {
-    fn next(&mut self) -> Option<Value> {
-        serde_json::to_value(self.0.latest()?).ok()
     }
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use diagnostics::{EventPipeConfig, Provider};
+use nettrace::Collect;
 use std::time::{Duration, Instant};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -6,7 +6,10 @@ use diagnostics::{
     DotnetProcess, Error, EventPipeConfig, HResult, Hosting, Obstacle, Port, Provider, ReversePort,
     discover, find, find_pid, proc,
 };
-use nettrace::gc::{Collection, Collector, Output, Pause};
+use nettrace::{
+    Collect,
+    gc::{Collection, Collector, Output, Pause},
+};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;

@@ -391,6 +391,23 @@ impl<'a> Metadata<'a> {
             if by_way { self.get(ordered, member, 0) } else { Some(member) }
         })
     }
+
+    /// The type that defines a method, by row: the last one whose methods begin at or before it.
+    /// `None` for a method that no type has, and where the table ends in the middle of a row. For
+    /// one method: [`Assembly`](crate::Assembly) has the types of all.
+    #[must_use]
+    pub fn type_of_method(&self, method: u32) -> Option<u32> {
+        let (mut low, mut high) = (0, self.rows(table::TYPE_DEF));
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if self.get(table::TYPE_DEF, middle, column::TYPE_METHODS)? <= method {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        (low > 0).then_some(low)
+    }
 }
 
 fn with_space(space: &str, name: &str) -> String {

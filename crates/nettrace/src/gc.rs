@@ -1,7 +1,7 @@
 //! Collections and pauses out of the runtime's events.
 
 use crate::runtime::{self, GcKind, GcReason, HeapStats, RuntimeEvent, SuspendReason};
-use crate::{Event, Located, thread_id};
+use crate::{Collect, Event, Located, thread_id};
 use rows::StackId;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -86,37 +86,6 @@ impl Collector {
     /// A collector that has seen nothing.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Takes the next event.
-    pub fn push(&mut self, event: &Event) {
-        if let Some(parsed) = runtime::parse(event) {
-            if let RuntimeEvent::GcTriggered { reason } = parsed
-                && reason.is_induced()
-            {
-                self.output.push_back(Output::Induced(Located {
-                    row: Induced {
-                        time: event.timestamp,
-                        thread: thread_id(event.thread_id),
-                        stack: StackId::UNDEFINED,
-                        truncated: false,
-                    },
-                    stack: Arc::clone(&event.stack),
-                }));
-            }
-            self.push_parsed(event.timestamp, event.capture_thread_id, &parsed);
-        }
-    }
-
-    /// The next collection or pause that is complete.
-    pub fn next_output(&mut self) -> Option<Output> {
-        self.output.pop_front()
-    }
-
-    /// Gives out collections that wait for the heap's sizes; for the end, when no more events come.
-    pub fn finish(&mut self) {
-        let ended = self.ended.drain(..).map(|(_, gc)| Output::Gc(gc));
-        self.output.extend(ended);
     }
 
     fn push_parsed(&mut self, time: u64, thread: u64, event: &RuntimeEvent) {
@@ -222,6 +191,39 @@ impl Collector {
         gc.pinned_objects = stats.pinned_objects;
         gc.gc_handles = stats.gc_handles;
         self.output.push_back(Output::Gc(gc));
+    }
+}
+
+impl Collect for Collector {
+    type Output = Output;
+
+    fn push(&mut self, event: &Event) {
+        if let Some(parsed) = runtime::parse(event) {
+            if let RuntimeEvent::GcTriggered { reason } = parsed
+                && reason.is_induced()
+            {
+                self.output.push_back(Output::Induced(Located {
+                    row: Induced {
+                        time: event.timestamp,
+                        thread: thread_id(event.thread_id),
+                        stack: StackId::UNDEFINED,
+                        truncated: false,
+                    },
+                    stack: Arc::clone(&event.stack),
+                }));
+            }
+            self.push_parsed(event.timestamp, event.capture_thread_id, &parsed);
+        }
+    }
+
+    fn next_output(&mut self) -> Option<Self::Output> {
+        self.output.pop_front()
+    }
+
+    /// Gives out collections that wait for the heap's sizes; for the end, when no more events come.
+    fn finish(&mut self) {
+        let ended = self.ended.drain(..).map(|(_, gc)| Output::Gc(gc));
+        self.output.extend(ended);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
-use crate::{Event, Located, thread_id};
+use crate::{Collect, Event, Located, thread_id};
 use profilers::jit::{Compilation, JitTier, PrecompiledCode};
 use rows::StackId;
 use std::collections::{HashMap, VecDeque};
@@ -113,25 +113,6 @@ impl Collector {
         Self::default()
     }
 
-    /// Takes the next event; others than those of compilation are passed over.
-    pub fn push(&mut self, event: &Event) {
-        if event.ty.provider == PROVIDER {
-            // What is cut short tells nothing.
-            let _ = self.push_fields(
-                event.ty.id,
-                &event.payload,
-                event.timestamp,
-                event.thread_id,
-                &event.stack,
-            );
-        }
-    }
-
-    /// What has come to be known.
-    pub fn next_output(&mut self) -> Option<Output> {
-        self.output.pop_front()
-    }
-
     fn push_fields(
         &mut self,
         id: u32,
@@ -182,6 +163,27 @@ impl Collector {
             _ => of_thread.background = false,
         }
         Some(())
+    }
+}
+
+impl Collect for Collector {
+    type Output = Output;
+
+    fn push(&mut self, event: &Event) {
+        if event.ty.provider == PROVIDER {
+            // What is cut short tells nothing.
+            let _ = self.push_fields(
+                event.ty.id,
+                &event.payload,
+                event.timestamp,
+                event.thread_id,
+                &event.stack,
+            );
+        }
+    }
+
+    fn next_output(&mut self) -> Option<Self::Output> {
+        self.output.pop_front()
     }
 }
 

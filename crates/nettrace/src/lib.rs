@@ -29,6 +29,7 @@
 
 pub mod allocations;
 mod block;
+mod collect;
 pub mod counters;
 mod cursor;
 mod error;
@@ -43,6 +44,7 @@ pub mod runtime;
 pub mod thread_pool;
 pub mod threads;
 
+pub use collect::Collect;
 pub use cursor::Cursor as Fields;
 pub use error::Error;
 pub use field::{Field, FieldType, Value};

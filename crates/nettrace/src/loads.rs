@@ -6,7 +6,7 @@
 
 use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
-use crate::{Event, Located, thread_id};
+use crate::{Collect, Event, Located, thread_id};
 use profilers::loads::{AssemblyLoad, LoadOutcome, TypeLoad, Unloaded};
 use rows::{StackId, TypeId};
 use std::collections::{HashMap, VecDeque};
@@ -143,30 +143,6 @@ impl Collector {
         Self::default()
     }
 
-    /// Takes the next event; others than those of loads are passed over.
-    pub fn push(&mut self, event: &Event) {
-        if event.ty.provider == PROVIDER {
-            // What is cut short tells nothing.
-            let _ = self.push_fields(
-                event.ty.id,
-                &event.payload,
-                event.timestamp,
-                event.thread_id,
-                &event.stack,
-            );
-        }
-    }
-
-    /// Nothing more will come: gives what waits for more.
-    pub fn finish(&mut self) {
-        self.settle(None);
-    }
-
-    /// What has come to be known.
-    pub fn next_output(&mut self) -> Option<Output> {
-        self.output.pop_front()
-    }
-
     fn push_fields(
         &mut self,
         id: u32,
@@ -289,6 +265,31 @@ impl Collector {
             done.sort_by_key(|load| load.row.time);
             self.output.extend(done.into_iter().map(|load| Output::Load(Box::new(load))));
         }
+    }
+}
+
+impl Collect for Collector {
+    type Output = Output;
+
+    fn push(&mut self, event: &Event) {
+        if event.ty.provider == PROVIDER {
+            // What is cut short tells nothing.
+            let _ = self.push_fields(
+                event.ty.id,
+                &event.payload,
+                event.timestamp,
+                event.thread_id,
+                &event.stack,
+            );
+        }
+    }
+
+    fn next_output(&mut self) -> Option<Self::Output> {
+        self.output.pop_front()
+    }
+
+    fn finish(&mut self) {
+        self.settle(None);
     }
 }
 

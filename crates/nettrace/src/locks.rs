@@ -4,7 +4,7 @@
 
 use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
-use crate::{Event, Located, thread_id};
+use crate::{Collect, Event, Located, thread_id};
 use profilers::locks::Wait;
 use rows::StackId;
 use std::collections::{HashMap, VecDeque};
@@ -28,24 +28,6 @@ impl Collector {
     /// A collector that has seen nothing.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Takes the next event; others than contention events are passed over.
-    pub fn push(&mut self, event: &Event) {
-        if event.ty.provider == PROVIDER {
-            self.push_fields(
-                event.ty.id,
-                &event.payload,
-                event.timestamp,
-                event.thread_id,
-                &event.stack,
-            );
-        }
-    }
-
-    /// The next wait that is complete.
-    pub fn next_output(&mut self) -> Option<Located<Wait>> {
-        self.output.pop_front()
     }
 
     fn push_fields(&mut self, id: u32, payload: &[u8], time: u64, thread: u64, stack: &Arc<[u64]>) {
@@ -74,6 +56,26 @@ impl Collector {
             }
             _ => {}
         }
+    }
+}
+
+impl Collect for Collector {
+    type Output = Located<Wait>;
+
+    fn push(&mut self, event: &Event) {
+        if event.ty.provider == PROVIDER {
+            self.push_fields(
+                event.ty.id,
+                &event.payload,
+                event.timestamp,
+                event.thread_id,
+                &event.stack,
+            );
+        }
+    }
+
+    fn next_output(&mut self) -> Option<Self::Output> {
+        self.output.pop_front()
     }
 }
 

@@ -8,7 +8,7 @@
 
 use crate::cursor::Cursor;
 use crate::runtime::PROVIDER;
-use crate::{Event, Located, thread_id};
+use crate::{Collect, Event, Located, thread_id};
 use profilers::threads::Creation;
 use rows::{StackId, ThreadId};
 use std::collections::{HashMap, VecDeque};
@@ -33,26 +33,6 @@ impl Collector {
     /// A collector that has seen nothing.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Takes the next event; others than those of threads are passed over.
-    pub fn push(&mut self, event: &Event) {
-        if event.ty.provider == PROVIDER {
-            // One that is cut short says nothing.
-            let _ = self.push_fields(
-                event.ty.id,
-                &event.payload,
-                event.timestamp,
-                event.thread_id,
-                &event.stack,
-            );
-        }
-    }
-
-    /// The next thread. It has a creator and a stack if it was seen that it was asked for; its time
-    /// is that of the request, or else when it began.
-    pub fn next_output(&mut self) -> Option<Located<Creation>> {
-        self.output.pop_front()
     }
 
     fn push_fields(
@@ -89,6 +69,29 @@ impl Collector {
             _ => {}
         }
         Some(())
+    }
+}
+
+impl Collect for Collector {
+    type Output = Located<Creation>;
+
+    fn push(&mut self, event: &Event) {
+        if event.ty.provider == PROVIDER {
+            // One that is cut short says nothing.
+            let _ = self.push_fields(
+                event.ty.id,
+                &event.payload,
+                event.timestamp,
+                event.thread_id,
+                &event.stack,
+            );
+        }
+    }
+
+    /// The next thread. It has a creator and a stack if it was seen that it was asked for; its time
+    /// is that of the request, or else when it began.
+    fn next_output(&mut self) -> Option<Self::Output> {
+        self.output.pop_front()
     }
 }
 

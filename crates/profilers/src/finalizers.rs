@@ -3,7 +3,6 @@
 use crate::{
     Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, wall,
 };
-use wire::Record;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -55,8 +54,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 /// of the target.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     let interval = 1_000_000_000 / settings.number("rate").max(1);
-    let record = |tick| Record::ThreadTick { profiler: SPEC.id.to_owned(), tick };
-    Some(Box::new(wall::Wall::new(SPEC.id, interval, record)))
+    Some(Box::new(wall::Wall::new(SPEC.id, interval)))
 }
 
 /// What the finalizer thread does.
@@ -160,25 +158,5 @@ rows::rows! {
         stack: rows::Stack,
         /// What it did.
         doing: rows::Word<Doing>,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::collector::testing::Script;
-
-    #[test]
-    fn ticks_name_the_profiler() {
-        let record = |tick| Record::ThreadTick { profiler: SPEC.id.to_owned(), tick };
-        let collector = wall::Wall::new(SPEC.id, 1, record);
-        let mut script = Script { tasks: vec![(1, 100)], ..Script::default() };
-        collector.tick(&mut script);
-        assert!(
-            matches!(script.sent.as_slice(), [Record::ThreadTick { profiler, tick }]
-                if profiler == "finalizers" && tick.threads.len() == 1),
-            "{:?}",
-            script.sent
-        );
     }
 }

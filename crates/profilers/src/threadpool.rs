@@ -3,7 +3,6 @@
 use crate::{
     Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, wall,
 };
-use wire::Record;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -54,7 +53,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 /// target, where their stacks have names.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     let interval = 1_000_000_000 / settings.number("rate").max(1);
-    Some(Box::new(wall::Wall::new(SPEC.id, interval, Record::PoolTick)))
+    Some(Box::new(wall::Wall::new(SPEC.id, interval)))
 }
 
 /// What happened to the thread pool.
@@ -124,10 +123,13 @@ mod tests {
 
     #[test]
     fn ticks_are_told_apart_from_those_of_wall() {
-        let collector = wall::Wall::new(SPEC.id, 1, Record::PoolTick);
+        let collector = wall::Wall::new(SPEC.id, 1);
         let mut script = Script { tasks: vec![(1, 100)], ..Script::default() };
         collector.tick(&mut script);
-        assert!(matches!(script.sent.as_slice(), [Record::PoolTick(_)]), "{:?}", script.sent);
+        let [wire::Record::ThreadTick { profiler, .. }] = script.sent.as_slice() else {
+            panic!("{:?}", script.sent)
+        };
+        assert_eq!(profiler, "threadpool");
         assert_eq!(collector.id(), "threadpool");
     }
 }

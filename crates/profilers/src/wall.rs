@@ -40,21 +40,20 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 /// The collector.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     let interval = 1_000_000_000 / settings.number("rate").max(1);
-    Some(Box::new(Wall::new(SPEC.id, interval, Record::WallTick)))
+    Some(Box::new(Wall::new(SPEC.id, interval)))
 }
 
 /// Takes the stacks of all managed threads at each tick.
 pub(crate) struct Wall {
     id: &'static str,
     interval: Nanos,
-    /// What a tick is sent as.
-    record: fn(WallTick) -> Record,
     last_run: Mutex<ThreadMap<Nanos>>,
 }
 
 impl Wall {
-    pub(crate) fn new(id: &'static str, interval: Nanos, record: fn(WallTick) -> Record) -> Self {
-        Self { id, interval, record, last_run: Mutex::default() }
+    /// For the profiler of this id.
+    pub(crate) fn new(id: &'static str, interval: Nanos) -> Self {
+        Self { id, interval, last_run: Mutex::default() }
     }
 }
 
@@ -84,7 +83,8 @@ impl Collector for Wall {
             }
         }
         *last_run = ran;
-        cx.send((self.record)(WallTick { time, stopped: taken.stopped, threads }));
+        let tick = WallTick { time, stopped: taken.stopped, threads };
+        cx.send(Record::ThreadTick { profiler: self.id.to_owned(), tick });
     }
 }
 
@@ -95,12 +95,15 @@ mod tests {
 
     #[test]
     fn every_thread_is_in_every_tick() {
-        let collector = Wall::new(SPEC.id, 1, Record::WallTick);
+        let collector = Wall::new(SPEC.id, 1);
         let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
         collector.tick(&mut script);
         script.tasks = vec![(1, 130), (2, 50), (3, 5)];
         collector.tick(&mut script);
-        let Some(Record::WallTick(tick)) = script.sent.last() else { panic!("{:?}", script.sent) };
+        let Some(Record::ThreadTick { profiler, tick }) = script.sent.last() else {
+            panic!("{:?}", script.sent)
+        };
+        assert_eq!(profiler, "wall");
         let cpu: Vec<_> =
             tick.threads.iter().map(|thread| (thread.os_tid, thread.stack, thread.cpu)).collect();
         assert_eq!(cpu, [(1, Some(1), 30), (2, Some(2), 0), (3, Some(3), 0)]);
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_was_left_out_is_no_sample_and_its_cpu_time_counts_once() {
-        let collector = Wall::new(SPEC.id, 1, Record::WallTick);
+        let collector = Wall::new(SPEC.id, 1);
         let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
         collector.tick(&mut script);
         script.tasks = vec![(1, 130), (2, 60)];
@@ -122,7 +125,7 @@ mod tests {
             .sent
             .iter()
             .map(|record| {
-                let Record::WallTick(tick) = record else { panic!("{record:?}") };
+                let Record::ThreadTick { tick, .. } = record else { panic!("{record:?}") };
                 tick.threads.iter().map(|thread| (thread.os_tid, thread.cpu)).collect()
             })
             .collect();

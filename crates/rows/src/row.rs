@@ -1,6 +1,6 @@
 //! Typed rows: how a table is declared as a structure, written and read.
 
-use crate::{Cells, RowBatch, TableDef, TableId, Values};
+use crate::{Cells, ColumnDef, RowBatch, TableDef, TableId, Values};
 
 /// A row of a table that is known here. [`rows!`](crate::rows!) declares them.
 pub trait Row: Sized {
@@ -8,11 +8,24 @@ pub trait Row: Sized {
     const PROFILER: &'static str;
     /// Name of the table.
     const TABLE: &'static str;
+    /// What a row is, in a sentence.
+    const SUMMARY: &'static str;
+
+    /// The columns of the table.
+    fn columns() -> &'static [ColumnDef];
 
     /// The table, with this id.
-    fn table(id: TableId) -> TableDef;
+    fn table(id: TableId) -> TableDef {
+        TableDef {
+            id,
+            profiler: Self::PROFILER.to_owned(),
+            name: Self::TABLE.to_owned(),
+            summary: Self::SUMMARY.trim().to_owned(),
+            columns: Self::columns().to_vec(),
+        }
+    }
 
-    /// Adds the cells of this row to the columns of [`Self::table`].
+    /// Adds the cells of this row to [`Self::columns`].
     fn push(&self, columns: &mut [Values]);
 
     /// Most bytes that the row takes in a session, before compression.
@@ -23,7 +36,8 @@ pub trait Row: Sized {
 
     /// Rows for a session, at most [`MAX_ROWS`](crate::MAX_ROWS).
     fn batch(id: TableId, rows: &[Self]) -> RowBatch {
-        let mut batch = RowBatch::none(&Self::table(id));
+        let columns = Self::columns().iter().map(|column| Values::none(&column.kind)).collect();
+        let mut batch = RowBatch { table: id, rows: 0, columns };
         rows.iter().for_each(|row| row.push(&mut batch.columns));
         batch.rows = rows.len() as u32;
         batch
@@ -40,9 +54,9 @@ pub trait Row: Sized {
     /// # Errors
     /// When a column is missing, or of another kind.
     fn read(def: &TableDef, batch: &RowBatch) -> Result<Vec<Self>, TableMismatch> {
-        let known = Self::table(def.id);
-        let mut columns = Vec::with_capacity(known.columns.len());
-        for column in &known.columns {
+        let known = Self::columns();
+        let mut columns = Vec::with_capacity(known.len());
+        for column in known {
             let at = def.columns.iter().position(|other| other.name == column.name);
             let found = at.and_then(|at| Some((def.columns.get(at)?, batch.columns.get(at)?)));
             match found {
@@ -115,19 +129,16 @@ macro_rules! rows {
         impl $crate::Row for $name {
             const PROFILER: &'static str = $profiler;
             const TABLE: &'static str = $table;
+            const SUMMARY: &'static str = concat!($($summary),*);
 
-            fn table(id: $crate::TableId) -> $crate::TableDef {
-                $crate::TableDef {
-                    id,
-                    profiler: $profiler.to_owned(),
-                    name: $table.to_owned(),
-                    summary: concat!($($summary),*).trim().to_owned(),
-                    columns: vec![$($crate::ColumnDef {
+            fn columns() -> &'static [$crate::ColumnDef] {
+                static COLUMNS: std::sync::LazyLock<Vec<$crate::ColumnDef>> =
+                    std::sync::LazyLock::new(|| vec![$($crate::ColumnDef {
                         name: stringify!($field).to_owned(),
                         kind: <$kind as $crate::Field>::kind(),
                         summary: concat!($($meaning),*).trim().to_owned(),
-                    },)*],
-                }
+                    },)*]);
+                &COLUMNS
             }
 
             fn push(&self, columns: &mut [$crate::Values]) {

@@ -5,7 +5,7 @@ mod processes;
 mod recordings;
 mod sessions;
 
-use crate::{Program, Shared, openapi::Api, problem::Problem};
+use crate::{Shared, openapi::Api, problem::Problem};
 use axum::{
     Router,
     extract::State,
@@ -18,12 +18,12 @@ pub use recordings::watchers;
 pub use sessions::uploads;
 
 /// All routes, and the OpenAPI document.
-pub fn router(program: &dyn Program) -> (Router<Shared>, String) {
+pub fn router() -> (Router<Shared>, String) {
     let mut api = Api::new();
     processes::add(&mut api);
     recordings::add(&mut api);
     sessions::add(&mut api);
-    let (router, document) = api.finish(program);
+    let (router, document) = api.finish();
     let router = router
         .route("/", get(first_page))
         .route("/api/v1/openapi.json", get(openapi))

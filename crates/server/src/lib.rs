@@ -28,8 +28,6 @@ use profile::Profile;
 use recorder::{RecordError, Recording, Summary};
 use recordings::Recordings;
 use report::SnapshotSection;
-use schemars::{Schema, SchemaGenerator};
-use session::LiveStream;
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
@@ -47,12 +45,6 @@ pub trait Program: Send + Sync + 'static {
 
     /// What the heap snapshots of a session say, in lists of at most `rows` rows.
     fn snapshots(&self, session: &Path, profile: &Profile, rows: usize) -> Vec<SnapshotSection>;
-
-    /// What a recording shows while it runs.
-    fn figures(&self, stream: LiveStream) -> Box<dyn Figures>;
-
-    /// The schema of [`Figures::next`].
-    fn figures_schema(&self, generator: &mut SchemaGenerator) -> Schema;
 
     /// Observes a process and says what is wrong with it: the summary of the recording, and a
     /// [`report::Checkup`] as JSON.
@@ -94,12 +86,6 @@ pub trait Control {
 
     /// Whether an end was asked for.
     fn is_ending(&self) -> bool;
-}
-
-/// What a recording shows while it runs.
-pub trait Figures: Send {
-    /// The latest figures, about once a second. Never waits, and is asked several times a second.
-    fn next(&mut self) -> Option<serde_json::Value>;
 }
 
 /// How to serve.
@@ -202,7 +188,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (secrets, once) = Secrets::new(config.token)?;
-        let (router, openapi) = endpoints::router(program.as_ref());
+        let (router, openapi) = endpoints::router();
         let state = Arc::new(State {
             program,
             hosts: Hosts::new(ip.is_loopback(), config.hosts),

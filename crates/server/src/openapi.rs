@@ -1,6 +1,7 @@
 //! The OpenAPI document, made together with the routes: what is not in it is not there.
 
-use crate::{Program, Shared, problem::Problem};
+use crate::{Shared, problem::Problem};
+use api::live::View;
 use axum::{Router, handler::Handler, routing::MethodFilter, routing::on};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
@@ -99,8 +100,8 @@ impl Api {
     }
 
     /// The routes and the document.
-    pub fn finish(mut self, program: &dyn Program) -> (Router<Shared>, String) {
-        let figures = program.figures_schema(&mut self.answers);
+    pub fn finish(mut self) -> (Router<Shared>, String) {
+        let figures = self.answers.subschema_for::<View>();
         let mut schemas = self.answers.take_definitions(true);
         schemas.extend(self.requests.take_definitions(true));
         schemas.insert("Figures".to_owned(), figures.to_value());

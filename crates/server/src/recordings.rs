@@ -1,14 +1,15 @@
 //! Recordings that run, and the latest that have ended.
 
 use crate::{
-    CheckupPlan, Control, Figures, Shared,
+    CheckupPlan, Control, Shared,
     problem::Problem,
     store::{SessionId, Writing},
 };
-use api::SummaryJson;
+use api::{SummaryJson, live::View};
 use axum::http::StatusCode;
 use diagnose::LimitsOf;
 use diagnostics::DotnetProcess;
+use profile::Feed;
 use profilers::Selection;
 use recorder::{Progress, RecordError, RecordOptions, Recording, StopHandle, Summary};
 use serde_json::Value;
@@ -299,7 +300,7 @@ fn record(state: &Shared, plan: Plan, begins: oneshot::Sender<Result<Arc<Entry>,
             check_up(state, &plan, &entry, &sender)
         }
         (Work::Record(_), Some(recording)) => {
-            let summary = follow(state, recording, &sender).map_err(|error| error.to_string())?;
+            let summary = follow(recording, &sender).map_err(|error| error.to_string())?;
             Ok(End { summary: summary_of(&summary), checkup: None })
         }
         (Work::Record(_), None) => Err("it did not begin".to_owned()),
@@ -358,14 +359,13 @@ fn check_up(
     entry: &Entry,
     sender: &watch::Sender<State>,
 ) -> Result<End, String> {
-    let attended = Attended { state, entry, sender };
+    let attended = Attended { entry, sender };
     let (summary, checkup) = state.program.check_up(plan, &attended)?;
     Ok(End { summary: summary_of(&summary), checkup: Some(checkup) })
 }
 
 /// A check-up that clients watch.
 struct Attended<'a> {
-    state: &'a Shared,
     entry: &'a Entry,
     sender: &'a watch::Sender<State>,
 }
@@ -377,7 +377,7 @@ impl Control for Attended<'_> {
 
     fn wait(&self, recording: Recording) -> Result<Summary, RecordError> {
         self.entry.ender.set(recording.stop_handle());
-        follow(self.state, recording, self.sender)
+        follow(recording, self.sender)
     }
 
     fn is_ending(&self) -> bool {
@@ -386,12 +386,8 @@ impl Control for Attended<'_> {
 }
 
 /// Reports how far a recording is until it has ended.
-fn follow(
-    state: &Shared,
-    mut recording: Recording,
-    sender: &watch::Sender<State>,
-) -> Result<Summary, RecordError> {
-    let figures = recording.subscribe().map(|stream| state.program.figures(stream));
+fn follow(mut recording: Recording, sender: &watch::Sender<State>) -> Result<Summary, RecordError> {
+    let figures = recording.subscribe().map(Feed::new);
     let (end, ended) = mpsc::channel::<()>();
     let view = figures.map(|figures| {
         let sender = sender.clone();
@@ -414,12 +410,14 @@ fn follow(
 }
 
 /// Reports the figures of a recording until it has ended.
-fn show(mut figures: Box<dyn Figures>, sender: &watch::Sender<State>, ended: &mpsc::Receiver<()>) {
+fn show(mut figures: Feed, sender: &watch::Sender<State>, ended: &mpsc::Receiver<()>) {
     let mut number = 0;
     while ended.recv_timeout(POLL) == Err(mpsc::RecvTimeoutError::Timeout) {
-        if let Some(latest) = figures.next() {
+        if let Some(latest) = View::next(&mut figures) {
             number += 1;
-            sender.send_modify(|state| state.figures = Some((number, Arc::new(latest))));
+            // Our own types always serialize.
+            let latest = Arc::new(serde_json::to_value(latest).unwrap_or_default());
+            sender.send_modify(|state| state.figures = Some((number, latest)));
         }
     }
 }

@@ -60,7 +60,8 @@ impl Callee {
                 0,
             ),
             table::METHOD_DEF => {
-                let owner = Row { table: table::TYPE_DEF, row: owner(metadata, called.row)? };
+                let owner =
+                    Row { table: table::TYPE_DEF, row: metadata.type_of_method(called.row)? };
                 (
                     owner,
                     column::METHOD_NAME,
@@ -86,18 +87,4 @@ fn type_of(metadata: &Metadata<'_>, row: Row) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// The type that defines a method, by row: the last one whose methods begin at or before it.
-fn owner(metadata: &Metadata<'_>, method: u32) -> Option<u32> {
-    let (mut low, mut high) = (0, metadata.rows(table::TYPE_DEF));
-    while low < high {
-        let middle = low + (high - low).div_ceil(2);
-        if metadata.get(table::TYPE_DEF, middle, column::TYPE_METHODS)? <= method {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    (low > 0).then_some(low)
 }

@@ -19,6 +19,7 @@ mod record;
 mod resource;
 pub mod ring;
 pub mod sdk;
+mod standing;
 mod type_name;
 pub mod unwind_table;
 
@@ -26,12 +27,13 @@ pub use config::{ConfigError, CpuEngine, ProfilerConfig, SessionConfig};
 pub use control::Control;
 pub use record::*;
 pub use resource::{OUT_OF_MEMORY, Resource, ResourceUse};
+pub use standing::Standing;
 pub use type_name::as_csharp;
 
 /// Version of everything in this crate. Agent and clrscope must have the same one: both come from
 /// one build, so a difference means that a stale agent answered, and the recording is refused with
 /// that reason.
-pub const PROTOCOL_VERSION: u16 = 11;
+pub const PROTOCOL_VERSION: u16 = 12;
 
 /// Class id of the agent as the one main profiler of a process.
 pub const CLSID_MAIN: [u8; 16] = *b"clrscope-main\0\0\x01";

@@ -49,8 +49,6 @@ pub enum Record {
     Stack(Stack),
     /// CPU sample of the suspend-and-walk engine.
     CpuSample(CpuSample),
-    /// One tick of the wall profiler.
-    WallTick(WallTick),
     /// A thrown exception that was kept as a sample.
     Exception(Exception),
     /// Where a sampled exception was caught.
@@ -98,8 +96,6 @@ pub enum Record {
     /// One thread snapshot. The CPU time of each is all that
     /// it used since it began.
     ThreadSnapshot(WallTick),
-    /// One tick of the profiler `threadpool`: all managed threads, as in [`Record::WallTick`].
-    PoolTick(WallTick),
     /// A heap snapshot begins; there is one at a time.
     HeapBegin {
         /// Number of the snapshot, from 0.
@@ -191,14 +187,13 @@ pub enum Record {
     /// Where a thread is blocked, and a copy of its stack, which is unwound outside. It comes
     /// before the records that name it.
     BlockedStack(BlockedStack),
-    /// The stacks of `wall`, `threads` and `threadpool` come by suspend and walk from now on,
-    /// because blocked threads cannot be read.
+    /// The stacks of profilers that show threads come by suspend and walk from now on, because
+    /// blocked threads cannot be read.
     WalkBlocked {
         /// Why.
         reason: String,
     },
-    /// One tick of any other profiler that shows threads: all managed threads, as in
-    /// [`Record::WallTick`].
+    /// One tick of a profiler that shows threads: all managed threads.
     ThreadTick {
         /// Id of the profiler.
         profiler: String,

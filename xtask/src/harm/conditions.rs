@@ -3,7 +3,7 @@
 mod company;
 mod limits;
 
-use super::scene::{Scene, hierarchy, launcher};
+use super::scene::{Scene, launcher};
 use super::targets::Target;
 use crate::tool;
 use anyhow::Result;
@@ -18,7 +18,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use testkit::Cache;
+use testkit::{Cache, ControlGroup};
 
 /// How often, and how far apart, the threads of a target are counted before they are limited.
 const THREAD_COUNTS: u32 = 10;
@@ -263,7 +263,8 @@ fn no_tool(name: &str) -> Option<String> {
 
 fn no_group(controller: &str) -> Option<String> {
     not_root().or_else(|| {
-        hierarchy(controller).is_none().then(|| format!("control groups have no {controller} here"))
+        (!ControlGroup::has(controller))
+            .then(|| format!("control groups have no {controller} here"))
     })
 }
 

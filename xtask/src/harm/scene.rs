@@ -8,9 +8,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
+use testkit::ControlGroup;
 
 /// The processes of a cell.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ pub struct Scene {
     /// Checks at the end, while the target lives.
     pub checks: Vec<Check>,
     /// The target's memory group, where it has one.
-    pub memory: Option<Group>,
+    pub memory: Option<Arc<ControlGroup>>,
     /// Signals whose handlers change without clrscope: a mask.
     pub foreign_signals: u64,
     undo: Vec<Box<dyn FnOnce() + Send>>,
@@ -185,24 +186,15 @@ impl Scene {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn group(&mut self, controller: &str) -> Result<Group> {
-        let (root, is_v1) = hierarchy(controller).context("no control groups")?;
+    pub fn group(&mut self, controller: &str) -> Result<Arc<ControlGroup>> {
         let name =
             self.folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let folder = root.join(format!("clrscope-{name}"));
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        let procs = folder.join("cgroup.procs").display().to_string();
-        self.wrap(&["sh", "-c", "echo $$ > \"$0\" && exec \"$@\"", &procs]);
-        let group = Group { folder: folder.clone(), is_v1 };
-        self.undo(move || {
-            // The kernel lets the last process of it go a moment later.
-            for _ in 0..100 {
-                if fs::remove_dir(&folder).is_ok() {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        });
+        let group = ControlGroup::new(controller, &name).context("no control groups")?;
+        let group = Arc::new(group);
+        let entrance = group.entrance();
+        self.wrap(&entrance.each_ref().map(String::as_str));
+        let kept = Arc::clone(&group);
+        self.undo(move || drop(kept));
         Ok(group)
     }
 }
@@ -213,65 +205,6 @@ impl Drop for Scene {
             undo();
         }
     }
-}
-
-/// A control group.
-#[derive(Clone, Debug)]
-pub struct Group {
-    folder: PathBuf,
-    is_v1: bool,
-}
-
-impl Group {
-    /// Writes a limit, with the name of its file in version 1 and in version 2.
-    ///
-    /// # Errors
-    /// When the kernel refuses it.
-    pub fn limit(&self, v1: (&str, &str), v2: (&str, &str)) -> Result<()> {
-        let (file, value) = if self.is_v1 { v1 } else { v2 };
-        fs::write(self.folder.join(file), value)
-            .with_context(|| format!("{}/{file}", self.folder.display()))
-    }
-
-    /// How a memory group fared, in words: where it is full the kernel ends a process of it.
-    pub fn fared(&self) -> String {
-        let file =
-            self.folder.join(if self.is_v1 { "memory.oom_control" } else { "memory.events" });
-        let text = fs::read_to_string(file).unwrap_or_default();
-        let ended = text
-            .lines()
-            .find_map(|line| line.strip_prefix("oom_kill "))
-            .unwrap_or("an unknown number of");
-        let number = |v1, v2| {
-            self.number(v1, v2).map_or_else(|_| "?".to_owned(), |bytes| (bytes >> 20).to_string())
-        };
-        let most = number("memory.max_usage_in_bytes", "memory.peak");
-        let limit = number("memory.limit_in_bytes", "memory.max");
-        format!(
-            "its memory group has used {most} of {limit} MB at most, and the kernel has ended \
-                {ended} processes of it"
-        )
-    }
-
-    /// A number.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn number(&self, v1: &str, v2: &str) -> Result<u64> {
-        let file = self.folder.join(if self.is_v1 { v1 } else { v2 });
-        Ok(fs::read_to_string(&file).with_context(|| file.display().to_string())?.trim().parse()?)
-    }
-}
-
-/// Where groups of a controller can be made, and whether that is version 1.
-pub fn hierarchy(controller: &str) -> Option<(PathBuf, bool)> {
-    let root = Path::new("/sys/fs/cgroup");
-    let v1 = root.join(controller);
-    if v1.join("cgroup.procs").is_file() {
-        return Some((v1, true));
-    }
-    let enabled = fs::read_to_string(root.join("cgroup.subtree_control")).ok()?;
-    enabled.split_whitespace().any(|name| name == controller).then(|| (root.to_owned(), false))
 }
 
 /// This program, by a name that stays when a build replaces the program during a run.

@@ -20,6 +20,9 @@ use wire::{BlockedStack, Nanos, Record};
 
 /// Most threads walked at one tick: at 5 µs each the runtime is suspended for 5 ms at most.
 const MOST_WALKS: usize = 1000;
+/// How many addresses a walked stack has on the average, as far as is known: there is room for so
+/// many, and for one of the deepest stacks.
+const ROOM: usize = 64;
 /// Most bytes of stacks copied at one tick. Less is in the queue at a time: see
 /// [`crate::host::queue::Events`].
 const MOST_COPIED: usize = 8 << 20;
@@ -120,6 +123,8 @@ struct Worker<'a> {
     ids: ThreadMap<ThreadId>,
     last: ThreadMap<LastStack>,
     ips: Vec<u64>,
+    /// See [`ROOM`]; more once that was too little.
+    room: usize,
     /// Whether blocked threads are read; `None` until that is found out.
     reads: Option<bool>,
     /// Copy of a stack.
@@ -158,6 +163,7 @@ impl<'a> Worker<'a> {
             ids: ThreadMap::default(),
             last: ThreadMap::default(),
             ips: Vec::new(),
+            room: ROOM,
             reads: None,
             copy: Vec::new(),
             copied: 0,
@@ -413,19 +419,18 @@ impl WorkerCx for Worker<'_> {
         }
         let (counters, round) = (&self.host.counters, self.round);
         Counters::add(&counters.reused, (tasks.len() - to_walk.len()) as u64);
-        if to_walk.len() > MOST_WALKS {
-            // Those left out keep their last stack, and are walked first next time only if they run
-            // again.
-            to_walk.truncate(MOST_WALKS);
-        }
+        // Those left out have no stack at this tick.
+        to_walk.truncate(MOST_WALKS);
         if to_walk.is_empty() {
             return Walk { stacks, stopped: 0, refused: false };
         }
         let most = self.host.config.max_frames.clamp(1, 4096) as usize;
-        // Room is made before the runtime is suspended. A walk adds at most `most` addresses to
-        // what is there.
+        // Room is made before the runtime is suspended: while it is, nothing may be allocated. The
+        // program would wait with us for memory that is not there.
         self.ips.clear();
-        self.ips.reserve(to_walk.len() * 64);
+        if self.ips.try_reserve(to_walk.len() * self.room + most).is_err() {
+            return Walk { stacks, stopped: 0, refused: false };
+        }
         let mut walked = Vec::with_capacity(to_walk.len());
         let begun = clock::monotonic();
         let heard = self.host.suspensions.load(SeqCst);
@@ -439,13 +444,17 @@ impl WorkerCx for Worker<'_> {
             self.host.give_up(UNHEARD.to_owned());
             return Walk { stacks, stopped: 0, refused: true };
         }
-        for (index, task) in &to_walk {
-            let Some(&thread) = self.ids.get(&task.os_tid) else { continue };
-            let before = self.ips.len();
-            let result = suspended.walk(&self.host.live, thread, &mut self.ips, before + most);
-            walked.push((*index, *task, thread, before..self.ips.len(), result));
-        }
+        let all = within_room(&mut self.ips, most, &to_walk, |ips, (index, task)| {
+            let Some(&thread) = self.ids.get(&task.os_tid) else { return };
+            let before = ips.len();
+            let result = suspended.walk(&self.host.live, thread, ips, before + most);
+            walked.push((*index, *task, thread, before..ips.len(), result));
+        });
         drop(suspended);
+        if !all {
+            // Those left out have no stack at this tick; at the next there is room for more.
+            self.room = self.room.saturating_mul(2).min(most);
+        }
         let stopped = clock::monotonic().saturating_sub(begun);
         Counters::add(&counters.suspensions, 1);
         Counters::add(&counters.stopped, stopped);
@@ -472,5 +481,47 @@ impl WorkerCx for Worker<'_> {
 
     fn send(&mut self, record: Record) {
         self.host.events.push(Event::Record(record));
+    }
+}
+
+/// Calls `walk` for one after another, as long as there is room for `most` more addresses: what it
+/// adds makes `ips` no larger. Whether there was room for all.
+fn within_room<T>(
+    ips: &mut Vec<u64>,
+    most: usize,
+    all: impl IntoIterator<Item = T>,
+    mut walk: impl FnMut(&mut Vec<u64>, T),
+) -> bool {
+    all.into_iter().all(|one| {
+        let has_room = ips.capacity() - ips.len() >= most;
+        if has_room {
+            walk(ips, one);
+        }
+        has_room
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_allocated_while_threads_are_walked() {
+        const MOST: usize = 512;
+        // How many of a hundred threads with stacks of this depth are walked at once.
+        let walked = |room: usize, depth: usize| {
+            let (mut ips, mut walked) = (Vec::with_capacity(100 * room + MOST), 0);
+            let place = (ips.as_ptr(), ips.capacity());
+            let all = within_room(&mut ips, MOST, 0..100, |ips, _| {
+                ips.extend(std::iter::repeat_n(7, depth));
+                walked += 1;
+            });
+            assert_eq!((ips.as_ptr(), ips.capacity()), place);
+            assert_eq!(all, walked == 100);
+            walked
+        };
+        assert_eq!([walked(ROOM, 0), walked(ROOM, ROOM), walked(MOST, MOST)], [100; 3]);
+        // As many as there is room for, and twice as many the next time.
+        assert_eq!([walked(ROOM, MOST), walked(2 * ROOM, MOST)], [13, 26]);
     }
 }

@@ -72,12 +72,9 @@ impl Event {
             Self::Sample(CallbackSample::Exception { message, ips, .. }) => {
                 ips.capacity() * size_of::<u64>() + message.as_ref().map_or(0, String::capacity)
             }
-            Self::Record(
-                Record::WallTick(tick)
-                | Record::PoolTick(tick)
-                | Record::ThreadSnapshot(tick)
-                | Record::ThreadTick { tick, .. },
-            ) => tick.threads.capacity() * size_of::<WallSample>(),
+            Self::Record(Record::ThreadSnapshot(tick) | Record::ThreadTick { tick, .. }) => {
+                tick.threads.capacity() * size_of::<WallSample>()
+            }
             Self::Record(Record::BlockedStack(stack)) => stack.bytes.capacity(),
             _ => 0,
         }

@@ -123,8 +123,8 @@ impl ProfilerCallback for Entry {
 
     fn root_references2(&self, _cx: &CallbackCx<'_>, roots: Roots<'_>) {
         if let Some(agent) = self.agent() {
-            agent.heap.roots(&agent, roots);
-            agent.survivors.roots(&agent, roots);
+            agent.heap.reported().roots(&agent, roots);
+            agent.survivors.reported().roots(&agent, roots);
         }
     }
 
@@ -134,8 +134,8 @@ impl ProfilerCallback for Entry {
         references: DependentReferences<'_>,
     ) {
         if let Some(agent) = self.agent() {
-            agent.heap.dependent(&agent, references);
-            agent.survivors.dependent(&agent, references);
+            agent.heap.reported().dependent(&agent, references);
+            agent.survivors.reported().dependent(&agent, references);
         }
     }
 
@@ -147,15 +147,15 @@ impl ProfilerCallback for Entry {
         references: &[RawObjectId],
     ) -> bool {
         self.agent().is_some_and(|agent| {
-            agent.heap.object(&agent, object, class, references)
-                || agent.survivors.object(&agent, object, class, references)
+            agent.heap.reported().object(&agent, object, class, references)
+                || agent.survivors.reported().object(&agent, object, class, references)
         })
     }
 
     fn garbage_collection_finished(&self, _cx: &CallbackCx<'_>) {
         if let Some(agent) = self.agent() {
-            agent.heap.collection_finished(&agent);
-            agent.survivors.collection_finished(&agent);
+            agent.heap.reported().collection_finished(&agent);
+            agent.survivors.reported().collection_finished(&agent);
         }
         let start = self.collecting.swap(0, Relaxed);
         if let Some(agent) = self.running() {

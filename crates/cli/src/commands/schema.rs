@@ -4,10 +4,9 @@ use crate::{
     commands::{deadlocks, il},
     console,
     exit::{Code, failure},
-    newrelic, stacks, tasks,
-    top::json::View,
-    traced, validated,
+    newrelic, stacks, tasks, traced, validated,
 };
+use api::live::View;
 use document::{Cell, Document, Section, Table, left};
 use schemars::{JsonSchema, Schema};
 

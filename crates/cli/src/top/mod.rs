@@ -1,7 +1,6 @@
 //! The live view of a process: what `clrscope top` shows.
 
 mod draw;
-pub mod json;
 mod screen;
 mod state;
 pub mod terminal;
@@ -11,9 +10,10 @@ mod tests;
 
 use crate::{console, interrupt};
 use anyhow::Context;
+use api::live;
 use crossterm::event::{self, Event};
 use draw::Theme;
-use profile::{Live, Recent};
+use profile::{Feed, Recent};
 use recorder::Recording;
 use report::{PANES, PaneContent};
 use session::LiveStream;
@@ -32,14 +32,8 @@ use terminal::LiveTerminal;
 /// How long to wait for a key before looking at the recording again.
 const KEY_WAIT: Duration = Duration::from_millis(50);
 
-/// Time between two slices of the recording.
-const SLICE: Duration = Duration::from_secs(1);
-
 /// Time between two drawings when no key is pressed.
 const DRAWING: Duration = Duration::from_millis(250);
-
-/// Records taken before looking at the keys again.
-const RECORDS: usize = 20_000;
 
 /// How long the last line may take to be written once a signal has ended the recording.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -138,13 +132,13 @@ impl View {
                 // Sums change only with a new slice or another window.
                 let fresh = changed || cut || recent.is_none();
                 if fresh && !self.state.frozen {
-                    recent = self.feed.live.recent(self.state.window());
+                    recent = self.feed.live().recent(self.state.window());
                 }
                 if fresh {
                     content = content_of(recent.as_ref(), &self.state);
                 }
                 let Self { terminal, state, theme, feed } = &mut self;
-                let (left_out, ended) = (feed.stream.left_out(), feed.live.has_ended());
+                let (left_out, ended) = (feed.left_out(), feed.live().has_ended());
                 let recent = recent.as_ref();
                 let shown = screen::Shown { recent, content: &content, left_out, ended };
                 terminal.0.draw(|frame| screen::draw(frame, shown, state, *theme))?;
@@ -180,7 +174,7 @@ pub fn print_lines(mut recording: Recording) -> anyhow::Result<()> {
         let print = || -> anyhow::Result<()> {
             while !feed.is_over() {
                 std::thread::sleep(KEY_WAIT);
-                if let Some(view) = feed.latest() {
+                if let Some(view) = live::View::next(&mut feed) {
                     console::print_json_line(&view)?;
                 }
             }
@@ -208,59 +202,4 @@ pub fn print_lines(mut recording: Recording) -> anyhow::Result<()> {
     result.or_else(last).unwrap_or(Ok(()))?;
     ended?;
     Ok(())
-}
-
-/// Takes a stream of records into a live recording.
-pub struct Feed {
-    stream: LiveStream,
-    live: Live,
-    cut: Instant,
-    over: bool,
-}
-
-impl Feed {
-    /// Of a stream of which nothing was taken yet.
-    pub fn new(stream: LiveStream) -> Self {
-        Self { stream, live: Live::new(), cut: Instant::now(), over: false }
-    }
-
-    /// Takes what has come, and whether a slice was ended.
-    fn take(&mut self) -> bool {
-        if self.over {
-            return false;
-        }
-        for _ in 0..RECORDS {
-            match self.stream.try_next() {
-                // The recorder writes the same records to files that are checked when read: a
-                // record that does not fit is a bug there, and costs one row here.
-                Ok(Some(record)) => drop(self.live.add(&record)),
-                Ok(None) => break,
-                Err(session::LiveEnded) => {
-                    self.over = true;
-                    self.live.end();
-                    break;
-                }
-            }
-        }
-        let length = self.cut.elapsed();
-        if length < SLICE && !self.over {
-            return false;
-        }
-        self.cut = Instant::now();
-        self.live.cut(length);
-        true
-    }
-
-    /// Takes what has come; the numbers of the latest slice, when one was ended.
-    pub fn latest(&mut self) -> Option<json::View> {
-        (self.take() || self.is_over()).then(|| {
-            let view = json::View::of(self.live.recent(SLICE).as_ref());
-            let (left_out, ended) = (self.stream.left_out(), self.live.has_ended());
-            json::View { left_out, ended, ..view }
-        })
-    }
-
-    fn is_over(&self) -> bool {
-        self.over
-    }
 }

@@ -3,10 +3,10 @@
 use super::{
     content_of,
     draw::Theme,
-    json::View,
     screen::{self, Shown},
     state::State,
 };
+use api::live::View;
 use profile::Live;
 use profilers::{
     exceptions::{ExceptionCount, ExceptionSample},

@@ -94,7 +94,7 @@ impl OutsideCode {
         let mut records = Vec::new();
         let method = match found.row {
             Some(row) => {
-                let owner = owner_of(&metadata, row)?;
+                let owner = metadata.type_of_method(row)?;
                 self.method(base, &metadata, owner, row, &mut records)
             }
             None => self.unnamed(found.range.0, "[precompiled generic method]", &mut records),
@@ -243,17 +243,4 @@ fn image_of(memory: &Memory, mappings: &[Mapping]) -> Option<u64> {
         }
     }
     found.map(|image| image.base)
-}
-
-/// The type that a method belongs to: the last one whose methods begin at or before it.
-fn owner_of(metadata: &Metadata<'_>, method: u32) -> Option<u32> {
-    let (mut low, mut high) = (1, metadata.rows(table::TYPE_DEF).checked_add(1)?);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match metadata.get(table::TYPE_DEF, middle, column::TYPE_METHODS)? <= method {
-            true => low = middle + 1,
-            false => high = middle,
-        }
-    }
-    low.checked_sub(1).filter(|row| *row > 0)
 }

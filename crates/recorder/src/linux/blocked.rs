@@ -10,13 +10,9 @@ const CUT_SHARE: u64 = 100;
 
 /// What the threads of a tick are for.
 pub(super) enum Purpose {
-    /// The profiler `wall`.
-    Wall,
-    /// The profiler `threadpool`.
-    Pool,
-    /// The profiler `threads`, with what the kernel said of all threads at that time.
+    /// A thread snapshot, with what the kernel said of all threads at that time.
     Snapshot(Vec<OsThread>),
-    /// Another profiler.
+    /// What the source of a profiler makes of them.
     Source(&'static Source),
 }
 
@@ -162,7 +158,12 @@ mod tests {
     fn tick(time: u64, stacks: &[u32]) -> PendingTick {
         let sample = |id: &u32| WallSample { os_tid: *id, stack: Some(*id), cpu: 0, state: b'S' };
         let tick = WallTick { time, stopped: 0, threads: stacks.iter().map(sample).collect() };
-        PendingTick { purpose: Purpose::Wall, tick, previous: None, splits: HashMap::new() }
+        PendingTick {
+            purpose: Purpose::Snapshot(Vec::new()),
+            tick,
+            previous: None,
+            splits: HashMap::new(),
+        }
     }
 
     #[test]

@@ -39,8 +39,9 @@ impl Context {
 
     /// What sources need to write rows.
     pub fn for_sources(&mut self) -> sources::Context<'_> {
-        let Self { frames, definitions, target, sources: states, .. } = self;
-        sources::Context { frames, definitions, target, states }
+        let Self { info, frames, definitions, target, sources: states, output, statistics, .. } =
+            self;
+        sources::Context { info, frames, definitions, target, states, output, statistics }
     }
 
     /// How far the recording is, for those who watch it.

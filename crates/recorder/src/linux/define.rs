@@ -1,7 +1,6 @@
 //! Gives session ids to threads, modules, functions, frames, stacks and types, and collects their
 //! definitions, and the rows that refer to them.
 
-use profilers::counters::CounterDef;
 use rows::Row;
 use rustc_hash::FxHashMap;
 use session::{
@@ -13,9 +12,6 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
 };
-
-/// Most counters of a recording.
-const MOST_COUNTERS: usize = 20_000;
 
 /// Most numbers of threads that ended and are remembered.
 const MOST_GONE: usize = 1 << 15;
@@ -74,8 +70,6 @@ pub(super) struct Definitions {
     stacks: Table<(Option<StackId>, FrameId)>,
     nodes: Vec<(Option<StackId>, FrameId)>,
     types: Table<String>,
-    /// By source, name, tags and kind.
-    counters: Table<String>,
 }
 
 impl Definitions {
@@ -385,22 +379,6 @@ impl Definitions {
             next = parent;
             Some(frame)
         })
-    }
-
-    /// A counter; its number is given here. `None` if it would be one too many: a program may make up
-    /// new ones for ever.
-    pub fn counter(&mut self, counter: CounterDef) -> Option<u32> {
-        // An EventSource and a meter may have one name.
-        let CounterDef { source, name, tags, kind, .. } = &counter;
-        let key = format!("{source}\0{name}\0{tags}\0{kind:?}");
-        if self.counters.0.len() >= MOST_COUNTERS && !self.counters.0.contains_key(&key) {
-            return None;
-        }
-        let (number, new) = self.counters.get(key);
-        if new {
-            self.row(&CounterDef { counter: number, ..counter });
-        }
-        Some(number)
     }
 
     /// A type.

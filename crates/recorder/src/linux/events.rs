@@ -1,15 +1,12 @@
-//! EventPipe sessions of a recording, but for those of `allocations`.
+//! EventPipe sessions of a recording.
 
 use super::sources::{EventSample, Readers};
 use crate::RecordError;
 use diagnostics::{EventPipeConfig, EventPipeSession, Keeper, Port, Stopper};
-use nettrace::{
-    Event, Reader,
-    allocations::Allocation,
-    counters::{self, Counted},
-};
-use profilers::allocations::AllocationWindow;
+use nettrace::Reader;
+use profilers::Selection;
 use std::{
+    fmt::Debug,
     io::{self, Read},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -33,30 +30,50 @@ const PORT_INTERVAL: Duration = Duration::from_millis(20);
 const GATHER: Duration = Duration::from_millis(1);
 const MUCH: usize = 16 << 10;
 
-/// What the session gives.
+/// What a session gives.
 #[derive(Debug)]
 pub(super) enum FromEvents {
     /// Something that a profiler of this id has made of events.
     Sample(&'static str, Box<dyn EventSample>),
-    Allocation(Allocation),
-    /// Allocations were followed for a part of a time only; those of it come next.
-    AllocationWindow(AllocationWindow),
-    /// Values at a time.
-    Counted(u64, Vec<Counted>),
     /// The runtime dropped this many events.
     Lost(u64),
-    /// There was no room for this many samples of allocations.
-    LeftOut(u64),
+    /// This many samples are missing, and why.
+    LeftOut(&'static str, u64),
     /// Something that a user should know.
     Note(String),
     /// The session ended early, or never began; why.
     Failed(String),
 }
 
+/// Event sessions that run.
+pub(super) trait EventSessions: Debug + Send {
+    /// Where what they give comes in.
+    fn incoming(&self) -> &Receiver<FromEvents>;
+
+    /// Whether it is to be read without a delay.
+    fn are_urgent(&self) -> bool {
+        false
+    }
+
+    /// Ends them and waits until everything they had was read into `rest`.
+    fn finish(&mut self, rest: &mut Vec<FromEvents>);
+}
+
+/// What it takes to start event sessions for a profiler alone.
+pub(super) struct SessionStart<'a> {
+    pub keeper: Keeper,
+    /// `None` for a process that is still starting: its port is to be waited for.
+    pub port: Option<&'a Port>,
+    pub pid: u32,
+    pub config: EventPipeConfig,
+    /// The profiler, with its parameters.
+    pub selection: &'a Selection,
+}
+
 /// A running EventPipe session, read by a thread of its own.
 #[derive(Debug)]
 pub(super) struct Events {
-    pub incoming: Receiver<FromEvents>,
+    incoming: Receiver<FromEvents>,
     stopper: Arc<Mutex<Option<Stopper>>>,
     reader: Option<JoinHandle<()>>,
     /// Dropping the last of these waits for the keeper's process, which ends with its sessions: so
@@ -70,14 +87,14 @@ impl Events {
         keeper: Keeper,
         port: &Port,
         config: &EventPipeConfig,
-        collectors: Collectors,
+        readers: Readers,
     ) -> Result<Self, RecordError> {
         let session = keeper.collect(port, config)?;
         let stopper = session.stopper();
         let (sender, incoming) = sync_channel(QUEUE);
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
-            .spawn(move || read(Reader::new(Gathered::new(session)), collectors, &sender))
+            .spawn(move || read(Reader::new(Gathered::new(session)), readers, &sender))
             .map_err(|source| RecordError::Io {
                 what: "starting the EventPipe thread".into(),
                 source,
@@ -92,7 +109,7 @@ impl Events {
         keeper: Keeper,
         pid: u32,
         config: EventPipeConfig,
-        collectors: Collectors,
+        readers: Readers,
     ) -> Result<Self, RecordError> {
         let (sender, incoming) = sync_channel(QUEUE);
         let stopper = Arc::new(Mutex::new(None));
@@ -109,7 +126,7 @@ impl Events {
                     }
                 };
                 *lock(&stoppers) = Some(session.stopper());
-                read(Reader::new(Gathered::new(session)), collectors, &sender);
+                read(Reader::new(Gathered::new(session)), readers, &sender);
             })
             .map_err(|source| RecordError::Io {
                 what: "starting the EventPipe thread".into(),
@@ -117,9 +134,14 @@ impl Events {
             })?;
         Ok(Self { incoming, stopper, reader: Some(reader), _keeper: kept })
     }
+}
 
-    /// Ends the session and waits until everything it had was read into `rest`.
-    pub fn finish(&mut self, rest: &mut Vec<FromEvents>) {
+impl EventSessions for Events {
+    fn incoming(&self) -> &Receiver<FromEvents> {
+        &self.incoming
+    }
+
+    fn finish(&mut self, rest: &mut Vec<FromEvents>) {
         let Some(stopper) = lock(&self.stopper).take() else { return };
         // Stopping blocks until the runtime has written what it had, which the reader takes
         // meanwhile.
@@ -185,11 +207,6 @@ fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
     stopper.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read(mut reader: Reader<Gathered>, mut collectors: Collectors, sender: &SyncSender<FromEvents>) {
-    // Without a receiver the recording is over, which is no error.
-    let _ = collectors.read(&mut reader, sender);
-}
-
 /// There is no receiver any more.
 struct Gone;
 
@@ -197,62 +214,43 @@ fn send(sender: &SyncSender<FromEvents>, event: FromEvents) -> Result<(), Gone> 
     sender.send(event).map_err(|_| Gone)
 }
 
-/// What make of single events what happened.
-pub(super) struct Collectors {
-    readers: Readers,
-    counters: counters::Collector,
+fn read(mut reader: Reader<Gathered>, mut readers: Readers, sender: &SyncSender<FromEvents>) {
+    // Without a receiver the recording is over, which is no error.
+    let _ = read_to_end(&mut reader, &mut readers, sender);
 }
 
-impl Collectors {
-    /// Those of a session for the profilers that run; `id` is what they know it by.
-    pub fn new(runs: impl Fn(&str) -> bool, id: &str) -> Self {
-        Self { readers: Readers::of(runs), counters: counters::Collector::new(id) }
-    }
-
-    /// Reads the session to its end.
-    fn read(
-        &mut self,
-        reader: &mut Reader<Gathered>,
-        sender: &SyncSender<FromEvents>,
-    ) -> Result<(), Gone> {
-        let mut lost = 0;
-        loop {
-            let more = match reader.next_event() {
-                Ok(Some(event)) => {
-                    self.push(&event, sender)?;
-                    true
-                }
-                Ok(None) => false,
-                Err(error) if error.is_timeout() => true,
-                Err(error) => {
-                    let text = format!("the EventPipe stream broke off: {error}");
-                    let _ = send(sender, FromEvents::Failed(text));
-                    false
-                }
-            };
-            if !more {
-                self.readers.finish(|id, sample| send(sender, FromEvents::Sample(id, sample)))?;
+/// Reads a session to its end. What is known of an event by then is sent at once.
+fn read_to_end(
+    reader: &mut Reader<Gathered>,
+    readers: &mut Readers,
+    sender: &SyncSender<FromEvents>,
+) -> Result<(), Gone> {
+    let pass_on = |id, sample| send(sender, FromEvents::Sample(id, sample));
+    let mut lost = 0;
+    loop {
+        let more = match reader.next_event() {
+            Ok(Some(event)) => {
+                readers.push(&event, pass_on)?;
+                true
             }
-            let now = reader.statistics().lost;
-            if now > lost {
-                send(sender, FromEvents::Lost(now - lost))?;
-                lost = now;
+            Ok(None) => false,
+            Err(error) if error.is_timeout() => true,
+            Err(error) => {
+                let text = format!("the EventPipe stream broke off: {error}");
+                let _ = send(sender, FromEvents::Failed(text));
+                false
             }
-            if !more {
-                return Ok(());
-            }
+        };
+        if !more {
+            readers.finish(pass_on)?;
         }
-    }
-
-    /// Takes an event. What is known by now is sent at once.
-    fn push(&mut self, event: &Event, sender: &SyncSender<FromEvents>) -> Result<(), Gone> {
-        self.readers.push(event, |id, sample| send(sender, FromEvents::Sample(id, sample)))?;
-        match self.counters.push(event) {
-            Some(counters::Output::Values(values)) => {
-                send(sender, FromEvents::Counted(event.timestamp, values))
-            }
-            Some(counters::Output::Complaint(text)) => send(sender, FromEvents::Failed(text)),
-            None => Ok(()),
+        let now = reader.statistics().lost;
+        if now > lost {
+            send(sender, FromEvents::Lost(now - lost))?;
+            lost = now;
+        }
+        if !more {
+            return Ok(());
         }
     }
 }

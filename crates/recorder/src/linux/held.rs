@@ -5,9 +5,10 @@ use super::{
     frames::Frames,
     running::{RunningStack, RunningStacks},
 };
+use profilers::PROFILERS;
 use session::{SampleBatch, SessionRecord, StackId, ThreadId, ThreadState};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     time::Duration,
 };
 use wire::{RuntimeWork, RuntimeWorkKind};
@@ -38,12 +39,23 @@ pub(super) struct HeldSample {
     pub near: u64,
 }
 
+impl HeldSample {
+    /// Of a thread that ran, with the stack that it had.
+    pub fn running(os_tid: u32, thread: ThreadId, weight: u64, stack: RunningStack) -> Self {
+        let RunningStack { time, stack, truncated, runtime_leaf } = stack;
+        let state = ThreadState::Running;
+        Self { time, os_tid, thread, stack, weight, state, truncated, runtime_leaf, near: 0 }
+    }
+}
+
+/// What makes a record of samples.
+pub(super) type MakeBatch = fn(SampleBatch) -> SessionRecord;
+
 /// All of them, with what is put into them as they are written.
 #[derive(Default)]
 pub(super) struct Held {
-    pub cpu: Vec<HeldSample>,
-    pub wall: Vec<HeldSample>,
-    pub pool: Vec<HeldSample>,
+    /// Those of each profiler, by its place in the list of all.
+    series: BTreeMap<usize, (MakeBatch, Vec<HeldSample>)>,
     /// Stacks of threads that ran.
     pub running: RunningStacks,
     /// What threads did for the runtime, by their ids on this machine.
@@ -51,6 +63,18 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Adds samples of a profiler.
+    pub fn add(
+        &mut self,
+        profiler: &str,
+        make: MakeBatch,
+        samples: impl IntoIterator<Item = HeldSample>,
+    ) {
+        let place = PROFILERS.iter().position(|spec| spec.id == profiler).unwrap_or(usize::MAX);
+        let (_, of_profiler) = self.series.entry(place).or_insert_with(|| (make, Vec::new()));
+        of_profiler.extend(samples);
+    }
+
     /// A thread with this id on this machine worked for the runtime.
     pub fn worked(&mut self, os_tid: u32, work: RuntimeWork) {
         let of_thread = self.work.entry(os_tid).or_default();
@@ -67,15 +91,13 @@ impl Held {
         definitions: &mut Definitions,
         until: u64,
     ) -> Vec<SessionRecord> {
-        let Self { cpu, wall, pool, running, work } = self;
-        let mut batch = |samples| batch(samples, until, running, work, frames, definitions);
-        let batches = [
-            batch(cpu).map(SessionRecord::CpuSamples),
-            batch(wall).map(SessionRecord::WallSamples),
-            batch(pool).map(SessionRecord::PoolSamples),
-        ];
+        let Self { series, running, work } = self;
+        let batches = series.values_mut().filter_map(|(make, samples)| {
+            batch(samples, until, running, work, frames, definitions).map(*make)
+        });
+        let batches = batches.collect();
         running.forget(until);
-        batches.into_iter().flatten().collect()
+        batches
     }
 }
 

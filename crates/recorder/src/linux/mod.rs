@@ -1,7 +1,6 @@
 //! Recording on Linux.
 
 mod agent;
-mod allocation_events;
 mod attach;
 mod blocked;
 mod calls;

@@ -9,12 +9,11 @@ pub(super) use ending::{BYE_LIMIT, INTERRUPTED_LIMIT, STAYS, UNLOADS};
 
 use super::{
     agent::Agent,
-    allocation_events::AllocationEvents,
     clock::now,
     context::Context,
     cpu::CpuSource,
     define::Definitions,
-    events::Events,
+    events::EventSessions,
     frames::Frames,
     held::{HOLD, Held},
     link::AgentLink,
@@ -58,9 +57,7 @@ pub(super) struct Sources {
     pub cpu: CpuSource,
     /// What was asked for; the source says what is used.
     pub engine: EngineChoice,
-    pub events: Vec<Events>,
-    /// Sessions for allocations, which are apart since they do not last.
-    pub allocations: Option<AllocationEvents>,
+    pub events: Vec<Box<dyn EventSessions>>,
     pub info: SessionInfo,
     pub path: Option<PathBuf>,
     pub out: Out,
@@ -111,7 +108,7 @@ impl Recorder {
             ticks: Ticks::new(sources.cpu.reads_blocked()),
             cpu: Cpu::new(sources.cpu, sources.engine, sources.requested),
             heap: Heap::new(sources.last_snapshot),
-            events: EventPipe::new(sources.events, sources.allocations),
+            events: EventPipe::new(sources.events),
             exceptions: Exceptions::default(),
             calls: Calls::default(),
             trace: Trace::new(sources.rules, sources.dry),

@@ -122,10 +122,14 @@ impl Stages {
             Record::ThreadEnded { os_tid, time } => ticks.thread_ended(cx, os_tid, time),
             Record::Stack(stack) => cx.frames.walked_stack(&mut cx.definitions, &stack),
             Record::CpuSample(sample) => cpu.walked(cx, &sample),
-            record @ (Record::WallTick(_)
-            | Record::PoolTick(_)
-            | Record::ThreadTick { .. }
-            | Record::ThreadSnapshot(_)) => self.tick(cx, record),
+            Record::ThreadTick { profiler, tick } => {
+                ticks.thread_tick(cx, &profiler, tick);
+                self.settle_ticks(cx);
+            }
+            Record::ThreadSnapshot(snapshot) => {
+                ticks.thread_snapshot(cx, snapshot);
+                self.settle_ticks(cx);
+            }
             Record::BlockedStack(stack) => ticks.blocked_stack(cx, stack),
             Record::WalkBlocked { reason } => ticks.walk_blocked(cx, &reason),
             Record::Exception(exception) => exceptions.thrown(cx, exception),
@@ -166,19 +170,6 @@ impl Stages {
             Record::SurvivorsBegin { .. } => heap.survivors_begin(),
             Record::SurvivorsEnd(end) => heap.survivors_end(cx, end),
         }
-    }
-
-    /// Something about many threads at one time.
-    fn tick(&mut self, cx: &mut Context, record: Record) {
-        let ticks = &mut self.ticks;
-        match record {
-            Record::WallTick(tick) => ticks.wall_tick(cx, tick),
-            Record::PoolTick(tick) => ticks.pool_tick(cx, tick),
-            Record::ThreadTick { profiler, tick } => ticks.thread_tick(cx, &profiler, tick),
-            Record::ThreadSnapshot(snapshot) => ticks.thread_snapshot(cx, snapshot),
-            _ => return,
-        }
-        self.settle_ticks(cx);
     }
 
     /// A thread has worked for the runtime.

@@ -14,17 +14,17 @@ pub(super) use self::{
 
 use self::{
     engine::cpu_rate,
-    event_pipes::{ALLOCATIONS, allocation_events, event_pipes},
+    event_pipes::{event_pipes, own_events},
 };
 use super::{
-    allocation_events::AllocationEvents,
     clock::now,
     cpu::CpuSource,
-    events::{Collectors, Events},
+    events::{EventSessions, Events, SessionStart},
     link::AgentLink,
     output::Out,
     recorder::{Recorder, Sources},
     room,
+    sources::{ReadSession, Readers, own_sessions},
     staging::{Staging, random},
     target::Target,
 };
@@ -210,7 +210,7 @@ impl Start {
         let path = self.output.as_ref().map(|output| output.path().to_owned());
         let writer = self.output.take().map(OutputFile::writer).transpose()?;
         let out: Out = Tee(writer, self.live.take());
-        let (events, allocations) = self.event_sessions(options)?;
+        let events = self.event_sessions(options)?;
         let info = self.info(options);
         let sources = Sources {
             target: self.target,
@@ -218,7 +218,6 @@ impl Start {
             cpu: self.cpu,
             engine: options.engine,
             events,
-            allocations,
             info,
             path,
             out,
@@ -242,34 +241,38 @@ impl Start {
         Ok(recorder)
     }
 
-    /// Starts the EventPipe sessions that profilers need.
+    /// Starts the EventPipe sessions that profilers need: those that they share, then their own.
     fn event_sessions(
         &mut self,
         options: &RecordOptions,
-    ) -> Result<(Vec<Events>, Option<AllocationEvents>), RecordError> {
+    ) -> Result<Vec<Box<dyn EventSessions>>, RecordError> {
         let session = format!("clrscope-{}-{}", std::process::id(), now());
-        let major = self.link.hello.runtime[0];
+        let (pid, major) = (self.target.pid, self.link.hello.runtime[0]);
         let configs = event_pipes(options, major, &session);
-        let allocates = options.profilers.iter().find(|selection| selection.spec.id == ALLOCATIONS);
-        let mut events = Vec::new();
-        if configs.is_empty() && allocates.is_none() {
-            return Ok((events, None));
+        let apart: Vec<_> = options
+            .profilers
+            .iter()
+            .filter_map(|selection| Some((own_sessions(selection.spec.id)?, selection)))
+            .collect();
+        let mut events: Vec<Box<dyn EventSessions>> = Vec::new();
+        if configs.is_empty() && apart.is_empty() {
+            return Ok(events);
         }
         let keeper = self.keeper.take().map_or_else(Keeper::start, Ok)?;
         let runs = |id: &str| options.profilers.iter().any(|selection| selection.spec.id == id);
         for config in configs {
-            let collectors = Collectors::new(runs, &session);
-            events.push(match &self.port {
-                Some(port) => Events::start(keeper.clone(), port, &config, collectors)?,
-                None => Events::start_later(keeper.clone(), self.target.pid, config, collectors)?,
-            });
+            let readers = Readers::of(&ReadSession { id: &session, runs: &runs });
+            events.push(Box::new(match &self.port {
+                Some(port) => Events::start(keeper.clone(), port, &config, readers)?,
+                None => Events::start_later(keeper.clone(), pid, config, readers)?,
+            }));
         }
-        let allocations = allocates
-            .map(|selection| {
-                allocation_events(keeper, selection, self.port.as_ref(), self.target.pid, major)
-            })
-            .transpose()?;
-        Ok((events, allocations))
+        for (start, selection) in apart {
+            let (keeper, port) = (keeper.clone(), self.port.as_ref());
+            let config = own_events(selection, major);
+            events.push(start(SessionStart { keeper, port, pid, config, selection })?);
+        }
+        Ok(events)
     }
 
     fn info(&mut self, options: &RecordOptions) -> SessionInfo {

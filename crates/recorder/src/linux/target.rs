@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use wire::BlockedCall;
+use wire::{BlockedCall, Standing};
 
 /// Its number on all architectures that .NET runs on (signal(7)).
 const SIGPROF: u32 = 27;
@@ -255,7 +255,7 @@ pub(super) enum Activity {
 impl Activity {
     /// From a line of `/proc/<pid>/task/<tid>/syscall`.
     fn parse(line: &str) -> Self {
-        match Standing::parse(line) {
+        match Standing::parse(line.as_bytes()) {
             Some(Standing::Blocked { call: Some(call), .. }) => Self::Call(call),
             Some(Standing::Running) => Self::Running,
             Some(Standing::Blocked { call: None, .. }) | None => Self::Unknown,
@@ -272,49 +272,6 @@ pub(super) fn no_viewer(pid: u32, source: io::Error) -> RecordError {
         return RecordError::Exited { pid };
     }
     RecordError::Io { what: format!("reading the facts of process {pid}"), source }
-}
-
-/// Where the kernel says that a thread stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It runs, or is ready to.
-    Running,
-    /// It is blocked.
-    Blocked {
-        /// In this system call; `None` where it waits for something else, such as memory.
-        call: Option<BlockedCall>,
-        /// Its stack pointer.
-        sp: u64,
-        /// Its instruction pointer.
-        ip: u64,
-    },
-}
-
-impl Standing {
-    /// Reads `running`, or the number of the system call with six arguments, stack and instruction
-    /// pointer, or -1 and these two where the thread waits for something else (fs/proc/base.c,
-    /// `proc_pid_syscall`).
-    pub fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace();
-        let first = words.next()?;
-        if first == "running" {
-            return Some(Self::Running);
-        }
-        let number: i64 = first.parse().ok()?;
-        let mut next = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-        let call = match u32::try_from(number) {
-            Ok(number) => {
-                let mut arguments = [0; 6];
-                for argument in &mut arguments {
-                    *argument = next()?;
-                }
-                Some(BlockedCall { number, arguments })
-            }
-            Err(_) => None,
-        };
-        let (sp, ip) = (next()?, next()?);
-        Some(Self::Blocked { call, sp, ip })
-    }
 }
 
 #[cfg(test)]
@@ -340,20 +297,13 @@ mod tests {
     }
 
     #[test]
-    fn where_threads_stand_is_read() {
+    fn what_threads_do_is_read() {
         let line = "202 0x7f6810 0x189 0x0 0x0 0x0 0xffffffff 0x7f26e2d4c0d0 0x7f6811ca3f16\n";
         let call = BlockedCall { number: 202, arguments: [0x7f_6810, 0x189, 0, 0, 0, 0xffff_ffff] };
-        let (sp, ip) = (0x7f26_e2d4_c0d0, 0x7f68_11ca_3f16);
-        assert_eq!(Standing::parse(line), Some(Standing::Blocked { call: Some(call), sp, ip }));
         assert_eq!(Activity::parse(line), Activity::Call(call));
-        assert_eq!(Standing::parse("running\n"), Some(Standing::Running));
         assert_eq!(Activity::parse("running\n"), Activity::Running);
-        let elsewhere = "-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n";
-        assert_eq!(Standing::parse(elsewhere), Some(Standing::Blocked { call: None, sp, ip }));
-        assert_eq!(Activity::parse(elsewhere), Activity::Unknown);
-        for bad in ["", "202 0x1", "-1 0x10", "x", "-1 10 20", "202 1 2 3 4 5 6 7 8"] {
-            assert_eq!(Standing::parse(bad), None, "{bad}");
-            assert_eq!(Activity::parse(bad), Activity::Unknown, "{bad}");
+        for unknown in ["-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n", "", "202 0x1", "x"] {
+            assert_eq!(Activity::parse(unknown), Activity::Unknown, "{unknown}");
         }
     }
 

@@ -7,10 +7,8 @@ mod shop;
 use profile::Profile;
 use recorder::Summary;
 use report::SnapshotSection;
-use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
-use server::{CheckupPlan, Config, Control, Figures, Program, Retention, Server, Stopper, Token};
-use session::LiveStream;
+use server::{CheckupPlan, Config, Control, Program, Retention, Server, Stopper, Token};
 use std::{
     fs,
     net::{SocketAddr, TcpStream},
@@ -42,24 +40,8 @@ impl Program for Bare {
         Vec::new()
     }
 
-    fn figures(&self, _: LiveStream) -> Box<dyn Figures> {
-        Box::new(NoFigures)
-    }
-
-    fn figures_schema(&self, _: &mut SchemaGenerator) -> Schema {
-        true.into()
-    }
-
     fn check_up(&self, _: &CheckupPlan, _: &dyn Control) -> Result<(Summary, Value), String> {
         Err("it has no agent".to_owned())
-    }
-}
-
-struct NoFigures;
-
-impl Figures for NoFigures {
-    fn next(&mut self) -> Option<Value> {
-        None
     }
 }
 

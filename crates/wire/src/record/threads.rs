@@ -92,7 +92,7 @@ pub struct Comparison {
     pub stack: Option<u32>,
 }
 
-/// One tick of the wall profiler: all managed threads at once.
+/// One tick of a profiler that shows threads: all managed threads at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WallTick {
     /// When.

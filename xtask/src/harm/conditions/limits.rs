@@ -28,11 +28,11 @@ pub(super) fn pids(scene: &mut Scene) -> Result<()> {
         // Programs that start threads all the time have more of them at one moment than at another.
         let mut most = 0;
         for _ in 0..THREAD_COUNTS {
-            most = most.max(group.number("pids.current", "pids.current")?);
+            most = most.max(group.number("pids.current").context("no pids.current")?);
             thread::sleep(THREAD_COUNT_PAUSE);
         }
         let limit = (most + more).to_string();
-        group.limit(("pids.max", &limit), ("pids.max", &limit))
+        Ok(group.set("pids.max", &limit)?)
     });
     Ok(())
 }
@@ -76,9 +76,10 @@ pub(super) fn memory(scene: &mut Scene) -> Result<()> {
     scene.memory = Some(group.clone());
     scene.when_ready(move |_| {
         thread::sleep(Duration::from_millis(1500));
-        let used = group.number("memory.max_usage_in_bytes", "memory.peak")?;
+        let used = group.number_of("memory.max_usage_in_bytes", "memory.peak");
+        let used = used.context("the most memory that was used is not known")?;
         let limit = (used.max(LEAST_MEMORY) + (48 << 20)).to_string();
-        group.limit(("memory.limit_in_bytes", &limit), ("memory.max", &limit))
+        Ok(group.limit(("memory.limit_in_bytes", &limit), ("memory.max", &limit))?)
     });
     Ok(())
 }
@@ -87,9 +88,12 @@ pub(super) fn memory(scene: &mut Scene) -> Result<()> {
 pub(super) fn cpu(scene: &mut Scene) -> Result<()> {
     let group = scene.group("cpu")?;
     let after = group.clone();
-    scene
-        .when_ready(move |_| group.limit(("cpu.cfs_quota_us", "5000"), ("cpu.max", "5000 100000")));
-    scene.when_done(move |_| after.limit(("cpu.cfs_quota_us", "-1"), ("cpu.max", "max 100000")));
+    scene.when_ready(move |_| {
+        Ok(group.limit(("cpu.cfs_quota_us", "5000"), ("cpu.max", "5000 100000"))?)
+    });
+    scene.when_done(move |_| {
+        Ok(after.limit(("cpu.cfs_quota_us", "-1"), ("cpu.max", "max 100000"))?)
+    });
     Ok(())
 }
 

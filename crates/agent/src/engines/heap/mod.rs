@@ -18,13 +18,12 @@ pub mod static_fields;
 
 use crate::engines::heap::async_state_machines::Machines;
 use crate::engines::heap::static_fields::Unfinished;
-use crate::engines::snapshots::{Abort, STARTED, Slot, Taken, Teller, UNREAD};
+use crate::engines::snapshots::{Abort, Reported, STARTED, Slot, Taken, Teller, UNREAD};
 use crate::host::counters::Counters;
 use crate::host::{Host, Phase};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
-use corprof::callback::{CollectedGenerations, DependentReferences, GcGeneration, GcReason, Roots};
-use corprof::ids::{ClassId, RawObjectId};
+use corprof::callback::{CollectedGenerations, GcGeneration, GcReason};
 use profilers::heap::{HeapSettings, SnapshotKind};
 use snapshot::{Snapshot, Strings};
 use std::collections::HashSet;
@@ -60,31 +59,9 @@ impl Heap {
         }
     }
 
-    /// Roots that the collection found.
-    pub fn roots(&self, host: &Host, roots: Roots<'_>) {
-        self.slot.with(|snapshot| snapshot.roots(host, roots));
-    }
-
-    /// Entries of `ConditionalWeakTable`s that the collection found.
-    pub fn dependent(&self, host: &Host, references: DependentReferences<'_>) {
-        self.slot.with(|snapshot| snapshot.dependent(host, references));
-    }
-
-    /// Records an object that survived. Returns false to receive no more objects.
-    pub fn object(
-        &self,
-        host: &Host,
-        object: RawObjectId,
-        class: ClassId,
-        references: &[RawObjectId],
-    ) -> bool {
-        self.slot.with(|snapshot| snapshot.object(host, object, class, references)).unwrap_or(false)
-    }
-
-    /// Handles the end of the collection; the runtime is still suspended.
-    pub fn collection_finished(&self, host: &Host) {
-        self.slot.with(|snapshot| snapshot.collection_finished(host));
-        self.slot.end();
+    /// What the callbacks of a collection are reported to.
+    pub fn reported(&self) -> &Slot<impl Reported + use<>> {
+        &self.slot
     }
 
     /// Handles the end of the suspension: the runtime has resumed.

@@ -3,12 +3,12 @@
 use crate::engines::heap::async_state_machines::{Plan, Plans};
 use crate::engines::heap::object_fields;
 use crate::engines::heap::static_fields::StaticArrays;
-use crate::engines::snapshots::{Chunks, Ids};
+use crate::engines::snapshots::{Chunks, Ids, Reported};
 use crate::host::Host;
 use crate::host::runtime::Runtime;
 use crate::os::connection::Outgoing;
 use corprof::ObjectId;
-use corprof::callback::{DependentReferences, GcRootKind, Roots};
+use corprof::callback::{DependentReferences, Roots};
 use corprof::ids::{ClassId, RawObjectId};
 use corprof::info::StringLayout;
 use profilers::heap::SnapshotKind;
@@ -81,41 +81,6 @@ impl Snapshot {
         own + ids + strings + plans + targets + statics
     }
 
-    pub(super) fn roots(&mut self, host: &Host, roots: Roots<'_>) {
-        if self.kind == SnapshotKind::Histogram {
-            return;
-        }
-        for root in roots.iter() {
-            let Some(target) = root.object else { continue };
-            if !self.chunks.has_room(host) {
-                return;
-            }
-            let kind = match root.kind {
-                GcRootKind::STACK => RootKind::Stack,
-                GcRootKind::FINALIZER => RootKind::Finalizer,
-                GcRootKind::HANDLE => RootKind::Handle,
-                _ => RootKind::Other,
-            };
-            if kind == RootKind::Stack {
-                self.methods.insert(root.id as u64);
-            }
-            // The runtime's flags are those of the format.
-            self.chunks.encoder.root(target.0 as u64, kind, root.flags.0 as u8, root.id as u64);
-            let flags = root.flags.0 as u8;
-            if kind == RootKind::Handle
-                && flags & (heap::ROOT_WEAK | heap::ROOT_REF_COUNTED) == 0
-                && let Some(statics) = &mut self.statics
-            {
-                statics.held(target);
-            }
-            // What the root refers to is asked for its class, so it must be an object, and not
-            // something within one.
-            if self.kind == SnapshotKind::Roots && root.flags.0 as u8 & heap::ROOT_INTERIOR == 0 {
-                self.target(target);
-            }
-        }
-    }
-
     /// Keeps what a root refers to until it may be looked at, which is after the collection.
     pub(super) fn target(&mut self, target: RawObjectId) {
         if self.targets.last() == Some(&target.0) {
@@ -134,74 +99,6 @@ impl Snapshot {
             }
         }
         self.targets.push(target.0);
-    }
-
-    pub(super) fn dependent(&mut self, host: &Host, references: DependentReferences<'_>) {
-        if self.kind != SnapshotKind::All {
-            return;
-        }
-        for reference in references.iter() {
-            if reference.key.is_null() || reference.value.is_null() {
-                continue;
-            }
-            if !self.chunks.has_room(host) {
-                return;
-            }
-            let (key, value) = (reference.key.0 as u64, reference.value.0 as u64);
-            self.chunks.encoder.dependent(reference.handle.0 as u64, key, value);
-        }
-    }
-
-    pub(super) fn object(
-        &mut self,
-        host: &Host,
-        object: RawObjectId,
-        class: ClassId,
-        references: &[RawObjectId],
-    ) -> bool {
-        let references = match self.kind {
-            SnapshotKind::All => references,
-            SnapshotKind::Histogram => &[],
-            // Roots were reported before; the heap need not be walked.
-            SnapshotKind::Roots => return false,
-        };
-        // SAFETY: the runtime names objects that are where they will stay, and waits for this
-        // callback while it is suspended.
-        let id = unsafe { ObjectId::from_raw(object) };
-        let Ok(size) = host.runtime.info().object_size(id) else { return true };
-        if !self.chunks.has_room(host) {
-            return false;
-        }
-        self.chunks.objects += 1;
-        // SAFETY: the object has this size, and stays what and where it is during this callback.
-        let found = unsafe { object_fields::find(id, size, references) };
-        let words = found.map_or(0, |found| found.words);
-        if !self.chunks.encoder.object(object.0 as u64, class.0 as u64, size as u64, words) {
-            self.classes.insert(class.0 as u64);
-            if words != 0 {
-                self.with_fields.insert(class.0 as u64);
-            }
-        }
-        let all_told = match found {
-            Some(found) => self.references(host, found.references()),
-            None => {
-                let references = references.iter().filter(|reference| !reference.is_null());
-                self.references(host, references.map(|reference| reference.0))
-            }
-        };
-        if !all_told {
-            return false;
-        }
-        if !self.elements(host, id, size, references) {
-            return false;
-        }
-        if let Some(plan) = self.plans.as_ref().and_then(|plans| plans.of(class.0 as u64)) {
-            return self.task(host, id, size, plan);
-        }
-        if self.strings.as_ref().is_some_and(|strings| strings.class == class) {
-            return self.string(host, id, size);
-        }
-        true
     }
 
     /// Records references of the last object.
@@ -286,10 +183,105 @@ impl Snapshot {
         self.chunks.encoder.string(object.address() as u64, hash, units.len() as u32, text);
         true
     }
+}
 
-    /// Records where generations lie, which is known only now, and only until the runtime resumes.
-    /// Objects that are never collected were reported with those of generation 2.
-    pub(super) fn collection_finished(&mut self, host: &Host) {
+impl Reported for Snapshot {
+    fn roots(&mut self, host: &Host, roots: Roots<'_>) {
+        if self.kind == SnapshotKind::Histogram {
+            return;
+        }
+        for root in roots.iter() {
+            let Some(target) = root.object else { continue };
+            if !self.chunks.has_room(host) {
+                return;
+            }
+            let kind = self.chunks.root(target, &root);
+            if kind == RootKind::Stack {
+                self.methods.insert(root.id as u64);
+            }
+            let flags = root.flags.0 as u8;
+            if kind == RootKind::Handle
+                && flags & (heap::ROOT_WEAK | heap::ROOT_REF_COUNTED) == 0
+                && let Some(statics) = &mut self.statics
+            {
+                statics.held(target);
+            }
+            // What the root refers to is asked for its class, so it must be an object, and not
+            // something within one.
+            if self.kind == SnapshotKind::Roots && root.flags.0 as u8 & heap::ROOT_INTERIOR == 0 {
+                self.target(target);
+            }
+        }
+    }
+
+    fn dependent(&mut self, host: &Host, references: DependentReferences<'_>) {
+        if self.kind != SnapshotKind::All {
+            return;
+        }
+        for reference in references.iter() {
+            if reference.key.is_null() || reference.value.is_null() {
+                continue;
+            }
+            if !self.chunks.has_room(host) {
+                return;
+            }
+            self.chunks.dependent(&reference);
+        }
+    }
+
+    fn object(
+        &mut self,
+        host: &Host,
+        object: RawObjectId,
+        class: ClassId,
+        references: &[RawObjectId],
+    ) -> bool {
+        let references = match self.kind {
+            SnapshotKind::All => references,
+            SnapshotKind::Histogram => &[],
+            // Roots were reported before; the heap need not be walked.
+            SnapshotKind::Roots => return false,
+        };
+        // SAFETY: the runtime names objects that are where they will stay, and waits for this
+        // callback while it is suspended.
+        let id = unsafe { ObjectId::from_raw(object) };
+        let Ok(size) = host.runtime.info().object_size(id) else { return true };
+        if !self.chunks.has_room(host) {
+            return false;
+        }
+        self.chunks.objects += 1;
+        // SAFETY: the object has this size, and stays what and where it is during this callback.
+        let found = unsafe { object_fields::find(id, size, references) };
+        let words = found.map_or(0, |found| found.words);
+        if !self.chunks.encoder.object(object.0 as u64, class.0 as u64, size as u64, words) {
+            self.classes.insert(class.0 as u64);
+            if words != 0 {
+                self.with_fields.insert(class.0 as u64);
+            }
+        }
+        let all_told = match found {
+            Some(found) => self.references(host, found.references()),
+            None => {
+                let references = references.iter().filter(|reference| !reference.is_null());
+                self.references(host, references.map(|reference| reference.0))
+            }
+        };
+        if !all_told {
+            return false;
+        }
+        if !self.elements(host, id, size, references) {
+            return false;
+        }
+        if let Some(plan) = self.plans.as_ref().and_then(|plans| plans.of(class.0 as u64)) {
+            return self.task(host, id, size, plan);
+        }
+        if self.strings.as_ref().is_some_and(|strings| strings.class == class) {
+            return self.string(host, id, size);
+        }
+        true
+    }
+
+    fn collection_finished(&mut self, host: &Host) {
         let info = host.runtime.info();
         self.targets.sort_unstable();
         self.targets.dedup();
@@ -308,17 +300,7 @@ impl Snapshot {
                 self.classes.insert(class.0 as u64);
             }
         }
-        for range in info.generation_bounds().unwrap_or_default() {
-            let generation = u8::try_from(range.generation.0).unwrap_or(u8::MAX);
-            if self.chunks.has_room(host) {
-                self.chunks.encoder.generation(
-                    generation,
-                    range.start as u64,
-                    range.used as u64,
-                    range.reserved as u64,
-                );
-            }
-        }
+        self.chunks.generations(host);
         for range in info.non_gc_heap_bounds().unwrap_or_default() {
             if self.chunks.has_room(host) {
                 self.chunks.encoder.generation(

@@ -13,14 +13,13 @@
 mod places;
 mod sums;
 
-use crate::engines::snapshots::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
+use crate::engines::snapshots::{Abort, Chunks, Ids, Reported, STARTED, Slot, Teller, UNREAD};
 use crate::host::counters::Counters;
 use crate::host::{Host, Phase};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use corprof::callback::{
-    CollectedGenerations, DependentReferences, GcReason, GcRootFlags, GcRootKind, MovedRanges,
-    Roots,
+    CollectedGenerations, DependentReferences, GcReason, GcRootFlags, MovedRanges, Roots,
 };
 use corprof::ids::{ClassId, RawObjectId};
 use corprof::{EventMask, ObjectId};
@@ -88,31 +87,9 @@ impl Survivors {
         self.slot.with(|snapshot| snapshot.places.moved(ranges));
     }
 
-    /// Roots that the collection found.
-    pub fn roots(&self, host: &Host, roots: Roots<'_>) {
-        self.slot.with(|snapshot| snapshot.roots(host, roots));
-    }
-
-    /// Entries of `ConditionalWeakTable`s that the collection found.
-    pub fn dependent(&self, host: &Host, references: DependentReferences<'_>) {
-        self.slot.with(|snapshot| snapshot.dependent(host, references));
-    }
-
-    /// Records an object of the heap, survivor or not. Returns false to receive no more objects.
-    pub fn object(
-        &self,
-        host: &Host,
-        object: RawObjectId,
-        class: ClassId,
-        references: &[RawObjectId],
-    ) -> bool {
-        self.slot.with(|snapshot| snapshot.object(host, object, class, references)).unwrap_or(false)
-    }
-
-    /// Handles the end of the collection; the runtime is still suspended.
-    pub fn collection_finished(&self, host: &Host) {
-        self.slot.with(|snapshot| snapshot.collection_finished(host));
-        self.slot.end();
+    /// What the callbacks of a collection are reported to.
+    pub fn reported(&self) -> &Slot<impl Reported + use<>> {
+        &self.slot
     }
 
     /// Handles the end of the suspension: the runtime has resumed.
@@ -259,7 +236,9 @@ impl Snapshot {
         }
         self.late
     }
+}
 
+impl Reported for Snapshot {
     fn roots(&mut self, host: &Host, roots: Roots<'_>) {
         self.begin();
         for (number, root) in roots.iter().enumerate() {
@@ -273,16 +252,9 @@ impl Snapshot {
             if !self.chunks.has_room(host) {
                 return;
             }
-            let kind = match root.kind {
-                GcRootKind::STACK => RootKind::Stack,
-                GcRootKind::FINALIZER => RootKind::Finalizer,
-                GcRootKind::HANDLE => RootKind::Handle,
-                _ => RootKind::Other,
-            };
-            if kind == RootKind::Stack {
+            if self.chunks.root(target, &root) == RootKind::Stack {
                 self.methods.insert(root.id as u64);
             }
-            self.chunks.encoder.root(target.0 as u64, kind, root.flags.0 as u8, root.id as u64);
         }
     }
 
@@ -301,8 +273,7 @@ impl Snapshot {
             if !self.chunks.has_room(host) {
                 return;
             }
-            let (key, value) = (reference.key.0 as u64, reference.value.0 as u64);
-            self.chunks.encoder.dependent(reference.handle.0 as u64, key, value);
+            self.chunks.dependent(&reference);
         }
     }
 
@@ -370,15 +341,7 @@ impl Snapshot {
     }
 
     fn collection_finished(&mut self, host: &Host) {
-        let info = host.runtime.info();
-        for range in info.generation_bounds().unwrap_or_default() {
-            if self.chunks.has_room(host) {
-                let generation = u8::try_from(range.generation.0).unwrap_or(u8::MAX);
-                let (start, used, reserved) =
-                    (range.start as u64, range.used as u64, range.reserved as u64);
-                self.chunks.encoder.generation(generation, start, used, reserved);
-            }
-        }
+        self.chunks.generations(host);
         for (class, generation, objects, bytes) in self.sums.iter() {
             if self.chunks.has_room(host) {
                 self.chunks.encoder.sum(generation, class, objects, bytes);
@@ -386,7 +349,7 @@ impl Snapshot {
         }
         // The next collection is not slowed down any more. Should the runtime refuse, the thread
         // that waits tries again.
-        let _ = info.set_event_mask(self.quiet);
+        let _ = host.runtime.info().set_event_mask(self.quiet);
         if self.first != 0 {
             self.telling = clock::monotonic().saturating_sub(self.first);
         }

@@ -10,10 +10,7 @@ use super::descriptors::read_task;
 use super::memory::OwnMemory;
 use super::threads::current_tid;
 use crate::ledger;
-use wire::BlockedCall;
-
-/// A line of `/proc/<pid>/task/<tid>/syscall` has at most a number of 20 digits, and eight of 18.
-const LONGEST_LINE: usize = 256;
+use wire::{BlockedCall, Standing};
 
 /// How often a thread that has moved is read at a tick. One that moves each time is running.
 const MOST_TRIES: u32 = 2;
@@ -47,13 +44,6 @@ pub enum Seen {
     NoStack,
 }
 
-/// What the kernel's line says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
-    Running,
-    Blocked { ip: u64, sp: u64, call: Option<BlockedCall> },
-}
-
 /// Why blocked threads of this process cannot be read; `None` if they can, as far as can be seen.
 pub fn refusal(memory: &OwnMemory) -> Option<String> {
     // The kernel allows a process to read its own threads, also where it may not be debugged; but
@@ -62,7 +52,7 @@ pub fn refusal(memory: &OwnMemory) -> Option<String> {
         Err(error) => {
             return Some(format!("the system calls of its threads cannot be read ({error})"));
         }
-        Ok(line) if parse(&line).is_none() => {
+        Ok(line) if Standing::parse(&line).is_none() => {
             return Some("the kernel does not report the system calls of its threads".to_owned());
         }
         Ok(_) => {}
@@ -81,13 +71,13 @@ pub fn look(memory: &OwnMemory, tid: u32, limit: usize, out: &mut Vec<u8>) -> Se
     for _ in 0..MOST_TRIES {
         out.clear();
         let Some(run) = clock::cpu_of(tid) else { return Seen::Unreadable };
-        let mut text = [0; LONGEST_LINE];
-        let Some(line) = read_task(tid, "syscall", &mut text).and_then(parse) else {
+        let mut text = [0; Standing::LONGEST_LINE];
+        let Some(standing) = read_task(tid, "syscall", &mut text).and_then(Standing::parse) else {
             return Seen::Unreadable;
         };
-        seen = match line {
-            Line::Running => return Seen::Ready { still: clock::cpu_of(tid) == Some(run) },
-            Line::Blocked { ip, sp, call } => {
+        seen = match standing {
+            Standing::Running => return Seen::Ready { still: clock::cpu_of(tid) == Some(run) },
+            Standing::Blocked { ip, sp, call } => {
                 out.resize(limit, 0);
                 let copied = memory.read_some(sp, out);
                 out.truncate(copied);
@@ -106,61 +96,10 @@ pub fn look(memory: &OwnMemory, tid: u32, limit: usize, out: &mut Vec<u8>) -> Se
     seen
 }
 
-/// Reads `running`, or number and arguments of the system call with stack and instruction pointer
-/// behind them, or -1 and these two where the thread waits for something else (fs/proc/base.c,
-/// `proc_pid_syscall`).
-fn parse(line: &[u8]) -> Option<Line> {
-    let text = std::str::from_utf8(line).ok()?;
-    let mut words = text.split_ascii_whitespace();
-    let first = words.next()?;
-    if first == "running" {
-        return Some(Line::Running);
-    }
-    let number: i64 = first.parse().ok()?;
-    let mut next = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-    let call = match u32::try_from(number) {
-        Ok(number) => {
-            let mut arguments = [0; 6];
-            for argument in &mut arguments {
-                *argument = next()?;
-            }
-            Some(BlockedCall { number, arguments })
-        }
-        Err(_) => None,
-    };
-    let (sp, ip) = (next()?, next()?);
-    Some(Line::Blocked { ip, sp, call })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::mpsc;
-
-    #[test]
-    fn lines_of_the_kernel_are_read() {
-        let line = b"202 0x7f6810 0x189 0x0 0x0 0x0 0xffffffff 0x7f26e2d4c0d0 0x7f6811ca3f16\n";
-        let call = BlockedCall { number: 202, arguments: [0x7f_6810, 0x189, 0, 0, 0, 0xffff_ffff] };
-        let blocked =
-            Line::Blocked { ip: 0x7f68_11ca_3f16, sp: 0x7f26_e2d4_c0d0, call: Some(call) };
-        assert_eq!(parse(line), Some(blocked));
-        assert_eq!(parse(b"running\n"), Some(Line::Running));
-        assert_eq!(
-            parse(b"-1 0x10 0x20\n"),
-            Some(Line::Blocked { ip: 0x20, sp: 0x10, call: None })
-        );
-        for bad in [
-            &b""[..],
-            b"202 0x1",
-            b"-1 0x10",
-            b"x",
-            b"-1 10 20",
-            b"202 1 2 3 4 5 6 7 8",
-            b"\xff\xfe",
-        ] {
-            assert_eq!(parse(bad), None, "{bad:?}");
-        }
-    }
 
     #[test]
     fn a_blocked_thread_is_read_with_its_stack() {

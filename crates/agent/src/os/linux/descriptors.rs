@@ -85,10 +85,17 @@ impl Kept {
 
     fn taken(number: RawFd, held: Held) -> io::Result<Self> {
         if number < 0 {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            if is_shortage(&error) {
+                pause();
+            }
+            return Err(error);
         }
         let number = if number < 3 { lifted(number)? } else { number };
         let refused = is_in_reserve(number).then(|| io::Error::from_raw_os_error(libc::EMFILE));
+        if refused.is_some() {
+            pause();
+        }
         match (refused, file_of(number)) {
             (None, Some(file)) => Ok(Self { number, file, _held: held }),
             (refused, _) => {
@@ -181,6 +188,11 @@ pub fn are_short() -> bool {
     super::clock::monotonic() < PAUSED_UNTIL.load(Relaxed)
 }
 
+/// Whether the system has refused a descriptor because there are too many.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// Nothing of `/proc` is read for a while.
 fn pause() {
     PAUSED_UNTIL.store(super::clock::monotonic() + PAUSE, Relaxed);
@@ -220,7 +232,7 @@ fn read_once(tid: u32, file: &str, out: &mut [u8], anyway: bool) -> Option<(isiz
     // SAFETY: the path is a C string.
     let descriptor = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if descriptor < 0 {
-        if matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+        if is_shortage(&io::Error::last_os_error()) {
             pause();
         }
         return None;

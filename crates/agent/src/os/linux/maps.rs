@@ -20,6 +20,23 @@ pub fn mappings() -> Vec<Mapping> {
         .unwrap_or_default()
 }
 
+/// How many mappings there are; `None` if that cannot be read. Takes no memory for them: there may
+/// be tens of thousands.
+pub fn count() -> Option<u64> {
+    use std::io::Read;
+    let mut file = crate::ledger::open("/proc/self/maps").ok()?;
+    let (mut buffer, mut count) = ([0; 4096], 0);
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => return Some(count),
+            read => {
+                let lines = buffer.iter().take(read).filter(|byte| **byte == b'\n');
+                count += lines.count() as u64;
+            }
+        }
+    }
+}
+
 fn parse(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(parse_line).collect()
 }
@@ -62,6 +79,12 @@ mod tests {
             Mapping { start: 0x7ffc0000, end: 0x7ffd0000, executable: false, path: String::new() },
         ];
         assert_eq!(parse(text), expected);
+    }
+
+    #[test]
+    fn all_mappings_are_counted() {
+        let (some, count, more) = (mappings().len() as u64, count().unwrap(), mappings().len());
+        assert!(count > 10 && (some.saturating_sub(2)..=more as u64 + 2).contains(&count));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The structures of the runtime are found through pointers that we did not make. Nothing is
 //! dereferenced: the kernel copies, and answers with an error where a page is missing.
 
-use super::descriptors::Kept;
+use super::descriptors::{self, Kept};
 use super::sandbox;
 use std::io;
 use std::os::fd::RawFd;
@@ -59,7 +59,8 @@ impl OwnMemory {
         if let Some(file) = self.file.get() {
             return file.number().ok();
         }
-        if self.refused.load(Relaxed) {
+        // A descriptor that lies in the program's reserve would be opened and closed for each read.
+        if self.refused.load(Relaxed) || descriptors::are_short() {
             return None;
         }
         // SAFETY: the path is a C string.
@@ -215,6 +216,29 @@ mod tests {
         assert!(memory.file().is_none());
         drop(all);
         assert!(memory.file().is_some());
+    }
+
+    #[test]
+    fn where_the_program_is_short_of_descriptors_the_file_is_not_opened_for_each_read() {
+        // Nextest runs each test in a process of its own.
+        let limit = |descriptors: u64| {
+            let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: the kernel writes to a local, and reads it.
+            unsafe {
+                assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limits), 0);
+                limits.rlim_cur = descriptors;
+                assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limits), 0);
+            }
+        };
+        let memory = OwnMemory::default();
+        limit(0);
+        assert!(memory.file().is_none());
+        limit(1024);
+        assert!(memory.file().is_none(), "not for a while");
+        assert!((0..40).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            memory.file().is_some()
+        }));
     }
 
     #[test]

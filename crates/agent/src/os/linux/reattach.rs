@@ -47,7 +47,11 @@ impl ReattachListener {
     /// Says what the agent does.
     pub fn say(&self, state: ResidentState) {
         let byte = state as u8;
-        if let Ok(number) = self.state.number() {
+        // A thread of the program may say so, and a write beyond the limit on the size of files
+        // would end the process (SIGXFSZ).
+        if may_write()
+            && let Ok(number) = self.state.number()
+        {
             // SAFETY: one byte is read from a valid place.
             unsafe { libc::pwrite(number, (&raw const byte).cast(), 1, 0) };
         }
@@ -114,6 +118,15 @@ impl ReattachListener {
     }
 }
 
+/// Whether the limit on the size of files (`RLIMIT_FSIZE`) allows any content. It counts for memory
+/// files, too.
+fn may_write() -> bool {
+    let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel writes to a local.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limits) };
+    limits.rlim_cur > 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +167,19 @@ mod tests {
         let state =
             std::fs::read(format!("/proc/self/fd/{}", door.state.number().unwrap())).unwrap();
         assert_eq!(state, [ResidentState::Waits as u8]);
+    }
+
+    #[test]
+    fn where_files_may_have_no_content_the_process_lives() {
+        let door = ReattachListener::open().unwrap();
+        let limits = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: a valid limit; the hard one stays where it is, or is that of root, and this
+        // process ends with its test.
+        let is_limited = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limits) } == 0;
+        door.say(ResidentState::Reverts);
+        let path = format!("/proc/self/fd/{}", door.state.number().unwrap());
+        let is_said = std::fs::read(path).unwrap() == [ResidentState::Reverts as u8];
+        assert_ne!(is_said, is_limited);
     }
 
     #[test]

@@ -1,12 +1,9 @@
 //! Where a blocked thread of another process stands, read while it stays as it is.
 
-use crate::linux::{
-    clock::now,
-    target::{Activity, Standing},
-};
+use crate::linux::{clock::now, target::Activity};
 use diagnostics::proc;
 use std::{fs, fs::File, io, ops::Range, os::unix::fs::FileExt};
-use wire::{BlockedCall, BlockedStack};
+use wire::{BlockedStack, Standing};
 
 /// Most bytes that are copied of a stack.
 const MOST: u64 = 1 << 20;
@@ -50,7 +47,7 @@ impl ThreadReader {
             let before = self.mark(tid);
             let line = fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.pid));
             let Ok(line) = line else { return Reading::NotReadable };
-            let standing = match Standing::parse(&line) {
+            let standing = match Standing::parse(line.as_bytes()) {
                 Some(Standing::Running) => return Reading::Running,
                 Some(standing) => standing,
                 None => return Reading::NotReadable,
@@ -65,8 +62,6 @@ impl ThreadReader {
                 return Reading::NotReadable;
             }
             let activity = call.map_or(Activity::Unknown, Activity::Call);
-            let call =
-                call.map(|call| BlockedCall { number: call.number, arguments: call.arguments });
             let stack = BlockedStack { id, os_tid: tid, time: now(), ip, sp, call, bytes, cut };
             return Reading::Blocked(stack, activity);
         }

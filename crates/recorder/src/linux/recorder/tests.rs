@@ -69,7 +69,6 @@ fn a_recording_ends_in_time_though_more_is_said_than_can_be_taken() {
             cpu: CpuSource::off(),
             engine: EngineChoice::Auto,
             events: Vec::new(),
-            allocations: None,
             info,
             path: None,
             out: Tee(None, None),

@@ -4,7 +4,7 @@
 //! finalizer thread reports comes in this order, as seen on .NET Core 3.1 to .NET 9:
 //! `GCFinalizersBegin`, `PrvFinalizeObject` before each finalizer, `GCFinalizersEnd`.
 
-use super::{Context, EventReader, EventSample, Samples, Source, Tick};
+use super::{Context, EventReader, EventSample, Made, OfTicks, Samples, Source, Tick};
 use crate::linux::window::Window;
 use nettrace::{
     Event, Fields,
@@ -15,8 +15,8 @@ use session::{StackId, ThreadState};
 use std::collections::HashMap;
 
 pub const SOURCE: Source = Source {
-    ticks: Some((is_finalizer_thread, write_tick)),
-    ..Source::of_events(SPEC.id, || Box::new(Reader::default()))
+    ticks: Some(OfTicks { is_of_interest: is_finalizer_thread, made: Made::Rows(write_tick) }),
+    ..Source::of_events(SPEC.id, |_| Box::new(Reader::default()))
 };
 
 /// The provider of [`FINALIZE_OBJECT`].

@@ -1,42 +1,22 @@
 //! `gc`: collections, pauses and the calls that induce collections.
 
-use super::{Context, EventReader, EventSample, Samples, Source, States};
+use super::{Context, EventSample, Source, States, collected};
 use crate::linux::{frames::Frames, window::Window};
 use nettrace::{
-    Event, Located,
+    Located,
     gc::{Collector, Output},
 };
 use profilers::gc::{Collection, Induced, Pause, SPEC};
 
-pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
-
-struct Reader(Collector);
-
-impl Reader {
-    fn drain(&mut self, out: &mut Samples) {
-        while let Some(output) = self.0.next_output() {
-            match output {
-                Output::Gc(gc) => out.push(Box::new(gc)),
-                Output::Pause(pause) => out.push(Box::new(pause)),
-                // Without a stack it says no more than the collection does.
-                Output::Induced(call) if call.stack.is_empty() => {}
-                Output::Induced(call) => out.push(Box::new(call)),
-            }
-        }
-    }
-}
-
-impl EventReader for Reader {
-    fn push(&mut self, event: &Event, out: &mut Samples) {
-        self.0.push(event);
-        self.drain(out);
-    }
-
-    fn finish(&mut self, out: &mut Samples) {
-        self.0.finish();
-        self.drain(out);
-    }
-}
+pub const SOURCE: Source = Source::of_events(SPEC.id, |_| {
+    collected::<Collector>(|output, out| match output {
+        Output::Gc(gc) => out.push(Box::new(gc)),
+        Output::Pause(pause) => out.push(Box::new(pause)),
+        // Without a stack it says no more than the collection does.
+        Output::Induced(call) if call.stack.is_empty() => {}
+        Output::Induced(call) => out.push(Box::new(call)),
+    })
+});
 
 impl EventSample for Collection {
     fn time(&self) -> u64 {

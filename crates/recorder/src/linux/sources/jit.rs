@@ -1,22 +1,19 @@
 //! `jit`: compiled methods.
 
-use super::{Context, EventReader, EventSample, NO_CALLER, Samples, Source, States};
+use super::{Context, EventSample, NO_CALLER, Samples, Source, States, collected};
 use crate::linux::{
     event_names,
     frames::{EventMethod, Frames},
     window::Window,
 };
-use nettrace::{
-    Event,
-    jit::{Collector, Compiled, Output},
-};
+use nettrace::jit::{Collector, Compiled, Output};
 use profilers::jit::{Lookups, SPEC};
 use session::FunctionId;
 use std::collections::HashMap;
 
 pub const SOURCE: Source = Source {
     every_second: Some(write_lookups),
-    ..Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())))
+    ..Source::of_events(SPEC.id, |_| collected::<Collector>(sample))
 };
 
 /// What stands in the place of callers of what is compiled in the background.
@@ -25,20 +22,13 @@ const BACKGROUND: &str = "[compiled in the background]";
 /// Most methods that are remembered.
 const MAX_METHODS: usize = 1 << 18;
 
-struct Reader(Collector);
-
-impl EventReader for Reader {
-    fn push(&mut self, event: &Event, out: &mut Samples) {
-        self.0.push(event);
-        while let Some(output) = self.0.next_output() {
-            match output {
-                Output::Compiled(compiled) => out.push(compiled),
-                Output::Lookup { time, found, duration } => {
-                    out.push(Box::new(Lookup { time, found, duration }));
-                }
-                Output::Freed => out.push(Box::new(Freed)),
-            }
+fn sample(output: Output, out: &mut Samples) {
+    match output {
+        Output::Compiled(compiled) => out.push(compiled),
+        Output::Lookup { time, found, duration } => {
+            out.push(Box::new(Lookup { time, found, duration }));
         }
+        Output::Freed => out.push(Box::new(Freed)),
     }
 }
 

@@ -1,40 +1,20 @@
 //! `loads`: loaded assemblies and types.
 
-use super::{Context, EventReader, EventSample, NO_CALLER, Samples, Source, States};
+use super::{Context, EventSample, NO_CALLER, Source, States, collected};
 use crate::linux::frames::Frames;
 use nettrace::{
-    Event, Located,
+    Located,
     loads::{self, Collector, LoadedType, Output},
 };
 use profilers::loads::{AssemblyLoad, SPEC, Unloaded};
 
-pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
-
-struct Reader(Collector);
-
-impl Reader {
-    fn drain(&mut self, out: &mut Samples) {
-        while let Some(output) = self.0.next_output() {
-            match output {
-                Output::Load(load) => out.push(load),
-                Output::Type(load) => out.push(Box::new(load)),
-                Output::Unloaded(unloaded) => out.push(Box::new(unloaded)),
-            }
-        }
-    }
-}
-
-impl EventReader for Reader {
-    fn push(&mut self, event: &Event, out: &mut Samples) {
-        self.0.push(event);
-        self.drain(out);
-    }
-
-    fn finish(&mut self, out: &mut Samples) {
-        self.0.finish();
-        self.drain(out);
-    }
-}
+pub const SOURCE: Source = Source::of_events(SPEC.id, |_| {
+    collected::<Collector>(|output, out| match output {
+        Output::Load(load) => out.push(load),
+        Output::Type(load) => out.push(Box::new(load)),
+        Output::Unloaded(unloaded) => out.push(Box::new(unloaded)),
+    })
+});
 
 impl EventSample for Located<AssemblyLoad> {
     fn time(&self) -> u64 {

@@ -1,22 +1,12 @@
 //! `locks`: waits for locks.
 
-use super::{Context, EventReader, EventSample, Samples, Source, States};
+use super::{Context, EventSample, Source, States, collected};
 use crate::linux::{frames::Frames, window::Window};
-use nettrace::{Event, Located, locks::Collector};
+use nettrace::{Located, locks::Collector};
 use profilers::locks::{SPEC, Wait};
 
-pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
-
-struct Reader(Collector);
-
-impl EventReader for Reader {
-    fn push(&mut self, event: &Event, out: &mut Samples) {
-        self.0.push(event);
-        while let Some(wait) = self.0.next_output() {
-            out.push(Box::new(wait));
-        }
-    }
-}
+pub const SOURCE: Source =
+    Source::of_events(SPEC.id, |_| collected::<Collector>(|wait, out| out.push(Box::new(wait))));
 
 impl EventSample for Located<Wait> {
     fn time(&self) -> u64 {

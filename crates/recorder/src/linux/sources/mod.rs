@@ -3,10 +3,21 @@
 //!
 //! One file for each profiler. The recorder knows none by name.
 
-use super::{define::Definitions, event_names, frames::Frames, target::Target, window::Window};
-use nettrace::Event;
+use super::{
+    define::Definitions,
+    event_names,
+    events::{EventSessions, SessionStart},
+    frames::Frames,
+    held::MakeBatch,
+    output::Output,
+    statistics::Statistics,
+    target::Target,
+    window::Window,
+};
+use crate::RecordError;
+use nettrace::{Collect, Event};
 use rows::Row;
-use session::{FunctionId, FunctionKind, StackId, ThreadId, ThreadState};
+use session::{FunctionId, FunctionKind, SessionInfo, StackId, ThreadId, ThreadState};
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
@@ -17,7 +28,10 @@ use std::{
 /// Declares the modules of all sources and the list of them: those of whole profilers, and these.
 macro_rules! sources {
     ($($whole:ident),* $(,)?) => {
-        sources! { all gc, locks, threads, threadpool, jit, loads $(, $whole)* }
+        sources! {
+            all wall, gc, allocations, locks, counters, threads, threadpool, jit, loads
+                $(, $whole)*
+        }
     };
     (all $($name:ident),*) => {
         $(mod $name;)*
@@ -29,23 +43,47 @@ macro_rules! sources {
 
 profilers::whole_profilers!(sources);
 
-mod allocations;
-
 /// What stands in the place of callers where there are none.
 const NO_CALLER: &str = "[the runtime itself]";
 
-/// How a profiler gets its rows.
+/// How a profiler gets its rows and samples.
 pub(super) struct Source {
     /// Id of the profiler.
     profiler: &'static str,
     /// Makes the part that reads the events of a session, if it needs any.
-    reader: Option<fn() -> Box<dyn EventReader>>,
+    reader: Option<MakeReader>,
+    /// Starts event sessions of its own, if its events do not come in those that profilers share.
+    own_sessions: Option<StartSessions>,
     /// Called about every second and at the end, with the time: for rows that are sums.
     every_second: Option<fn(&mut Context<'_>, u64)>,
     /// What to make of the ticks of the profiler's collector, if it has one that sends
-    /// [`wire::Record::ThreadTick`]: whether a thread with this id and stack is of interest, and
-    /// rows of a tick.
-    ticks: Option<(IsOfInterest, WriteTick)>,
+    /// [`wire::Record::ThreadTick`].
+    ticks: Option<OfTicks>,
+    /// Called when a thread has ended, with its id of the operating system as this machine numbers
+    /// it.
+    thread_ended: Option<fn(&mut States, u32)>,
+}
+
+/// Makes the reader of a session.
+type MakeReader = fn(&ReadSession<'_>) -> Box<dyn EventReader>;
+
+/// Starts event sessions of a profiler.
+type StartSessions = fn(SessionStart<'_>) -> Result<Box<dyn EventSessions>, RecordError>;
+
+/// What is made of the ticks of a profiler's collector.
+struct OfTicks {
+    /// Which threads count.
+    is_of_interest: IsOfInterest,
+    /// What is made of them.
+    made: Made,
+}
+
+/// What is made of ticks.
+enum Made {
+    /// Rows of tables.
+    Rows(WriteTick),
+    /// A series of samples, which stand for the time between ticks.
+    Samples(MakeBatch),
 }
 
 /// Whether a thread is of interest to a profiler: by its id of the operating system, as this
@@ -76,10 +114,30 @@ pub(super) struct TickedThread {
     pub state: ThreadState,
 }
 
+/// A session whose events are read.
+pub(super) struct ReadSession<'a> {
+    /// What the runtime knows it by, where it asks for that.
+    pub id: &'a str,
+    /// Whether a profiler runs.
+    pub runs: &'a dyn Fn(&str) -> bool,
+}
+
 impl Source {
+    /// The source of a profiler without anything.
+    const fn of(profiler: &'static str) -> Self {
+        Self {
+            profiler,
+            reader: None,
+            own_sessions: None,
+            every_second: None,
+            ticks: None,
+            thread_ended: None,
+        }
+    }
+
     /// A source that makes rows of the runtime's events.
-    const fn of_events(profiler: &'static str, reader: fn() -> Box<dyn EventReader>) -> Self {
-        Self { profiler, reader: Some(reader), every_second: None, ticks: None }
+    const fn of_events(profiler: &'static str, reader: MakeReader) -> Self {
+        Self { reader: Some(reader), ..Self::of(profiler) }
     }
 }
 
@@ -93,6 +151,42 @@ pub(super) trait EventReader: Send {
     fn finish(&mut self, _out: &mut Samples) {}
 }
 
+/// Reads events by a collector.
+struct Collected<C: Collect> {
+    collector: C,
+    /// Makes samples of what came to be known.
+    make: fn(C::Output, &mut Samples),
+}
+
+/// A reader that makes samples of what a collector puts together.
+fn collected<C>(make: fn(C::Output, &mut Samples)) -> Box<dyn EventReader>
+where
+    C: Collect + Send + 'static,
+    C::Output: 'static,
+{
+    Box::new(Collected::<C> { collector: C::default(), make })
+}
+
+impl<C: Collect> Collected<C> {
+    fn drain(&mut self, out: &mut Samples) {
+        while let Some(output) = self.collector.next_output() {
+            (self.make)(output, out);
+        }
+    }
+}
+
+impl<C: Collect + Send> EventReader for Collected<C> {
+    fn push(&mut self, event: &Event, out: &mut Samples) {
+        self.collector.push(event);
+        self.drain(out);
+    }
+
+    fn finish(&mut self, out: &mut Samples) {
+        self.collector.finish();
+        self.drain(out);
+    }
+}
+
 /// What a reader gives: each sample on its own.
 pub(super) type Samples = Vec<Box<dyn EventSample>>;
 
@@ -102,7 +196,7 @@ pub(super) trait EventSample: Debug + Send {
     /// When it happened; of something that lasted, when it began.
     fn time(&self) -> u64;
 
-    /// Leaves the part of it that lies in the time that the recording is of. False if there is none.
+    /// Leaves the part of it that lies in the time of the recording. False if there is none.
     fn clip(&mut self, window: &Window) -> bool {
         window.holds(self.time())
     }
@@ -126,9 +220,11 @@ pub(super) struct Readers(Vec<(&'static str, Box<dyn EventReader>)>);
 
 impl Readers {
     /// New ones, for one session.
-    pub fn of(runs: impl Fn(&str) -> bool) -> Self {
-        let running = SOURCES.iter().filter(|source| runs(source.profiler));
-        Self(running.filter_map(|source| Some((source.profiler, (source.reader?)()))).collect())
+    pub fn of(session: &ReadSession<'_>) -> Self {
+        let running = SOURCES.iter().filter(|source| (session.runs)(source.profiler));
+        let readers =
+            running.filter_map(|source| Some((source.profiler, (source.reader?)(session))));
+        Self(readers.collect())
     }
 
     /// Passes an event to all, and what they make of it on, with the ids of their profilers.
@@ -159,9 +255,29 @@ impl Readers {
     }
 }
 
-/// The source of a profiler that makes rows of ticks, if there is one.
+/// The source of a profiler that makes something of ticks, if there is one.
 pub(super) fn of_ticks(profiler: &str) -> Option<&'static Source> {
     SOURCES.iter().find(|source| source.profiler == profiler && source.ticks.is_some())
+}
+
+/// Whether a profiler has event sessions of its own.
+pub(super) fn has_own_sessions(profiler: &str) -> bool {
+    own_sessions(profiler).is_some()
+}
+
+/// What starts the event sessions that a profiler has of its own, if it has any.
+pub(super) fn own_sessions(profiler: &str) -> Option<StartSessions> {
+    SOURCES.iter().find(|source| source.profiler == profiler)?.own_sessions
+}
+
+/// The profilers that make a series of samples of ticks.
+pub(super) fn with_samples() -> impl Iterator<Item = &'static Source> {
+    SOURCES.iter().filter(|source| source.makes_samples().is_some())
+}
+
+/// A thread has ended.
+pub(super) fn thread_ended(states: &mut States, os_tid: u32) {
+    SOURCES.iter().filter_map(|source| source.thread_ended).for_each(|tell| tell(states, os_tid));
 }
 
 impl Source {
@@ -170,28 +286,40 @@ impl Source {
         self.profiler
     }
 
-    /// Whether the samples of the profiler are its threads at ticks: it has no others.
-    pub fn counts_ticks(&self) -> bool {
-        self.reader.is_none()
+    /// What makes the records of its samples, if it makes samples of ticks.
+    pub fn makes_samples(&self) -> Option<MakeBatch> {
+        match self.ticks.as_ref()?.made {
+            Made::Samples(make) => Some(make),
+            Made::Rows(_) => None,
+        }
     }
 
-    /// See [`Self::ticks`].
+    /// Whether the samples of the profiler are its threads at ticks: it has no others.
+    pub fn counts_ticks(&self) -> bool {
+        self.reader.is_none() || self.makes_samples().is_some()
+    }
+
+    /// Whether a thread at a tick counts, see [`IsOfInterest`].
     pub fn is_of_interest(&self, context: &mut Context<'_>, os_tid: u32, stack: StackId) -> bool {
-        self.ticks.is_some_and(|(is_of_interest, _)| is_of_interest(context, os_tid, stack))
+        let ticks = self.ticks.as_ref();
+        ticks.is_some_and(|ticks| (ticks.is_of_interest)(context, os_tid, stack))
     }
 
     /// Makes rows of a tick.
     pub fn write_tick(&self, context: &mut Context<'_>, tick: &Tick) {
-        if let Some((_, write)) = self.ticks {
+        if let Some(OfTicks { made: Made::Rows(write), .. }) = self.ticks {
             write(context, tick);
         }
     }
 }
 
 /// Has the sources of those profilers that run write their sums.
-pub(super) fn every_second(runs: impl Fn(&str) -> bool, context: &mut Context<'_>, time: u64) {
-    let running = SOURCES.iter().filter(|source| runs(source.profiler));
-    running.filter_map(|source| source.every_second).for_each(|write| write(context, time));
+pub(super) fn every_second(context: &mut Context<'_>, time: u64) {
+    for source in SOURCES {
+        if let Some(write) = source.every_second.filter(|_| context.runs(source.profiler)) {
+            write(context, time);
+        }
+    }
 }
 
 /// What sources remember of a recording: one value of each type.
@@ -223,13 +351,21 @@ struct TypeNames {
 
 /// Where threads, stacks and types get their ids, and rows go to.
 pub(super) struct Context<'a> {
+    pub info: &'a SessionInfo,
     pub frames: &'a mut Frames,
     pub definitions: &'a mut Definitions,
     pub target: &'a Target,
     pub states: &'a mut States,
+    pub output: &'a mut Output,
+    pub statistics: &'a mut Statistics,
 }
 
 impl Context<'_> {
+    /// Whether a profiler was asked for.
+    pub fn runs(&self, profiler: &str) -> bool {
+        self.info.profilers.iter().any(|run| run.id == profiler)
+    }
+
     /// Adds a row.
     pub fn row<R: Row>(&mut self, row: &R) {
         self.definitions.row(row);
@@ -287,8 +423,12 @@ mod tests {
         let ids: HashSet<_> = SOURCES.iter().map(|source| source.profiler).collect();
         assert_eq!(ids.len(), SOURCES.len());
         assert!(ids.iter().all(|id| profilers::by_id(id).is_some()), "{ids:?}");
-        assert_eq!(Readers::of(|id| id == "gc").0.len(), 1);
-        assert_eq!(Readers::of(|_| false).0.len(), 0);
+        let readers = |runs: &dyn Fn(&str) -> bool| Readers::of(&ReadSession { id: "", runs }).0;
+        assert_eq!(readers(&|id| id == "gc").len(), 1);
+        assert_eq!(readers(&|_| false).len(), 0);
+        assert!(has_own_sessions("allocations") && !has_own_sessions("gc"));
+        let samples: Vec<_> = with_samples().map(Source::profiler).collect();
+        assert_eq!(samples, ["wall", "threadpool"]);
     }
 
     #[test]

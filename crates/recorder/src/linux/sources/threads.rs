@@ -1,22 +1,13 @@
 //! `threads`: who starts threads.
 
-use super::{Context, EventReader, EventSample, Samples, Source, States};
+use super::{Context, EventSample, Source, States, collected};
 use crate::linux::frames::Frames;
-use nettrace::{Event, Located, threads::Collector};
+use nettrace::{Located, threads::Collector};
 use profilers::threads::{Creation, SPEC};
 
-pub const SOURCE: Source = Source::of_events(SPEC.id, || Box::new(Reader(Collector::new())));
-
-struct Reader(Collector);
-
-impl EventReader for Reader {
-    fn push(&mut self, event: &Event, out: &mut Samples) {
-        self.0.push(event);
-        while let Some(creation) = self.0.next_output() {
-            out.push(Box::new(creation));
-        }
-    }
-}
+pub const SOURCE: Source = Source::of_events(SPEC.id, |_| {
+    collected::<Collector>(|creation, out| out.push(Box::new(creation)))
+});
 
 impl EventSample for Located<Creation> {
     fn time(&self) -> u64 {

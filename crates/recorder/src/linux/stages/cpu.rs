@@ -14,7 +14,7 @@ use crate::{
         waiting::WaitingSample,
     },
 };
-use session::{SamplingRate, SessionRecord, StackId, ThreadState};
+use session::{SamplingRate, SessionRecord, StackId};
 use std::{os::fd::OwnedFd, time::Duration};
 use wire::{Control, CpuEngine};
 
@@ -138,34 +138,21 @@ impl Cpu {
         if truncated {
             self.source.was_cut();
         }
-        let (os_tid, time, weight) = (sample.os_tid, sample.time, sample.weight);
+        let (os_tid, time) = (sample.os_tid, sample.time);
         let thread = cx.thread(os_tid);
         if cx.is_own_thread(os_tid) {
             return;
         }
-        cx.held.running.ran(thread, RunningStack { time, stack, truncated, runtime_leaf });
+        let stack = RunningStack { time, stack, truncated, runtime_leaf };
+        cx.held.running.ran(thread, stack);
         // The engine may run for other profilers alone.
         if cx.runs("cpu") {
-            let (state, near) = (ThreadState::Running, 0);
-            self.keep(
-                cx,
-                HeldSample {
-                    time,
-                    os_tid,
-                    thread,
-                    stack,
-                    weight,
-                    state,
-                    truncated,
-                    runtime_leaf,
-                    near,
-                },
-            );
+            self.keep(cx, HeldSample::running(os_tid, thread, sample.weight, stack));
         }
     }
 
     fn keep(&mut self, cx: &mut Context, sample: HeldSample) {
-        cx.held.cpu.push(sample);
+        cx.held.add("cpu", SessionRecord::CpuSamples, [sample]);
         cx.count("cpu", 1);
         if self.awaits_first(cx) {
             let took = self.requested.map(|at| Duration::from_nanos(now().saturating_sub(at)));
@@ -180,22 +167,8 @@ impl Cpu {
         self.rate.sample(cx.target.pid, os_tid, sample.time);
         let thread = cx.thread(os_tid);
         let (stack, truncated) = cx.frames.walked(&mut cx.definitions, Some(sample.stack));
-        let (time, state) = (sample.time, ThreadState::Running);
-        let (runtime_leaf, near) = (false, 0);
-        self.keep(
-            cx,
-            HeldSample {
-                time,
-                os_tid,
-                thread,
-                stack,
-                weight,
-                state,
-                truncated,
-                runtime_leaf,
-                near,
-            },
-        );
+        let stack = RunningStack { time: sample.time, stack, truncated, runtime_leaf: false };
+        self.keep(cx, HeldSample::running(os_tid, thread, weight, stack));
     }
 
     /// The agent has made a ring for samples that it takes inside the process.

@@ -1,6 +1,6 @@
-//! What all threads did at the ticks of `wall` and `threadpool`, and at thread snapshots.
+//! What all threads did at the ticks of profilers, and at thread snapshots.
 
-mod others;
+mod rows;
 mod snapshots;
 
 use super::stage::Stage;
@@ -12,17 +12,15 @@ use crate::linux::{
     held::{HOLD, HeldSample},
     processors::{self, Census, Sharing, Split, Ticked},
     running::near,
+    sources::{self, Source},
     start::BY_WALKING,
     thread_snapshots::ThreadSnapshots,
     waiting::{Needs, WaitingSample},
     waits,
 };
 use session::{SessionRecord, StackId, ThreadState};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use wire::{BlockedStack, Control, RuntimeWork, WallSample, WallTick};
-
-/// How workers of the thread pool are named, from .NET 6 on.
-const POOL_THREADS: [&str; 2] = [".NET TP Worker", ".NET ThreadPool"];
 
 /// Most collections that are remembered.
 const MOST_PAUSES: usize = 256;
@@ -32,19 +30,15 @@ const MOST_PAUSES: usize = 256;
 struct Series {
     /// When the last one was.
     last: Option<u64>,
-    sharing: Sharing,
+    /// How the process gets on with its processors; `None` where only rows are made of ticks.
+    sharing: Option<Sharing>,
 }
 
-/// The profilers `wall`, `threadpool` and `threads`, as far as the agent reads threads for them.
+/// Ticks of profilers, and the snapshots of `threads`, as far as the agent reads threads for them.
 pub(in crate::linux) struct Ticks {
-    wall: Series,
-    pool: Series,
-    /// When the last tick of each profiler came that is known by its source alone.
-    others: HashMap<&'static str, u64>,
+    /// By profiler.
+    series: HashMap<&'static str, Series>,
     census: Option<Census>,
-    /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while
-    /// they idle.
-    pool_threads: HashSet<u32>,
     snapshots: ThreadSnapshots,
     /// Stacks of blocked threads, and ticks that name them.
     blocked: BlockedStacks,
@@ -59,11 +53,8 @@ pub(in crate::linux) struct Ticks {
 impl Ticks {
     pub fn new(reads_blocked: bool) -> Self {
         Self {
-            wall: Series::default(),
-            pool: Series::default(),
-            others: HashMap::new(),
+            series: HashMap::new(),
             census: None,
-            pool_threads: HashSet::new(),
             snapshots: ThreadSnapshots::default(),
             blocked: BlockedStacks::default(),
             reads_blocked,
@@ -75,14 +66,18 @@ impl Ticks {
     /// Begins to count how the process gets on with its processors, where something is recorded
     /// that shows it.
     pub fn begin(&mut self, cx: &mut Context) {
-        if !cx.runs("wall") && !cx.runs("threadpool") {
+        let running: Vec<_> =
+            sources::with_samples().map(Source::profiler).filter(|id| cx.runs(id)).collect();
+        if running.is_empty() {
             return;
         }
         let pid = cx.target.pid;
         if !processors::is_reported(pid) {
             cx.note(processors::NOT_REPORTED.into());
         }
-        (self.wall.sharing, self.pool.sharing) = (Sharing::new(pid), Sharing::new(pid));
+        for profiler in running {
+            self.series.entry(profiler).or_default().sharing = Some(Sharing::new(pid));
+        }
         self.census = Census::begin(&cx.target, now());
     }
 
@@ -109,7 +104,7 @@ impl Ticks {
         let os_tid = cx.target.host_tid(inner);
         self.blocked.ended(inner);
         cx.definitions.thread_ended(os_tid, time);
-        self.pool_threads.remove(&os_tid);
+        sources::thread_ended(&mut cx.sources, os_tid);
     }
 
     /// The agent walks all threads, and says why.
@@ -159,60 +154,41 @@ impl Ticks {
         }
     }
 
-    /// A tick of `wall`.
-    pub fn wall_tick(&mut self, cx: &Context, tick: WallTick) {
-        let pending = self.wall.arrived(cx, Purpose::Wall, tick, &self.pauses);
-        self.blocked.tick(pending);
-    }
-
-    /// A tick of `threadpool`.
-    pub fn pool_tick(&mut self, cx: &Context, tick: WallTick) {
-        let pending = self.pool.arrived(cx, Purpose::Pool, tick, &self.pauses);
+    /// A tick of a profiler's collector.
+    pub fn thread_tick(&mut self, cx: &Context, profiler: &str, tick: WallTick) {
+        // The agent is not believed: a profiler that does not run has no ticks.
+        let Some(source) = sources::of_ticks(profiler).filter(|_| cx.runs(profiler)) else {
+            return;
+        };
+        let series = self.series.entry(source.profiler()).or_default();
+        let pending = series.arrived(cx, Purpose::Source(source), tick, &self.pauses);
         self.blocked.tick(pending);
     }
 
     fn process_tick(&mut self, cx: &mut Context, pending: PendingTick) {
         let PendingTick { purpose, tick, previous, splits } = pending;
         match purpose {
-            Purpose::Wall => {
-                let samples = self.tick_samples(cx, &tick, previous, &splits, |_, _, _, _| true);
-                cx.count("wall", samples.len() as u64);
-                cx.held.wall.extend(samples);
-            }
-            Purpose::Pool => {
-                let samples = self.tick_samples(cx, &tick, previous, &splits, Self::is_pool_thread);
-                cx.count("threadpool", samples.len() as u64);
-                cx.held.pool.extend(samples);
-            }
             Purpose::Snapshot(all) => self.snapshot_settled(cx, &tick, all),
-            Purpose::Source(source) => self.source_tick(cx, source, &tick, previous),
+            Purpose::Source(source) => match source.makes_samples() {
+                Some(make) => {
+                    let samples = self.tick_samples(cx, source, &tick, previous, &splits);
+                    cx.count(source.profiler(), samples.len() as u64);
+                    cx.held.add(source.profiler(), make, samples);
+                }
+                None => self.rows_of_tick(cx, source, &tick, previous),
+            },
         }
     }
 
-    /// Whether a thread is a worker of the thread pool: by its name, or by what it was ever seen to
-    /// do.
-    fn is_pool_thread(&mut self, cx: &Context, os_tid: u32, stack: StackId) -> bool {
-        if self.pool_threads.contains(&os_tid) {
-            return true;
-        }
-        let name = cx.definitions.thread_name(os_tid).unwrap_or_default();
-        let is_it = POOL_THREADS.iter().any(|known| name.starts_with(known))
-            || cx.frames.leaf_names(&cx.definitions, stack).any(|(ty, _)| waits::is_of_pool(ty));
-        if is_it {
-            self.pool_threads.insert(os_tid);
-        }
-        is_it
-    }
-
-    /// Samples of the threads of a tick that are wanted. The first tick says only who is there: it
+    /// Samples of the threads of a tick that are of interest. The first tick says only who is there: it
     /// stands for no time yet.
     fn tick_samples(
         &mut self,
         cx: &mut Context,
+        source: &Source,
         tick: &WallTick,
         previous: Option<u64>,
         splits: &HashMap<u32, Split>,
-        wanted: impl Fn(&mut Self, &Context, u32, StackId) -> bool,
     ) -> Vec<HeldSample> {
         let mut samples = Vec::new();
         let Some(previous) = previous.filter(|_| cx.window.holds(tick.time)) else {
@@ -225,7 +201,7 @@ impl Ticks {
             let target = &cx.target;
             let thread = cx.definitions.thread_at(os_tid, tick.time, || target.thread_name(os_tid));
             let (stack, truncated) = cx.frames.walked(&mut cx.definitions, sample.stack);
-            if !wanted(self, cx, os_tid, stack) {
+            if !source.is_of_interest(&mut cx.for_sources(), os_tid, stack) {
                 continue;
             }
             let state = self.state_of(cx, os_tid, sample, stack);
@@ -304,23 +280,27 @@ impl Series {
         tick: WallTick,
         pauses: &VecDeque<(u64, u64)>,
     ) -> PendingTick {
-        let (target, sharing) = (&cx.target, &mut self.sharing);
+        let target = &cx.target;
         let previous = self.last.replace(tick.time.max(cx.window.start));
-        let ticked: Vec<Ticked> = tick
-            .threads
-            .iter()
-            .map(|sample| Ticked {
-                os_tid: target.host_tid(sample.os_tid),
-                cpu: sample.cpu,
-                ready: sample.state == b'R',
-            })
-            .collect();
-        sharing.tick(target, tick.time.saturating_sub(previous.unwrap_or(tick.time)), &ticked);
         let mut splits = HashMap::new();
-        if let Some(previous) = previous.filter(|_| cx.window.holds(tick.time)) {
-            let time = tick.time.saturating_sub(previous) - in_gc(pauses, previous, tick.time);
-            let ready = ticked.iter().filter(|thread| thread.ready);
-            splits.extend(ready.map(|thread| (thread.os_tid, sharing.split(thread.os_tid, time))));
+        if let Some(sharing) = &mut self.sharing {
+            let ticked: Vec<Ticked> = tick
+                .threads
+                .iter()
+                .map(|sample| Ticked {
+                    os_tid: target.host_tid(sample.os_tid),
+                    cpu: sample.cpu,
+                    ready: sample.state == b'R',
+                })
+                .collect();
+            sharing.tick(target, tick.time.saturating_sub(previous.unwrap_or(tick.time)), &ticked);
+            if let Some(previous) = previous.filter(|_| cx.window.holds(tick.time)) {
+                let time = tick.time.saturating_sub(previous) - in_gc(pauses, previous, tick.time);
+                let ready = ticked.iter().filter(|thread| thread.ready);
+                splits.extend(
+                    ready.map(|thread| (thread.os_tid, sharing.split(thread.os_tid, time))),
+                );
+            }
         }
         PendingTick { purpose, tick, previous, splits }
     }

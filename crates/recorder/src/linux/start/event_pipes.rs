@@ -1,18 +1,14 @@
 //! Which EventPipe sessions a recording has.
 
-use super::super::allocation_events::AllocationEvents;
-use crate::{RecordError, RecordOptions};
-use diagnostics::{EventPipeConfig, Keeper, Port, Provider};
+use crate::{RecordOptions, linux::sources::has_own_sessions};
+use diagnostics::{EventPipeConfig, Provider};
 use profilers::{EventSource, Selection};
-
-/// The profiler that has EventPipe sessions of its own.
-pub(super) const ALLOCATIONS: &str = profilers::allocations::SPEC.id;
 
 /// The level of an EventPipe provider that tells most.
 const VERBOSE: u32 = 5;
 
 /// The sessions for all profilers that listen to events of a runtime of this major version, but for
-/// `allocations`.
+/// those that have sessions of their own.
 ///
 /// What is verbose of the runtime's main provider has one of its own: in one with events of
 /// collections it would bring a stack walk for each 100 KB that are allocated.
@@ -23,9 +19,7 @@ pub(super) fn event_pipes(
 ) -> Vec<EventPipeConfig> {
     let of = |verbose: bool| {
         let mut config = EventPipeConfig::new(Vec::new());
-        for selection in
-            options.profilers.iter().filter(|selection| selection.spec.id != ALLOCATIONS)
-        {
+        for selection in options.profilers.iter().filter(|selection| !is_apart(selection)) {
             for source in selection.event_sources(major, session) {
                 let is_verbose = source.level >= VERBOSE && source.provider == Provider::RUNTIME;
                 if is_verbose == verbose {
@@ -54,25 +48,22 @@ fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
 /// Whether some runtime would be asked for event sessions.
 pub(in crate::linux) fn wants_events(options: &RecordOptions) -> bool {
     let newest = u16::MAX;
-    options.profilers.iter().any(|selection| selection.spec.id == ALLOCATIONS)
-        || !event_pipes(options, newest, "").is_empty()
+    options.profilers.iter().any(is_apart) || !event_pipes(options, newest, "").is_empty()
 }
 
-/// The sessions for `allocations`, which are apart: they come and go ([`AllocationEvents`]).
-pub(super) fn allocation_events(
-    keeper: Keeper,
-    selection: &Selection,
-    port: Option<&Port>,
-    pid: u32,
-    major: u16,
-) -> Result<AllocationEvents, RecordError> {
+/// Whether a profiler has sessions of its own.
+fn is_apart(selection: &Selection) -> bool {
+    has_own_sessions(selection.spec.id)
+}
+
+/// What a profiler that has sessions of its own asks a runtime of this major version for.
+pub(super) fn own_events(selection: &Selection, major: u16) -> EventPipeConfig {
     let mut config = EventPipeConfig::new(Vec::new());
     for source in selection.event_sources(major, "") {
         config.stacks |= source.stacks;
         add_source(&mut config.providers, source);
     }
-    let most = selection.param("samples").and_then(|most| most.parse().ok()).unwrap_or(u64::MAX);
-    AllocationEvents::start(keeper, port, pid, config, most)
+    config
 }
 
 /// The arguments that two profilers give one provider. Where both give a number under one name

@@ -1,11 +1,12 @@
 //! Reads one session of allocations.
 
-use super::super::events::FromEvents;
+use crate::linux::events::FromEvents;
 use diagnostics::EventPipeSession;
 use nettrace::{
     Reader,
     allocations::{self, Allocation},
 };
+use profilers::allocations::SPEC;
 use std::sync::{
     Arc,
     atomic::{
@@ -55,7 +56,8 @@ impl Reading {
                     }
                     if let Some(sender) = &self.pass_on {
                         // Without a receiver the recording is over, which is no error.
-                        if sender.send(FromEvents::Allocation(allocation)).is_err() {
+                        let sample = FromEvents::Sample(SPEC.id, Box::new(allocation));
+                        if sender.send(sample).is_err() {
                             return kept;
                         }
                         let lost = reader.statistics().lost;

@@ -9,22 +9,22 @@
 //! parts are therefore an unbiased estimate of the samples of the slot, whatever the program did.
 //! The one exception: a program allocates less while recording slows it down.
 
-mod pace;
-mod reading;
-
-use self::{
+use super::{
+    LEFT_OUT,
     pace::{PART, Pace},
     reading::{Kept, Reading},
 };
-use super::{
-    clock::now,
-    events::{FromEvents, first_session},
-    staging::random,
+use crate::{
+    RecordError,
+    linux::{
+        clock::now,
+        events::{EventSessions, FromEvents, SessionStart, first_session},
+        staging::random,
+    },
 };
-use crate::RecordError;
 use diagnostics::{EventPipeConfig, EventPipeSession, Keeper, Port, Stopper};
 use nettrace::Reader;
-use profilers::allocations::AllocationWindow;
+use profilers::allocations::{AllocationWindow, SPEC};
 use std::{
     collections::VecDeque,
     sync::{
@@ -61,22 +61,19 @@ const TICK: Duration = Duration::from_millis(2);
 /// The sessions of a recording, and the thread that starts and stops them.
 #[derive(Debug)]
 pub(super) struct AllocationEvents {
-    pub incoming: Receiver<FromEvents>,
+    incoming: Receiver<FromEvents>,
     /// The thread ends when this is gone.
     stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl AllocationEvents {
-    /// Starts to follow allocations, with at most `most` samples per second on the average. Without
-    /// a port, that of a process which is still starting is waited for.
-    pub fn start(
-        keeper: Keeper,
-        port: Option<&Port>,
-        pid: u32,
-        config: EventPipeConfig,
-        most: u64,
-    ) -> Result<Self, RecordError> {
+    /// Starts to follow allocations, with at most as many samples per second on the average as the
+    /// profiler is to take.
+    pub fn start(start: SessionStart<'_>) -> Result<Self, RecordError> {
+        let SessionStart { keeper, port, pid, config, selection } = start;
+        let most =
+            selection.param("samples").and_then(|most| most.parse().ok()).unwrap_or(u64::MAX);
         let opened = port
             .map(|port| Ok::<_, RecordError>((port.clone(), keeper.collect(port, &config)?)))
             .transpose()?;
@@ -118,9 +115,19 @@ impl AllocationEvents {
             .map_err(failed)?;
         Ok(Self { incoming, stop: Some(stop), thread: Some(thread) })
     }
+}
 
-    /// Ends the sessions and waits until everything they had was read into `rest`.
-    pub fn finish(&mut self, rest: &mut Vec<FromEvents>) {
+impl EventSessions for AllocationEvents {
+    fn incoming(&self) -> &Receiver<FromEvents> {
+        &self.incoming
+    }
+
+    /// The runtime drops allocations that are not read in time.
+    fn are_urgent(&self) -> bool {
+        true
+    }
+
+    fn finish(&mut self, rest: &mut Vec<FromEvents>) {
         drop(self.stop.take());
         // The channel ends when all threads do; a runtime that hangs is left after the limit.
         while let Ok(event) = self.incoming.recv_timeout(STOP_LIMIT) {
@@ -372,7 +379,7 @@ impl Follower {
                 });
             }
             None => {
-                let _ = self.sender.send(FromEvents::AllocationWindow(slot));
+                let _ = self.sender.send(FromEvents::Sample(SPEC.id, Box::new(slot)));
             }
         }
         self.settle(None);
@@ -401,18 +408,19 @@ impl Follower {
             };
             let Ok(kept) = reader.join() else { continue };
             if let Some(Window { slot, factor }) = window {
-                let _ = self.sender.send(FromEvents::AllocationWindow(slot));
+                let _ = self.sender.send(FromEvents::Sample(SPEC.id, Box::new(slot)));
                 for mut allocation in kept.allocations {
                     let bytes = &mut allocation.sample.row.bytes;
                     *bytes = (*bytes as f64 * factor).round() as u64;
-                    let _ = self.sender.send(FromEvents::Allocation(allocation));
+                    let sample = FromEvents::Sample(SPEC.id, Box::new(allocation));
+                    let _ = self.sender.send(sample);
                 }
             }
             if kept.lost > 0 {
                 let _ = self.sender.send(FromEvents::Lost(kept.lost));
             }
             if kept.left_out > 0 {
-                let _ = self.sender.send(FromEvents::LeftOut(kept.left_out));
+                let _ = self.sender.send(FromEvents::LeftOut(LEFT_OUT, kept.left_out));
             }
             if let Some(failed) = kept.failed {
                 let _ = self.sender.send(FromEvents::Failed(failed));

@@ -1,32 +1,18 @@
-//! Ticks of profilers that are known by their sources alone.
+//! Rows of ticks, which the sources of profilers make.
 
 use super::Ticks;
 use crate::linux::{
-    blocked::{PendingTick, Purpose},
     context::Context,
     held::HOLD,
     running::near,
-    sources::{self, Source, Tick, TickedThread},
+    sources::{Source, Tick, TickedThread},
 };
-use std::collections::HashMap;
 use wire::WallTick;
 
 impl Ticks {
-    /// A tick of such a profiler.
-    pub fn thread_tick(&mut self, cx: &Context, profiler: &str, tick: WallTick) {
-        // The agent is not believed: a profiler that does not run has no ticks.
-        let Some(source) = sources::of_ticks(profiler).filter(|_| cx.runs(profiler)) else {
-            return;
-        };
-        let time = tick.time.max(cx.window.start);
-        let previous = self.others.insert(source.profiler(), time);
-        let (purpose, splits) = (Purpose::Source(source), HashMap::new());
-        self.blocked.tick(PendingTick { purpose, tick, previous, splits });
-    }
-
     /// Hands the threads of a tick that are of interest to the source of its profiler. The first
     /// tick stands for no time yet.
-    pub(super) fn source_tick(
+    pub(super) fn rows_of_tick(
         &mut self,
         cx: &mut Context,
         source: &Source,

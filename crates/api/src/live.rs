@@ -1,7 +1,7 @@
-//! What `top --json` prints each second.
+//! What a recording shows while it runs: each line of `top --json`, and what the server sends.
 
 use profile::{
-    FunctionTotals, NameStyle, Recent, SeriesKind, ThreadActivity, ThrownType, state_id,
+    Feed, FunctionTotals, NameStyle, Recent, SeriesKind, ThreadActivity, ThrownType, state_id,
 };
 use profilers::gc::Collection;
 use schemars::JsonSchema;
@@ -123,6 +123,15 @@ pub struct CollectionRow {
 }
 
 impl View {
+    /// Takes what has come of a recording; what its latest slice says, when one was ended.
+    pub fn next(feed: &mut Feed) -> Option<Self> {
+        (feed.take() || feed.is_over()).then(|| {
+            let live = feed.live();
+            let view = Self::of(live.recent(Feed::SLICE).as_ref());
+            Self { left_out: feed.left_out(), ended: live.has_ended(), ..view }
+        })
+    }
+
     /// What the latest slices say, if there was a record yet. What the view was too slow for, and
     /// whether the recording is over, are not known here.
     pub fn of(recent: Option<&Recent>) -> Self {
