@@ -138,12 +138,16 @@ fn share_of(free: Option<u64>) -> u64 {
     free.map_or(u64::MAX, |free| free / PART)
 }
 
+/// Mappings that a process may have where the system does not say (`DEFAULT_MAX_MAP_COUNT`,
+/// include/linux/mm.h).
+const MOST_MAPPINGS: u64 = 65_530;
+
 /// Mappings that this process may still make. Where there are none left the runtime cannot commit
-/// memory, and ends. `None` if the kernel does not say.
+/// memory, and ends. `None` if the kernel does not say how many there are.
 fn free_mappings() -> Option<u64> {
-    let most = read("/proc/sys/vm/max_map_count").ok()?;
-    let most: u64 = String::from_utf8_lossy(&most).trim().parse().ok()?;
-    Some(most.saturating_sub(maps::count()?))
+    let most = read("/proc/sys/vm/max_map_count").ok();
+    let most = most.and_then(|most| String::from_utf8_lossy(&most).trim().parse().ok());
+    Some(most.unwrap_or(MOST_MAPPINGS).saturating_sub(maps::count()?))
 }
 
 /// Sets how many mappings and alternate stacks may be taken where so many mappings are free.
@@ -231,15 +235,15 @@ pub fn report() -> Vec<ResourceUse> {
 }
 
 /// A new session begins: highest marks count from now on, and it may use a share of the address
-/// space and of the memory that is free now. As a process starts, the collector has not taken its
-/// own addresses yet, which are up to half of them.
+/// space, the mappings and the memory that are free now. As a process starts, the collector has not
+/// taken its own addresses yet, which are up to half of them, and libraries are still to be mapped.
 pub fn restart(launched: bool, free_memory: Option<u64>) {
     let now = limits();
     LIMITS.iter().zip(now).for_each(|(seen, now)| seen.store(now, SeqCst));
     let free = free_addresses(now).map(|free| if launched { free / 2 } else { free });
     SHARE.store(share_of(free), Relaxed);
     HEAP_SHARE.store(heap_share_of(free_memory, heap_memory::held()), Relaxed);
-    share_mappings(free_mappings());
+    share_mappings(free_mappings().map(|free| if launched { free / 2 } else { free }));
     for account in &ACCOUNTS {
         account.highest.store(account.held.load(SeqCst), Relaxed);
         account.refused.store(0, Relaxed);

@@ -131,34 +131,22 @@ pub trait WorkerCx {
     /// without stopping anything, where that is possible; else the threads are walked. A thread
     /// that has not run since its last stack was taken has the same one still.
     fn stacks(&mut self, tasks: &[Task]) -> Stacks;
-    /// The stack of each of these threads, `None` for those without managed frames, in their order:
-    /// the runtime is suspended and walks those that ran since their last walk. If there are none,
-    /// it is not suspended.
-    fn walk(&mut self, tasks: &[Task]) -> Walk;
+    /// The stack of each of these threads in their order: the runtime is suspended and walks those
+    /// that ran since their last walk. If there are none, it is not suspended.
+    fn walk(&mut self, tasks: &[Task]) -> Stacks;
     /// Hands a record to the writer. If its queue is full the record is dropped and counted.
     fn send(&mut self, record: Record);
 }
 
-/// Result of [`WorkerCx::walk`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Walk {
-    /// Stack ids, in the order of the tasks.
-    pub stacks: Vec<Option<u32>>,
-    /// For how long the runtime was suspended, nanoseconds.
-    pub stopped: Nanos,
-    /// Whether the runtime refused to be suspended, so that the stacks of threads that ran are
-    /// missing.
-    pub refused: bool,
-}
-
-/// Result of [`WorkerCx::stacks`].
+/// Result of [`WorkerCx::stacks`] and [`WorkerCx::walk`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
     /// In the order of the tasks; `None` for a thread for which there was no time or memory left.
     pub threads: Vec<Option<Stacked>>,
-    /// As [`Walk::stopped`].
+    /// For how long the runtime was suspended, nanoseconds.
     pub stopped: Nanos,
-    /// As [`Walk::refused`].
+    /// Whether the runtime refused to be suspended, so that the stacks of threads that ran are
+    /// missing.
     pub refused: bool,
 }
 
@@ -205,18 +193,16 @@ pub(crate) mod testing {
             self.tasks.iter().map(|&(os_tid, run)| Task { os_tid, run, state: b'S' }).collect()
         }
         fn stacks(&mut self, tasks: &[Task]) -> Stacks {
-            let Walk { stacks, stopped, refused } = self.walk(tasks);
-            let threads = tasks.iter().zip(stacks);
-            let left_out = &self.left_out;
-            let stacked = |(task, stack): (&Task, _)| {
-                (!left_out.contains(&task.os_tid)).then_some(Stacked { stack, state: task.state })
-            };
-            Stacks { threads: threads.map(stacked).collect(), stopped, refused }
+            self.walk(tasks)
         }
-        fn walk(&mut self, tasks: &[Task]) -> Walk {
+        fn walk(&mut self, tasks: &[Task]) -> Stacks {
             self.asked.push(tasks.iter().map(|task| task.os_tid).collect());
-            let stack = |task: &Task| (!self.refused).then_some(task.os_tid);
-            Walk { stacks: tasks.iter().map(stack).collect(), stopped: 7, refused: self.refused }
+            let stacked = |task: &Task| {
+                let is_walked = !self.refused && !self.left_out.contains(&task.os_tid);
+                is_walked.then_some(Stacked { stack: Some(task.os_tid), state: task.state })
+            };
+            let threads = tasks.iter().map(stacked).collect();
+            Stacks { threads, stopped: 7, refused: self.refused }
         }
         fn send(&mut self, record: Record) {
             self.sent.push(record);

@@ -1,6 +1,6 @@
 //! `cpu`: where threads spend time on a processor.
 
-use crate::{Collector, ProfilerSpec, Settings, Task, ThreadMap, ValueSpec, WorkerCx};
+use crate::{Collector, ProfilerSpec, Settings, Stacked, Task, ThreadMap, ValueSpec, WorkerCx};
 use std::sync::{Mutex, PoisonError};
 use wire::{CpuEngine, CpuSample, Nanos, Record};
 
@@ -84,8 +84,13 @@ impl Collector for SuspendWalk {
             return;
         }
         let time = cx.now();
-        let walk = cx.walk(&ran.iter().map(|(task, _)| *task).collect::<Vec<_>>());
-        for ((task, cpu), stack) in ran.into_iter().zip(walk.stacks) {
+        let walked = cx.walk(&ran.iter().map(|(task, _)| *task).collect::<Vec<_>>());
+        for ((task, cpu), stacked) in ran.into_iter().zip(walked.threads) {
+            let Some(Stacked { stack, .. }) = stacked else {
+                // What a thread that was left out has used counts when it is walked again.
+                last_run.insert(task.os_tid, task.run.saturating_sub(cpu));
+                continue;
+            };
             if let Some(stack) = stack {
                 cx.send(Record::CpuSample(CpuSample { time, os_tid: task.os_tid, cpu, stack }));
             }
@@ -115,5 +120,23 @@ mod tests {
         collector.tick(&mut script);
         assert_eq!(script.sent, []);
         assert_eq!(script.asked.len(), 1, "nobody ran: no walk");
+    }
+
+    #[test]
+    fn the_time_of_a_thread_that_was_left_out_counts_when_it_is_walked() {
+        let collector = SuspendWalk { interval: 1, last_run: Mutex::default() };
+        let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
+        collector.tick(&mut script);
+        script.left_out = vec![2];
+        for run in [10, 20] {
+            script.tasks = vec![(1, 100), (2, 50 + run)];
+            collector.tick(&mut script);
+            assert_eq!(script.sent, []);
+        }
+        script.left_out = Vec::new();
+        script.tasks = vec![(1, 100), (2, 73)];
+        collector.tick(&mut script);
+        let sample = CpuSample { time: 0, os_tid: 2, cpu: 23, stack: 2 };
+        assert_eq!(script.sent, [Record::CpuSample(sample)]);
     }
 }

@@ -13,7 +13,7 @@ use crate::os::descriptors;
 use crate::os::tasks::{TaskTimes, Tasks, state_of};
 use crate::os::threads::is_gone;
 use corprof::ids::ThreadId;
-use profilers::{Stacked, Stacks, Task, ThreadMap, Walk, WorkerCx};
+use profilers::{Stacked, Stacks, Task, ThreadMap, WorkerCx};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use wire::{BlockedStack, Nanos, Record};
@@ -23,6 +23,9 @@ const MOST_WALKS: usize = 1000;
 /// How many addresses a walked stack has on the average, as far as is known: there is room for so
 /// many, and for one of the deepest stacks.
 const ROOM: usize = 64;
+
+/// Room for the addresses of all, at most: 1 MB of them.
+const MOST_ADDRESSES: usize = 1 << 17;
 /// Most bytes of stacks copied at one tick. Less is in the queue at a time: see
 /// [`crate::host::queue::Events`].
 const MOST_COPIED: usize = 8 << 20;
@@ -206,6 +209,11 @@ impl<'a> Worker<'a> {
             let refused = walks.or_else(|| {
                 if self.reads.is_none() { blocked::refusal(&host.memory) } else { None }
             });
+            // What cannot be read because descriptors are short is no reason to suspend the runtime
+            // at each tick until the end.
+            if self.reads.is_none() && refused.is_some() && descriptors::are_short() {
+                return true;
+            }
             self.reads = Some(refused.is_none());
             if let Some(why) = refused {
                 host.walk_blocked(why);
@@ -399,62 +407,62 @@ impl WorkerCx for Worker<'_> {
     }
 
     fn stacks(&mut self, tasks: &[Task]) -> Stacks {
-        if self.reads() {
-            return self.read(tasks);
-        }
-        let Walk { stacks, stopped, refused } = self.walk(tasks);
-        let threads = tasks.iter().zip(stacks);
-        let threads = threads.map(|(task, stack)| Some(Stacked { stack, state: task.state }));
-        Stacks { threads: threads.collect(), stopped, refused }
+        if self.reads() { self.read(tasks) } else { self.walk(tasks) }
     }
 
-    fn walk(&mut self, tasks: &[Task]) -> Walk {
-        let mut stacks = vec![None; tasks.len()];
-        let mut to_walk = Vec::new();
-        for (index, (task, stack)) in tasks.iter().zip(&mut stacks).enumerate() {
-            match self.unchanged(task) {
-                Some(last) => *stack = last.stack,
-                None => to_walk.push((index, *task)),
-            }
-        }
+    fn walk(&mut self, tasks: &[Task]) -> Stacks {
+        let mut threads: Vec<_> = tasks.iter().map(|task| self.unchanged(task)).collect();
+        let mut to_walk: Vec<(usize, Task)> = (tasks.iter().zip(&threads).enumerate())
+            .filter(|(_, (_, known))| known.is_none())
+            .map(|(index, (task, _))| (index, *task))
+            .collect();
         let (counters, round) = (&self.host.counters, self.round);
         Counters::add(&counters.reused, (tasks.len() - to_walk.len()) as u64);
-        // Those left out have no stack at this tick.
-        to_walk.truncate(MOST_WALKS);
         if to_walk.is_empty() {
-            return Walk { stacks, stopped: 0, refused: false };
+            return Stacks { threads, stopped: 0, refused: false };
         }
+        // Who was left out is first. They are sorted by number.
+        let first = to_walk.partition_point(|(_, task)| task.os_tid < self.first);
+        to_walk.rotate_left(first);
+        let wanted = to_walk.len();
+        let beyond = to_walk.get(MOST_WALKS).map(|(_, task)| task.os_tid);
+        to_walk.truncate(MOST_WALKS);
         let most = self.host.config.max_frames.clamp(1, 4096) as usize;
         // Room is made before the runtime is suspended: while it is, nothing may be allocated. The
         // program would wait with us for memory that is not there.
         self.ips.clear();
-        if self.ips.try_reserve(to_walk.len() * self.room + most).is_err() {
-            return Walk { stacks, stopped: 0, refused: false };
+        let room = (to_walk.len() * self.room).min(MOST_ADDRESSES) + most;
+        if self.ips.try_reserve_exact(room).is_err() {
+            Counters::add(&counters.left_out, wanted as u64);
+            return Stacks { threads, stopped: 0, refused: false };
         }
         let mut walked = Vec::with_capacity(to_walk.len());
         let begun = clock::monotonic();
         let heard = self.host.suspensions.load(SeqCst);
         let Ok(suspended) = self.host.runtime.suspend() else {
             Counters::add(&counters.refused_suspensions, 1);
-            return Walk { stacks, stopped: 0, refused: true };
+            return Stacks { threads, stopped: 0, refused: true };
         };
         if self.host.notify_only && self.host.suspensions.load(SeqCst) == heard {
             // Nor are the ends of threads told: one that is walked may have been freed.
             drop(suspended);
             self.host.give_up(UNHEARD.to_owned());
-            return Walk { stacks, stopped: 0, refused: true };
+            return Stacks { threads, stopped: 0, refused: true };
         }
-        let all = within_room(&mut self.ips, most, &to_walk, |ips, (index, task)| {
+        let reached = within_room(&mut self.ips, most, &to_walk, |ips, (index, task)| {
             let Some(&thread) = self.ids.get(&task.os_tid) else { return };
             let before = ips.len();
             let result = suspended.walk(&self.host.live, thread, ips, before + most);
             walked.push((*index, *task, thread, before..ips.len(), result));
         });
         drop(suspended);
-        if !all {
-            // Those left out have no stack at this tick; at the next there is room for more.
+        let short = to_walk.get(reached).map(|(_, task)| task.os_tid);
+        if short.is_some() {
+            // Next time there is room for more.
             self.room = self.room.saturating_mul(2).min(most);
         }
+        self.first = short.or(beyond).unwrap_or(0);
+        Counters::add(&counters.left_out, (wanted - reached) as u64);
         let stopped = clock::monotonic().saturating_sub(begun);
         Counters::add(&counters.suspensions, 1);
         Counters::add(&counters.stopped, stopped);
@@ -472,11 +480,11 @@ impl WorkerCx for Worker<'_> {
             let last =
                 LastStack { thread, round, run: task.run, stack, state: task.state, old: false };
             self.last.insert(task.os_tid, last);
-            if let Some(slot) = stacks.get_mut(index) {
-                *slot = stack;
+            if let Some(slot) = threads.get_mut(index) {
+                *slot = Some(Stacked { stack, state: task.state });
             }
         }
-        Walk { stacks, stopped, refused: false }
+        Stacks { threads, stopped, refused: false }
     }
 
     fn send(&mut self, record: Record) {
@@ -485,20 +493,22 @@ impl WorkerCx for Worker<'_> {
 }
 
 /// Calls `walk` for one after another, as long as there is room for `most` more addresses: what it
-/// adds makes `ips` no larger. Whether there was room for all.
+/// adds makes `ips` no larger. How many there was room for.
 fn within_room<T>(
     ips: &mut Vec<u64>,
     most: usize,
     all: impl IntoIterator<Item = T>,
     mut walk: impl FnMut(&mut Vec<u64>, T),
-) -> bool {
-    all.into_iter().all(|one| {
-        let has_room = ips.capacity() - ips.len() >= most;
-        if has_room {
-            walk(ips, one);
+) -> usize {
+    let mut reached = 0;
+    for one in all {
+        if ips.capacity() - ips.len() < most {
+            break;
         }
-        has_room
-    })
+        walk(ips, one);
+        reached += 1;
+    }
+    reached
 }
 
 #[cfg(test)]
@@ -512,12 +522,12 @@ mod tests {
         let walked = |room: usize, depth: usize| {
             let (mut ips, mut walked) = (Vec::with_capacity(100 * room + MOST), 0);
             let place = (ips.as_ptr(), ips.capacity());
-            let all = within_room(&mut ips, MOST, 0..100, |ips, _| {
+            let reached = within_room(&mut ips, MOST, 0..100, |ips, _| {
                 ips.extend(std::iter::repeat_n(7, depth));
                 walked += 1;
             });
             assert_eq!((ips.as_ptr(), ips.capacity()), place);
-            assert_eq!(all, walked == 100);
+            assert_eq!(reached, walked);
             walked
         };
         assert_eq!([walked(ROOM, 0), walked(ROOM, ROOM), walked(MOST, MOST)], [100; 3]);

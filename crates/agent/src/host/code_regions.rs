@@ -31,6 +31,8 @@ enum Ground {
     Image(Image),
     /// Native code and the like.
     Other,
+    /// It could not be read, so that it may be anything.
+    Unread,
 }
 
 /// How an address came to be asked about.
@@ -97,7 +99,10 @@ impl CodeRegions {
                     (cfg!(not(target_arch = "x86_64")) || image.has_function_at(memory, address))
                         && (is_executed || is_in_call(memory, address))
                 }
-                Some(Ground::Other) | None => is_executed,
+                Some(Ground::Other) => is_executed,
+                // Where the map could not be read either, it may be an image.
+                None => is_executed && !self.parts.is_empty(),
+                Some(Ground::Unread) => false,
             };
             if may_be_code {
                 allowed.push(address);
@@ -115,7 +120,7 @@ impl CodeRegions {
         }
         match self.at(address)? {
             Ground::Image(image) => Some(image),
-            Ground::Heap | Ground::Other => None,
+            Ground::Heap | Ground::Other | Ground::Unread => None,
         }
     }
 
@@ -140,12 +145,20 @@ impl CodeRegions {
     }
 
     fn read(&mut self, memory: &impl Memory, mappings: Vec<Mapping>) {
+        // The map cannot be read: descriptors are short. What was known is better than nothing.
+        if mappings.is_empty() {
+            return;
+        }
         let mut known: HashMap<u64, (Mapping, Ground)> =
             self.parts.drain(..).map(|(part, ground)| (part.start, (part, ground))).collect();
         for (index, part) in mappings.iter().enumerate().filter(|(_, part)| part.executable) {
             let ground = match known.remove(&part.start) {
                 // Anonymous memory may have become something else without a sign.
-                Some((same, ground)) if same == *part && !part.path.is_empty() => ground,
+                Some((same, ground))
+                    if same == *part && !part.path.is_empty() && ground != Ground::Unread =>
+                {
+                    ground
+                }
                 _ => ground(memory, mappings.get(..=index).unwrap_or_default()),
             };
             self.parts.push((part.clone(), ground));
@@ -159,6 +172,9 @@ fn ground(memory: &impl Memory, mappings: &[Mapping]) -> Ground {
     let is_anonymous = part.path.is_empty() || part.path.starts_with("[anon");
     if part.path.starts_with('[') && !is_anonymous {
         return Ground::Other;
+    }
+    if !memory.read(part.start, &mut [0]) {
+        return Ground::Unread;
     }
     // Where the runtime may not both write and execute memory, it maps its heaps twice.
     let is_file = !(is_anonymous || part.path.starts_with("/memfd:"));
@@ -230,12 +246,55 @@ mod tests {
             [here],
             "what runs is what it is"
         );
+        struct Blank;
+        impl Memory for Blank {
+            fn read(&self, _: u64, out: &mut [u8]) -> bool {
+                out.fill(0);
+                true
+            }
+        }
         let heap = [mapping(0x1000, 0x2000, false, ""), mapping(0x2000, 0x3000, true, "")];
-        regions.read(&memory, heap.to_vec());
+        regions.read(&Blank, heap.to_vec());
         assert_eq!(regions.at(0x2fff), Some(Ground::Heap));
         assert_eq!(regions.at(0x1fff), None, "what cannot run is no code");
         regions.forget();
         assert_eq!(regions.at(0x2fff), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_asked_about() {
+        struct Nothing;
+        impl Memory for Nothing {
+            fn read(&self, _: u64, _: &mut [u8]) -> bool {
+                false
+            }
+        }
+        let mut regions = CodeRegions::default();
+        let now = clock::monotonic();
+        // Neither the map, nor what is in it.
+        (regions.read_at, regions.rests) = (now, now + 60_000_000_000);
+        let ask = |regions: &mut CodeRegions| {
+            regions.read_at = clock::monotonic();
+            regions.filter_safe(&Nothing, &[0x2005], Trust::Executed, |_| {}, |_| {})
+        };
+        assert_eq!(ask(&mut regions), []);
+        for path in ["", "/app/lib.dll"] {
+            regions.read(&Nothing, vec![mapping(0x2000, 0x3000, true, path)]);
+            assert_eq!(ask(&mut regions), [], "{path}");
+        }
+        // It can be read again, and is what it is.
+        let memory = OwnMemory::default();
+        let here = maps::mappings as *const () as u64;
+        let of_code =
+            maps::mappings().into_iter().find(|part| (part.start..part.end).contains(&here));
+        let of_code = vec![of_code.unwrap()];
+        regions.read(&Nothing, of_code.clone());
+        assert_eq!(regions.at(here), Some(Ground::Unread));
+        regions.read(&memory, of_code.clone());
+        assert_eq!(regions.at(here), Some(Ground::Other));
+        // Without a map, what was known stays.
+        regions.read(&memory, Vec::new());
+        assert_eq!(regions.at(here), Some(Ground::Other));
     }
 
     #[test]

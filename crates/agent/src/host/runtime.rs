@@ -1,5 +1,6 @@
 //! What the agent asks of the runtime, in the form in which a recording needs it.
 
+use crate::heap_memory;
 use crate::host::code_map::CodeMap;
 use crate::host::id_table::IdTable;
 use crate::host::thread_registry::LiveThreads;
@@ -245,8 +246,10 @@ impl Runtime {
         let mut stopped: Nanos = 0;
         for _ in 0..SUSPEND_LOOKUP_TRIES {
             let begun = clock::monotonic();
-            // A suspension while a module goes would be for nothing.
+            // A suspension while a module goes would be for nothing, and where no memory is left the
+            // program would wait with us for some.
             if self.unloads.may_ask()
+                && !heap_memory::is_exhausted()
                 && let Ok(suspended) = self.suspend()
             {
                 // Not waited for: who asks meanwhile may wait for the end of the suspension.

@@ -75,8 +75,15 @@ impl Stacks {
             ledger::leave(Resource::AlternateStacks, 1);
             return None;
         }
+        // It takes one more mapping, which the kernel may refuse. Without a guard, what lies below
+        // would be written over.
         // SAFETY: the first page of the mapping just made.
-        unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) };
+        if unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) } != 0 {
+            // SAFETY: the mapping just made, of which nothing else knows.
+            unsafe { libc::munmap(start, SIZE) };
+            ledger::leave(Resource::AlternateStacks, 1);
+            return None;
+        }
         let number = LAST.fetch_add(1, Relaxed).wrapping_add(1);
         // SAFETY: behind the guard page all of it can be written to; the kernel begins at the other
         // end.

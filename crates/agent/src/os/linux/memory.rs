@@ -3,12 +3,12 @@
 //! The structures of the runtime are found through pointers that we did not make. Nothing is
 //! dereferenced: the kernel copies, and answers with an error where a page is missing.
 
-use super::descriptors::{self, Kept};
-use super::sandbox;
+use super::descriptors::Kept;
+use super::{clock, sandbox};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// This process's memory, read through `/proc/self/mem`, or with `process_vm_readv` where that
 /// cannot be opened.
@@ -21,6 +21,8 @@ pub struct OwnMemory {
     file: OnceLock<Kept>,
     /// Whether the file cannot be opened for good.
     refused: AtomicBool,
+    /// When it may be tried again, where descriptors were short.
+    again: AtomicU64,
     /// Without the file: whether there is a filter.
     filtered: OnceLock<bool>,
     /// Whether one has come since.
@@ -47,6 +49,10 @@ impl wire::memory::Memory for OwnMemory {
     }
 }
 
+/// How long the file is not tried again, nanoseconds. Meanwhile nothing is read where there is a
+/// filter.
+const PAUSE: u64 = 20_000_000;
+
 /// Pages are mapped as a whole: reads that may end early are split where the next one begins.
 const PAGE: u64 = 4096;
 
@@ -59,8 +65,7 @@ impl OwnMemory {
         if let Some(file) = self.file.get() {
             return file.number().ok();
         }
-        // A descriptor that lies in the program's reserve would be opened and closed for each read.
-        if self.refused.load(Relaxed) || descriptors::are_short() {
+        if self.refused.load(Relaxed) || clock::monotonic() < self.again.load(Relaxed) {
             return None;
         }
         // SAFETY: the path is a C string.
@@ -75,6 +80,9 @@ impl OwnMemory {
                 if error.raw_os_error().is_none_or(|code| !passes.contains(&code)) {
                     self.refused.store(true, Relaxed);
                 }
+                // A descriptor that lies in the program's reserve would be opened and closed for
+                // each read.
+                self.again.store(clock::monotonic() + PAUSE, Relaxed);
                 None
             }
         }
@@ -215,6 +223,7 @@ mod tests {
         let all = crate::ledger::take(wire::Resource::Descriptors, free).unwrap();
         assert!(memory.file().is_none());
         drop(all);
+        std::thread::sleep(std::time::Duration::from_nanos(PAUSE));
         assert!(memory.file().is_some());
     }
 
@@ -235,10 +244,8 @@ mod tests {
         assert!(memory.file().is_none());
         limit(1024);
         assert!(memory.file().is_none(), "not for a while");
-        assert!((0..40).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            memory.file().is_some()
-        }));
+        std::thread::sleep(std::time::Duration::from_nanos(PAUSE));
+        assert!(memory.file().is_some());
     }
 
     #[test]
