@@ -100,6 +100,13 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<()> {
     Ok(())
 }
 
+/// Builds a library that is an example of a crate, as a release, and gives its path.
+pub fn release_example(package: &str, example: &str, limit: Duration) -> Result<PathBuf> {
+    let build = ["build", "--quiet", "--release", "--package", package, "--example", example];
+    run(cargo().args(build), limit)?;
+    Ok(target_folder().join(format!("release/examples/lib{example}.so")))
+}
+
 /// Runs the command with its output shown as it comes, and gives its status. The command gets no
 /// standard input.
 pub fn status(command: &mut Command, limit: Duration) -> Result<ExitStatus> {

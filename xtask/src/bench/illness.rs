@@ -409,11 +409,7 @@ pub fn checkup(runtime: Runtime) -> Result<Vec<Row>> {
 /// # Errors
 /// When one of them fails.
 pub fn exact_allocations(runtime: Runtime, options: &Options) -> Result<Vec<Row>> {
-    let mut build = cargo();
-    build.args(["build", "--quiet", "--release", "-p", "corprof", "--example", "empty_allocated"]);
-    tool::run(&mut build, BUILD_LIMIT)?;
-    let empty =
-        tool::target_folder().join("release").join("examples").join("libempty_allocated.so");
+    let empty = tool::release_example("corprof", "empty_allocated", BUILD_LIMIT)?;
     let folder = tempfile::tempdir()?;
     let (clrscope, session) =
         (tool::clrscope().display().to_string(), folder.path().join("exact.clrscope"));

@@ -12,7 +12,7 @@ use super::table::{Distribution, Goal, Row};
 use crate::tool::{self, cargo};
 use anyhow::{Context, Result, ensure};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -42,6 +42,12 @@ const PROCESSES: usize = 5;
 /// The shapes of the managed agent, with the symbols that make them.
 const SHAPES: [(&str, &[&str]); 3] =
     [("10.53", &[]), ("10.54", &["SHAPE_10_54"]), ("10.55", &["SHAPE_10_54", "SHAPE_10_55"])];
+
+/// The class of `only_event_mask`, an example of the crate `corprof` that requests events and does
+/// nothing with them, and the event masks of the modes on .NET Core: no profiler with such a mask
+/// starts a program faster.
+const ONLY_MASK_CLASS: &str = "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F05}";
+const MASKS: [(&str, &str); 2] = [("default", "B0040224,8"), ("fast", "10040204,0")];
 
 /// Classes and methods of each that are compiled.
 const COMPILED: (usize, usize) = (20, 1000);
@@ -142,12 +148,28 @@ fn library() -> Result<PathBuf> {
     Ok(library)
 }
 
+fn under_mask(launch: Launch, library: &Path, mask: &str) -> Launch {
+    launch
+        .env("CORECLR_ENABLE_PROFILING", "1")
+        .env("CORECLR_PROFILER", ONLY_MASK_CLASS)
+        .env("CORECLR_PROFILER_PATH", library)
+        .env("EVENT_MASK", mask)
+}
+
 /// Builds the library as users get it.
 ///
 /// # Errors
 /// When it cannot be built.
 pub fn build() -> Result<()> {
     tool::run(cargo().args(["build", "--release", "--package", "newrelic"]), BUILD_LIMIT)
+}
+
+/// A way to start a program.
+struct Variant<'a> {
+    name: String,
+    /// The highest ratio to a start without a profiler.
+    goal: Option<f64>,
+    launch: Box<dyn Fn() -> Launch + 'a>,
 }
 
 /// What a program that greets and ends takes, as a ratio to the same without a profiler.
@@ -158,22 +180,40 @@ pub fn start(runtime: Runtime) -> Result<Vec<Row>> {
     let program = compile("Hello", "Hello.cs", false, Extras::default())?;
     let homes = SHAPES.iter().map(|(_, symbols)| Home::new(symbols)).collect::<Result<Vec<_>>>()?;
     let limit = if runtime == Runtime::V3_1 { 2.0 } else { 3.5 };
-    let mut variants: Vec<(String, &Home, &str, Option<f64>)> = Vec::new();
+    let only_mask = tool::release_example("corprof", "only_event_mask", BUILD_LIMIT)?;
+    let only_mask = only_mask.as_path();
+    let launch = || Launch::assembly(&program, runtime, &[""; 0]);
+    let mut variants = Vec::new();
     for ((shape, _), home) in SHAPES.iter().zip(&homes) {
-        variants.push((format!("{shape}, default"), home, "default", Some(limit)));
-        variants.push((format!("{shape}, fast"), home, "fast", Some(1.15)));
+        for (mode, goal) in [("default", limit), ("fast", 1.15)] {
+            variants.push(Variant {
+                name: format!("agent {shape}, {mode}"),
+                goal: Some(goal),
+                launch: Box::new(move || home.under(launch(), mode)),
+            });
+        }
     }
     let cached = homes.get(1).context("no home")?;
-    variants.push(("10.54, strict".to_owned(), cached, "strict", None));
-    let launch = || Launch::assembly(&program, runtime, &[""; 0]);
+    variants.push(Variant {
+        name: "agent 10.54, strict".to_owned(),
+        goal: None,
+        launch: Box::new(move || cached.under(launch(), "strict")),
+    });
+    for (mode, mask) in MASKS {
+        variants.push(Variant {
+            name: format!("nothing but the event mask of {mode}"),
+            goal: None,
+            launch: Box::new(move || under_mask(launch(), only_mask, mask)),
+        });
+    }
     let (mut alone, mut ratios) = (Vec::new(), vec![Vec::new(); variants.len()]);
     // The first round finds the files on the disk.
     for round in 0..=STARTS {
         for turn in 0..variants.len() {
             let index = (round + turn) % variants.len();
             let plain = once(launch().command())?;
-            let Some((_, home, mode, _)) = variants.get(index) else { continue };
-            let with = once(home.under(launch(), mode).command())?;
+            let Some(variant) = variants.get(index) else { continue };
+            let with = once((variant.launch)().command())?;
             if round > 0 {
                 alone.push(plain);
                 ratios[index].push(with / plain);
@@ -185,9 +225,9 @@ pub fn start(runtime: Runtime) -> Result<Vec<Row>> {
         runtime,
         Distribution::of(alone).with_quartiles("ms"),
     )];
-    for ((name, _, _, goal), ratios) in variants.iter().zip(ratios) {
+    for (Variant { name, goal, .. }, ratios) in variants.iter().zip(ratios) {
         let ratio = Distribution::of(ratios);
-        let (what, told) = (format!("{START}: agent {name}"), ratio.with_quartiles("×"));
+        let (what, told) = (format!("{START}: {name}"), ratio.with_quartiles("×"));
         rows.push(match goal {
             Some(goal) => Row::new(what, runtime, ratio.median(), told, Goal::only(*goal, "×")),
             None => Row::told(what, runtime, told),
