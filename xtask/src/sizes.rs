@@ -10,9 +10,8 @@
 //! one file that is read from top to bottom.
 
 use crate::tool;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use std::collections::BTreeMap;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -27,10 +26,6 @@ const FILE: usize = 600;
 /// What precedes the reason why a file is longer.
 const REASON: &str = "Over 600 lines:";
 
-/// Crates that still have long functions and files: how many of each. The numbers are exact, so
-/// that they can only become smaller.
-const NOT_YET: &[(&str, usize, usize)] = &[];
-
 /// What is too long in one file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TooLong {
@@ -43,68 +38,30 @@ struct TooLong {
 /// Checks all source files of all crates.
 ///
 /// # Errors
-/// When something is too long, and when [`NOT_YET`] allows more than there is.
+/// When something is too long.
 pub fn check() -> Result<()> {
     let root = source_root();
-    let mut crates: BTreeMap<String, (Vec<String>, Vec<String>)> = BTreeMap::new();
+    let mut problems = Vec::new();
     for path in tool::files(&root, "rs")?.iter().filter(|path| is_source(path)) {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let too_long = TooLong::of(&text).with_context(|| path.display().to_string())?;
-        let path = path.strip_prefix(&root).unwrap_or(path);
-        let (functions, files) = crates.entry(crate_of(path)).or_default();
-        let path = path.display();
-        functions.extend(too_long.functions.into_iter().map(|(name, line, lines)| {
+        let path = path.strip_prefix(&root).unwrap_or(path).display();
+        problems.extend(too_long.functions.into_iter().map(|(name, line, lines)| {
             format!("{path}:{line}: {name} has {lines} lines, more than {FUNCTION}")
         }));
-        files.extend(too_long.file.map(|lines| {
+        problems.extend(too_long.file.map(|lines| {
             format!("{path}: {lines} lines, more than {FILE}, and no reason (`{REASON} …`)")
         }));
     }
-    let mut problems = Vec::new();
-    for (name, (functions, files)) in &crates {
-        let allowed = NOT_YET.iter().find(|(allowed, ..)| allowed == name);
-        let allowed = allowed.map_or((0, 0), |(_, functions, files)| (*functions, *files));
-        problems.extend(compared(name, "functions", functions, allowed.0));
-        problems.extend(compared(name, "files", files, allowed.1));
-    }
-    let unknown = NOT_YET.iter().find(|(name, ..)| !crates.contains_key(*name));
-    ensure!(unknown.is_none(), "there is no crate {}", unknown.map_or("", |(name, ..)| name));
-    if !problems.is_empty() {
-        bail!("too long, or no longer too long:\n  {}", problems.join("\n  "));
-    }
-    println!(
-        "sizes: no function has more than {FUNCTION} lines, and no file more than {FILE}, but for \
-         {} crates",
-        NOT_YET.len()
-    );
+    ensure!(problems.is_empty(), "too long:\n  {}", problems.join("\n  "));
+    println!("sizes: no function has more than {FUNCTION} lines, and no file more than {FILE}");
     Ok(())
-}
-
-/// Compares what is too long with how much of it is allowed.
-fn compared(name: &str, what: &str, found: &[String], allowed: usize) -> Vec<String> {
-    if found.len() > allowed {
-        let mut problems = found.to_vec();
-        if allowed > 0 {
-            problems.push(format!("{name}: {} {what} are long, not {allowed}", found.len()));
-        }
-        return problems;
-    }
-    let stale = (found.len() < allowed)
-        .then(|| format!("{name}: only {} {what} are long: say so in `NOT_YET`", found.len()));
-    stale.into_iter().collect()
 }
 
 /// Whether a file is a part of a program: no test and no example.
 fn is_source(path: &Path) -> bool {
     path.components().any(|component| component.as_os_str() == "src")
         && path.file_name().is_none_or(|name| name != "tests.rs")
-}
-
-/// The name of the crate that a path, seen from the root of the workspace, belongs to.
-fn crate_of(path: &Path) -> String {
-    let mut parts = path.components().map(|part| part.as_os_str().to_string_lossy());
-    let first = parts.next().unwrap_or_default();
-    if first == "crates" { parts.next().unwrap_or_default().into() } else { first.into() }
 }
 
 impl TooLong {
@@ -238,21 +195,5 @@ mod tests {
         assert_eq!(TooLong::of(&test).unwrap(), TooLong::default());
         let other = format!("#[cfg(unix)]\n{}", function("long", 100));
         assert_eq!(TooLong::of(&other).unwrap().functions.len(), 1);
-    }
-
-    #[test]
-    fn an_allowance_is_exact() {
-        let found = ["a: long".to_owned(), "b: long".to_owned()];
-        assert_eq!(compared("agent", "files", &found, 2), Vec::<String>::new());
-        assert_eq!(compared("agent", "files", &found, 0), found);
-        assert_eq!(compared("agent", "files", &found, 1).len(), 3);
-        let stale = ["agent: only 2 files are long: say so in `NOT_YET`"];
-        assert_eq!(compared("agent", "files", &found, 3), stale);
-    }
-
-    #[test]
-    fn crates_by_their_paths() {
-        assert_eq!(crate_of(Path::new("crates/cil/src/lib.rs")), "cil");
-        assert_eq!(crate_of(Path::new("xtask/src/main.rs")), "xtask");
     }
 }

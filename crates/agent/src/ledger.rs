@@ -150,7 +150,7 @@ fn free_mappings() -> Option<u64> {
     Some(most.unwrap_or(MOST_MAPPINGS).saturating_sub(maps::count()?))
 }
 
-/// Sets how many mappings and alternate stacks may be taken where so many mappings are free.
+/// Sets how many mappings and alternate stacks may be taken, by how many mappings are free.
 fn share_mappings(free: Option<u64>) {
     let share = |resource, each: u64| {
         free.map_or(u64::MAX, |free| {

@@ -20,8 +20,8 @@ use wire::{BlockedStack, Nanos, Record};
 
 /// Most threads walked at one tick: at 5 µs each the runtime is suspended for 5 ms at most.
 const MOST_WALKS: usize = 1000;
-/// How many addresses a walked stack has on the average, as far as is known: there is room for so
-/// many, and for one of the deepest stacks.
+/// How many addresses a walked stack has on the average, as far as is known. There is room for that
+/// average, and for one of the deepest stacks.
 const ROOM: usize = 64;
 
 /// Room for the addresses of all, at most: 1 MB of them.
