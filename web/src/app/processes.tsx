@@ -10,16 +10,16 @@ import { List, type ListColumn } from "./list";
 import { Failure, Head, Search, useAction, Waiting } from "./parts";
 import { go, link, useParam } from "./router";
 
-/** Milliseconds between two looks at all processes. */
+/** Milliseconds between two requests. */
 const EVERY = 2000;
 
 interface Row extends Process {
-  /** CPU time by time since the last look, or since the process started: 1 is one processor. */
+  /** CPU time by time since the last request, or since the process started: 1 is one processor. */
   cpu: number | null;
   recording: Recording | undefined;
 }
 
-/** The CPU time of each process at the last look. */
+/** The CPU time of each process at the last request. */
 type Before = Map<string, { seconds: number; at: number; cpu: number | null }>;
 
 /** A process is the same if it has the same id and started at the same time. */
@@ -28,7 +28,7 @@ function identity(process: Process, now: number): string {
   return `${process.pid} ${Math.round(started / 10)}`;
 }
 
-/** CPU time by time, from two looks where there are two. */
+/** CPU time by time, from two requests where there are two. */
 function usage(processes: Process[], before: Before, now: number): Map<number, number | null> {
   const found = new Map<number, number | null>();
   const next: Before = new Map();
