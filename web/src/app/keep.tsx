@@ -1,9 +1,11 @@
-// What can be done with a session that is kept: download and delete it.
+// What can be done with a session that is kept: rename, note, download and delete it.
 
+import { useState } from "preact/hooks";
 import { api } from "../data/client";
 import { visible } from "../data/format";
 import { useQuery } from "../data/query";
-import { Dialog, Failure, useAction, Waiting } from "./parts";
+import type { Session } from "../data/types";
+import { Dialog, Failure, Field, useAction, Waiting } from "./parts";
 
 /** All formats of a session. */
 export function DownloadDialog({ id, close }: { id: string; close: () => void }) {
@@ -30,6 +32,60 @@ export function DownloadDialog({ id, close }: { id: string; close: () => void })
       </ul>
       <form method="dialog" class="tools">
         <button class="plain">Close</button>
+      </form>
+    </Dialog>
+  );
+}
+
+/** Name and note of a session. `changed` gets the session as it is afterwards. */
+export function ChangeDialog(props: {
+  session: Session;
+  close: () => void;
+  changed: (session: Session) => void;
+}) {
+  const { session, close, changed } = props;
+  const [name, setName] = useState(session.id);
+  const [note, setNote] = useState(session.note ?? "");
+  const change = useAction(async () => {
+    const renamed = name === session.id ? {} : { name };
+    const next = await api.changeSession(session.id, { ...renamed, note });
+    close();
+    changed(next);
+  });
+  return (
+    <Dialog title="Name and note" close={close}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          change.run();
+        }}
+      >
+        <Field label="Name" hint="Letters, digits, dots, dashes and underscores">
+          <input
+            value={name}
+            required
+            maxLength={200}
+            spellcheck={false}
+            onInput={(event) => setName(event.currentTarget.value)}
+          />
+        </Field>
+        <Field label="Note">
+          <textarea
+            rows={4}
+            maxLength={1000}
+            value={note}
+            onInput={(event) => setNote(event.currentTarget.value)}
+          />
+        </Field>
+        {change.problem && <Failure problem={change.problem} />}
+        <p class="tools">
+          <button class="primary" type="submit" disabled={change.busy}>
+            Save
+          </button>
+          <button class="plain" type="button" onClick={close}>
+            Cancel
+          </button>
+        </p>
       </form>
     </Dialog>
   );

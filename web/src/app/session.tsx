@@ -7,7 +7,7 @@ import { bytes, clock, count, duration, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import { DocumentView } from "../views/document";
 import { Explore } from "../views/explore";
-import { DeleteDialog, DownloadDialog } from "./keep";
+import { ChangeDialog, DeleteDialog, DownloadDialog } from "./keep";
 import { Failure, Field, Head, Tile, Tiles, Waiting } from "./parts";
 import { go, link, setParams, usePlace } from "./router";
 
@@ -27,7 +27,7 @@ export function SessionPage({ id }: { id: string }) {
   const document = useQuery(`document ${id} ${JSON.stringify(narrowed)}`, (signal) =>
     api.document(id, narrowed, signal),
   );
-  const [asked, setAsked] = useState<"download" | "delete">();
+  const [asked, setAsked] = useState<"change" | "download" | "delete">();
   const [shown, setShown] = useState<Document>();
   useEffect(() => {
     if (document.data) setShown(document.data);
@@ -42,6 +42,13 @@ export function SessionPage({ id }: { id: string }) {
             Watch the recording
           </a>
         )}
+        <button
+          class="plain"
+          disabled={!data || data.recording}
+          onClick={() => setAsked("change")}
+        >
+          Name and note
+        </button>
         <button class="plain" onClick={() => setAsked("download")}>
           Download
         </button>
@@ -62,6 +69,16 @@ export function SessionPage({ id }: { id: string }) {
           <Contents document={shown} />
           <DocumentView document={shown} />
         </div>
+      )}
+      {asked === "change" && data && (
+        <ChangeDialog
+          session={data}
+          close={() => setAsked(undefined)}
+          changed={(next) => {
+            if (next.id === id) session.reload();
+            else go(link(["sessions", next.id]), { replace: true });
+          }}
+        />
       )}
       {asked === "download" && <DownloadDialog id={id} close={() => setAsked(undefined)} />}
       {asked === "delete" && (
@@ -86,6 +103,7 @@ function Facts({ session }: { session: SessionDetail }) {
   const { target, damage, notes, complete, end } = session;
   return (
     <>
+      {session.note !== null && <p class="note">{visible(session.note)}</p>}
       {damage !== null && <p class="banner bad">{visible(damage)}</p>}
       {!complete && damage === null && !session.recording && (
         <p class="banner">The recording did not end in order: what came before is shown.</p>

@@ -41,7 +41,7 @@ export function Sessions() {
           <p>
             {query === ""
               ? "Nothing was recorded yet. Choose a process, or drop a session file here."
-              : "No session has this in its name, process, command line or profilers."}
+              : "No session has this in its name, note, process, command line or profilers."}
           </p>
           {query === "" && (
             <a class="primary" href={link(["processes"])}>
@@ -72,7 +72,7 @@ export function Sessions() {
 function matches(session: Session, query: string): boolean {
   const { target } = session;
   const profilers = target?.profilers.map((profiler) => profiler.id).join(" ") ?? "";
-  const text = `${session.id} ${target?.process ?? ""} ${target?.command ?? ""} ${profilers}`;
+  const text = `${session.id} ${session.note ?? ""} ${target?.process ?? ""} ${target?.command ?? ""} ${profilers}`;
   return text.toLowerCase().includes(query.toLowerCase());
 }
 
@@ -154,6 +154,7 @@ function Name({ session }: { session: Session }) {
         </a>
       )}
       <span class="command">{visible(target ? id : (session.problem ?? id))}</span>
+      {session.note !== null && <span class="noted">{visible(session.note)}</span>}
     </>
   );
 }

@@ -140,6 +140,8 @@ export const api = {
   sessions: (signal?: AbortSignal) => get<Session[]>("sessions", signal),
   session: (id: string, signal?: AbortSignal) =>
     get<SessionDetail>(`sessions/${named(id)}`, signal),
+  changeSession: (id: string, body: { name?: string; note?: string }) =>
+    sendJson<Session>("PATCH", `sessions/${named(id)}`, body),
   deleteSession: (id: string) => send(address(`sessions/${named(id)}`), { method: "DELETE" }),
   document: async (id: string, narrowed: Narrowed = {}, signal?: AbortSignal) => {
     const url = address(`sessions/${named(id)}/document`, { ...narrowed });

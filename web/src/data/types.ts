@@ -176,6 +176,8 @@ export interface Session {
   bytes: number;
   recorded_unix_ms: number;
   recording: boolean;
+  /** What somebody wrote about it. */
+  note: string | null;
   target: {
     pid: number;
     process: string;
