@@ -82,10 +82,17 @@ test("a process is recorded, watched, stopped, kept, downloaded and added again"
   await download.saveAs(file);
   await formats.getByRole("button", { name: "Close" }).click();
 
+  await page.getByRole("button", { name: "Name and note" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("before-the-fix");
+  await page.getByLabel("Note").fill("two\nlines");
+  await page.getByRole("button", { name: "Save" }).click();
+  await expect(page).toHaveURL(/\/sessions\/before-the-fix$/);
+  await expect(page.locator(".remark")).toHaveText("two\nlines");
+
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
   await expect(page.getByRole("heading", { level: 1, name: "Sessions" })).toBeVisible();
-  await expect(page.getByText(name)).toHaveCount(0);
+  await expect(page.getByText("before-the-fix")).toHaveCount(0);
   await page.locator("input[type=file]").setInputFiles(file);
   await page.getByRole("link", { name: "open it" }).click();
   await expect(page.getByRole("heading", { name: /exceptions/i }).first()).toBeVisible();

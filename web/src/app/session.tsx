@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { api, type Narrowed, type SessionDetail } from "../data/client";
 import type { Document } from "../data/document";
-import { bytes, clock, count, duration, visible } from "../data/format";
+import { bytes, clock, count, duration, visible, visibleLines } from "../data/format";
 import { useQuery } from "../data/query";
 import { DocumentView } from "../views/document";
 import { Explore } from "../views/explore";
@@ -103,7 +103,7 @@ function Facts({ session }: { session: SessionDetail }) {
   const { target, damage, notes, complete, end } = session;
   return (
     <>
-      {session.note !== null && <p class="note">{visible(session.note)}</p>}
+      {session.note !== null && <p class="remark">{visibleLines(session.note)}</p>}
       {damage !== null && <p class="banner bad">{visible(damage)}</p>}
       {!complete && damage === null && !session.recording && (
         <p class="banner">The recording did not end in order: what came before is shown.</p>
