@@ -44,11 +44,11 @@ test("a process is recorded, watched, stopped, kept, downloaded and added again"
   await expect(page).toHaveURL(/p=exceptions/);
   await page.getByRole("checkbox", { name: "cpu", exact: true }).check();
   await page.getByRole("checkbox", { name: "wall", exact: true }).check();
-  await page.getByLabel("samples").fill("100");
+  await page.getByLabel("samples", { exact: true }).fill("100");
   await expect(page).toHaveURL(/p=exceptions%3Asamples%3D100%2Ccpu%2Cwall/);
   // The address is the state of the form.
   await page.reload();
-  await expect(page.getByLabel("samples")).toHaveValue("100");
+  await expect(page.getByLabel("samples", { exact: true })).toHaveValue("100");
   await page.getByRole("button", { name: "Start recording" }).click();
 
   await expect(page).toHaveURL(/\/recordings\//);
@@ -84,7 +84,7 @@ test("a process is recorded, watched, stopped, kept, downloaded and added again"
 
   await page.getByRole("button", { name: "Name and note" }).click();
   await page.getByLabel("Name", { exact: true }).fill("before-the-fix");
-  await page.getByLabel("Note").fill("two\nlines");
+  await page.getByLabel("Note", { exact: true }).fill("two\nlines");
   await page.getByRole("button", { name: "Save" }).click();
   await expect(page).toHaveURL(/\/sessions\/before-the-fix$/);
   await expect(page.locator(".remark")).toHaveText("two\nlines");
@@ -172,7 +172,7 @@ test("a tree is operated by keyboard alone", async ({ page }) => {
 test("methods are traced, and reverted", async ({ page }) => {
   await page.goto(`/trace?pid=${traced}`);
   await checkAccess(page);
-  await page.getByLabel("Methods").fill("traced!*.Traced.Plain");
+  await page.getByLabel("Methods", { exact: true }).fill("traced!*.Traced.Plain");
   await checkWidths(page, "trace");
   await page.getByRole("button", { name: "Start the trace" }).click();
   await expect(page).toHaveURL(/\/recordings\//);
