@@ -8,7 +8,7 @@ pub mod debian;
 mod packages;
 mod root9;
 
-use crate::tool;
+use crate::{tool, web};
 use anyhow::{Context, Result, bail};
 use packages::{Client, Into, PACKAGES, Package};
 use sha2::{Digest, Sha256};
@@ -48,6 +48,7 @@ pub fn run() -> Result<()> {
 
     compiler()?;
     tools()?;
+    web::install()?;
     fetch_missing(&cache)?;
     for package in PACKAGES {
         unpack(&cache, package)?;
@@ -74,8 +75,10 @@ fn compiler() -> Result<()> {
 
 /// Programs of the distribution that tests and benchmarks run: those that open our reports, those
 /// that make processes to look at, and the one that puts a service under load.
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 10] = [
     ("chromium", "chromium"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
     ("go", "golang-go"),
     ("cc", "gcc"),
     ("setpriv", "util-linux"),
