@@ -6,13 +6,13 @@ use document::{
     Document,
     html::{self, escape},
 };
-use profile::Profile;
+use profile::{FRAME_KINDS, Profile};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     Exporter, Options, ReportError, format, kinds,
-    page::{FRAME_KINDS, Functions, Interner, micros},
+    page::{Functions, Interner, micros},
     views,
 };
 

@@ -3,7 +3,7 @@
 
 use profile::{
     CallSite, NONE, NameStyle, Profile,
-    session::{FunctionId, FunctionKind, Nanos},
+    session::{FunctionId, Nanos},
     state_machine_id,
 };
 use serde::Serialize;
@@ -16,35 +16,6 @@ pub(crate) const MOST_POINTS: usize = 300;
 
 /// Most rows of the tables of types, of locks and of counters.
 pub(crate) const MOST_ROWS: usize = 500;
-
-/// Kinds of frames that the page gives a colour, by index.
-pub(crate) const FRAME_KINDS: [&str; 10] = [
-    "your code",
-    ".NET libraries",
-    "dynamic code",
-    "stub",
-    "native",
-    "runtime",
-    "GC",
-    "JIT",
-    "kernel",
-    "unknown",
-];
-
-fn frame_kind(profile: &Profile, function: FunctionId) -> u8 {
-    match profile.tables.function(function).kind {
-        FunctionKind::Managed if profile.tables.is_framework(function) => 1,
-        FunctionKind::Managed => 0,
-        FunctionKind::Dynamic => 2,
-        FunctionKind::Stub => 3,
-        FunctionKind::Native => 4,
-        FunctionKind::Runtime => 5,
-        FunctionKind::Gc => 6,
-        FunctionKind::Jit => 7,
-        FunctionKind::Kernel => 8,
-        FunctionKind::Unknown => 9,
-    }
-}
 
 /// Columns of functions, by their number in the page.
 #[derive(Default, Serialize)]
@@ -95,7 +66,7 @@ impl<'a> Interner<'a> {
         self.functions.short.push(self.profile.tables.function_name(id, NameStyle::SHORT));
         let plain = self.profile.tables.function_name(id, NameStyle::PLAIN);
         self.functions.plain.push(plain.encode_utf16().count());
-        self.functions.kind.push(frame_kind(self.profile, id));
+        self.functions.kind.push(self.profile.tables.frame_kind(id));
         self.functions.module.push(function.module.map_or(0, |module| module.0 + 1));
         self.functions.machine.push(function.state_machine.map_or("", state_machine_id));
         next

@@ -9,6 +9,7 @@
 
 mod access;
 mod endpoints;
+mod explorations;
 mod jobs;
 mod net;
 mod openapi;
@@ -23,6 +24,7 @@ use access::{Hosts, Secrets};
 use axum::Router;
 use diagnose::LimitsOf;
 use diagnostics::DotnetProcess;
+use explorations::Explorations;
 use jobs::Jobs;
 use profile::Profile;
 use recorder::{RecordError, Recording, Summary};
@@ -155,6 +157,10 @@ pub(crate) struct State {
     pub heavy: Jobs,
     /// Work that takes a moment.
     pub light: Jobs,
+    /// Questions of viewers.
+    pub explore: Jobs,
+    /// Sessions that viewers look at.
+    pub explorations: Explorations,
     /// Files that are received.
     pub uploads: tokio::sync::Semaphore,
     /// Clients that watch recordings.
@@ -212,6 +218,8 @@ impl Server {
             recordings: Recordings::default(),
             heavy: Jobs::new(2),
             light: Jobs::new(4),
+            explore: Jobs::new(2),
+            explorations: Explorations::default(),
             uploads: endpoints::uploads(),
             watchers: endpoints::watchers(),
             openapi,
