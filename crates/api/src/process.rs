@@ -1,4 +1,4 @@
-use diagnostics::{DotnetProcess, Hosting};
+use diagnostics::{DotnetProcess, Hosting, Usage};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,6 +24,12 @@ pub struct Process<'a> {
     pub container: bool,
     /// For how long it has been running.
     pub uptime_seconds: Option<f64>,
+    /// CPU time of all its threads since it started.
+    pub cpu_seconds: Option<f64>,
+    /// Bytes that it has in memory (resident set).
+    pub memory_bytes: Option<u64>,
+    /// Its threads.
+    pub threads: Option<u32>,
     /// Name for lists.
     pub name: &'a str,
     /// Name of its entry assembly.
@@ -39,8 +45,8 @@ pub struct Process<'a> {
 }
 
 impl<'a> Process<'a> {
-    /// What is known of a process at this time.
-    pub fn of(process: &'a DotnetProcess, now: SystemTime) -> Self {
+    /// What is known of a process at this time, and what it uses, where that is known.
+    pub fn of(process: &'a DotnetProcess, usage: Option<Usage>, now: SystemTime) -> Self {
         Self {
             pid: process.pid,
             namespace_pid: process.ns_pid,
@@ -55,6 +61,9 @@ impl<'a> Process<'a> {
             }),
             container: process.contained,
             uptime_seconds: uptime(process, now).map(|uptime| uptime.as_secs_f64()),
+            cpu_seconds: usage.map(|usage| usage.cpu.as_secs_f64()),
+            memory_bytes: usage.map(|usage| usage.resident),
+            threads: usage.map(|usage| usage.threads),
             name: &process.name,
             entry_assembly: process.entry_assembly.as_deref(),
             command: process.command_line(),
@@ -97,7 +106,11 @@ mod tests {
             obstacle: Some(Obstacle::Stopped { tracer: None }),
         };
         let now = UNIX_EPOCH + Duration::from_secs(1001);
-        let json = serde_json::to_value(Process::of(&process, now)).unwrap();
+        let usage = Usage { cpu: Duration::from_millis(1500), resident: 4096, threads: 3 };
+        let json = serde_json::to_value(Process::of(&process, Some(usage), now)).unwrap();
+        assert_eq!((&json["cpu_seconds"], &json["memory_bytes"]), (&1.5.into(), &4096.into()));
+        let json = serde_json::to_value(Process::of(&process, None, now)).unwrap();
+        assert!(json["threads"].is_null() && json["cpu_seconds"].is_null());
         assert_eq!((&json["pid"], &json["attachable"]), (&1234.into(), &false.into()));
         assert_eq!((&json["hosting"], &json["uptime_seconds"]), (&"library".into(), &1.0.into()));
         assert!(json["obstacle"].as_str().unwrap().contains("stopped"));

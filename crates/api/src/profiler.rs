@@ -11,10 +11,18 @@ pub struct Profiler {
     pub summary: &'static str,
     /// What it measures and how to read it.
     pub description: &'static str,
+    /// What it costs the program that is recorded.
+    pub overhead: &'static str,
     /// The oldest runtime that it works on.
     pub since: String,
     /// Whether it can be attached to a running process.
     pub attach: bool,
+    /// The commands that run it.
+    pub commands: &'static [&'static str],
+    /// Whether it cannot run beside another profiler that holds the main profiler slot.
+    pub needs_main_slot: bool,
+    /// Whether the agent remains in the process until the process ends.
+    pub resident_agent: bool,
     /// What its samples count.
     pub values: Vec<Value>,
     /// Its parameters.
@@ -63,8 +71,12 @@ impl Profiler {
             id: spec.id,
             summary: spec.summary,
             description: spec.description,
+            overhead: spec.overhead,
             since: since(spec),
             attach: spec.attach,
+            commands: spec.commands(),
+            needs_main_slot: spec.needs_main_slot(),
+            resident_agent: spec.is_irreversible(),
             values: spec.values.iter().map(value).collect(),
             params: spec.params.iter().map(param).collect(),
         }

@@ -28,7 +28,7 @@ mod validated;
 use clap::{Parser, Subcommand};
 use commands::{
     checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, schema,
-    serve, trace, validate,
+    serve, trace, ui, validate,
 };
 use exit::Code;
 use std::process::ExitCode;
@@ -55,6 +55,7 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  clrscope ui
   clrscope ps
   clrscope record 1234 --duration 10s -o web.clrscope
   clrscope report web.clrscope --format html -o web.html
@@ -91,6 +92,7 @@ enum Command {
     Il(il::Args),
     Validate(validate::Args),
     Newrelic(commands::newrelic::Args),
+    Ui(ui::Args),
     Serve(serve::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -116,6 +118,7 @@ impl Command {
             Self::Il(args) => il::run(args),
             Self::Validate(args) => validate::run(args),
             Self::Newrelic(args) => commands::newrelic::run(args),
+            Self::Ui(args) => ui::run(args),
             Self::Serve(args) => serve::run(args),
             Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),

@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "ps",
     "profilers",
     "record",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 20] = [
     "il",
     "validate",
     "newrelic",
+    "ui",
     "serve",
     "schema",
     "completions",

@@ -36,6 +36,7 @@ mod platform;
 mod port;
 mod process;
 mod reverse;
+mod usage;
 
 pub use error::{Candidate, Error};
 pub use eventpipe::{EventPipeConfig, EventPipeSession, Provider, Stopper};
@@ -48,3 +49,4 @@ pub use platform::{discovery::named_port, limits, proc, processors};
 pub use port::{DumpFlags, DumpType, PerfMapType, Port, ProcessInfo, clsid_text};
 pub use process::{DotnetProcess, Hosting, Obstacle, discover, find, find_name, find_pid, locate};
 pub use reverse::{ConnectedRuntime, ReversePort};
+pub use usage::{Usage, usage};

@@ -6,6 +6,8 @@ use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settin
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "allocations",
     summary: "Allocated bytes and objects by type and call stack",
+    overhead: "0.7 to 3.1 % of the speed of a program that does nothing but allocate, once the \
+        limit of samples applies.",
     description: "Estimates what is allocated from samples, about one for each 100 KB, each with \
         type, size, heap and call stack. On .NET 10 and newer the runtime samples randomly, each \
         byte with the same probability, so estimates are unbiased. Older runtimes report the \

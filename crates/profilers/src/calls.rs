@@ -6,6 +6,7 @@ use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "calls",
     summary: "Every call of chosen methods: exact counts, times and call tree",
+    overhead: "50 to 65 ns for each call of a method that matches.",
     description: "Makes the runtime call a hook whenever a method that matches the filter is \
         entered or left, and keeps the call tree of each thread with exact counts and times. \
         Methods that do not match have no hooks and are not in the tree. Methods with hooks are \

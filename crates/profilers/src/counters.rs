@@ -6,6 +6,8 @@ use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settin
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "counters",
     summary: "Values that the process reports about itself: EventCounters and meters, over time",
+    overhead: "Too little to measure for EventCounters. Instruments of meters cost something at \
+        each measurement.",
     description: "Listens to EventCounters (System.Runtime by default: CPU, heap, collections, \
         thread pool, exceptions, requests in other providers) and to named meters of \
         System.Diagnostics.Metrics, and keeps each value with its time. The process computes the \

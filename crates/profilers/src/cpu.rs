@@ -8,6 +8,8 @@ use wire::{CpuEngine, CpuSample, Nanos, Record};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "cpu",
     summary: "Where threads spend time on a processor",
+    overhead: "About a percent or less of the program's speed, at 100 and at 1000 samples per \
+        second.",
     description: "Takes the stack of every running thread, managed and native frames in one, at \
         each tick of the thread's own CPU time. Threads that wait are not sampled: use wall for \
         them. clrscope reads the kernel's sampling ring from outside where the machine allows it. \

@@ -6,6 +6,7 @@ use crate::{Collector, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "exact-allocations",
     summary: "Every allocated object by type: exact numbers and bytes",
+    overhead: "A program that allocates much is several times slower.",
     description: "Makes the runtime report every object that is allocated, and keeps exact numbers \
         of objects and bytes by type and thread. It can also be written allocations:exact. There \
         are no call stacks: add the profiler allocations for samples with stacks. The runtime then \

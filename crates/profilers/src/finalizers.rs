@@ -9,6 +9,8 @@ use wire::Record;
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "finalizers",
     summary: "Finalizers: which types, how long they take, and what blocks their thread",
+    overhead: "One event for each finalized object, and one for each pinned object in each \
+        collection, which lengthens GC pauses of programs with very many pinned objects.",
     description: "Shows what the finalizer thread does, which runs the finalizers of all objects \
         one after another. The runtime reports each object whose finalizer it runs, with its type, \
         and after each collection how many dead objects joined the queue. From this follow the \

@@ -6,6 +6,7 @@ use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "gc",
     summary: "Garbage collections: pauses, generations, reasons, heap sizes",
+    overhead: "Some two dozen small events for each collection.",
     description: "Listens to the runtime's own events for each collection: how long it took to \
         suspend threads and how long the GC pause was, which generation, why, whether it was \
         induced, how large each generation was before and after, how much was promoted, and which \

@@ -6,6 +6,8 @@ use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "jit",
     summary: "Compiled methods: which, when, how long it took, which threads waited for it",
+    overhead: "Three events with stacks for each compiled method. Nothing while nothing is \
+        compiled.",
     description: "Listens to the runtime's compilation events: every method that is compiled, with \
         its tier, how long that took, on which thread, the size of its IL and of its code, and the \
         call that made it necessary. Separates compilations that threads waited for from those in \

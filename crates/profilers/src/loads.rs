@@ -6,6 +6,8 @@ use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "loads",
     summary: "Loaded assemblies and types: what each took, what requested it, what was not found",
+    overhead: "A few events with stacks for each assembly and type that is loaded. Nothing while \
+        nothing is loaded.",
     description: "Listens to the runtime's loader: every assembly that is loaded or unloaded, with \
         its file and version and the call that made it necessary. From .NET 5 on also how long \
         each load took, how the assembly was searched for (contexts, files, handlers), what could \

@@ -6,6 +6,7 @@ use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "locks",
     summary: "Contended locks: who waited, where, for how long",
+    overhead: "Two events and a stack for each wait. Nothing while no thread waits.",
     description: "Listens to the runtime's contention events: every time a thread has to wait for \
         a monitor (the lock statement of C#) or a System.Threading.Lock that another thread holds, \
         with the waiting stack and how long it took. Every wait is counted, none is sampled. From \

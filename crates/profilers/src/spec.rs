@@ -5,6 +5,9 @@ pub struct ProfilerSpec {
     pub id: &'static str,
     /// One line for lists.
     pub summary: &'static str,
+    /// What it costs the program that is recorded, for people who choose; the page of the profiler
+    /// has the measurements.
+    pub overhead: &'static str,
     /// What it measures and how to read it, for `clrscope profilers <id>` and the docs.
     pub description: &'static str,
     /// What a sample or event of it counts.
@@ -35,6 +38,7 @@ impl ProfilerSpec {
     pub const PLAIN: Self = Self {
         id: "",
         summary: "",
+        overhead: "",
         description: "",
         values: &[],
         params: &[],

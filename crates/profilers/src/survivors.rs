@@ -7,6 +7,8 @@ use wire::{Nanos, SessionConfig};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "survivors",
     summary: "What survives collections, and what retains it",
+    overhead: "Lengthens GC pauses by the time in which the runtime reports the heap, which is \
+        at most 5 % of the time.",
     description: "Takes a snapshot at collections that the program makes anyway, at most one per \
         second: which objects survived, from which generation into which, and through which \
         references young ones were retained. Collections between two snapshots are not slowed \

@@ -10,6 +10,7 @@ use wire::{Nanos, Record, WallSample, WallTick};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "threads",
     summary: "All threads: what they are, which make no progress, what starts them",
+    overhead: "1.4 % of one processor for one snapshot per second of 1,000 waiting threads.",
     description: "Takes snapshots of all threads of the process, managed and native, at regular \
         times: name, age, CPU time, state, what it waits for, and the stack of managed ones. The \
         last snapshot is shown as a tree of merged stacks. A thread that did nothing from its \

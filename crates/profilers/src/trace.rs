@@ -10,6 +10,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "trace",
     summary: "Calls of chosen methods of a running process: counts, errors, latencies and call \
         tree",
+    overhead: "5 to 8 ns for each call that is counted, 45 to 61 ns for one that is timed. \
+        Methods that match are not inlined.",
     description: "Adds code to the methods that rules match, which counts and times their calls, \
         and reverts them when the recording ends. Works on running processes and from the start; \
         code that was compiled before, or inlined, is replaced too. Methods that do not match run \

@@ -6,6 +6,7 @@ use crate::{Collector, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "transitions",
     summary: "P/Invokes and calls back from native code: exact counts and times",
+    overhead: "140 to 310 ns for each call between managed and native code.",
     description: "Makes the runtime report every call from managed to native code (P/Invoke) and \
         every call from native code to a managed method (reverse P/Invoke), and keeps counts and \
         times by method and thread, with what was called from within. No call is sampled or left \

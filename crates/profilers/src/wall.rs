@@ -11,6 +11,7 @@ use wire::{Nanos, Record, WallSample, WallTick};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "wall",
     summary: "What every thread does or waits for",
+    overhead: "At most 2.5 % of one processor.",
     description: "Takes the stack of every managed thread at regular times, running or waiting, \
         with the kind of wait: lock, sleep, I/O, idle pool thread. Nothing is suspended for it: \
         the stacks of blocked threads are copied while they do not change, and running threads \

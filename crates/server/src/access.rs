@@ -2,12 +2,18 @@
 //! secret that it has.
 
 mod hosts;
+mod peer;
 mod secrets;
 
 pub use hosts::Hosts;
+pub use peer::Peer;
 pub use secrets::{Secrets, Token, TokenError};
 
-use crate::{Shared, problem::Problem};
+use crate::{
+    Shared,
+    pages::{is_for_page, problem_page},
+    problem::Problem,
+};
 use axum::{
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
@@ -32,10 +38,11 @@ const HEADERS: [(&str, &str); 8] = [
 
 /// Lets through what may pass, and gives each response its headers.
 pub async fn guard(State(state): State<Shared>, request: Request, next: Next) -> Response {
+    let for_page = is_for_page(request.method(), request.uri().path(), request.headers());
     let mut response = match check(&state, &request) {
         Ok(None) => next.run(request).await,
         Ok(Some(response)) => response,
-        Err(problem) => problem.into_response(),
+        Err(problem) => refused(problem, for_page),
     };
     for (name, value) in HEADERS {
         // A response that needs another value has set it.
@@ -43,6 +50,14 @@ pub async fn guard(State(state): State<Shared>, request: Request, next: Next) ->
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// Says why a request is refused: to a person in words, to a program as JSON.
+fn refused(problem: Problem, for_page: bool) -> Response {
+    match for_page {
+        true => problem_page(problem),
+        false => problem.into_response(),
+    }
 }
 
 /// A response, if the request is already answered.
@@ -61,14 +76,14 @@ fn check(state: &Shared, request: &Request) -> Result<Option<Response>, Problem>
         && request.method() == Method::GET
         && let Some(token) = uri.query().and_then(token_of)
     {
-        return exchange(state, token).map(Some);
+        return exchange(state, token, request).map(Some);
     }
     match is_known(state, headers) {
         true => Ok(None),
         false => Err(Problem::new(
             StatusCode::UNAUTHORIZED,
-            "the request has no valid token",
-            "open the address that `clrscope serve` prints, or send the header `Authorization: \
+            "the request has no valid token, or the cookie has expired",
+            "open the address that `clrscope ui` or `clrscope serve` prints, or send the header `Authorization: \
              Bearer TOKEN` with the token of --token-file",
         )),
     }
@@ -117,12 +132,20 @@ fn token_of(query: &str) -> Option<&str> {
 }
 
 /// A cookie for a one-time token.
-fn exchange(state: &Shared, token: &str) -> Result<Response, Problem> {
-    let Some(cookie) = state.secrets.exchange(token)? else {
+fn exchange(state: &Shared, token: &str, request: &Request) -> Result<Response, Problem> {
+    // Without the token in the address it does not stay in the browser's history.
+    let first_page = [(header::LOCATION, "/".to_owned())];
+    let peer = request.extensions().get::<Peer>();
+    let is_own_user = || peer.is_some_and(Peer::is_of_own_user);
+    let Some(cookie) = state.secrets.exchange(token, is_own_user)? else {
+        // Who is let in already may open the address again.
+        if is_known(state, request.headers()) {
+            return Ok((StatusCode::SEE_OTHER, first_page).into_response());
+        }
         return Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "the token in the address is wrong, or was already used: it is for one browser, once",
-            "start `clrscope serve` again to get a new address",
+            "start clrscope again to get a new address",
         ));
     };
     let cookie = format!(
@@ -130,9 +153,7 @@ fn exchange(state: &Shared, token: &str) -> Result<Response, Problem> {
         state.cookie,
         Secrets::LIFETIME.as_secs()
     );
-    // Without the token in the address it does not stay in the browser's history.
-    Ok((StatusCode::SEE_OTHER, [(header::LOCATION, "/".to_owned()), (header::SET_COOKIE, cookie)])
-        .into_response())
+    Ok((StatusCode::SEE_OTHER, first_page, [(header::SET_COOKIE, cookie)]).into_response())
 }
 
 /// Whether a request has the token of the token file, or the cookie of a browser.

@@ -6,7 +6,7 @@ mod processes;
 mod recordings;
 mod sessions;
 
-use crate::{Program, Shared, openapi::Api, problem::Problem};
+use crate::{Program, Shared, openapi::Api, pages, problem::Problem};
 use axum::{
     Router,
     extract::State,
@@ -26,25 +26,11 @@ pub fn router(program: &dyn Program) -> (Router<Shared>, String) {
     sessions::add(&mut api);
     explore::add(&mut api);
     let (router, document) = api.finish(program);
-    let router = router
-        .route("/", get(first_page))
+    let router = pages::add(router)
         .route("/api/v1/openapi.json", get(openapi))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed);
     (router, document)
-}
-
-/// What a person finds who opens the printed address.
-async fn first_page() -> Response {
-    const PAGE: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-        <title>clrscope</title>\n<h1>clrscope</h1>\n\
-        <p>This browser may use the API now. <a href=\"/api/v1/openapi.json\">Its description</a> \
-        names all requests. For example:</p>\n<ul>\n\
-        <li><a href=\"/api/v1/processes\">processes</a></li>\n\
-        <li><a href=\"/api/v1/profilers\">profilers</a></li>\n\
-        <li><a href=\"/api/v1/recordings\">recordings</a></li>\n\
-        <li><a href=\"/api/v1/sessions\">sessions</a></li>\n</ul>\n";
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE).into_response()
 }
 
 async fn openapi(State(state): State<Shared>) -> Response {

@@ -1,7 +1,7 @@
 //! clrscope over HTTP: processes, profilers, recordings and sessions, for pages and scripts.
 //!
 //! [`Server::bind`] takes the port, [`Server::run`] answers until a [`Stopper`] ends it. All
-//! addresses are in `api`, one file for each subject; `access` decides who may use them. Everything
+//! addresses are in `endpoints`, one file for each subject; `access` decides who may use them. Everything
 //! that is said comes from the registry of profilers, from sessions and from documents: nothing
 //! here knows a profiler.
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ mod explorations;
 mod jobs;
 mod net;
 mod openapi;
+mod pages;
 mod problem;
 mod recordings;
 mod store;
@@ -176,6 +177,7 @@ pub struct Server {
     listener: TcpListener,
     state: Shared,
     router: Router,
+    origin: String,
     url: String,
     stopped: watch::Receiver<bool>,
     stopper: Stopper,
@@ -207,7 +209,8 @@ impl Server {
         let listener = TcpListener::bind(config.listen).map_err(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let (secrets, once) = Secrets::new(config.token)?;
+        let secrets = Secrets::new(config.token);
+        let once = secrets.once(false)?;
         let (router, openapi) = endpoints::router(program.as_ref());
         let state = Arc::new(State {
             program,
@@ -227,13 +230,23 @@ impl Server {
         let guard = axum::middleware::from_fn_with_state(Arc::clone(&state), access::guard);
         let router = router.layer(guard).with_state(Arc::clone(&state));
         let (stopper, stopped) = watch::channel(false);
-        let url = format!("http://{}/?token={once}", reachable(address));
-        Ok(Self { listener, state, router, url, stopped, stopper: Stopper(stopper) })
+        let origin = format!("http://{}", reachable(address));
+        let url = format!("{origin}/?token={once}");
+        Ok(Self { listener, state, router, origin, url, stopped, stopper: Stopper(stopper) })
     }
 
     /// The address for a browser, with a token that can be used once.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The same for a program that is given the address as an argument, where other users can read
+    /// it: the token is only good for programs of the user of this process.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn url_for_own_user(&self) -> Result<String, ServeError> {
+        Ok(format!("{}/?token={}", self.origin, self.state.secrets.once(true)?))
     }
 
     /// What ends the server.

@@ -1,7 +1,7 @@
 //! Connections: how many, and how long they may take.
 
-use crate::Shared;
-use axum::Router;
+use crate::{Shared, access::Peer};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -74,7 +74,10 @@ async fn serve(
             _ = stopped.wait_for(|stopped| *stopped) => break,
         };
         match (turn, accepted) {
-            (Ok(turn), Ok((stream, _))) => connect(stream, turn, &router, &connections),
+            (Ok(turn), Ok((stream, peer))) => {
+                let router = router.clone().layer(Extension(Peer(peer)));
+                connect(stream, turn, router, &connections);
+            }
             // There are no descriptors left, for example: connections that end free some.
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
@@ -90,7 +93,7 @@ async fn serve(
 fn connect(
     stream: TcpStream,
     turn: OwnedSemaphorePermit,
-    router: &Router,
+    router: Router,
     connections: &GracefulShutdown,
 ) {
     // Events are small and should not wait for each other. If this fails, they do.
@@ -103,7 +106,7 @@ fn connect(
         .header_read_timeout(HEAD)
         .max_buf_size(MOST_HEAD)
         .max_headers(MOST_HEADERS);
-    let service = TowerToHyperService::new(router.clone());
+    let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
     let connection = connections.watch(connection);
     tokio::spawn(async move {

@@ -19,4 +19,5 @@ pub mod stacks;
 pub mod tasks;
 pub mod top;
 pub mod trace;
+pub mod ui;
 pub mod validate;

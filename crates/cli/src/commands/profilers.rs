@@ -58,6 +58,7 @@ fn explain(spec: &ProfilerSpec) -> Document {
         ("values", Cell::text(values.join(", "))),
         ("runtimes", Cell::text(format!("{} and newer", api::since(spec)))),
         ("entry", Cell::text(spec.commands().join(" and "))),
+        ("overhead", Cell::text(spec.overhead)),
     ]));
     let mut parameters = Section::new(format!("Parameters, written as -p {}:name=value", spec.id));
     if spec.params.is_empty() {

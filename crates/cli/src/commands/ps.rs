@@ -21,7 +21,10 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let now = SystemTime::now();
     match args.json {
         true => console::print_json(
-            &processes.iter().map(|process| Process::of(process, now)).collect::<Vec<_>>(),
+            &processes
+                .iter()
+                .map(|process| Process::of(process, diagnostics::usage(process.pid).ok(), now))
+                .collect::<Vec<_>>(),
         )?,
         false => console::show(&list(&processes, now))?,
     }

@@ -59,11 +59,20 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
             bytes: u64::from(args.max_space) << 30,
         },
     };
+    serve(config, &args.agent, |server| Ok(console::print(&format!("{}\n", server.url()))?))
+}
+
+/// Serves until a signal comes. `begun` is called when the port is open and signals are handled.
+pub fn serve(
+    config: Config,
+    agent: &AgentArgs,
+    begun: impl FnOnce(&Server) -> anyhow::Result<()>,
+) -> anyhow::Result<Code> {
     let token = config.token.clone();
-    let server = Server::bind(config, Arc::new(Clrscope { agent: args.agent.clone() }))?;
+    let server = Server::bind(config, Arc::new(Clrscope { agent: agent.clone() }))?;
     warn(token.as_ref());
     let _watch = end_on_signal(server.stopper())?;
-    console::print(&format!("{}\n", server.url()))?;
+    begun(&server)?;
     server.run()?;
     Ok(Code::Success)
 }
@@ -72,8 +81,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 fn warn(token: Option<&Token>) {
     if os::is_root() {
         console::say(
-            "warning: clrscope serve runs as root: whoever is let in can record every .NET process \
-             of this machine. To serve the processes of one user only, run it as that user: \
+            "warning: clrscope runs as root: whoever is let in can record every .NET process of this \
+             machine. To serve the processes of one user only, run it as that user: \
              sudo -u USER clrscope serve",
         );
     }
@@ -110,7 +119,7 @@ fn end_on_signal(stopper: Stopper) -> anyhow::Result<SignalWatch> {
 }
 
 /// The folder of sessions of this user.
-fn default_folder() -> anyhow::Result<PathBuf> {
+pub fn default_folder() -> anyhow::Result<PathBuf> {
     let folder =
         |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = folder("XDG_STATE_HOME")

@@ -94,10 +94,18 @@ fn mode(path: &Path) -> io::Result<u32> {
     Ok(if found.is_file() { 0o600 } else { 0 })
 }
 
+/// A token in an address, which can be used once.
+struct Once {
+    own: Fingerprint,
+    /// Whether it is only for programs of the user of the server: others can read it in the list of
+    /// processes.
+    own_user: bool,
+}
+
 /// All secrets that let somebody in.
 pub struct Secrets {
-    /// The token in the printed address, until it is used.
-    once: Mutex<Option<Fingerprint>>,
+    /// Tokens in addresses, until they are used.
+    once: Mutex<Vec<Once>>,
     /// The token of the token file.
     token: Option<Token>,
     /// Cookies, and until when they are valid.
@@ -108,25 +116,34 @@ impl Secrets {
     /// How long a cookie is valid.
     pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-    /// With a new one-time token, which is the second value.
-    pub fn new(token: Option<Token>) -> io::Result<(Self, String)> {
-        let once = random()?;
-        let secrets = Self {
-            once: Mutex::new(Some(fingerprint(&once))),
-            token,
-            cookies: Mutex::new(Vec::new()),
-        };
-        Ok((secrets, once))
+    pub fn new(token: Option<Token>) -> Self {
+        Self { once: Mutex::default(), token, cookies: Mutex::default() }
     }
 
-    /// A new cookie for the one-time token; `None` if it is wrong or was used.
-    pub fn exchange(&self, token: &str) -> Result<Option<String>, Problem> {
+    /// A new one-time token. `own_user`: it is only for programs of the user of the server.
+    pub fn once(&self, own_user: bool) -> io::Result<String> {
+        let token = random()?;
+        let own = fingerprint(&token);
         let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
-        if *once != Some(fingerprint(token)) {
+        once.push(Once { own, own_user });
+        Ok(token)
+    }
+
+    /// A new cookie for a one-time token; `None` if it is wrong, was used, or is for the user of
+    /// the server and `is_own_user` says that it comes from somebody else.
+    pub fn exchange(
+        &self,
+        token: &str,
+        is_own_user: impl FnOnce() -> bool,
+    ) -> Result<Option<String>, Problem> {
+        let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = fingerprint(token);
+        let Some(at) = once.iter().position(|once| once.own == own) else { return Ok(None) };
+        if once.get(at).is_some_and(|once| once.own_user) && !is_own_user() {
             return Ok(None);
         }
         let cookie = random().map_err(|error| Problem::internal(error.to_string()))?;
-        *once = None;
+        once.remove(at);
         self.add(&cookie, Instant::now() + Self::LIFETIME);
         Ok(Some(cookie))
     }
@@ -160,10 +177,15 @@ mod tests {
 
     #[test]
     fn a_token_is_exchanged_once_and_cookies_expire() {
-        let (secrets, once) = Secrets::new(None).unwrap();
-        assert!(secrets.exchange("wrong").unwrap().is_none());
-        let cookie = secrets.exchange(&once).unwrap().unwrap();
-        assert!(secrets.exchange(&once).unwrap().is_none());
+        let secrets = Secrets::new(None);
+        let (once, own) = (secrets.once(false).unwrap(), secrets.once(true).unwrap());
+        let exchange = |token: &str, is_own| secrets.exchange(token, || is_own).unwrap();
+        assert!(exchange("wrong", true).is_none());
+        let cookie = exchange(&once, false).unwrap();
+        assert!(exchange(&once, true).is_none());
+        // Somebody else who read it does not use it up.
+        assert!(exchange(&own, false).is_none());
+        assert!(exchange(&own, true).is_some() && exchange(&own, true).is_none());
         assert!(secrets.is_cookie(&cookie) && !secrets.is_cookie(&once));
         assert!(!secrets.is_token("") && !secrets.is_token(&once));
         secrets.add("old", Instant::now());
@@ -185,7 +207,7 @@ mod tests {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
             Token::read(&path)
         };
-        let (secrets, _) = Secrets::new(Some(read("abc\n", 0o600).unwrap())).unwrap();
+        let secrets = Secrets::new(Some(read("abc\n", 0o600).unwrap()));
         assert!(secrets.is_token("abc") && !secrets.is_token("abcd"));
         assert!(!read("abc", 0o440).unwrap().readable && read("abc", 0o644).unwrap().readable);
         assert!(matches!(read("abc", 0o606), Err(TokenError::Open)));

@@ -5,7 +5,7 @@ use crate::{
     openapi::{Api, Endpoint},
     problem::Problem,
 };
-use api::{Process, Profiler};
+use api::{PRESETS, Preset, Process, Profiler};
 use axum::{
     Json,
     extract::State,
@@ -30,13 +30,25 @@ pub fn add(api: &mut Api) {
             .description("As `clrscope profilers --json`.")
             .sends(200, "The profilers.", list);
     api.add(endpoint, profilers);
+    let list = api.list::<Preset>();
+    let endpoint = Endpoint::new(
+        HttpMethod::Get,
+        "/presets",
+        "presets",
+        "List profilers that answer a question together",
+    )
+    .sends(200, "The presets.", list);
+    api.add(endpoint, presets);
 }
 
 async fn processes(State(state): State<Shared>) -> Result<Response, Problem> {
     let list = || {
         let processes = diagnostics::discover()?;
         let now = SystemTime::now();
-        let list: Vec<_> = processes.iter().map(|process| Process::of(process, now)).collect();
+        let list: Vec<_> = processes
+            .iter()
+            .map(|process| Process::of(process, diagnostics::usage(process.pid).ok(), now))
+            .collect();
         serde_json::to_vec(&list).map_err(|error| Problem::internal(error.to_string()))
     };
     let json = state.light.run(list).await?;
@@ -45,4 +57,8 @@ async fn processes(State(state): State<Shared>) -> Result<Response, Problem> {
 
 async fn profilers() -> Json<Vec<Profiler>> {
     Json(profilers::PROFILERS.iter().map(|spec| Profiler::of(spec)).collect())
+}
+
+async fn presets() -> Json<&'static [Preset]> {
+    Json(PRESETS)
 }

@@ -23,6 +23,8 @@ use document::Document;
 use params::ReportParams;
 use profile::{BuildOptions, Profile, SeriesKind};
 use report::{EXPORTERS, Exporter, SnapshotSection};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::{
     fs::File,
     io::{Seek as _, SeekFrom},
@@ -44,6 +46,9 @@ pub fn add(api: &mut Api) {
     let endpoint = Endpoint::new(Get, "/sessions", "sessions", "List the sessions, newest first");
     api.add(endpoint.sends(200, "The sessions.", list), sessions);
     upload::add(api);
+    let list = api.list::<Format>();
+    let endpoint = Endpoint::new(Get, "/formats", "formats", "List the formats of reports");
+    api.add(endpoint.sends(200, "The formats.", list), formats);
     let detail = api.answer::<SessionDetail>();
     let endpoint = Endpoint::new(Get, "/sessions/{id}", "session", "Describe a session")
         .sends(200, "What the session has.", detail)
@@ -96,6 +101,26 @@ fn narrowed(endpoint: Endpoint) -> Endpoint {
         .query("names", "How functions are written.", word(params::NAMES))
         .query("lines", "Whether source files and lines are written.", flag())
         .query("rows", "Rows of each list.", whole(1, params::MOST_ROWS))
+}
+
+/// A format of reports.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Format {
+    /// For the parameter `format`.
+    id: &'static str,
+    /// Extension of files.
+    extension: &'static str,
+    /// What it is.
+    summary: &'static str,
+}
+
+async fn formats() -> Json<Vec<Format>> {
+    let format = |own: &Exporter| Format {
+        id: own.id,
+        extension: own.extension,
+        summary: own.summary,
+    };
+    Json(EXPORTERS.iter().map(format).collect())
 }
 
 async fn sessions(State(state): State<Shared>) -> Result<Json<Vec<SessionRow>>, Problem> {

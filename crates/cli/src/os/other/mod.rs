@@ -8,6 +8,7 @@ use signal_hook::{
 };
 use std::{
     io,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -87,6 +88,14 @@ pub fn send(_pid: u32, _signal: Signal) -> io::Result<()> {
 /// Whether the end of the terminal is to be ignored: nobody reports it here.
 pub fn hangup_is_ignored() -> bool {
     true
+}
+
+/// The command that opens an address in a browser.
+pub fn browser(url: &str) -> Option<Command> {
+    let mut command = Command::new("cmd");
+    // The first text in quotes is the title of a window.
+    command.args(["/c", "start", "", url]);
+    Some(command)
 }
 
 /// Whether this program may do everything; not known here.

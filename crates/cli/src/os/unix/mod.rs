@@ -11,7 +11,7 @@ use signal_hook::{
     iterator::{Handle, Signals},
     low_level,
 };
-use std::{fs, io, os::fd::AsFd, sync::Arc, thread::JoinHandle};
+use std::{env, fs, io, os::fd::AsFd, process::Command, sync::Arc, thread::JoinHandle};
 
 const NUMBERS: [(Signal, i32, Number); 6] = [
     (Signal::Interrupt, SIGINT, Number::INT),
@@ -72,6 +72,19 @@ impl Drop for SignalWatch {
 /// of its business.
 pub fn hangup_is_ignored() -> bool {
     was_ignored(SIGHUP)
+}
+
+/// The command that opens an address in a browser; `None` where there is no screen for one.
+pub fn browser(url: &str) -> Option<Command> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    let program = match set("BROWSER") {
+        Some(program) => program,
+        None if cfg!(target_os = "macos") => "open".into(),
+        None => set("WAYLAND_DISPLAY").or_else(|| set("DISPLAY")).map(|_| "xdg-open".into())?,
+    };
+    let mut command = Command::new(program);
+    command.arg(url);
+    Some(command)
 }
 
 /// Whether this program may do everything.

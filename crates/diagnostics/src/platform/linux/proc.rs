@@ -400,6 +400,15 @@ pub fn maps(pid: u32) -> io::Result<Vec<Map>> {
     Ok(parse_maps(&fs::read(path(pid, "maps"))?))
 }
 
+/// Bytes of a process that are in memory (resident set).
+pub fn resident(pid: u32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm"))?;
+    // The second field of proc(5), in pages.
+    let pages = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    let pages = pages.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok(pages.saturating_mul(rustix::param::page_size() as u64))
+}
+
 /// The arguments that a process was started with; empty for kernel threads.
 pub fn command_line(pid: u32) -> io::Result<Vec<String>> {
     let bytes = fs::read(path(pid, "cmdline"))?;

@@ -1,0 +1,56 @@
+// Requests as hooks.
+
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { problemOf, type Problem } from "./client";
+
+/** The state of a request. */
+export interface Query<T> {
+  /** The latest answer; kept while the next one is on its way, and when it fails. */
+  data: T | undefined;
+  problem: Problem | undefined;
+  /** Asks again. */
+  reload: () => void;
+}
+
+/**
+ * Asks when the key changes, and again after each answer and `every` milliseconds. While the page
+ * is hidden, nothing is asked again.
+ */
+export function useQuery<T>(
+  key: string,
+  ask: (signal: AbortSignal) => Promise<T>,
+  every?: number,
+): Query<T> {
+  const [state, setState] = useState<{ key: string; data?: T; problem?: Problem }>({ key });
+  const [round, setRound] = useState(0);
+  const latest = useRef(ask);
+  latest.current = ask;
+  useEffect(() => {
+    const control = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const once = async () => {
+      if (document.hidden && every !== undefined) {
+        document.addEventListener("visibilitychange", once, { once: true, signal: control.signal });
+        return;
+      }
+      try {
+        const data = await latest.current(control.signal);
+        if (!control.signal.aborted) setState({ key, data });
+      } catch (error) {
+        if (control.signal.aborted) return;
+        const problem = problemOf(error);
+        setState((before) => ({ ...(before.key === key ? before : { key }), problem }));
+        if (problem.isLockedOut) return;
+      }
+      if (every !== undefined) timer = setTimeout(() => void once(), every);
+    };
+    void once();
+    return () => {
+      control.abort();
+      clearTimeout(timer);
+    };
+  }, [key, round, every]);
+  const reload = useCallback(() => setRound((before) => before + 1), []);
+  const current = state.key === key ? state : undefined;
+  return { data: current?.data, problem: current?.problem, reload };
+}

@@ -1,0 +1,209 @@
+// What the server sends and takes, as its OpenAPI document (GET /api/v1/openapi.json) says.
+
+import type { Document } from "./document";
+
+/** A .NET process. */
+export interface Process {
+  pid: number;
+  namespace_pid: number;
+  user: string | null;
+  uid: number | null;
+  runtime: string | null;
+  arch: string | null;
+  hosting: string | null;
+  container: boolean;
+  uptime_seconds: number | null;
+  name: string;
+  entry_assembly: string | null;
+  command: string;
+  args: string[];
+  attachable: boolean;
+  obstacle: string | null;
+  /** CPU time since it started, of all its threads. */
+  cpu_seconds?: number | null;
+  /** Memory that it has in RAM. */
+  memory_bytes?: number | null;
+  threads?: number | null;
+}
+
+export interface ProfilerParam {
+  name: string;
+  help: string;
+  default: string;
+  /** The smallest and the largest number, of a number. */
+  range?: [number, number];
+  /** The words, of a choice. */
+  choices?: string[];
+}
+
+/** What can be recorded. */
+export interface Profiler {
+  id: string;
+  summary: string;
+  description: string;
+  since: string;
+  attach: boolean;
+  values: { kind: string; unit: string }[];
+  params: ProfilerParam[];
+}
+
+/** How far a recording is. */
+export interface Progress {
+  stage: string;
+  elapsed_seconds: number;
+  samples: Record<string, number>;
+  dropped: number;
+  bytes: number;
+}
+
+export interface Finding {
+  id: string;
+  severity: "low" | "medium" | "high" | "critical";
+  /** How sure it is, 0 to 1. */
+  confidence: number;
+  title: string;
+  /** The method, type, lock or thread that is to blame, where there is one. */
+  culprit: string | null;
+  evidence: string[];
+  next: string;
+}
+
+export interface Checkup {
+  target: { pid: number; name: string; runtime: string; observed_seconds: number };
+  findings: Finding[];
+  notes: string[];
+}
+
+/** What was recorded of one process. */
+export interface RecordedSession {
+  pid: number;
+  process: string;
+  duration_seconds: number;
+  samples: Record<string, number>;
+  dropped: Record<string, number>;
+  target_cpu_seconds: number;
+  target_stopped_seconds: number;
+  target_memory_bytes: number;
+  own_cpu_seconds: number;
+  notes: string[];
+  end: string;
+}
+
+/** A recording, a check-up or a trace. */
+export interface Recording {
+  id: string;
+  is_checkup: boolean;
+  pid: number;
+  process: string;
+  profilers: string[];
+  started_unix_ms: number;
+  duration_seconds: number | null;
+  warnings: string[];
+  progress: Progress;
+  ended: boolean;
+  summary: { exit_code: number | null; sessions: RecordedSession[] } | null;
+  checkup: Checkup | null;
+  failure: string | null;
+}
+
+/** What a recording shows while it runs. */
+export interface Figures {
+  elapsed_seconds: number;
+  window_seconds: number;
+  cpu: number;
+  samples: number;
+  exceptions_per_second: number;
+  paused: number;
+  dropped: number;
+  note: string | null;
+  methods: {
+    name: string;
+    module: string | null;
+    managed: boolean;
+    own: number;
+    total: number;
+    own_ms: number;
+  }[];
+  threads: {
+    tid: number;
+    name: string;
+    cpu: number;
+    state: string | null;
+    method: string | null;
+  }[];
+  exceptions: {
+    name: string;
+    per_second: number;
+    count: number;
+    message: string | null;
+    thrown_at: string | null;
+  }[];
+  collections: {
+    number: number;
+    generation: number;
+    reason: string;
+    kind: string;
+    pause_ms: number | null;
+    heap_bytes: number;
+    promoted_bytes: number;
+  }[];
+}
+
+export interface SessionProfiler {
+  id: string;
+  engine: string;
+  rate_hz: number | null;
+  params: Record<string, string>;
+}
+
+/** A session in a list. */
+export interface Session {
+  id: string;
+  bytes: number;
+  recorded_unix_ms: number;
+  recording: boolean;
+  target: {
+    pid: number;
+    process: string;
+    command: string;
+    runtime: string;
+    platform: string;
+    tool_version: string;
+    profilers: SessionProfiler[];
+  } | null;
+  problem: string | null;
+}
+
+/** A format of reports. */
+export interface ReportFormat {
+  id: string;
+  extension: string;
+  summary: string;
+}
+
+export interface NewRecording {
+  pid: number;
+  profilers?: { id: string; params: Record<string, string> }[];
+  rate_hz?: number;
+  duration_seconds?: number;
+}
+
+export interface NewCheckup {
+  pid: number;
+  duration_seconds?: number;
+  heap?: boolean;
+}
+
+export interface NewTrace {
+  pid: number;
+  patterns: string[];
+  exclude?: string[];
+  count?: boolean;
+  calls?: number;
+  one_in?: number;
+  arguments?: boolean;
+  dry_run?: boolean;
+  duration_seconds?: number;
+}
+
+export type { Document };
