@@ -8,7 +8,7 @@ mod timeline;
 
 use std::collections::HashMap;
 
-pub use description::{Description, SeriesInfo, StateInfo, ThreadInfo};
+pub use description::{Description, SeriesInfo, StateInfo, ThreadInfo, describe};
 pub use flame::{FlameHead, FlameQuery, PathNode};
 pub use lists::{
     CalledFunction, CallersAnswer, ChildRow, ChildrenAnswer, FunctionRow, FunctionsAnswer, Sort,

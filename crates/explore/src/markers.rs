@@ -60,22 +60,24 @@ struct Gathered {
     source: Source,
 }
 
-/// What happened in a time to all threads and to those for which `wanted` holds, by time. Things of
-/// one kind and thread that begin in the same of so many pixels are one marker.
+/// What happened in a time, in the order of time. `row_of` says in which row things of a thread
+/// are: that of a thread, that of all threads (`Some(None)`), or none. Things of one kind and row
+/// that begin in the same of so many pixels are one marker.
 pub fn markers(
     profile: &Profile,
     time: Range<Nanos>,
     pixels: usize,
-    wanted: impl Fn(ThreadId) -> bool,
+    row_of: impl Fn(ThreadId) -> Option<Option<ThreadId>>,
 ) -> Vec<Marker> {
     let calls = profile.traced.slowest();
     let pixel = (time.end.saturating_sub(time.start) / pixels.max(1) as u64).max(1);
     let mut all: HashMap<(MarkerKind, Option<ThreadId>, u64), Gathered> = HashMap::new();
     let mut add = |source: Source, thread: Option<ThreadId>, begun: Nanos, length: Nanos| {
         let end = begun.saturating_add(length);
-        if end < time.start || begun >= time.end || thread.is_some_and(|thread| !wanted(thread)) {
+        if end < time.start || begun >= time.end {
             return;
         }
+        let Some(thread) = thread.map_or(Some(None), &row_of) else { return };
         let at = begun.saturating_sub(time.start) / pixel;
         let gathered = all.entry((source.0, thread, at)).or_insert(Gathered {
             time: begun,

@@ -137,6 +137,15 @@ impl SeriesKind {
         }
     }
 
+    /// What a weight counts, where its unit is a number of things; else empty.
+    pub fn noun(self) -> &'static str {
+        match self {
+            SeriesKind::Exceptions => "exception",
+            SeriesKind::Threads => "thread",
+            _ => "",
+        }
+    }
+
     /// What the weight of a sample counts.
     pub fn value_type(self) -> ValueType {
         let unit = match self {

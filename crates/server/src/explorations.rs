@@ -93,12 +93,13 @@ impl Explorations {
 }
 
 #[cfg(test)]
+#[path = "../../profile/tests/shop/mod.rs"]
+mod shop;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::Retention;
-
-    #[path = "../../../profile/tests/shop/mod.rs"]
-    mod shop;
 
     #[test]
     fn a_session_is_read_once_until_it_changes() {
@@ -114,7 +115,12 @@ mod tests {
         assert!(part.profile.cpu.totals.samples < first.profile.cpu.totals.samples);
         assert!(Arc::ptr_eq(&first, &open.open(&store, &id, None).unwrap()));
         let later = SystemTime::now() + std::time::Duration::from_secs(2);
-        std::fs::File::options().write(true).open(store.path(&id)).unwrap().set_modified(later).unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(store.path(&id))
+            .unwrap()
+            .set_modified(later)
+            .unwrap();
         assert!(!Arc::ptr_eq(&first, &open.open(&store, &id, None).unwrap()));
         std::fs::write(store.path(&id), b"no session").unwrap();
         assert!(open.open(&store, &id, None).is_err());

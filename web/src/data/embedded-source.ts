@@ -52,6 +52,8 @@ export interface EmbeddedSamples {
 
 interface EmbeddedSeries {
   id: string;
+  /** What a weight is in the unit of the samples. */
+  scale: number;
   /** Names of states or types. */
   classes: string[];
   shown: boolean[];
@@ -130,7 +132,7 @@ class Samples {
   }
 
   private sum({ thread, states }: Selection, threads: number[]): CallTree {
-    const { cells, classes } = this.data;
+    const { cells, classes, scale } = this.data;
     const own = new Float64Array(this.shape.size);
     const samples = new Float64Array(this.shape.size);
     const shown = classes.map((_, index) => states?.includes(String(index)) ?? true);
@@ -138,7 +140,7 @@ class Samples {
     for (let cell = 0; cell < this.node.length; cell += 1) {
       if (wanted !== undefined && cells.thread[cell] !== wanted) continue;
       if (!shown[cells.class[cell]!]) continue;
-      own[this.node[cell]!]! += cells.weight[cell]!;
+      own[this.node[cell]!]! += cells.weight[cell]! * scale;
       samples[this.node[cell]!]! += cells.samples[cell]!;
     }
     return complete(this.shape, own, samples);
@@ -168,7 +170,7 @@ function describe(data: EmbeddedSamples): Description {
     if (!own) return one;
     const sums = own.classes.map(() => 0);
     own.cells.thread.forEach((thread, cell) => {
-      const weight = own.cells.weight[cell]!;
+      const weight = own.cells.weight[cell]! * own.scale;
       sums[own.cells.class[cell]!]! += weight;
       if (thread < 0) return;
       const of = weights.get(thread) ?? {};
@@ -189,7 +191,8 @@ function describe(data: EmbeddedSamples): Description {
     ...thread,
     weights: known.get(thread.id) ?? {},
   }));
-  return { ...data.description, series, threads };
+  // The page says these itself.
+  return { ...data.description, warnings: [], series, threads };
 }
 
 class Embedded implements Source {
@@ -365,7 +368,8 @@ class Embedded implements Source {
   async timeline({ profiler, width }: TimelineQuery): Promise<Timeline> {
     const { from, to } = this.description;
     const series = this.description.series.find(({ id }) => id === profiler)!;
-    const { start, width: step, rows } = this.data.series.find(({ id }) => id === profiler)!.timeline;
+    const { scale, timeline } = this.data.series.find(({ id }) => id === profiler)!;
+    const { start, width: step, rows } = timeline;
     const pixel = Math.max(to - from, 1) / width;
     const weights = new Float32Array(rows.length * width);
     rows.forEach((row, at) => {
@@ -375,7 +379,7 @@ class Embedded implements Source {
         const last = Math.min(Math.ceil(end), width);
         for (let x = Math.max(0, Math.floor(begin)); x < last; x += 1) {
           const overlap = Math.max(0, Math.min(end, x + 1) - Math.max(begin, x));
-          weights[at * width + x]! += (weight * overlap) / (end - begin) / (pixel / 1e9);
+          weights[at * width + x]! += (weight * scale * overlap) / (end - begin) / (pixel / 1e9);
         }
       });
     });

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use profile::{
-    FRAME_KINDS, STATES, SeriesKind, format,
+    FRAME_KINDS, Profile, STATES, SeriesKind, format,
     session::{ThreadId, ThreadState},
     state_id, state_index, state_word,
 };
@@ -43,14 +43,18 @@ pub struct SeriesInfo {
     title: &'static str,
     /// What weights count: `nanoseconds`, `bytes` or `count`.
     unit: &'static str,
+    /// What is counted, where the unit is `count`; else empty.
+    noun: &'static str,
     /// Number of samples.
     samples: u64,
     /// What they stand for.
     weight: u64,
     /// How many samples of equal weight say as much: the base of error bars.
     effective: f64,
-    /// Whether its samples are calls, all of them, so that there is no error.
+    /// Whether its samples are calls, all of them.
     calls: bool,
+    /// Whether its shares are no estimates.
+    exact: bool,
     /// States that occur.
     states: Vec<StateInfo>,
     /// Numbers of threads that have samples.
@@ -88,94 +92,92 @@ pub struct ThreadInfo {
 impl Explored {
     /// What can be explored.
     pub fn describe(&self) -> Description {
-        let profile = &self.profile;
-        let kinds = SeriesKind::ALL.into_iter().filter(|kind| !profile.series(*kind).is_empty());
-        let kinds: Vec<_> = kinds.collect();
-        let threads = profile.tables.threads.len();
-        let mut weights: Vec<BTreeMap<&'static str, u64>> = vec![BTreeMap::new(); threads];
-        let mut series = Vec::new();
-        for kind in &kinds {
-            let by_thread = profile.series(*kind).by_thread(threads);
-            let mut count = 0;
-            for (weights, total) in weights.iter_mut().zip(by_thread) {
-                if total.samples > 0 {
-                    weights.insert(kind.id(), total.weight);
-                    count += 1;
-                }
+        let kinds = SeriesKind::ALL.into_iter();
+        let kinds: Vec<_> = kinds.filter(|kind| !self.profile.series(*kind).is_empty()).collect();
+        describe(&self.profile, &kinds)
+    }
+}
+
+/// What can be explored of these samples.
+pub fn describe(profile: &Profile, kinds: &[SeriesKind]) -> Description {
+    let threads = profile.tables.threads.len();
+    let mut weights: Vec<BTreeMap<&'static str, u64>> = vec![BTreeMap::new(); threads];
+    let mut series = Vec::new();
+    for kind in kinds {
+        let by_thread = profile.series(*kind).by_thread(threads);
+        let mut count = 0;
+        for (weights, total) in weights.iter_mut().zip(by_thread) {
+            if total.samples > 0 {
+                weights.insert(kind.id(), total.weight);
+                count += 1;
             }
-            series.push(self.series_info(*kind, count));
         }
-        let numbered = weights.into_iter().enumerate();
-        let mut threads: Vec<ThreadInfo> = numbered
-            .filter(|(_, weights)| !weights.is_empty())
-            .map(|(id, weights)| {
-                let id = ThreadId(id as u32);
-                let thread = profile.tables.thread(id);
-                ThreadInfo {
-                    id: thread.os_tid,
-                    name: profile.tables.thread_name(id),
-                    managed: thread.managed,
-                    weights,
-                }
-            })
-            .collect();
-        let weight = |thread: &ThreadInfo, kind: &SeriesKind| {
-            thread.weights.get(kind.id()).copied().unwrap_or_default()
-        };
-        threads.sort_by_key(|thread| {
-            let weights: Vec<_> = kinds.iter().map(|kind| weight(thread, kind)).collect();
-            (std::cmp::Reverse(weights), thread.id)
-        });
-        Description {
-            process: profile.info.process_name.clone(),
-            pid: profile.info.pid,
-            from: profile.start.saturating_sub(profile.info.start),
-            to: profile.stop.saturating_sub(profile.info.start),
-            warnings: self.warnings(),
-            kinds: FRAME_KINDS,
-            states: STATES.map(state_word).to_vec(),
-            series,
-            threads,
-        }
+        series.push(series_info(profile, *kind, count));
     }
+    let numbered = weights.into_iter().enumerate();
+    let mut threads: Vec<ThreadInfo> = numbered
+        .filter(|(_, weights)| !weights.is_empty())
+        .map(|(id, weights)| {
+            let id = ThreadId(id as u32);
+            let thread = profile.tables.thread(id);
+            let (managed, name) = (thread.managed, profile.tables.thread_name(id));
+            ThreadInfo { id: thread.os_tid, name, managed, weights }
+        })
+        .collect();
+    threads.sort_by_cached_key(|thread| {
+        let weight = |kind: &SeriesKind| thread.weights.get(kind.id()).copied().unwrap_or(0);
+        (std::cmp::Reverse(kinds.iter().map(weight).collect::<Vec<_>>()), thread.id)
+    });
+    Description {
+        process: profile.info.process_name.clone(),
+        pid: profile.info.pid,
+        from: profile.start.saturating_sub(profile.info.start),
+        to: profile.stop.saturating_sub(profile.info.start),
+        warnings: warnings(profile),
+        kinds: FRAME_KINDS,
+        states: STATES.map(state_word).to_vec(),
+        series,
+        threads,
+    }
+}
 
-    fn series_info(&self, kind: SeriesKind, threads: usize) -> SeriesInfo {
-        let series = self.profile.series(kind);
-        let by_state = series.by_state();
-        let weight = |state: ThreadState| by_state[state_index(state)];
-        let present: Vec<ThreadState> =
-            STATES.into_iter().filter(|state| weight(*state).samples > 0).collect();
-        let only_idle = present == [ThreadState::Idle];
-        let states = present.into_iter().map(|state| StateInfo {
-            id: state_id(state),
-            title: state_word(state),
-            index: state_index(state),
-            weight: weight(state).weight,
-            shown: only_idle || state != ThreadState::Idle,
-        });
-        SeriesInfo {
-            id: kind.id(),
-            title: kind.title(),
-            unit: unit_id(kind.value_type().unit),
-            samples: series.totals.samples,
-            weight: series.totals.weight,
-            effective: series.effective_samples(),
-            calls: kind.is_calls(),
-            states: states.collect(),
-            threads,
-        }
+fn series_info(profile: &Profile, kind: SeriesKind, threads: usize) -> SeriesInfo {
+    let series = profile.series(kind);
+    let by_state = series.by_state();
+    let totals = |state: ThreadState| by_state[state_index(state)];
+    let present: Vec<ThreadState> =
+        STATES.into_iter().filter(|state| totals(*state).samples > 0).collect();
+    let only_idle = present == [ThreadState::Idle];
+    let states = present.into_iter().map(|state| StateInfo {
+        id: state_id(state),
+        title: state_word(state),
+        index: state_index(state),
+        weight: totals(state).weight,
+        shown: only_idle || state != ThreadState::Idle,
+    });
+    SeriesInfo {
+        id: kind.id(),
+        title: kind.title(),
+        unit: unit_id(kind.value_type().unit),
+        noun: kind.noun(),
+        samples: series.totals.samples,
+        weight: series.totals.weight,
+        effective: series.effective_samples(),
+        calls: kind.is_calls(),
+        exact: kind.is_calls() || kind == SeriesKind::Exceptions,
+        states: states.collect(),
+        threads,
     }
+}
 
-    fn warnings(&self) -> Vec<String> {
-        let profile = &self.profile;
-        let mut warnings = Vec::new();
-        if profile.cut_short || profile.damage.is_some() {
-            warnings.push(format!("The recording is incomplete: {}.", format::ending(profile)));
-        }
-        let dropped = profile.dropped();
-        if dropped > 0 {
-            warnings.push(format!("{} were dropped.", format::counted(dropped, "sample")));
-        }
-        warnings
+fn warnings(profile: &Profile) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if profile.cut_short || profile.damage.is_some() {
+        warnings.push(format!("The recording is incomplete: {}.", format::ending(profile)));
     }
+    let dropped = profile.dropped();
+    if dropped > 0 {
+        warnings.push(format!("{} were dropped.", format::counted(dropped, "sample")));
+    }
+    warnings
 }

@@ -90,8 +90,9 @@ impl Explored {
         }
         let rows: HashMap<ThreadId, u32> =
             visible.iter().enumerate().map(|(row, thread)| (*thread, row as u32)).collect();
-        let found =
-            markers(profile, time.clone(), query.pixels, |thread| rows.contains_key(&thread));
+        let found = markers(profile, time.clone(), query.pixels, |thread| {
+            rows.contains_key(&thread).then_some(Some(thread))
+        });
         let (shown_states, weights) = self.sums(query.kind, &time, query.pixels);
         let row = |thread: Option<ThreadId>| {
             thread.and_then(|thread| rows.get(&thread).copied()).unwrap_or(NONE)
@@ -137,8 +138,9 @@ impl Explored {
         let cpu = profile.cpu.by_thread(count);
         let mut threads: Vec<ThreadId> = lanes.threads().collect();
         threads.sort_by_key(|thread| {
-            let all = wall[thread.index()].iter().map(|sum| sum.weight).sum::<u64>();
-            let busy = all - wall[thread.index()][idle].weight;
+            let states = wall[thread.index()].iter().enumerate();
+            let busy = states.filter(|(state, _)| *state != idle);
+            let busy = busy.fold(0_u64, |sum, (_, state)| sum.saturating_add(state.weight));
             (std::cmp::Reverse((cpu[thread.index()].weight, busy)), *thread)
         });
         let all = threads.len();

@@ -125,7 +125,7 @@ pub fn hot_paths(profile: &Profile, options: &Options, kind: SeriesKind) -> Tabl
         (0..tree.nodes().len()).filter(|node| tree.nodes()[*node].own.weight > 0).collect();
     leaves.sort_by_key(|node| (std::cmp::Reverse(tree.nodes()[*node].own.weight), *node));
     let short = |function| profile.tables.function_name(function, NameStyle::SHORT);
-    let rows = leaves.into_iter().take(5.min(options.rows)).map(|leaf| {
+    let rows = leaves.into_iter().take(options.at_most(5)).map(|leaf| {
         let share = profile.share(kind, tree.nodes()[leaf].own.weight);
         let mut path = vec![short(tree.nodes()[leaf].function)];
         let mut at = tree.parent(leaf);

@@ -34,20 +34,29 @@ pub fn add(api: &mut Api) {
     add_flame(api);
     let functions_answer = api.answer::<FunctionsAnswer>();
     let summary = "List functions with their sums, or search for some";
-    let endpoint = Endpoint::new(Get, "/sessions/{id}/functions", "functions", summary)
-        .query("sort", "The order; `own` if none is given.", word(ORDERS));
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/functions", "functions", summary).query(
+        "sort",
+        "The order; `own` if none is given.",
+        word(ORDERS),
+    );
     let endpoint = listed(searched(selected(endpoint)));
     api.add(endpoint.sends(200, "The functions.", functions_answer), functions);
     let callers_answer = api.answer::<CallersAnswer>();
     let summary = "Tell who calls a function, and whom it calls";
-    let endpoint = Endpoint::new(Get, "/sessions/{id}/callers", "callers", summary)
-        .query("of", "The `id` of the function. Needed.", whole(0, u32::MAX));
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/callers", "callers", summary).query(
+        "of",
+        "The `id` of the function. Needed.",
+        whole(0, u32::MAX),
+    );
     let endpoint = listed(selected(endpoint));
     api.add(endpoint.sends(200, "Callers and callees.", callers_answer), callers);
     let children_answer = api.answer::<ChildrenAnswer>();
     let summary = "List the nodes right below a node of the tree of calls";
-    let endpoint = Endpoint::new(Get, "/sessions/{id}/children", "children", summary)
-        .query("root", "The node; the whole if none is given.", whole(0, u32::MAX));
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/children", "children", summary).query(
+        "root",
+        "The node; the whole if none is given.",
+        whole(0, u32::MAX),
+    );
     let endpoint = listed(searched(directed(selected(endpoint))));
     api.add(endpoint.sends(200, "The nodes.", children_answer), children);
     add_timeline(api);
@@ -61,7 +70,11 @@ fn add_flame(api: &mut Api) {
             "Calls that are narrower than a pixel are merged with their neighbors. See FlameHead \
              for the head and the columns.",
         )
-        .query("root", "The node that is as wide as the view; the whole if none is given.", whole(0, u32::MAX))
+        .query(
+            "root",
+            "The node that is as wide as the view; the whole if none is given.",
+            whole(0, u32::MAX),
+        )
         .query("width", "Pixels of the view. 1200 if none are given.", whole(1, MOST_PIXELS))
         .query("top", "The first visible row. 0 if none is given.", whole(0, u32::MAX))
         .query("rows", "Visible rows. 100 if none are given.", whole(1, MOST_ROWS));
@@ -83,9 +96,11 @@ fn add_timeline(api: &mut Api) {
 }
 
 fn timed(endpoint: Endpoint) -> Endpoint {
-    endpoint
-        .query("from", "Leave out what came before: seconds since the start.", number())
-        .query("to", "Leave out what came after: seconds since the start.", number())
+    endpoint.query("from", "Leave out what came before: seconds since the start.", number()).query(
+        "to",
+        "Leave out what came after: seconds since the start.",
+        number(),
+    )
 }
 
 /// Which samples.
@@ -231,8 +246,7 @@ async fn timeline(
     Named(id): Named,
     Params(params): Params<ExploreParams>,
 ) -> Result<Response, Problem> {
-    let shown = ask(state, id, params, |open, params| {
-        Ok(open.timeline(&params.timeline(&open.profile)?)?)
-    });
+    let shown =
+        ask(state, id, params, |open, params| Ok(open.timeline(&params.timeline(&open.profile)?)?));
     Ok(columns(&shown.await?))
 }

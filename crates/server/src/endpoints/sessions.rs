@@ -115,11 +115,8 @@ struct Format {
 }
 
 async fn formats() -> Json<Vec<Format>> {
-    let format = |own: &Exporter| Format {
-        id: own.id,
-        extension: own.extension,
-        summary: own.summary,
-    };
+    let format =
+        |own: &Exporter| Format { id: own.id, extension: own.extension, summary: own.summary };
     Json(EXPORTERS.iter().map(format).collect())
 }
 

@@ -65,7 +65,6 @@ impl ReportParams {
             ..Options::default()
         })
     }
-
 }
 
 /// A part of the time of a session: from and to in seconds, as nanoseconds.
@@ -85,9 +84,7 @@ pub fn time(from: Option<f64>, to: Option<f64>) -> Result<Option<std::ops::Range
 pub fn series(id: &str) -> Result<SeriesKind, Problem> {
     let found = SeriesKind::ALL.into_iter().find(|kind| kind.id() == id);
     let known = SeriesKind::ALL.map(SeriesKind::id).join(", ");
-    found.ok_or_else(|| {
-        Problem::request(format!("`profiler` is none that has samples: {known}"))
-    })
+    found.ok_or_else(|| Problem::request(format!("`profiler` is none that has samples: {known}")))
 }
 
 #[cfg(test)]
