@@ -18,6 +18,7 @@ mod platforms;
 mod setup;
 mod sizes;
 mod tool;
+mod web;
 mod words;
 
 use anyhow::{Result, bail};
@@ -68,6 +69,8 @@ enum Task {
     Dependencies,
     /// Write what pages say of each profiler's parameters
     Docs,
+    /// Build the pages of the web UI into web/dist
+    Web,
     /// Check that pages, help, errors and reports use words that .NET engineers know
     Words,
 }
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Task::Sizes => sizes::check(),
         Task::Dependencies => ran(dependencies::check()),
         Task::Docs => docs::run(),
+        Task::Web => web::build(),
         Task::Words => words::check(),
     };
     match result {

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, in one table.
 
 use crate::tool::{self, cargo};
-use crate::{dependencies, layering, nextest, platforms, setup, sizes, words};
+use crate::{dependencies, layering, nextest, platforms, setup, sizes, web, words};
 use anyhow::{Context, Result, ensure};
 use std::panic::resume_unwind;
 use std::process::Command;
@@ -41,6 +41,7 @@ const PLAN: &[Step] = &[
     Step { name: "sizes", run: || done(sizes::check()) },
     Step { name: "dependencies", run: dependencies::check },
     Step { name: "words", run: || done(words::check()) },
+    Step { name: "web pages", run: || done(web::check()) },
     Step { name: "lints", run: lints },
     Step { name: "documentation", run: documentation },
     Step {
@@ -64,7 +65,8 @@ pub struct Options {
 }
 
 /// Steps that a check of changes has.
-const FOR_CHANGES: [&str; 6] = ["set-up", "format", "layering", "sizes", "words", "lints"];
+const FOR_CHANGES: [&str; 7] =
+    ["set-up", "format", "layering", "sizes", "words", "web pages", "lints"];
 
 /// Runs the plan and stops at the first step that fails.
 ///

@@ -19,7 +19,7 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         id: "waits",
         title: "What do requests wait for?",
-        profilers: "wall,locks,threadpool,async",
+        profilers: "wall,locks,threadpool",
     },
     Preset { id: "memory", title: "What allocates?", profilers: "allocations,gc" },
     Preset { id: "retained", title: "What retains memory?", profilers: "heap,gc" },

@@ -90,6 +90,7 @@ impl Api {
         let filter = match method {
             HttpMethod::Post => MethodFilter::POST,
             HttpMethod::Delete => MethodFilter::DELETE,
+            HttpMethod::Patch => MethodFilter::PATCH,
             _ => MethodFilter::GET,
         };
         let full = format!("{PREFIX}{path}");

@@ -37,7 +37,7 @@ pub fn add(router: Router<Shared>) -> Router<Shared> {
 async fn page(headers: HeaderMap) -> Result<Response, Problem> {
     let page = web::asset("index.html")
         .ok_or_else(|| Problem::internal("the pages are missing: a bug in clrscope"))?;
-    let mut response = sent(page, &headers, "no-cache");
+    let mut response = sent(page, &headers, "no-store");
     let policy = HeaderValue::from_static(POLICY);
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     Ok(response)

@@ -1,6 +1,7 @@
 //! The folder of sessions.
 
 mod id;
+mod note;
 mod row;
 
 pub use id::SessionId;
@@ -160,7 +161,8 @@ impl Store {
 
     /// What is known of a session without reading all of it.
     pub fn row(&self, id: &SessionId) -> Result<SessionRow, Problem> {
-        Ok(SessionRow::read(id, self.read(id)?, self.busy().contains(id)))
+        let row = SessionRow::read(id, self.read(id)?, self.busy().contains(id));
+        Ok(SessionRow { note: self.note(id), ..row })
     }
 
     /// All sessions, newest first.
@@ -186,7 +188,9 @@ impl Store {
         fs::remove_file(self.path(id)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => not_found(id),
             _ => Problem::internal(format!("cannot delete the session {id}: {error}")),
-        })
+        })?;
+        self.forget_note(id);
+        Ok(())
     }
 
     /// The sessions in the folder, oldest first.

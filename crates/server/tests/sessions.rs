@@ -289,6 +289,8 @@ fn the_description_has_all_addresses_and_no_other() {
         [
             "delete /api/v1/recordings/{id}",
             "delete /api/v1/sessions/{id}",
+            "get /api/v1/formats",
+            "get /api/v1/presets",
             "get /api/v1/processes",
             "get /api/v1/profilers",
             "get /api/v1/recordings",
@@ -299,6 +301,7 @@ fn the_description_has_all_addresses_and_no_other() {
             "get /api/v1/sessions/{id}/document",
             "get /api/v1/sessions/{id}/file",
             "get /api/v1/sessions/{id}/report",
+            "patch /api/v1/sessions/{id}",
             "post /api/v1/checkups",
             "post /api/v1/recordings",
             "post /api/v1/sessions",

@@ -6,12 +6,18 @@ import { StoreContext, type Store } from "../views/state";
 import { choose, chosen, type Choice } from "../views/theme";
 import { Head } from "./parts";
 import { link, setParams, usePlace, type Place } from "./router";
+import { CheckupPage } from "./checkup";
 import { Processes } from "./processes";
+import { RecordPage } from "./record";
+import { RecordingPage } from "./recording";
 import { SessionPage } from "./session";
 import { Sessions } from "./sessions";
+import { TracePage } from "./trace";
 
 const PAGES = [
   { path: "processes", title: "Processes" },
+  { path: "record", title: "Record" },
+  { path: "trace", title: "Trace" },
   { path: "sessions", title: "Sessions" },
 ] as const;
 
@@ -21,6 +27,16 @@ function page(place: Place) {
   switch (first) {
     case "processes":
       return <Processes />;
+    case "record":
+      return <RecordPage />;
+    case "trace":
+      return <TracePage />;
+    case "checkups":
+    case "recordings": {
+      if (second === undefined) return <Processes />;
+      const Page = first === "checkups" ? CheckupPage : RecordingPage;
+      return <Page key={second} id={second} />;
+    }
     case "sessions":
       return second === undefined ? <Sessions /> : <SessionPage key={second} id={second} />;
     default:

@@ -5,9 +5,11 @@ import type {
   NewCheckup,
   NewRecording,
   NewTrace,
+  Preset,
   Process,
   Profiler,
   Recording,
+  ReportFormat,
   Session,
 } from "./types";
 
@@ -123,6 +125,8 @@ export interface Narrowed {
 export const api = {
   processes: (signal?: AbortSignal) => get<Process[]>("processes", signal),
   profilers: (signal?: AbortSignal) => get<Profiler[]>("profilers", signal),
+  presets: (signal?: AbortSignal) => get<Preset[]>("presets", signal),
+  formats: (signal?: AbortSignal) => get<ReportFormat[]>("formats", signal),
   recordings: (signal?: AbortSignal) => get<Recording[]>("recordings", signal),
   recording: (id: string, signal?: AbortSignal) =>
     get<Recording>(`recordings/${named(id)}`, signal),
@@ -136,6 +140,8 @@ export const api = {
   sessions: (signal?: AbortSignal) => get<Session[]>("sessions", signal),
   session: (id: string, signal?: AbortSignal) =>
     get<SessionDetail>(`sessions/${named(id)}`, signal),
+  changeSession: (id: string, body: { name?: string; note?: string }) =>
+    sendJson<Session>("PATCH", `sessions/${named(id)}`, body),
   deleteSession: (id: string) => send(address(`sessions/${named(id)}`), { method: "DELETE" }),
   document: async (id: string, narrowed: Narrowed = {}, signal?: AbortSignal) => {
     const url = address(`sessions/${named(id)}/document`, { ...narrowed });

@@ -14,6 +14,12 @@ function threeDigits(value: number): string {
   return value < 99.95 ? value.toFixed(1) : value.toFixed(0);
 }
 
+/** The nearest whole number; of two, the even one. */
+function toEven(value: number): number {
+  const floor = Math.floor(value);
+  return value - floor === 0.5 ? floor + (floor % 2) : Math.round(value);
+}
+
 /** A number of any size in at most eight columns or so: `12.5`, `1,234`, `71.85 M`. */
 export function number(value: number): string {
   const size = Math.abs(value);
@@ -21,7 +27,7 @@ export function number(value: number): string {
   for (const [power, letter] of [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"]] as const) {
     if (size >= power) return `${(value / power).toFixed(2)} ${letter}`;
   }
-  if (Number.isInteger(value) || size >= 1000) return signed(count(Math.trunc(size)), value);
+  if (Number.isInteger(value) || size >= 1000) return signed(count(toEven(size)), value);
   return value.toFixed(size >= 10 ? 1 : size >= 1 ? 2 : 4);
 }
 
@@ -136,4 +142,11 @@ const HOSTILE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
  */
 export function visible(text: string): string {
   return text.replace(HOSTILE, (letter) => `\\u{${letter.codePointAt(0)?.toString(16)}}`);
+}
+
+/** The same of a text of several lines, which keeps line feeds and tabs. */
+export function visibleLines(text: string): string {
+  return text.replace(HOSTILE, (letter) =>
+    letter === "\n" || letter === "\t" ? letter : visible(letter),
+  );
 }

@@ -41,10 +41,24 @@ export interface Profiler {
   id: string;
   summary: string;
   description: string;
+  /** What it costs the program that is recorded. */
+  overhead: string;
   since: string;
   attach: boolean;
+  /** The commands that run it, such as `record`. */
+  commands: string[];
+  needs_main_slot: boolean;
+  /** Whether the agent remains in the process until the process ends. */
+  resident_agent: boolean;
   values: { kind: string; unit: string }[];
   params: ProfilerParam[];
+}
+
+/** Profilers that answer a question together. */
+export interface Preset {
+  id: string;
+  title: string;
+  profilers: string;
 }
 
 /** How far a recording is. */
@@ -162,6 +176,8 @@ export interface Session {
   bytes: number;
   recorded_unix_ms: number;
   recording: boolean;
+  /** What somebody wrote about it. */
+  note: string | null;
   target: {
     pid: number;
     process: string;

@@ -1,7 +1,7 @@
 // Any document: sections of sentences, tables, trees and code. Nothing here knows what it is about.
 
 import { isFacts, type Block, type Document, type Section, type Table } from "../data/document";
-import { visible } from "../data/format";
+import { visible, visibleLines } from "../data/format";
 import { CellView, shown } from "./cells";
 import { More, TableView } from "./table";
 import { TreeView } from "./tree";
@@ -41,7 +41,7 @@ function BlockView({ block, id, label }: { block: Block; id: string; label: stri
   if ("code" in block) {
     return (
       <pre class="code" tabIndex={0} role="group" aria-label={`${label}: code`}>
-        {block.code.text}
+        {visibleLines(block.code.text)}
       </pre>
     );
   }

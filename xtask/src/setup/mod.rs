@@ -74,8 +74,10 @@ fn compiler() -> Result<()> {
 
 /// Programs of the distribution that tests and benchmarks run: those that open our reports, those
 /// that make processes to look at, and the one that puts a service under load.
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 10] = [
     ("chromium", "chromium"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
     ("go", "golang-go"),
     ("cc", "gcc"),
     ("setpriv", "util-linux"),

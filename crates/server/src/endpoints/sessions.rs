@@ -4,7 +4,7 @@ mod detail;
 pub mod params;
 mod upload;
 
-use super::extract::{Named, Params};
+use super::extract::{Body as Received, Named, Params};
 use crate::{
     Shared,
     openapi::{Api, Endpoint, flag, number, text, whole, word},
@@ -24,7 +24,7 @@ use params::ReportParams;
 use profile::{BuildOptions, Profile, SeriesKind};
 use report::{EXPORTERS, Exporter, SnapshotSection};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
     io::{Seek as _, SeekFrom},
@@ -41,7 +41,7 @@ const SANDBOX: &str = "sandbox allow-scripts allow-downloads; default-src 'none'
     form-action 'none'; frame-ancestors 'none'";
 
 pub fn add(api: &mut Api) {
-    use HttpMethod::{Delete, Get};
+    use HttpMethod::{Delete, Get, Patch};
     let list = api.list::<SessionRow>();
     let endpoint = Endpoint::new(Get, "/sessions", "sessions", "List the sessions, newest first");
     api.add(endpoint.sends(200, "The sessions.", list), sessions);
@@ -54,6 +54,13 @@ pub fn add(api: &mut Api) {
         .sends(200, "What the session has.", detail)
         .problems(&[422]);
     api.add(endpoint, session);
+    let (request, row) = (api.request::<SessionChange>(), api.answer::<SessionRow>());
+    let endpoint =
+        Endpoint::new(Patch, "/sessions/{id}", "change_session", "Rename a session, or note something")
+            .body("application/json", Some(request))
+            .sends(200, "The session, with its new name.", row)
+            .problems(&[409]);
+    api.add(endpoint, change);
     let endpoint = Endpoint::new(Delete, "/sessions/{id}", "delete_session", "Delete a session");
     api.add(endpoint.sends_nothing("It is deleted.").problems(&[409]), delete);
     let endpoint = Endpoint::new(Get, "/sessions/{id}/file", "file", "Download a session file")
@@ -136,6 +143,30 @@ async fn session(
         Ok(SessionDetail::of(row, &profile.map_err(report::ReportError::from)?))
     };
     state.heavy.run(described).await.map(Json)
+}
+
+/// What to change about a session. What is left out remains.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SessionChange {
+    /// Its new name.
+    name: Option<String>,
+    /// A note about it, at most 4096 bytes; an empty one deletes it.
+    note: Option<String>,
+}
+
+async fn change(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Received(change): Received<SessionChange>,
+) -> Result<Json<SessionRow>, Problem> {
+    let shared = Shared::clone(&state);
+    let changed = move || {
+        let name = change.name.as_deref().map(SessionId::parse).transpose()?;
+        let id = shared.store.change(&id, name, change.note.as_deref())?;
+        shared.store.row(&id)
+    };
+    state.light.run(changed).await.map(Json)
 }
 
 async fn delete(State(state): State<Shared>, Named(id): Named) -> Result<StatusCode, Problem> {

@@ -22,6 +22,8 @@ pub struct SessionRow {
     pub recorded_unix_ms: u64,
     /// Whether it is being written.
     pub recording: bool,
+    /// What somebody wrote about it.
+    pub note: Option<String>,
     /// What was recorded; null if the file cannot be read.
     pub target: Option<SessionTarget>,
     /// Why the file cannot be read.
@@ -88,6 +90,7 @@ impl SessionRow {
             bytes: found.map_or(0, |found| found.len()),
             recorded_unix_ms: begun.unwrap_or(0),
             recording,
+            note: None,
             target: info.map(|info| SessionTarget {
                 profilers: profilers_of(&info),
                 pid: info.pid,

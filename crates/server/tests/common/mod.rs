@@ -161,3 +161,8 @@ impl Drop for Served {
         assert!(std::thread::panicking() || ended.is_ok(), "the server failed");
     }
 }
+
+/// The number of files in a folder.
+pub fn files_in(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}

@@ -1,0 +1,108 @@
+// A recording or trace while it runs, and what became of it.
+
+import { useState } from "preact/hooks";
+import { api } from "../data/client";
+import { bytes, count, duration, visible } from "../data/format";
+import { useQuery } from "../data/query";
+import type { Recording } from "../data/types";
+import { DocumentView } from "../views/document";
+import { Failed, Forgotten } from "./checkup";
+import { Charts, Now, Running, Samples } from "./live";
+import { Failure, Head, Tile, Tiles, useAction, Waiting } from "./parts";
+import { go, link } from "./router";
+import { useWatched } from "./watched";
+
+export function RecordingPage({ id }: { id: string }) {
+  const watched = useWatched(id);
+  const { recording, progress, figures, history, problem } = watched;
+  const stop = useAction(async () => {
+    const stopped = await api.stop(id);
+    watched.stopped(stopped);
+    if (stopped.failure === null) go(link(["sessions", id]), { replace: true });
+  });
+  if (!recording) {
+    if (problem?.status === 404) return <Forgotten id={id} />;
+    return problem ? <Failure problem={problem} /> : <Waiting what="Reading the recording" />;
+  }
+  const { process, pid, profilers, ended } = recording;
+  const about = `Process ${pid} · ${profilers.join(", ")}`;
+  return (
+    <>
+      <Head title={ended ? `Recording of ${process}` : `Recording ${process}`} about={about}>
+        {ended ? (
+          <a class="primary" href={link(["sessions", id])}>
+            Open the session
+          </a>
+        ) : (
+          <button class="primary" disabled={stop.busy} onClick={stop.run}>
+            {stop.busy ? "Stopping …" : "Stop"}
+          </button>
+        )}
+      </Head>
+      {problem && <Failure problem={problem} />}
+      {stop.problem && <Failure problem={stop.problem} />}
+      {recording.warnings.map((warning, index) => (
+        <p key={index} class="banner">
+          {visible(warning)}
+        </p>
+      ))}
+      {recording.failure !== null && <Failed recording={recording} />}
+      {!ended && progress && <Running recording={recording} progress={progress} />}
+      {ended && <Ended recording={recording} />}
+      {figures?.note && <p class="banner">{visible(figures.note)}</p>}
+      {history.time.length > 0 && <Charts history={history} />}
+      {progress && <Samples progress={progress} />}
+      {!ended && figures && <Now figures={figures} />}
+      {!ended && <SoFar id={id} />}
+    </>
+  );
+}
+
+/** What the session says already; read only when somebody asks, because all of it is read. */
+function SoFar({ id }: { id: string }) {
+  const [asked, setAsked] = useState(0);
+  const { data, problem } = useQuery(`so far ${id} ${asked}`, async (signal) =>
+    asked === 0 ? undefined : api.document(id, {}, signal),
+  );
+  const [shown, setShown] = useState(data);
+  if (data !== undefined && data !== shown) setShown(data);
+  return (
+    <section aria-label="What was recorded so far">
+      <p class="tools">
+        <button class="plain" onClick={() => setAsked(asked + 1)}>
+          {asked === 0 ? "Show what was recorded so far" : "Read it again"}
+        </button>
+      </p>
+      {problem && <Failure problem={problem} />}
+      {shown && <DocumentView document={shown} from={1} />}
+    </section>
+  );
+}
+
+/** What was recorded, and what it cost. */
+function Ended({ recording }: { recording: Recording }) {
+  const session = recording.summary?.sessions[0];
+  if (!session) return null;
+  const dropped = Object.values(session.dropped).reduce((sum, more) => sum + more, 0);
+  const cpu = (seconds: number) => duration(seconds * 1e9);
+  return (
+    <>
+      <Tiles>
+        <Tile label="recorded" value={cpu(session.duration_seconds)} note={session.end} />
+        <Tile
+          label="CPU time in the process"
+          value={cpu(session.target_cpu_seconds)}
+          note="taken by the recording"
+        />
+        <Tile label="process suspended" value={cpu(session.target_stopped_seconds)} />
+        <Tile label="memory in the process" value={bytes(session.target_memory_bytes)} />
+        <Tile label="dropped" value={count(dropped)} note="samples and events" />
+      </Tiles>
+      {session.notes.map((note, index) => (
+        <p key={index} class="banner">
+          {visible(note)}
+        </p>
+      ))}
+    </>
+  );
+}

@@ -1,0 +1,212 @@
+import { join } from "node:path";
+import { checkAccess, checkWidths, expect, expectErrors, folder, sick, test, traced } from "./help";
+
+test("a process is found, checked, and what is wrong with it is shown", async ({ page }) => {
+  await page.goto("/");
+  await expect(page.getByRole("heading", { level: 1, name: "Processes" })).toBeVisible();
+  const row = page.getByRole("row").filter({ hasText: String(sick) });
+  await expect(row).toContainText("thrower");
+  await expect(row).toContainText(".NET 9");
+  await expect(row).toContainText(/[\d.]+ %/);
+  await expect(row).toContainText(/[\d.]+ MB/);
+  await checkAccess(page);
+  await checkWidths(page, "processes");
+
+  await page.getByRole("searchbox").fill("no such process");
+  await expect(page.getByText("No process has this")).toBeVisible();
+  await page.getByRole("searchbox").fill("thrower");
+  await expect(page).toHaveURL(/q=thrower/);
+  await page.getByRole("button", { name: `Check-up of thrower, process ${sick}` }).click();
+  await expect(page).toHaveURL(/\/checkups\//);
+  await expect(page.getByRole("progressbar", { name: "How far it is" })).toBeVisible();
+  // A recording of the process runs now, which the list of processes says.
+  await expect(page.locator(".chart canvas").first()).toBeVisible();
+  await checkWidths(page, "checkup-running");
+  const finding = page.getByRole("article").filter({ hasText: "exception-storm" });
+  await expect(finding).toBeVisible({ timeout: 50_000 });
+  await expect(finding).toContainText("culprit");
+  await expect(finding).toContainText("next step");
+  await checkAccess(page);
+  await checkWidths(page, "checkup");
+
+  await page.getByRole("link", { name: "Open the session" }).click();
+  await expect(page.getByRole("heading", { level: 1, name: "thrower" })).toBeVisible();
+});
+
+test("a process is recorded, watched, stopped, kept, downloaded and added again", async ({
+  page,
+}) => {
+  await page.goto(`/record?pid=${sick}`);
+  await expect(page.getByRole("heading", { name: "Record thrower" })).toBeVisible();
+  await checkAccess(page);
+  await checkWidths(page, "record");
+  await page.getByRole("button", { name: /What fails/ }).click();
+  await expect(page).toHaveURL(/p=exceptions/);
+  await page.getByRole("checkbox", { name: "cpu", exact: true }).check();
+  await page.getByRole("checkbox", { name: "wall", exact: true }).check();
+  await page.getByLabel("samples").fill("100");
+  await expect(page).toHaveURL(/p=exceptions%3Asamples%3D100%2Ccpu%2Cwall/);
+  // The address is the state of the form.
+  await page.reload();
+  await expect(page.getByLabel("samples")).toHaveValue("100");
+  await page.getByRole("button", { name: "Start recording" }).click();
+
+  await expect(page).toHaveURL(/\/recordings\//);
+  const thrown = page.getByRole("region", { name: "Exceptions" });
+  await expect(thrown).toContainText("Exception");
+  await expect(page.locator(".chart canvas")).toHaveCount(5);
+  await expect(page.getByText(/[1-9][\d,]* samples and events/)).toBeVisible();
+  await page.getByRole("button", { name: "Show what was recorded so far" }).click();
+  await expect(page.locator("#s2-title")).toBeVisible();
+  await checkAccess(page);
+  await checkWidths(page, "recording");
+  await page.goto("/");
+  await expect(page.getByRole("link", { name: "Being recorded" })).toBeVisible();
+  await page.getByRole("link", { name: "Being recorded" }).click();
+  await page.getByRole("button", { name: "Stop" }).click();
+
+  await expect(page).toHaveURL(/\/sessions\//);
+  await expect(page.getByRole("heading", { name: /exceptions/i }).first()).toBeVisible();
+  await checkAccess(page);
+  await checkWidths(page, "session");
+  const name = decodeURIComponent(new URL(page.url()).pathname.split("/").at(-1) ?? "");
+  await page.getByRole("button", { name: "Download" }).click();
+  const formats = page.getByRole("dialog");
+  await expect(formats.getByRole("link", { name: "pprof" })).toBeVisible();
+  await checkAccess(page);
+  const coming = page.waitForEvent("download");
+  await formats.getByRole("link", { name: "Session file" }).click();
+  const download = await coming;
+  expect(download.suggestedFilename()).toBe(`${name}.clrscope`);
+  const file = join(folder, `${name}.clrscope`);
+  await download.saveAs(file);
+  await formats.getByRole("button", { name: "Close" }).click();
+
+  await page.getByRole("button", { name: "Name and note" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("before-the-fix");
+  await page.getByLabel("Note").fill("two\nlines");
+  await page.getByRole("button", { name: "Save" }).click();
+  await expect(page).toHaveURL(/\/sessions\/before-the-fix$/);
+  await expect(page.locator(".remark")).toHaveText("two\nlines");
+
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await expect(page.getByRole("heading", { level: 1, name: "Sessions" })).toBeVisible();
+  await expect(page.getByText("before-the-fix")).toHaveCount(0);
+  await page.locator("input[type=file]").setInputFiles(file);
+  await page.getByRole("link", { name: "open it" }).click();
+  await expect(page.getByRole("heading", { name: /exceptions/i }).first()).toBeVisible();
+});
+
+test("files are dropped, and those that are no sessions are refused", async ({ page }) => {
+  await page.goto("/sessions");
+  await expect(page.getByRole("table", { name: "Sessions" })).toBeVisible();
+  await checkAccess(page);
+  await checkWidths(page, "sessions");
+  expectErrors(/status of 422/);
+  const data = await page.evaluateHandle(() => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File(["nonsense"], "<b>no session</b>.clrscope"));
+    return transfer;
+  });
+  await page.dispatchEvent(".drop", "drop", { dataTransfer: data });
+  await expect(page.getByRole("alert")).toBeVisible();
+  await expect(page.getByText("<b>no session</b>.clrscope")).toBeVisible();
+});
+
+test("a tree is operated by keyboard alone", async ({ page }) => {
+  // A document with a tree, as the server would send it, of a session that is there.
+  await page.goto("/sessions");
+  const link = page.getByRole("table").getByRole("link").first();
+  const address = (await link.getAttribute("href")) ?? "";
+  const node = (depth: number, name: string) => ({
+    depth,
+    cells: [
+      { name: { forms: [name], place: null } },
+      { quantity: { value: depth + 1, margin: null, unit: "count" } },
+    ],
+  });
+  const nodes = [node(0, "Main"), node(1, "Load"), node(2, "Read"), node(2, "Parse")];
+  nodes.push(node(1, "<img src=x onerror=alert(1)>"));
+  for (let index = 0; index < 5000; index += 1) nodes.push(node(0, `Root${index}`));
+  const tree = { tree: { branches: true, nodes, more: 0 } };
+  const sections = [{ title: "Calls", badge: null, lead: [], blocks: [tree] }];
+  await page.route("**/document*", (route) => route.fulfill({ json: { sections } }));
+  await page.goto(address);
+  const grid = page.getByRole("treegrid", { name: "Calls" });
+  await expect(grid).toHaveAttribute("aria-rowcount", "5006");
+  await checkAccess(page);
+  const focused = page.locator('[role="row"]:focus');
+  // The tab key enters the tree once, from what is before it.
+  for (let tabs = 0; tabs < 60 && (await focused.count()) === 0; tabs += 1) {
+    await page.keyboard.press("Tab");
+  }
+  await expect(focused).toContainText("Main");
+  const press = async (key: string, row: string) => {
+    await page.keyboard.press(key);
+    await expect(focused).toContainText(row);
+  };
+  await press("ArrowDown", "Load");
+  await press("ArrowRight", "Read");
+  await expect(focused).toHaveAttribute("aria-level", "3");
+  await press("ArrowDown", "Parse");
+  await press("ArrowLeft", "Load");
+  await press("ArrowLeft", "Load");
+  await expect(focused).toHaveAttribute("aria-expanded", "false");
+  await press("ArrowDown", "<img src=x onerror=alert(1)>");
+  await press("ArrowUp", "Load");
+  await press("*", "Load");
+  await expect(focused).toHaveAttribute("aria-expanded", "true");
+  await press("End", "Root4999");
+  await expect(focused).toBeInViewport();
+  await press("PageUp", "Root49");
+  await press("Home", "Main");
+  await press("Enter", "Main");
+  await expect(focused).toHaveAttribute("aria-expanded", "false");
+  await press("ArrowDown", "Root0");
+  // The tab key leaves it again, at once.
+  await page.keyboard.press("Tab");
+  await expect(focused).toHaveCount(0);
+});
+
+test("methods are traced, and reverted", async ({ page }) => {
+  await page.goto(`/trace?pid=${traced}`);
+  await checkAccess(page);
+  await page.getByLabel("Methods").fill("traced!*.Traced.Plain");
+  await checkWidths(page, "trace");
+  await page.getByRole("button", { name: "Start the trace" }).click();
+  await expect(page).toHaveURL(/\/recordings\//);
+  const read = page.getByRole("button", { name: /what was recorded so far|Read it again/ });
+  await expect(async () => {
+    await read.click();
+    await expect(page.getByRole("cell", { name: /Traced\.Plain/ }).first()).toBeVisible({
+      timeout: 2000,
+    });
+  }).toPass();
+  await checkWidths(page, "trace-running");
+  await page.getByRole("button", { name: "Stop" }).click();
+  await expect(page).toHaveURL(/\/sessions\//);
+  await expect(page.getByRole("cell", { name: /Traced\.Plain/ }).first()).toBeVisible();
+});
+
+test("who is not let in any more is told what to do", async ({ page }) => {
+  await page.goto("/sessions");
+  await expect(page.getByRole("table", { name: "Sessions" })).toBeVisible();
+  expectErrors(/status of 401/);
+  await page.context().clearCookies();
+  await page.getByRole("link", { name: "Processes" }).click();
+  await expect(page.getByRole("heading", { name: /not let in/ })).toBeVisible();
+  await checkAccess(page);
+  const response = await page.goto("/sessions");
+  expect(response?.status()).toBe(401);
+  await expect(page.getByText("clrscope ui")).toBeVisible();
+});
+
+test("an address that is none says so", async ({ page }) => {
+  expectErrors(/status of 404/);
+  await page.goto("/sessions/no-such-session");
+  await expect(page.getByRole("alert").first()).toContainText("no-such-session");
+  await checkAccess(page);
+  await page.goto("/recordings/no-such-recording");
+  await expect(page.getByRole("alert").first()).toContainText("no-such-recording");
+});
