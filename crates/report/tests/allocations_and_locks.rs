@@ -285,7 +285,7 @@ fn what_was_not_followed_is_in_the_errors_and_told() {
         ("text", "Allocations were recorded in windows (duty cycle 70.0 %)"),
         ("markdown", "Allocations were recorded in windows (duty cycle 70.0 %)"),
         ("json", "\"duty_cycle\":0.7"),
-        ("html", "\"followed\":0.7"),
+        ("html", "Allocations were recorded in windows (duty cycle 70.0 %)"),
     ] {
         let page = text(&uneven, id, &Options::default());
         assert!(page.contains(part), "{id}: `{part}` is missing in {page}");
