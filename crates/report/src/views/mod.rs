@@ -96,7 +96,7 @@ pub fn tabs(profile: &Profile, options: &Options) -> Vec<Tab> {
     let mut tabs: Vec<Tab> = Vec::new();
     for View { section, tab: (id, title), .. } in VIEWS {
         if let Some(section) = section(profile, options) {
-            tabs.push((id, title, Document { sections: vec![section] }));
+            tabs.push((*id, *title, Document { sections: vec![section] }));
         }
     }
     let others = others::sections(profile, options);
