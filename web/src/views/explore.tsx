@@ -207,7 +207,7 @@ function Toolbar(props: ToolbarProps) {
     select({ off: [...next].join(",") || "none" });
   };
   return (
-    <div class="tools">
+    <div class="selectors">
       <div class="segments" role="group" aria-label="Profiler">
         {description.series.map((one) => (
           <button
