@@ -228,6 +228,19 @@ class Embedded implements Source {
     };
   }
 
+  /** What was sampled in code of each kind itself. */
+  private kinds(tree: CallTree, callers: boolean): number[] {
+    const sums = this.description.kinds.map(() => 0);
+    const add = (node: number, weight: number) => {
+      const fn = tree.fn[node]!;
+      if (fn >= 0) sums[this.data.functions.kind[fn]!]! += weight;
+    };
+    // In a tree of callers the roots are where the stacks end.
+    if (callers) childrenOf(tree, undefined).forEach((node) => add(node, tree.total[node]!));
+    else tree.own.forEach((weight, node) => add(node, weight));
+    return sums;
+  }
+
   private found(search: string): Uint8Array {
     if (this.hits?.search !== search) {
       const finds = matcher(search);
@@ -271,6 +284,7 @@ class Embedded implements Source {
       path: kept.map((node) => ({ node, function: this.fn(tree.fn[node]!) })),
       left_out,
       found: hits ? foundWeight(tree, root, hits) / (total || 1) : null,
+      kinds: this.kinds(tree, query.selection.callers),
       shortened: tree.shortened,
       folded:
         folded && !query.selection.callers

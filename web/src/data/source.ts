@@ -97,6 +97,8 @@ export interface Flame {
   left_out: number;
   /** Share in which the search finds something. */
   found: number | null;
+  /** What was sampled in code of each kind itself, of all that is selected. */
+  kinds: number[];
   shortened: number;
   /** What is to be said of nodes that are not shown singly; empty if there is nothing. */
   folded: string;

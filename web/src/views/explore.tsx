@@ -9,7 +9,7 @@ import { useQuery } from "../data/query";
 import { serverSource } from "../data/server-source";
 import type { Description, Flame, Selection, Series, Source } from "../data/source";
 import { CallsView } from "./calls";
-import { FlameView, keyOf } from "./flame";
+import { FlameView } from "./flame";
 import type { Coloring } from "./flame-draw";
 import { FunctionsView } from "./functions";
 import { kindColor, MARKERS, stateColor } from "./palette";
@@ -389,7 +389,7 @@ function FlameAndCalls(props: FlameAndCallsProps) {
             found(next.found === null ? "" : `${percent(next.found)} matched`);
           }}
         />
-        <Legend {...{ source, description, series, selection }} />
+        {flame && <Legend {...{ flame, description }} />}
       </section>
       <p class="hint">
         Click a frame to zoom. <kbd>/</kbd> searches; <kbd>←↑→↓</kbd> <kbd>Enter</kbd>{" "}
@@ -453,35 +453,21 @@ function Crumbs({ flame, series, root, zoom }: CrumbsProps) {
   );
 }
 
-interface LegendProps {
-  source: Source;
-  description: Description;
-  series: Series;
-  selection: Selection;
-}
-
 /** Colors, with the share of each kind of code by itself. */
-function Legend({ source, description, selection }: LegendProps) {
-  const key = `legend ${source.id} ${keyOf(selection)}`;
-  const query = useQuery(key, (signal) =>
-    source.functions({ selection, search: "", sort: "own", rows: 2000 }, signal),
-  );
-  const sums = description.kinds.map(() => 0);
-  for (const row of query.data?.rows ?? []) {
-    sums[row.function.kind] = (sums[row.function.kind] ?? 0) + row.own;
-  }
-  const whole = query.data?.whole || 1;
+function Legend({ flame, description }: { flame: Flame; description: Description }) {
   return (
     <div class="legend" role="group" aria-label="Colors, with the share of each kind itself">
-      {description.kinds.map(
-        (kind, index) =>
-          sums[index]! > 0 && (
+      {description.kinds.map((kind, index) => {
+        const weight = flame.kinds[index] ?? 0;
+        return (
+          weight > 0 && (
             <span key={kind}>
               <i aria-hidden="true" style={{ background: kindColor(index, 0) }} />
-              {kind} <b>{percent(sums[index]! / whole)}</b>
+              {kind} <b>{percent(weight / (flame.whole || 1))}</b>
             </span>
-          ),
-      )}
+          )
+        );
+      })}
       <Markers />
     </div>
   );

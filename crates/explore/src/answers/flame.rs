@@ -1,4 +1,4 @@
-use profile::{NONE, Profile, session::FunctionId};
+use profile::{FRAME_KINDS, NONE, Profile, session::FunctionId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -39,6 +39,9 @@ pub struct FlameHead {
     left_out: usize,
     /// Share of the root of the view in which something is found; null without a search.
     found: Option<f64>,
+    /// What was sampled in code of each kind itself, of all that is selected, in the order of
+    /// `kinds` of the description.
+    kinds: Vec<u64>,
     /// Stacks of which only the leaf is shown, in a tree of callers that would be too large.
     shortened: usize,
     /// Functions of the boxes.
@@ -86,12 +89,37 @@ impl Explored {
             left_out,
             found: found
                 .map(|found| tree.found_weight(root, &found) as f64 / total.weight.max(1) as f64),
+            kinds: by_kind(profile, &tree, query.selection.inverted),
             shortened: tree.calls().shortened(),
             functions,
             places,
         };
         Columns::new(&head, columns).map_err(|error| ExploreError::Json(error.to_string()))
     }
+}
+
+/// What was sampled in code of each kind itself.
+fn by_kind(profile: &Profile, tree: &Tree, inverted: bool) -> Vec<u64> {
+    let nodes = tree.calls().nodes();
+    let mut functions = vec![0_u64; profile.tables.functions.len()];
+    let mut add = |function: FunctionId, weight: u64| {
+        let sum = &mut functions[function.index()];
+        *sum = sum.saturating_add(weight);
+    };
+    match inverted {
+        // The roots are where the stacks end.
+        true => tree.children(None).iter().for_each(|root| {
+            let root = &nodes[*root as usize];
+            add(root.function, root.total.weight);
+        }),
+        false => nodes.iter().for_each(|node| add(node.function, node.own.weight)),
+    }
+    let mut kinds = vec![0_u64; FRAME_KINDS.len()];
+    for (id, weight) in functions.into_iter().enumerate().filter(|(_, weight)| *weight > 0) {
+        let kind = &mut kinds[usize::from(profile.tables.frame_kind(FunctionId(id as u32)))];
+        *kind = kind.saturating_add(weight);
+    }
+    kinds
 }
 
 pub(super) fn check_node(tree: &Tree, node: Option<usize>) -> Result<(), ExploreError> {
