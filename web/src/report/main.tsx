@@ -92,7 +92,8 @@ function ReportPage({ report }: { report: Report }) {
         ))}
         <Tiles tiles={report.tiles} />
         <Tabs tabs={tabs} tab={tab} open={open} />
-        <main id="content" role="tabpanel" aria-label={tab.title} tabIndex={-1}>
+        <main>
+          <div id="content" role="tabpanel" aria-label={tab.title} tabIndex={-1}>
           {tab.view && (
             <Samples
               source={source}
@@ -101,6 +102,7 @@ function ReportPage({ report }: { report: Report }) {
             />
           )}
           {tab.document && <DocumentView document={tab.document} key={tab.id} />}
+          </div>
         </main>
       </div>
     </StoreContext.Provider>

@@ -1,5 +1,8 @@
 // What all canvas views have in common.
 
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { onTheme } from "./theme";
+
 /** Fits a canvas to its place at the resolution of the screen, and clears it. */
 export function fit(
   canvas: HTMLCanvasElement,
@@ -58,14 +61,39 @@ export function niceStep(length: number, wanted: number): number {
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= raw) ?? raw;
 }
 
-/** Draws at most once for each frame of the screen. */
-export function once(draw: () => void): () => void {
-  let waiting = 0;
-  return () => {
-    if (waiting) return;
-    waiting = requestAnimationFrame(() => {
-      waiting = 0;
-      draw();
-    });
-  };
+/** Draws after each change of a component, and of the theme. Gives what draws at the next frame. */
+export function usePaint(paint: () => void): () => void {
+  const latest = useRef(paint);
+  latest.current = paint;
+  const again = useMemo(() => {
+    let waiting = 0;
+    return () => {
+      if (waiting) return;
+      waiting = requestAnimationFrame(() => {
+        waiting = 0;
+        latest.current();
+      });
+    };
+  }, []);
+  useLayoutEffect(() => latest.current());
+  useEffect(() => onTheme(() => latest.current()), []);
+  return again;
+}
+
+/** The inner size of an element; 0 wide until it is known. */
+export function useSize(place: { current: HTMLElement | null }): { width: number; height: number } {
+  const [size, setSize] = useState({ width: 0, height: 400 });
+  useLayoutEffect(() => {
+    const element = place.current;
+    if (!element) return;
+    const measure = () => {
+      const { clientWidth: width, clientHeight: height } = element;
+      setSize((now) => (now.width === width && now.height === height ? now : { width, height }));
+    };
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    measure();
+    return () => observer.disconnect();
+  }, []);
+  return size;
 }

@@ -1,15 +1,14 @@
 // The flame graph: only visible rows are fetched and drawn, on a canvas that is no taller than its
 // place.
 
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { NONE } from "../data/columns";
 import { percent, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import type { Description, Flame, Selection, Series, Source } from "../data/source";
-import { fit, once } from "./canvas";
-import { boxAt, boxOfNode, coveringBox, neighborBox } from "./flame-boxes";
+import { fit, usePaint, useSize } from "./canvas";
+import { boxAt, boxOfNode, coveringBox, neighborBox, type Place } from "./flame-boxes";
 import { drawFlame, ROW, TOP, type Coloring } from "./flame-draw";
-import { onTheme } from "./theme";
 import { TipView, type Tip } from "./tip";
 import { amount, points, samples } from "./weights";
 
@@ -80,208 +79,223 @@ export function keyOf(selection: Selection): string {
   return JSON.stringify(selection);
 }
 
-export function FlameView(props: FlameProps) {
-  const { source, selection, root, search, upward, focus } = props;
-  const scroller = useRef<HTMLDivElement>(null);
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [size, setSize] = useState({ width: 0, height: 400 });
-  const [first, setFirst] = useState(0);
-  const [tip, setTip] = useState<Tip>();
-  const [spoken, setSpoken] = useState("");
-  const [focused, setFocused] = useState(false);
-
-  useLayoutEffect(() => {
-    const element = scroller.current;
-    if (!element) return;
-    const measure = () => setSize({ width: element.clientWidth, height: element.clientHeight });
-    const observer = new ResizeObserver(measure);
-    observer.observe(element);
-    measure();
-    return () => observer.disconnect();
-  }, []);
-
-  const visibleRows = Math.ceil(size.height / ROW);
-  const rows = (Math.ceil(visibleRows / STEP) + 2) * STEP;
-  const key = `${source.id} ${keyOf(selection)} ${root} ${search} ${size.width} ${first} ${rows}`;
+/** What is shown: the latest answer, also while the next one is on its way. */
+function useFlame(props: FlameProps, width: number, first: number, rows: number) {
+  const { source, selection, root, search } = props;
+  const key = `${source.id} ${keyOf(selection)} ${root} ${search} ${width} ${first} ${rows}`;
   const query = useQuery(key, (signal) => {
-    const width = Math.max(1, Math.round(size.width));
-    if (size.width === 0) return new Promise<Flame>(() => {});
-    return source.flame({ selection, root, width, top: first, rows, search }, signal);
+    // Nothing is visible yet.
+    if (width === 0) return new Promise<Flame>(() => {});
+    const pixels = Math.max(1, Math.round(width));
+    return source.flame({ selection, root, width: pixels, top: first, rows, search }, signal);
   });
-  // What was shown before stays until the next answer is there.
-  const shown = useRef<{ flame: Flame; first: number; root: number | undefined }>(undefined);
+  const shown = useRef<Flame>(undefined);
+  if (query.data) shown.current = query.data;
   useEffect(() => {
     if (query.data) props.loaded(query.data);
   }, [query.data]);
-  if (query.data) shown.current = { flame: query.data, first, root };
-  const flame = shown.current?.flame;
-  const hover = useRef<number>(undefined);
+  return { flame: shown.current, problem: query.problem, busy: !query.data };
+}
 
+/** The box that is as wide as the view after a click on a box. */
+function targetOf(flame: Flame, box: number): number {
+  if (flame.merged[box] === 0) return box;
+  // Merged calls become wider when what calls them does.
+  const above = coveringBox(flame, box);
+  const isRoot = above === undefined || flame.row[above] === 0 || flame.merged[above]! > 0;
+  return isRoot ? box : above;
+}
+
+/** Nodes from the root of the view down to a box. */
+function pathTo(flame: Flame, box: number): number[] {
+  const path: number[] = [];
+  for (let at: number | undefined = box; at !== undefined; at = coveringBox(flame, at)) {
+    if (flame.node[at] !== NONE && flame.merged[at] === 0) path.unshift(flame.node[at]!);
+  }
+  return path;
+}
+
+const nodeOf = (flame: Flame, box: number) =>
+  flame.node[box] === NONE ? undefined : flame.node[box];
+
+/** The box that a key moves to; `undefined` if it is no such key. */
+function moved(flame: Flame, at: number, key: string, upward: boolean): number | undefined {
+  const [down, up] = upward ? ["ArrowUp", "ArrowDown"] : ["ArrowDown", "ArrowUp"];
+  if (key === down) return neighborBox(flame, at, "below") ?? at;
+  if (key === up) return coveringBox(flame, at) ?? at;
+  if (key === "ArrowRight") return neighborBox(flame, at, "right") ?? at;
+  if (key === "ArrowLeft") return neighborBox(flame, at, "left") ?? at;
+  return undefined;
+}
+
+/** Scrolls so that a row of the graph is in view. */
+function reveal(place: HTMLElement | null, row: number): void {
+  if (!place) return;
+  const y = row * ROW;
+  if (y < place.scrollTop) place.scrollTop = y;
+  if (y + ROW + 8 > place.scrollTop + place.clientHeight) {
+    place.scrollTop = y + ROW + 8 - place.clientHeight;
+  }
+}
+
+export function FlameView(props: FlameProps) {
+  const { selection, root, search, upward, focus } = props;
+  const scroller = useRef<HTMLDivElement>(null);
+  const size = useSize(scroller);
+  const [first, setFirst] = useState(0);
+  const visibleRows = Math.ceil(size.height / ROW);
+  const rows = (Math.ceil(visibleRows / STEP) + 2) * STEP;
+  const { flame, problem, busy } = useFlame(props, size.width, first, rows);
+  const [spoken, setSpoken] = useState("");
   const height = flame ? flame.height * ROW + TOP + 4 : 0;
-  /** The row at the top of the place, and how far it is scrolled. */
-  const geometry = () => ({
+  const place = (): Placed => ({
     scroll: scroller.current?.scrollTop ?? 0,
     upward,
     levels: flame?.height ?? 0,
     width: size.width,
     height: Math.min(size.height, Math.max(height, ROW)),
   });
-  const paint = () => {
-    const element = canvas.current;
-    if (!element || !flame) return;
-    const place = geometry();
-    const context = fit(element, place.width, place.height);
-    if (!context) return;
-    const focusBox = focused && flame ? boxOfNode(flame, focus) : undefined;
-    drawFlame(context, flame, {
-      ...place,
-      searching: search !== "",
-      coloring: props.coloring,
-      hover: hover.current,
-      focus: focusBox,
-      callers: selection.callers,
-    });
-  };
-  const latest = useRef(paint);
-  latest.current = paint;
-  const repaint = useMemo(() => once(() => latest.current()), []);
-  useLayoutEffect(() => latest.current());
-  useEffect(() => onTheme(() => latest.current()), []);
   useEffect(() => {
     // A new root is looked at from its beginning.
     const element = scroller.current;
     if (element) element.scrollTop = upward ? element.scrollHeight : 0;
     setFirst(0);
   }, [root, keyOf(selection), upward, flame === undefined]);
-
-  const onScroll = () => {
-    setTip(undefined);
+  const scrolled = () => {
     const element = scroller.current;
     if (!element || !flame) return;
     const top = Math.floor(element.scrollTop / ROW);
     const row = upward ? Math.max(0, flame.height - top - visibleRows) : top;
-    const next = Math.max(0, Math.floor(row / STEP) - 1) * STEP;
-    if (next !== first) setFirst(next);
-    repaint();
+    setFirst(Math.max(0, Math.floor(row / STEP) - 1) * STEP);
   };
-  const pointed = (event: MouseEvent) => {
-    const area = canvas.current?.getBoundingClientRect();
-    if (!area || !flame) return undefined;
-    return boxAt(flame, event.clientX - area.left, event.clientY - area.top, geometry());
-  };
-  const pathTo = (box: number): number[] => {
-    const path: number[] = [];
-    if (!flame) return path;
-    for (let at: number | undefined = box; at !== undefined; at = coveringBox(flame, at)) {
-      if (flame.node[at] !== NONE && flame.merged[at] === 0) path.unshift(flame.node[at]!);
-    }
-    return path;
-  };
-  const zoomTo = (box: number) => {
-    if (!flame) return;
-    let target = box;
-    if (flame.merged[box]! > 0) {
-      // Merged calls become wider when what calls them does.
-      const above = coveringBox(flame, box);
-      const isRoot = above === undefined || flame.row[above] === 0 || flame.merged[above]! > 0;
-      target = isRoot ? box : above;
-    }
-    const node = flame.node[target]!;
-    const next = node === NONE ? undefined : node;
-    props.zoom(next);
-    props.setFocus(next, []);
-  };
-  const moveTo = (box: number | undefined) => {
-    if (box === undefined || !flame) return;
-    const node = flame.node[box]!;
-    props.setFocus(node === NONE ? undefined : node, pathTo(box));
-    setSpoken(
-      `${nameOf(flame, box, selection)}, ${percent(flame.total_of[box]! / (flame.whole || 1))}`,
-    );
-    const element = scroller.current;
-    if (!element) return;
-    const row = upward ? flame.height - 1 - flame.row[box]! : flame.row[box]!;
-    const y = row * ROW;
-    if (y < element.scrollTop) element.scrollTop = y;
-    if (y + ROW + 8 > element.scrollTop + element.clientHeight) {
-      element.scrollTop = y + ROW + 8 - element.clientHeight;
-    }
+  const zoom = (node: number | undefined) => {
+    props.zoom(node);
+    props.setFocus(node, []);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (!flame || event.ctrlKey || event.metaKey || event.altKey) return;
     const at = boxOfNode(flame, focus) ?? 0;
-    const [down, up] = upward ? ["ArrowUp", "ArrowDown"] : ["ArrowDown", "ArrowUp"];
-    switch (event.key) {
-      case down:
-        moveTo(neighborBox(flame, at, "below"));
-        break;
-      case up:
-        moveTo(coveringBox(flame, at));
-        break;
-      case "ArrowRight":
-        moveTo(neighborBox(flame, at, "right"));
-        break;
-      case "ArrowLeft":
-        moveTo(neighborBox(flame, at, "left"));
-        break;
-      case "Enter":
-      case " ":
-        zoomTo(at);
-        break;
-      case "Backspace": {
-        const above = flame.path.at(-2)?.node;
-        props.zoom(above);
-        props.setFocus(above, []);
-        break;
-      }
-      case "Escape":
-        props.zoom(undefined);
-        props.setFocus(undefined, []);
-        break;
-      default:
-        return;
+    const next = moved(flame, at, event.key, upward);
+    if (next !== undefined) {
+      props.setFocus(nodeOf(flame, next), pathTo(flame, next));
+      const share = percent(flame.total_of[next]! / (flame.whole || 1));
+      setSpoken(`${nameOf(flame, next, selection)}, ${share}`);
+      const row = flame.row[next]!;
+      reveal(scroller.current, upward ? flame.height - 1 - row : row);
+    } else if (event.key === "Enter" || event.key === " ") {
+      zoom(nodeOf(flame, targetOf(flame, at)));
+    } else if (event.key === "Backspace") {
+      zoom(flame.path.at(-2)?.node);
+    } else if (event.key === "Escape") {
+      zoom(undefined);
+    } else {
+      return;
     }
     event.preventDefault();
   };
   return (
     <>
-      {query.problem && (
+      {problem && (
         <p class="banner bad" role="alert">
-          {visible(query.problem.reason)} {query.problem.next}
+          {visible(problem.reason)} {problem.next}
         </p>
       )}
-      <div class="flame" ref={scroller} onScroll={onScroll} aria-busy={!query.data}>
-        <canvas
-          ref={canvas}
-          tabIndex={0}
-          role="application"
-          aria-label="Flame graph. Arrow keys move, Enter zooms in, Backspace zooms out, Escape shows all. The call tree below says the same."
-          onMouseMove={(event) => {
-            const box = pointed(event);
-            if (box !== hover.current) {
-              hover.current = box;
-              repaint();
-            }
-            setTip(box === undefined || !flame ? undefined : tipOf(props, flame, box, event));
-          }}
-          onMouseLeave={() => {
-            hover.current = undefined;
-            setTip(undefined);
-            repaint();
-          }}
-          onClick={(event) => {
-            const box = pointed(event);
-            if (box !== undefined) zoomTo(box);
-          }}
-          onFocus={() => setFocused(true)}
-          onBlur={() => setFocused(false)}
+      <div class="flame" ref={scroller} onScroll={scrolled} aria-busy={busy}>
+        <FlameCanvas
+          {...props}
+          flame={flame}
+          place={place}
+          scroller={scroller}
+          click={(box) => flame && zoom(nodeOf(flame, targetOf(flame, box)))}
           onKeyDown={onKeyDown}
+          searching={search !== ""}
         />
-        <div style={{ height: `${Math.max(0, height - geometry().height)}px` }} />
+        <div style={{ height: `${Math.max(0, height - place().height)}px` }} />
       </div>
       <div class="sr" aria-live="polite">
         {visible(spoken)}
       </div>
+    </>
+  );
+}
+
+/** Where the canvas is in the flame graph, and how large. */
+interface Placed extends Place {
+  width: number;
+  height: number;
+}
+
+interface CanvasProps extends FlameProps {
+  flame: Flame | undefined;
+  place: () => Placed;
+  scroller: { current: HTMLElement | null };
+  click: (box: number) => void;
+  onKeyDown: (event: KeyboardEvent) => void;
+  searching: boolean;
+}
+
+/** The canvas, and what the pointer is on. */
+function FlameCanvas(props: CanvasProps) {
+  const { flame, place, focus, selection, scroller } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [tip, setTip] = useState<Tip>();
+  const [focused, setFocused] = useState(false);
+  const hover = useRef<number>(undefined);
+  const paint = () => {
+    const element = canvas.current;
+    if (!element || !flame) return;
+    const placed = place();
+    const context = fit(element, placed.width, placed.height);
+    if (!context) return;
+    drawFlame(context, flame, {
+      ...placed,
+      searching: props.searching,
+      coloring: props.coloring,
+      hover: hover.current,
+      focus: focused ? boxOfNode(flame, focus) : undefined,
+      callers: selection.callers,
+    });
+  };
+  const repaint = usePaint(paint);
+  useEffect(() => {
+    const element = scroller.current;
+    const scrolled = () => {
+      setTip(undefined);
+      repaint();
+    };
+    element?.addEventListener("scroll", scrolled);
+    return () => element?.removeEventListener("scroll", scrolled);
+  }, []);
+  const pointed = (event: MouseEvent) => {
+    const area = canvas.current?.getBoundingClientRect();
+    if (!area || !flame) return undefined;
+    return boxAt(flame, event.clientX - area.left, event.clientY - area.top, place());
+  };
+  const over = (event: MouseEvent | undefined) => {
+    const box = event && pointed(event);
+    if (box !== hover.current) {
+      hover.current = box;
+      repaint();
+    }
+    setTip(event && flame && box !== undefined ? tipOf(props, flame, box, event) : undefined);
+  };
+  return (
+    <>
+      <canvas
+        ref={canvas}
+        tabIndex={0}
+        role="application"
+        aria-label="Flame graph. Arrow keys move, Enter zooms in, Backspace zooms out, Escape shows all. The call tree below says the same."
+        onMouseMove={over}
+        onMouseLeave={() => over(undefined)}
+        onClick={(event) => {
+          const box = pointed(event);
+          if (box !== undefined) props.click(box);
+        }}
+        onFocus={() => setFocused(true)}
+        onBlur={() => setFocused(false)}
+        onKeyDown={props.onKeyDown}
+      />
       <TipView tip={tip} />
     </>
   );

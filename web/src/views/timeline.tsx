@@ -1,15 +1,14 @@
 // What happened over time: the sums of all threads, each thread by itself, and markers. A part of
 // the time is chosen with the pointer, or by numbers.
 
-import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { NONE } from "../data/columns";
 import { bytes, count, counted, duration, rate, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import type { Description, Series, Source, Timeline } from "../data/source";
-import { fit, fitText, niceStep, once } from "./canvas";
+import { fit, fitText, niceStep, usePaint, useSize } from "./canvas";
 import { isDark, MARKERS, stateColor } from "./palette";
-import { color, onTheme } from "./theme";
+import { color } from "./theme";
 import { TipView, type Tip } from "./tip";
 
 /** Height of the sums, of the axis and of a thread. */
@@ -65,94 +64,79 @@ function perSecond(series: Series, weight: number): string {
     : `${(weight / 1e9).toFixed(1)} threads`;
 }
 
-export function TimelineView(props: TimelineProps) {
-  const { source, series, from, to } = props;
-  const holder = useRef<HTMLDivElement>(null);
-  const sums = useRef<HTMLCanvasElement>(null);
-  const lanes = useRef<HTMLCanvasElement>(null);
-  const scroller = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(0);
-  const [first, setFirst] = useState(0);
-  const [tip, setTip] = useState<Tip>();
-  const [brush, setBrush] = useState<[number, number]>();
-
-  useLayoutEffect(() => {
-    const element = holder.current;
-    if (!element) return;
-    const measure = () => setWidth(element.clientWidth);
-    const observer = new ResizeObserver(measure);
-    observer.observe(element);
-    measure();
-    return () => observer.disconnect();
-  }, []);
+/** What is shown: the latest answer, also while the next one is on its way. */
+function useTimeline({ source, series, from, to }: TimelineProps, width: number, first: number) {
   const rows = STEP * 2;
   const key = `timeline ${source.id} ${series.id} ${from} ${to} ${width} ${first}`;
-  const query = useQuery(key, (signal) => {
-    if (width === 0) return new Promise<Timeline>(() => {});
+  const query = useQuery(key, async (signal) => {
+    // Nothing is visible yet.
+    if (width === 0) return new Promise<{ timeline: Timeline; first: number }>(() => {});
     const pixels = Math.max(1, Math.round(width));
-    return source.timeline({ profiler: series.id, from, to, width: pixels, first, rows }, signal);
+    const asked = { profiler: series.id, from, to, width: pixels, first, rows };
+    return { timeline: await source.timeline(asked, signal), first };
   });
   const shown = useRef<{ timeline: Timeline; first: number }>(undefined);
-  if (query.data) shown.current = { timeline: query.data, first };
-  const timeline = shown.current?.timeline;
-  const laneHeight = Math.min((timeline?.threads ?? 0) * LANE, MOST_LANES);
+  if (query.data) shown.current = query.data;
+  return { ...shown.current, problem: query.problem, busy: !query.data };
+}
 
-  const paint = () => {
-    if (!timeline || !sums.current) return;
-    const scale = scaleOf(timeline, width);
-    const top = fit(sums.current, width, SUMS + AXIS);
-    if (top) drawSums(top, timeline, scale, props, brush);
-    if (!lanes.current) return;
-    const below = fit(lanes.current, width, laneHeight);
-    const scroll = scroller.current?.scrollTop ?? 0;
-    if (below) drawLanes(below, timeline, scale, props, scroll, shown.current?.first ?? 0);
-  };
-  const latest = useRef(paint);
-  latest.current = paint;
-  const repaint = useMemo(() => once(() => latest.current()), []);
-  useLayoutEffect(() => latest.current());
-  useEffect(() => onTheme(() => latest.current()), []);
-
-  const onScroll = () => {
-    const top = Math.floor((scroller.current?.scrollTop ?? 0) / LANE);
-    const next = Math.max(0, Math.floor(top / STEP)) * STEP;
-    if (next !== first) setFirst(next);
-    repaint();
-  };
-  const dragging = useRef<number>(undefined);
+/** Chooses a part of the time by dragging. */
+function useBrush(props: TimelineProps, timeline: Timeline | undefined, width: number) {
+  const [brush, setBrush] = useState<[number, number]>();
+  const begun = useRef<number>(undefined);
   const drag = (event: PointerEvent) => {
-    if (!timeline || !source.timed) return;
-    const area = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    const time = scaleOf(timeline, width).time(event.clientX - area.left);
+    if (!timeline || !props.source.timed) return;
+    const element = event.currentTarget as HTMLElement;
+    const x = event.clientX - element.getBoundingClientRect().left;
+    const time = scaleOf(timeline, width).time(x);
     if (event.type === "pointerdown") {
-      (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
-      dragging.current = time;
-    } else if (dragging.current !== undefined) {
-      const part: [number, number] =
-        dragging.current < time ? [dragging.current, time] : [time, dragging.current];
-      if (event.type === "pointermove") {
-        setBrush(part);
-        return;
-      }
-      dragging.current = undefined;
-      setBrush(undefined);
-      // A click is no part.
-      if (part[1] - part[0] > (timeline.to - timeline.from) / 200) {
-        props.choose(seconds(part[0]), seconds(part[1]));
-      }
+      element.setPointerCapture(event.pointerId);
+      begun.current = time;
+      return;
+    }
+    if (begun.current === undefined) return;
+    const part: [number, number] =
+      begun.current < time ? [begun.current, time] : [time, begun.current];
+    if (event.type === "pointermove") {
+      setBrush(part);
+      return;
+    }
+    begun.current = undefined;
+    setBrush(undefined);
+    // A click is no part.
+    if (part[1] - part[0] > (timeline.to - timeline.from) / 200) {
+      props.choose(seconds(part[0]), seconds(part[1]));
     }
   };
-  const onMove = (event: MouseEvent, isLane: boolean) => {
-    if (!timeline) return;
+  return { brush, drag };
+}
+
+export function TimelineView(props: TimelineProps) {
+  const { source, series } = props;
+  const holder = useRef<HTMLDivElement>(null);
+  const sums = useRef<HTMLCanvasElement>(null);
+  const { width } = useSize(holder);
+  const [first, setFirst] = useState(0);
+  const [tip, setTip] = useState<Tip>();
+  const shown = useTimeline(props, width, first);
+  const { timeline, problem, busy } = shown;
+  const { brush, drag } = useBrush(props, timeline, width);
+  usePaint(() => {
+    if (!timeline || !sums.current) return;
+    const context = fit(sums.current, width, SUMS + AXIS);
+    if (context) drawSums(context, timeline, scaleOf(timeline, width), props, brush);
+  });
+  const point = (event: MouseEvent | undefined, lane?: number) => {
+    if (!timeline || !event) {
+      setTip(undefined);
+      return;
+    }
     const area = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    const [x, y] = [event.clientX - area.left, event.clientY - area.top];
-    const scroll = scroller.current?.scrollTop ?? 0;
-    const lane = isLane ? Math.floor((y + scroll) / LANE) - (shown.current?.first ?? 0) : undefined;
-    setTip(tipOf(timeline, scaleOf(timeline, width), props, x, lane, event));
+    setTip(tipOf(timeline, scaleOf(timeline, width), props, event.clientX - area.left, lane, event));
   };
   return (
-    <div class="timeline" ref={holder} aria-busy={!query.data}>
-      {query.problem && <p class="banner bad">{visible(query.problem.reason)}</p>}
+    <div class="timeline" ref={holder} aria-busy={busy}>
+      {problem && <p class="banner bad">{visible(problem.reason)}</p>}
       <canvas
         class={source.timed ? "sums brush" : "sums"}
         ref={sums}
@@ -161,53 +145,68 @@ export function TimelineView(props: TimelineProps) {
         onPointerDown={drag}
         onPointerMove={drag}
         onPointerUp={drag}
-        onMouseMove={(event) => onMove(event, false)}
-        onMouseLeave={() => setTip(undefined)}
+        onMouseMove={(event) => point(event)}
+        onMouseLeave={() => point(undefined)}
       />
       {timeline && timeline.threads > 0 && (
-        <LanePlace height={laneHeight} all={timeline.threads * LANE} place={scroller} {...{ onScroll }}>
-          <canvas
-            class="lanes"
-            ref={lanes}
-            role="img"
-            aria-label={`What ${counted(timeline.threads, "thread")} did. Threads can be chosen from the list above.`}
-            onMouseMove={(event) => onMove(event, true)}
-            onMouseLeave={() => setTip(undefined)}
-            onClick={(event) => {
-              const area = event.currentTarget.getBoundingClientRect();
-              const y = event.clientY - area.top + (scroller.current?.scrollTop ?? 0);
-              const lane = timeline.lanes[Math.floor(y / LANE) - (shown.current?.first ?? 0)];
-              if (lane) props.chooseThread(String(lane.id) === props.thread ? "" : String(lane.id));
-            }}
-          />
-        </LanePlace>
+        <Lanes {...props} {...{ timeline, width, setFirst, point }} first={shown.first ?? 0} />
       )}
       <TipView tip={tip} />
     </div>
   );
 }
 
-interface LanePlaceProps {
-  height: number;
-  all: number;
-  place: { current: HTMLDivElement | null };
-  onScroll: () => void;
-  children: ComponentChildren;
+interface LanesProps extends TimelineProps {
+  timeline: Timeline;
+  width: number;
+  /** The first thread that the timeline has. */
+  first: number;
+  setFirst: (first: number) => void;
+  point: (event: MouseEvent | undefined, lane?: number) => void;
 }
 
-/** The canvas of threads is no taller than its place; the bar at the side is that of all. */
-function LanePlace({ height, all, place, onScroll, children }: LanePlaceProps) {
+/** The threads. Their canvas is no taller than its place; the bar at the side is that of all. */
+function Lanes(props: LanesProps) {
+  const { timeline, width, first, setFirst, point, thread } = props;
+  const scroller = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [all, height] = [timeline.threads * LANE, Math.min(timeline.threads * LANE, MOST_LANES)];
+  const repaint = usePaint(() => {
+    const context = canvas.current && fit(canvas.current, width, height);
+    const scroll = scroller.current?.scrollTop ?? 0;
+    if (context) drawLanes(context, timeline, scaleOf(timeline, width), props, scroll, first);
+  });
+  const laneAt = (event: MouseEvent) => {
+    const area = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    const y = event.clientY - area.top + (scroller.current?.scrollTop ?? 0);
+    return Math.floor(y / LANE) - first;
+  };
   return (
     <div
       class="lane-place"
-      ref={place}
-      onScroll={onScroll}
+      ref={scroller}
+      onScroll={() => {
+        const top = Math.floor((scroller.current?.scrollTop ?? 0) / LANE);
+        setFirst(Math.floor(top / STEP) * STEP);
+        repaint();
+      }}
       style={{ height: `${height}px` }}
       tabIndex={0}
       role="group"
       aria-label="Threads over time"
     >
-      {children}
+      <canvas
+        class="lanes"
+        ref={canvas}
+        role="img"
+        aria-label={`What ${counted(timeline.threads, "thread")} did. The list of threads above chooses one.`}
+        onMouseMove={(event) => point(event, laneAt(event))}
+        onMouseLeave={() => point(undefined)}
+        onClick={(event) => {
+          const lane = timeline.lanes[laneAt(event)];
+          if (lane) props.chooseThread(String(lane.id) === thread ? "" : String(lane.id));
+        }}
+      />
       <div style={{ height: `${Math.max(0, all - height)}px` }} />
     </div>
   );
