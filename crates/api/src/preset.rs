@@ -16,11 +16,7 @@ pub struct Preset {
 pub const PRESETS: &[Preset] = &[
     Preset { id: "usual", title: "What does it do?", profilers: profilers::DEFAULT },
     Preset { id: "cpu", title: "What takes the CPU time?", profilers: "cpu" },
-    Preset {
-        id: "waits",
-        title: "What do requests wait for?",
-        profilers: "wall,locks,threadpool",
-    },
+    Preset { id: "waits", title: "What do requests wait for?", profilers: "wall,locks,threadpool" },
     Preset { id: "memory", title: "What allocates?", profilers: "allocations,gc" },
     Preset { id: "retained", title: "What retains memory?", profilers: "heap,gc" },
     Preset { id: "errors", title: "What fails?", profilers: "exceptions" },

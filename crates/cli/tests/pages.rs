@@ -51,7 +51,8 @@ fn all_pages_in_a_browser() {
         fs::create_dir_all(&kept).unwrap();
         for picture in fs::read_dir(run.join("pictures")).unwrap() {
             let picture = picture.unwrap();
-            fs::copy(picture.path(), std::path::Path::new(&kept).join(picture.file_name())).unwrap();
+            fs::copy(picture.path(), std::path::Path::new(&kept).join(picture.file_name()))
+                .unwrap();
         }
     }
     assert!(status.unwrap().success(), "a test of web/tests failed");

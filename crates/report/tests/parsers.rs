@@ -534,10 +534,7 @@ fn a_browser_draws_the_page_and_all_its_parts_work() {
     says("neighbors", &["Called by", "PriceList.Price", "Calls", "Discounts.Search", "21.0 %"]);
     says("address", &["tab=recording"]);
     says("threads", &["Audit <log> &", "running 50 %, lock 30 %, pool idle 20 %"]);
-    says(
-        "gc",
-        &["gen 2", "12.4 ms", "AllocSmall 29, Induced 1", "SuspendForProfiler, excluded"],
-    );
+    says("gc", &["gen 2", "12.4 ms", "AllocSmall 29, Induced 1", "SuspendForProfiler, excluded"]);
     says(
         "exceptions",
         &[
@@ -667,12 +664,9 @@ fn an_empty_recording_is_drawn_too() {
             document.querySelector(`[data-tab=${tab}]`).click(); await pause(); seen[tab] = document.querySelector('main').innerText;
          }",
     );
-    for sentence in [
-        "No samples in this recording.",
-        "0 GC pauses",
-        "None were thrown.",
-        "kernel ring",
-    ] {
+    for sentence in
+        ["No samples in this recording.", "0 GC pauses", "None were thrown.", "kernel ring"]
+    {
         assert!(seen.contains(sentence), "no \"{sentence}\" in {seen}");
     }
     for exporter in report::EXPORTERS {

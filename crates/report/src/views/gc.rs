@@ -1,9 +1,9 @@
 //! `gc`: collections and GC pauses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use profile::{
-    GcSummary, HEAPS, NameStyle, PROFILER_PAUSE, Profile, Recent, pause_length,
+    GcSummary, HEAPS, PROFILER_PAUSE, Profile, Recent, pause_length,
     profilers::gc::{Collection, Pause},
 };
 use schemars::JsonSchema;

@@ -7,8 +7,6 @@ mod cells;
 mod json_part;
 mod tile;
 
-pub use cells::state_word;
-
 use std::collections::BTreeMap;
 
 use document::{Cell, Column, Document, Section, Table, Unit, left, right};

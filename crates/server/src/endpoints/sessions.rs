@@ -55,11 +55,15 @@ pub fn add(api: &mut Api) {
         .problems(&[422]);
     api.add(endpoint, session);
     let (request, row) = (api.request::<SessionChange>(), api.answer::<SessionRow>());
-    let endpoint =
-        Endpoint::new(Patch, "/sessions/{id}", "change_session", "Rename a session, or note something")
-            .body("application/json", Some(request))
-            .sends(200, "The session, with its new name.", row)
-            .problems(&[409]);
+    let endpoint = Endpoint::new(
+        Patch,
+        "/sessions/{id}",
+        "change_session",
+        "Rename a session, or note something",
+    )
+    .body("application/json", Some(request))
+    .sends(200, "The session, with its new name.", row)
+    .problems(&[409]);
     api.add(endpoint, change);
     let endpoint = Endpoint::new(Delete, "/sessions/{id}", "delete_session", "Delete a session");
     api.add(endpoint.sends_nothing("It is deleted.").problems(&[409]), delete);
