@@ -364,6 +364,3 @@ fn pause_json<'a>(profile: &Profile, pause: &'a Pause) -> PauseJson<'a> {
         resume_end_ns: since(profile, pause.resume_end),
     }
 }
-
-/// Most pauses that are drawn; the longest are kept.
-const MOST_PAUSES: usize = 4000;
