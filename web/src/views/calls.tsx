@@ -177,10 +177,11 @@ interface Scale {
 function columnsOf({ series, whole, effective, callers }: Scale): GridColumn<CallRow>[] {
   const share = (weight: number) => {
     const part = weight / (whole || 1);
+    const error = points(series, part, effective);
     return (
       <>
         {percent(part)}
-        <span class="margin">{points(series, part, effective)}</span>
+        {error !== "" && <span class="margin">{error}</span>}
       </>
     );
   };
