@@ -34,7 +34,8 @@ fn main() -> io::Result<()> {
         let mut bytes = fs::read(dist.join(&name))?;
         if name == "index.html" {
             // The addresses of the files in it are relative to itself, which is at many addresses.
-            let page = String::from_utf8_lossy(&bytes).replace("\"./", &format!("\"/assets/{hash}/"));
+            let page =
+                String::from_utf8_lossy(&bytes).replace("\"./", &format!("\"/assets/{hash}/"));
             bytes = page.into_bytes();
         }
         let kind = media_type(&name);

@@ -242,16 +242,16 @@ function ParamInput(props: {
     );
   }
   const [least, most] = param.range ?? [];
-  return (
-    <input
-      type={param.range ? "number" : "text"}
-      min={least}
-      max={most}
-      pattern={param.range ? undefined : "[^:,]*"}
-      placeholder={param.default === "" ? "none" : param.default}
-      value={value}
-      onInput={(event) => change(event.currentTarget.value)}
-    />
+  const same = {
+    placeholder: param.default === "" ? "none" : param.default,
+    value,
+    onInput: (event: { currentTarget: HTMLInputElement }) => change(event.currentTarget.value),
+  };
+  // On the command line, colons and commas separate parameters.
+  return param.range ? (
+    <input type="number" min={least} max={most} {...same} />
+  ) : (
+    <input type="text" pattern="[^:,]*" {...same} />
   );
 }
 
