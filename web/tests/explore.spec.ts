@@ -78,7 +78,7 @@ test("samples of a session are explored by pointer and by keyboard", async ({ pa
   await page.getByRole("spinbutton", { name: "From" }).fill("0.5");
   await page.keyboard.press("Tab");
   await expect(page).toHaveURL(/from=0\.5/);
-  await page.getByRole("button", { name: "All of it" }).click();
+  await page.getByRole("button", { name: "All of the time" }).click();
   await expect(page).not.toHaveURL(/from=/);
 
   // Methods, and who calls them.

@@ -398,6 +398,7 @@ fn a_browser_draws_the_page_and_all_its_parts_work() {
             return colors.size;
         };
         const open = async tab => { $(`[data-tab=${tab}]`).click(); await pause(); };
+        const series = title => [...document.querySelectorAll('.segments button')].find(b => b.textContent === title).click();
         const rows = () => [...document.querySelectorAll('.treegrid .body [role=row]')];
         seen.title = document.title;
         seen.colors = painted();
@@ -450,16 +451,17 @@ fn a_browser_draws_the_page_and_all_its_parts_work() {
         await press(grid(), 'Enter');
         seen.gridZoom = $('.crumbs b').textContent;
         await press(canvas(), 'Escape');
-        button('Wall').click();
+        series('Wall');
         await pause();
         seen.wall = $('.crumbs .end').textContent;
         button('pool idle').click();
         await pause();
         seen.withIdle = $('.crumbs .end').textContent;
-        button('Exceptions').click();
+        series('Exceptions');
         await pause();
         seen.thrown = $('.crumbs .end').textContent;
-        button('CPU').click();
+        series('CPU');
+        await pause();
         await open('functions');
         seen.methods = [...document.querySelectorAll('tbody tr')].slice(0, 3).map(row => row.innerText);
         button('Total').click();
@@ -612,7 +614,7 @@ fn counters_are_lines_in_the_page_and_rows_in_texts() {
         await pause();
         seen.text = $('main').innerText;
         seen.lines = document.querySelectorAll('svg.line polyline').length;
-        seen.points = document.querySelectorAll('svg.line polyline')[0].getAttribute('points');
+        seen.points = [...document.querySelectorAll('svg.line polyline')].map(line => line.getAttribute('points')).find(points => points.split(' ').length === 3);
         seen.tips = [...document.querySelectorAll('svg.line')].map(line => line.getAttribute('aria-label'));
         seen.bold = document.querySelectorAll('main b').length;
         seen.height = document.querySelector('svg.line').getBoundingClientRect().height;

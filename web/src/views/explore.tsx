@@ -77,28 +77,32 @@ export function Samples({ source, view, go }: SamplesProps) {
   const description = last.current;
   if (query.problem) {
     return (
-      <p class="banner bad" role="alert">
-        {visible(query.problem.reason)} {query.problem.next}
-      </p>
+      <div class="banner bad" role="alert">
+        {visible(query.problem.reason)} {query.problem.next} {from + to !== "" && <AllOfIt />}
+      </div>
     );
   }
   if (!description) return <p class="empty">Reading the samples…</p>;
   const first = description.series[0];
-  if (!first) return <NoSamples from={from} to={to} />;
+  if (!first) return <NoSamples isPart={from + to !== ""} />;
   return <Selected {...{ source, description, view, go, first }} />;
 }
 
-function NoSamples({ from, to }: { from: string; to: string }) {
+/** Back to all of the time. */
+function AllOfIt() {
   const store = useContext(StoreContext);
-  if (from === "" && to === "") {
-    return <section class="card empty">No samples in this recording.</section>;
-  }
+  return (
+    <button class="plain" onClick={() => store.set({ from: "", to: "", root: "" })}>
+      All of the time
+    </button>
+  );
+}
+
+function NoSamples({ isPart }: { isPart: boolean }) {
   return (
     <section class="card empty">
-      No samples in this part of the time.{" "}
-      <button class="plain" onClick={() => store.set({ from: "", to: "" })}>
-        Show all of it
-      </button>
+      {isPart ? "No samples in this part of the time. " : "No samples in this recording."}
+      {isPart && <AllOfIt />}
     </section>
   );
 }
@@ -339,11 +343,7 @@ function Times({ selection, select, description }: ToolbarProps) {
     <div class="times" role="group" aria-label="Part of the time, in seconds">
       {field("From", "from", from, (description.from / 1e9).toFixed(1))}
       {field("to", "to", to, (description.to / 1e9).toFixed(1))} s
-      {(from !== "" || to !== "") && (
-        <button class="plain" onClick={() => select({ from: "", to: "" })}>
-          All of it
-        </button>
-      )}
+      {from + to !== "" && <AllOfIt />}
     </div>
   );
 }
