@@ -431,7 +431,7 @@ fn a_browser_draws_the_page_and_all_its_parts_work() {
         seen.foundByExpression = $('.found').textContent;
         await press(search, 'Escape');
         const thread = async id => { const select = $('select'); select.value = id; select.dispatchEvent(new Event('change', { bubbles: true })); await pause(); };
-        await thread('4714');
+        await thread('4715');
         seen.thread = $('.crumbs .end').textContent;
         await thread('');
         button('Callers').click();

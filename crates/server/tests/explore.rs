@@ -104,7 +104,7 @@ fn samples_can_be_selected() {
         parts(&ask(&served, &format!("flame?{query}")).expect(200)).0["total"].as_u64().unwrap()
     };
     assert_eq!(total("profiler=exceptions"), 808);
-    assert_eq!(total("thread=4714"), 700_000_000);
+    assert_eq!(total("thread=4715"), 700_000_000);
     let states = "running,lock,sleep,io,gc";
     let (all, busy) = (total("profiler=wall"), total(&format!("profiler=wall&states={states}")));
     assert!(busy < all && busy > all / 2, "{busy} of {all}");

@@ -396,7 +396,7 @@ function FlameAndCalls(props: FlameAndCallsProps) {
         <kbd>Backspace</kbd> <kbd>Esc</kbd> move and zoom. Width is weight; siblings stand heaviest
         first, not in time.
       </p>
-      <section class="card pad" aria-label="Call tree">
+      <section class="card pad calls" aria-label="Call tree">
         <h2>{selection.callers ? "Callers" : "Call tree"}</h2>
         <CallsView
           {...shared}

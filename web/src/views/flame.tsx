@@ -3,14 +3,14 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { NONE } from "../data/columns";
-import { percent, visible } from "../data/format";
+import { count, percent, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import type { Description, Flame, Selection, Series, Source } from "../data/source";
 import { fit, usePaint, useSize } from "./canvas";
 import { boxAt, boxOfNode, coveringBox, neighborBox, type Place } from "./flame-boxes";
 import { drawFlame, ROW, TOP, type Coloring } from "./flame-draw";
 import { TipView, type Tip } from "./tip";
-import { amount, points, samples } from "./weights";
+import { amount, points } from "./weights";
 
 /** Rows are fetched in steps of so many, so that scrolling asks seldom. */
 const STEP = 64;
@@ -54,7 +54,7 @@ function tipOf(props: FlameProps, flame: Flame, box: number, at: MouseEvent): Ti
   if (!selection.callers && flame.node[box] !== NONE) {
     rows.push(["self", `${percent(self)}${error(self)}   ${amount(series, own)}`]);
   }
-  rows.push([series.calls ? "calls" : "samples", samples(series, flame.samples_of[box]!)]);
+  rows.push([series.calls ? "calls" : "samples", count(flame.samples_of[box]!)]);
   if (root !== undefined) rows.push(["of the zoomed frame", percent(total / (flame.total || 1))]);
   const above = coveringBox(flame, box);
   if (above !== undefined && flame.node[above] !== NONE) {
