@@ -245,13 +245,28 @@ impl Profile {
     /// # Errors
     /// When the session cannot be opened or holds not even its first record.
     pub fn read(input: impl Read, options: BuildOptions) -> Result<Self, ProfileError> {
+        Self::read_and_show(input, options, |_| {})
+    }
+
+    /// As [`Self::read`]; `see` gets each record, in the order of the session.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_and_show(
+        input: impl Read,
+        options: BuildOptions,
+        mut see: impl FnMut(&SessionRecord),
+    ) -> Result<Self, ProfileError> {
         let mut reader = SessionReader::new(input)?;
         let mut builder = ProfileBuilder::new(options);
         let mut damage = None;
         for record in &mut reader {
             match record {
                 // The reader has checked it.
-                Ok(record) => builder.take(&record),
+                Ok(record) => {
+                    builder.take(&record);
+                    see(&record);
+                }
                 Err(error) => damage = Some(error),
             }
         }

@@ -4,7 +4,7 @@ use session::{Nanos, StackId, ThreadId, ThreadState};
 
 use crate::{
     Allocations, Cell, Exceptions, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, Tables,
-    names::state_id, series::Row,
+    Totals, names::state_id, series::Row,
 };
 
 /// What to keep. All that is set must hold.
@@ -236,6 +236,20 @@ impl Sieve {
 }
 
 impl Profile {
+    /// Sums of each stack by itself, by stack id, of the samples of a kind that a filter lets
+    /// through. Sums know no times, so that a time in the filter has no effect.
+    pub fn stack_sums(&self, kind: crate::SeriesKind, filter: &Filter) -> Vec<Totals> {
+        let filter = Filter { time: None, ..filter.clone() };
+        let sieve = Sieve::new(&self.tables, &filter, self.start);
+        let mut sums = vec![Totals::default(); self.tables.stack_count()];
+        for cell in &self.series(kind).cells {
+            if sieve.takes(cell.thread, cell.stack, cell.state) {
+                sums[cell.stack.index()].add(cell.samples.into(), cell.weight);
+            }
+        }
+        sums
+    }
+
     /// What a filter lets through. Collections, pauses, survivors, counters and costs are filtered
     /// by time only: they belong to all threads.
     ///

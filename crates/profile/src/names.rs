@@ -104,6 +104,39 @@ pub fn kind_id(kind: FunctionKind) -> &'static str {
     }
 }
 
+/// Kinds of frames that have colors of their own, for a reader: [`Tables::frame_kind`] is an index
+/// into this.
+pub const FRAME_KINDS: [&str; 10] = [
+    "your code",
+    ".NET libraries",
+    "dynamic code",
+    "stub",
+    "native",
+    "runtime",
+    "GC",
+    "JIT",
+    "kernel",
+    "unknown",
+];
+
+impl Tables {
+    /// What kind of code a function is, as an index into [`FRAME_KINDS`].
+    pub fn frame_kind(&self, function: FunctionId) -> u8 {
+        match self.function(function).kind {
+            FunctionKind::Managed if self.is_framework(function) => 1,
+            FunctionKind::Managed => 0,
+            FunctionKind::Dynamic => 2,
+            FunctionKind::Stub => 3,
+            FunctionKind::Native => 4,
+            FunctionKind::Runtime => 5,
+            FunctionKind::Gc => 6,
+            FunctionKind::Jit => 7,
+            FunctionKind::Kernel => 8,
+            FunctionKind::Unknown => 9,
+        }
+    }
+}
+
 /// Word for what the compiler made of a method, in data formats.
 pub fn state_machine_id(machine: StateMachine) -> &'static str {
     match machine {
@@ -128,6 +161,25 @@ pub fn state_id(state: session::ThreadState) -> &'static str {
         ThreadState::Event => "event",
         ThreadState::Runtime => "runtime",
         ThreadState::NoProcessor => "no-processor",
+        ThreadState::Throttled => "throttled",
+    }
+}
+
+/// Word for a state of a thread, for a reader.
+pub const fn state_word(state: session::ThreadState) -> &'static str {
+    use session::ThreadState;
+    match state {
+        ThreadState::Running => "running",
+        ThreadState::Lock => "lock",
+        ThreadState::Sleep => "sleep",
+        ThreadState::Io => "I/O",
+        ThreadState::Idle => "pool idle",
+        ThreadState::Gc => "GC",
+        ThreadState::Task => "task",
+        ThreadState::Other => "other",
+        ThreadState::Event => "event",
+        ThreadState::Runtime => "runtime",
+        ThreadState::NoProcessor => "no processor",
         ThreadState::Throttled => "throttled",
     }
 }

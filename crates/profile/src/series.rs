@@ -120,6 +120,32 @@ impl SeriesKind {
         }
     }
 
+    /// A word or two for a reader.
+    pub fn title(self) -> &'static str {
+        match self {
+            SeriesKind::Cpu => "CPU",
+            SeriesKind::Wall => "Wall",
+            SeriesKind::Exceptions => "Exceptions",
+            SeriesKind::Allocations => "Allocations",
+            SeriesKind::Locks => "Locks",
+            SeriesKind::Threads => "Threads",
+            SeriesKind::Pool => "Thread pool",
+            SeriesKind::Calls => "Calls",
+            SeriesKind::Transitions => "Transitions",
+            SeriesKind::Jit => "Compilation",
+            SeriesKind::Loads => "Loads",
+        }
+    }
+
+    /// What a weight counts, where its unit is a number of things; else empty.
+    pub fn noun(self) -> &'static str {
+        match self {
+            SeriesKind::Exceptions => "exception",
+            SeriesKind::Threads => "thread",
+            _ => "",
+        }
+    }
+
     /// What the weight of a sample counts.
     pub fn value_type(self) -> ValueType {
         let unit = match self {

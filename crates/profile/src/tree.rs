@@ -13,6 +13,9 @@ pub struct TreeOptions {
     pub merge_recursion: bool,
     /// From the leaf to the root: who called it, instead of what it called.
     pub inverted: bool,
+    /// So many nodes of an inverted tree are enough. Beyond that, the lightest stacks show their
+    /// leaf only: [`CallTree::shortened`].
+    pub enough: Option<usize>,
 }
 
 /// A node of a tree of calls.
@@ -41,6 +44,8 @@ pub struct CallTree {
     total: Totals,
     /// Node of each stack, where it has one.
     node_of: Vec<u32>,
+    /// Stacks of which only the leaf is shown.
+    shortened: usize,
 }
 
 /// What makes two calls from the same parent the same node.
@@ -49,17 +54,25 @@ type Key = (u32, FunctionId, Option<Line>);
 impl CallTree {
     /// Puts the stacks of a series together.
     pub fn new(tables: &Tables, series: &Series, options: TreeOptions) -> Self {
-        let own = series.by_stack(tables.stack_count());
+        Self::of_sums(tables, &series.by_stack(tables.stack_count()), options)
+    }
+
+    /// Puts stacks together, each with the sums of its own: [`Profile::stack_sums`].
+    ///
+    /// [`Profile::stack_sums`]: crate::Profile::stack_sums
+    pub fn of_sums(tables: &Tables, own: &[Totals], options: TreeOptions) -> Self {
         let mut tree = Self {
             nodes: Vec::new(),
             first_root: NONE,
-            total: series.totals,
+            total: Totals::default(),
             node_of: vec![NONE; own.len()],
+            shortened: 0,
         };
+        own.iter().for_each(|sum| tree.total.add(sum.samples, sum.weight));
         let mut ids = Ids::default();
         match options.inverted {
-            false => tree.grow_from_roots(tables, &own, options, &mut ids),
-            true => tree.grow_from_leaves(tables, &own, options, &mut ids),
+            false => tree.grow_from_roots(tables, own, options, &mut ids),
+            true => tree.grow_from_leaves(tables, own, options, &mut ids),
         }
         tree
     }
@@ -122,12 +135,18 @@ impl CallTree {
         options: TreeOptions,
         ids: &mut Ids,
     ) {
-        for (stack, own) in own.iter().enumerate() {
-            if own.samples == 0 {
-                continue;
-            }
+        let mut stacks: Vec<usize> =
+            (0..own.len()).filter(|own_at| own[*own_at].samples > 0).collect();
+        if options.enough.is_some() {
+            stacks.sort_by_key(|stack| (std::cmp::Reverse(own[*stack].weight), *stack));
+        }
+        for stack in stacks {
+            let own = own[stack];
             let mut at = NONE;
-            for frame in tables.walk(StackId(stack as u32)) {
+            let is_short = options.enough.is_some_and(|enough| self.nodes.len() >= enough);
+            self.shortened += usize::from(is_short);
+            let frames = tables.walk(StackId(stack as u32));
+            for frame in frames.take(if is_short { 1 } else { usize::MAX }) {
                 let frame = tables.frame(frame);
                 let line = if options.lines { frame.line } else { None };
                 let same =
@@ -175,6 +194,16 @@ impl CallTree {
     /// node.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// Stacks of which only the leaf is shown, because there are too many nodes.
+    pub fn shortened(&self) -> usize {
+        self.shortened
+    }
+
+    /// Number of stacks of which it was made, also of those that were not sampled.
+    pub fn stacks(&self) -> usize {
+        self.node_of.len()
     }
 
     /// Sum of all roots.

@@ -89,7 +89,7 @@ fn trees_keep_all_weight() {
         let tree = CallTree::new(
             &profile.tables,
             &profile.cpu,
-            TreeOptions { lines, merge_recursion, inverted },
+            TreeOptions { lines, merge_recursion, inverted, enough: None },
         );
         let own: u64 = tree.nodes().iter().map(|node| node.own.weight).sum();
         let roots: u64 =
@@ -310,4 +310,42 @@ fn a_very_deep_recursion_is_no_trouble() {
     let merged = TreeOptions { merge_recursion: true, ..TreeOptions::default() };
     let tree = CallTree::new(&profile.tables, &profile.cpu, merged);
     assert!(tree.nodes().iter().all(|node| node.depth < 10));
+}
+
+#[test]
+fn a_tree_of_callers_stops_growing_with_the_lightest_stacks() {
+    let profile = profile();
+    let inverted = TreeOptions { inverted: true, ..TreeOptions::default() };
+    let whole = CallTree::new(&profile.tables, &profile.cpu, inverted);
+    let enough = TreeOptions { enough: Some(10), ..inverted };
+    let part = CallTree::new(&profile.tables, &profile.cpu, enough);
+    assert_eq!(whole.shortened(), 0);
+    assert!(part.shortened() > 0 && part.nodes().len() < whole.nodes().len());
+    assert_eq!(part.total(), whole.total());
+    // The heaviest keep their callers, and all are there.
+    let sums = |tree: &CallTree| {
+        let roots = tree.children(None).into_iter();
+        roots.map(|root| tree.nodes()[root].total.weight).collect::<Vec<_>>()
+    };
+    assert_eq!(sums(&part), sums(&whole));
+    let heaviest = part.children(None)[0];
+    assert!(!part.children(Some(heaviest)).is_empty());
+}
+
+#[test]
+fn sums_of_a_part_are_those_of_the_filtered_profile() {
+    let profile = profile();
+    let filters = [
+        Filter::default(),
+        Filter { thread: Some("4712".into()), ..Filter::default() },
+        Filter { text: Some("discounts".into()), ..Filter::default() },
+        Filter { states: Some(vec![ThreadState::Lock]), ..Filter::default() },
+    ];
+    for filter in filters {
+        let filtered = profile.filtered(&filter).unwrap();
+        for kind in [SeriesKind::Cpu, SeriesKind::Wall, SeriesKind::Exceptions] {
+            let expected = filtered.series(kind).by_stack(profile.tables.stack_count());
+            assert_eq!(profile.stack_sums(kind, &filter), expected, "{filter:?}");
+        }
+    }
 }

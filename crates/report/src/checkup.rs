@@ -1,6 +1,6 @@
 //! The findings of a check-up, as text, JSON, Markdown or one page of HTML.
 
-use crate::{ReportError, html as page, json::schema_of};
+use crate::{ReportError, json::schema_of};
 use diagnose::{Finding, RULES, Severity};
 use document::{
     Cell, Document, Section, Table, html, markdown, plain,
@@ -115,7 +115,7 @@ impl Checkup<'_> {
             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
             <title>{title} – clrscope</title>\n<style>\n{}\n</style>\n</head>\n<body>\n\
             <div class=\"page\">\n<header><div><div class=\"brand\">clrscope checkup</div><h1>{}</h1></div></header>\n",
-            page::STYLE,
+            web::REPORT_STYLE,
             html::escape(self.target.name),
         )?;
         html::write(&self.document(), out)?;

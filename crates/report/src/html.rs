@@ -1,19 +1,16 @@
 //! One page that needs no network: the data as JSON within the page, and a program that draws it.
 
-use std::{collections::BTreeMap, io::Write};
+use std::io::Write;
 
-use document::{
-    Document,
-    html::{self, escape},
-};
+use document::{Document, html::escape};
+use explore::{Description, MarkerKind, describe, markers};
 use profile::Profile;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::{
     Exporter, Options, ReportError, format, kinds,
-    page::{FRAME_KINDS, Functions, Interner, micros},
-    views,
+    page::{Functions, Interner, MOST_ROWS},
+    views::{self, Tile},
 };
 
 pub const EXPORTER: Exporter = Exporter {
@@ -31,50 +28,52 @@ mod series;
 use series::{PageSeries, page_series};
 
 const TEMPLATE: &str = include_str!("html/template.html");
-pub(crate) const STYLE: &str = include_str!("html/style.css");
-const PROGRAM: &str = include_str!("html/app.js");
 
+/// Pixels for which markers are put together: more than most screens have.
+const MARKER_PIXELS: usize = 2000;
+
+/// What `web/src/report/main.tsx` reads.
 #[derive(Serialize)]
-struct Page {
-    meta: Value,
-    kinds: [&'static str; 10],
-    functions: Functions,
-    files: Vec<String>,
-    modules: Vec<String>,
-    threads: Vec<Value>,
-    series: Vec<PageSeries>,
-    /// What the views say, by their keys.
-    #[serde(flatten)]
-    views: BTreeMap<&'static str, Value>,
-    observer: Value,
-    notes: Vec<(f64, String)>,
-    /// Id and title of what is shown as it is; the page has a template for each.
-    documents: Vec<(&'static str, &'static str)>,
+struct Page<'a> {
+    tool: &'a str,
+    process: &'a str,
+    facts: Vec<String>,
+    banners: Vec<String>,
+    tiles: Vec<Tile>,
+    samples: Samples,
+    documents: Vec<Tab>,
 }
 
-fn meta(profile: &Profile) -> Value {
-    let info = &profile.info;
-    json!({
-        "tool": info.tool_version,
-        "process": info.process_name,
-        "pid": info.pid,
-        "command": info.command_line,
-        "runtime": info.runtime,
-        "platform": info.platform,
-        "cpus": info.cpus,
-        "entry": format::entry(info.entry),
-        "started": format::utc(info.start_unix_ms),
-        "duration": profile.duration() as f64 / 1e3,
-        "ending": format::ending(profile),
-        "warn": profile.cut_short || profile.damage.is_some(),
-        "filtered": profile.filtered,
-        "dropped": profile.dropped(),
-        "profilers": info.profilers.iter().map(|run| json!({
-            "id": run.id, "engine": run.engine, "rate": profile.rate_hz(&run.id), "asked": run.rate_hz,
-            "achieved": profile.sampling_rate(&run.id).map(ToString::to_string),
-            "params": run.params.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>(),
-        })).collect::<Vec<_>>(),
-    })
+#[derive(Serialize)]
+struct Tab {
+    id: &'static str,
+    title: &'static str,
+    document: Document,
+}
+
+/// What `web/src/data/embedded-source.ts` reads.
+#[derive(Serialize)]
+struct Samples {
+    description: Description,
+    /// Ids in the operating system, by the numbers of threads in cells.
+    threads: Vec<u32>,
+    functions: Functions,
+    modules: Vec<String>,
+    files: Vec<String>,
+    series: Vec<PageSeries>,
+    markers: Markers,
+}
+
+/// Columns of what happened.
+#[derive(Default, Serialize)]
+struct Markers {
+    kinds: Vec<&'static str>,
+    /// Nanoseconds since the start of the recording.
+    time: Vec<u64>,
+    length: Vec<u64>,
+    kind: Vec<u8>,
+    count: Vec<u64>,
+    text: Vec<String>,
 }
 
 /// Writes JSON into a script element: nothing in it may end the element or begin a comment (HTML,
@@ -101,66 +100,79 @@ impl Write for Embedded<'_> {
     }
 }
 
-/// What the page shows as it is, with an id and a title: what heap snapshots say, sections about the
-/// rows of profilers, and tables of profilers that are not known here.
-fn documents(profile: &Profile, options: &Options) -> Vec<(&'static str, &'static str, Document)> {
-    let snapshots = options.snapshots.iter();
-    let snapshots = snapshots.map(|part| (part.id, part.title, part.document.clone()));
-    let tabs = views::tabs(profile, options);
-    let tabs = tabs.map(|(id, title, section)| (id, title, Document { sections: vec![section] }));
-    let snapshots = snapshots.chain(tabs);
-    let others = Document { sections: views::others::sections(profile, options) };
-    let others = Some(("tables", "Other tables", others));
-    snapshots.chain(others.filter(|(.., other)| !other.sections.is_empty())).collect()
+/// What happened, to whichever thread.
+fn marked(profile: &Profile) -> Markers {
+    let mut columns =
+        Markers { kinds: MarkerKind::ALL.map(MarkerKind::title).to_vec(), ..Markers::default() };
+    let time = profile.start..profile.stop;
+    for marker in markers(profile, time, MARKER_PIXELS, |_| Some(None)) {
+        columns.time.push(marker.time.saturating_sub(profile.info.start));
+        columns.length.push(marker.length);
+        columns.kind.push(marker.kind as u8);
+        columns.count.push(marker.count);
+        columns.text.push(marker.text);
+    }
+    columns
 }
 
-/// Writes each document into a template.
-fn write_documents(
-    documents: &[(&'static str, &'static str, Document)],
-    out: &mut dyn Write,
-) -> std::io::Result<()> {
-    for (id, _, document) in documents {
-        writeln!(out, "<template id=\"document-{}\">", escape(id))?;
-        html::write(document, out)?;
-        writeln!(out, "</template>")?;
+fn samples(profile: &Profile, options: &Options) -> Samples {
+    let mut interner = Interner::new(profile);
+    let kinds = kinds(profile, options);
+    let series =
+        kinds.iter().map(|kind| page_series(profile, *kind, &mut interner, options)).collect();
+    let tables = &profile.tables;
+    Samples {
+        description: describe(profile, &kinds),
+        threads: tables.threads.iter().map(|thread| thread.os_tid).collect(),
+        modules: tables.modules.iter().map(|module| module.name.clone()).collect(),
+        series,
+        functions: interner.functions,
+        files: interner.files,
+        markers: marked(profile),
     }
-    Ok(())
+}
+
+fn banners(profile: &Profile) -> Vec<String> {
+    let mut banners = Vec::new();
+    if profile.cut_short || profile.damage.is_some() {
+        banners.push(format!("The recording is incomplete: {}.", format::ending(profile)));
+    }
+    if let Some(status) = profile.observer_total().filter(|_| profile.dropped() > 0) {
+        let dropped = status.dropped.iter().filter(|(_, count)| *count > 0);
+        let dropped: Vec<_> =
+            dropped.map(|(name, count)| format!("{name} {}", format::count(*count))).collect();
+        let sum = format::counted(profile.dropped(), "sample");
+        banners.push(format!("{sum} were dropped: {}.", dropped.join(", ")));
+    }
+    if let Some(filtered) = &profile.filtered {
+        banners.push(format!("Only a part is shown: {filtered}."));
+    }
+    banners
 }
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
-    let mut interner = Interner::new(profile);
-    let series = kinds(profile, options)
-        .into_iter()
-        .map(|kind| page_series(profile, kind, &mut interner, options))
-        .collect();
-    let views = views::page(profile, &mut interner, options);
-    let documents = documents(profile, options);
+    let info = &profile.info;
+    let drawn = Options { drawn: true, rows: MOST_ROWS, ..options.clone() };
+    let documents = views::tabs(profile, &drawn);
+    let documents = documents.into_iter().map(|(id, title, document)| Tab { id, title, document });
     let page = Page {
-        meta: meta(profile),
-        kinds: FRAME_KINDS,
-        series,
-        views,
-        observer: views::observer::page(profile),
-        documents: documents.iter().map(|(id, title, _)| (*id, *title)).collect(),
-        notes: profile
-            .notes
-            .iter()
-            .map(|(time, note)| (micros(profile, *time), note.clone()))
-            .collect(),
-        threads: profile
-            .tables
-            .threads
-            .iter()
-            .map(|thread| json!([profile.tables.thread_name(thread.id), thread.managed]))
-            .collect(),
-        modules: profile.tables.modules.iter().map(|module| module.name.clone()).collect(),
-        functions: interner.functions,
-        files: interner.files,
+        tool: &info.tool_version,
+        process: &info.process_name,
+        facts: vec![
+            format!(".NET {}", info.runtime),
+            info.platform.clone(),
+            format!("pid {}", info.pid),
+            format::utc(info.start_unix_ms),
+        ],
+        banners: banners(profile),
+        tiles: views::tiles(profile),
+        samples: samples(profile, options),
+        documents: documents.collect(),
     };
     // The template's parts come in a fixed order; a part is never searched for within what was put
     // in.
     let mut rest = TEMPLATE;
-    let parts = ["{{title}}", "{{style}}", "{{data}}", "{{documents}}", "{{program}}"];
+    let parts = ["{{title}}", "{{style}}", "{{data}}", "{{program}}"];
     for (part, mark) in parts.into_iter().enumerate() {
         let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
         out.write_all(before.as_bytes())?;
@@ -168,10 +180,9 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             0 => out.write_all(
                 escape(&format!("{} – clrscope", profile.info.process_name)).as_bytes(),
             )?,
-            1 => out.write_all(STYLE.as_bytes())?,
+            1 => out.write_all(web::REPORT_STYLE.as_bytes())?,
             2 => document::plain::write_visible_json(Embedded(out), &page)?,
-            3 => write_documents(&documents, out)?,
-            _ => out.write_all(PROGRAM.as_bytes())?,
+            _ => out.write_all(web::REPORT_PROGRAM.as_bytes())?,
         }
         rest = after;
     }

@@ -74,6 +74,15 @@ pub struct Options {
     pub rows: usize,
     /// What the heap snapshots of the session say.
     pub snapshots: Vec<SnapshotSection>,
+    /// Whether it is for a page that scrolls: lists are long, and pictures are drawn.
+    pub drawn: bool,
+}
+
+impl Options {
+    /// Rows of a list of which so many suffice where there is little room.
+    pub(crate) fn at_most(&self, rows: usize) -> usize {
+        if self.drawn { self.rows } else { rows.min(self.rows) }
+    }
 }
 
 /// What heap snapshots say, as the command says it that reads them: a snapshot is read by another
@@ -101,6 +110,7 @@ impl Default for Options {
             colour: false,
             rows: 15,
             snapshots: Vec::new(),
+            drawn: false,
         }
     }
 }

@@ -1,63 +1,19 @@
-//! What the parts of the HTML page have in common: the numbers of functions and files, times, and how
-//! much of anything is shown.
+//! What the samples in the HTML page have in common: the numbers of functions and files.
 
-use profile::{
-    CallSite, NONE, NameStyle, Profile,
-    session::{FunctionId, FunctionKind, Nanos},
-    state_machine_id,
-};
+use profile::{NONE, NameStyle, Profile, session::FunctionId};
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use crate::Options;
-
-/// Most points of a line of a counter.
-pub(crate) const MOST_POINTS: usize = 300;
-
-/// Most rows of the tables of types, of locks and of counters.
+/// Most rows of a table of the page.
 pub(crate) const MOST_ROWS: usize = 500;
-
-/// Kinds of frames that the page gives a colour, by index.
-pub(crate) const FRAME_KINDS: [&str; 10] = [
-    "your code",
-    ".NET libraries",
-    "dynamic code",
-    "stub",
-    "native",
-    "runtime",
-    "GC",
-    "JIT",
-    "kernel",
-    "unknown",
-];
-
-fn frame_kind(profile: &Profile, function: FunctionId) -> u8 {
-    match profile.tables.function(function).kind {
-        FunctionKind::Managed if profile.tables.is_framework(function) => 1,
-        FunctionKind::Managed => 0,
-        FunctionKind::Dynamic => 2,
-        FunctionKind::Stub => 3,
-        FunctionKind::Native => 4,
-        FunctionKind::Runtime => 5,
-        FunctionKind::Gc => 6,
-        FunctionKind::Jit => 7,
-        FunctionKind::Kernel => 8,
-        FunctionKind::Unknown => 9,
-    }
-}
 
 /// Columns of functions, by their number in the page.
 #[derive(Default, Serialize)]
 pub(crate) struct Functions {
     name: Vec<String>,
     short: Vec<String>,
-    /// Where the parameters begin in the name, in UTF-16 units as JavaScript counts.
-    plain: Vec<usize>,
     kind: Vec<u8>,
     /// Number of the module plus one; 0 where there is none.
     module: Vec<u32>,
-    /// What the compiler made of it; empty for plain methods.
-    machine: Vec<&'static str>,
 }
 
 /// Numbers of things in the page: only what is used is in it.
@@ -90,14 +46,12 @@ impl<'a> Interner<'a> {
         }
         let next = self.functions.name.len() as u32;
         self.function_of[id.index()] = next;
-        let function = self.profile.tables.function(id);
-        self.functions.name.push(self.profile.tables.function_name(id, NameStyle::FULL));
-        self.functions.short.push(self.profile.tables.function_name(id, NameStyle::SHORT));
-        let plain = self.profile.tables.function_name(id, NameStyle::PLAIN);
-        self.functions.plain.push(plain.encode_utf16().count());
-        self.functions.kind.push(frame_kind(self.profile, id));
-        self.functions.module.push(function.module.map_or(0, |module| module.0 + 1));
-        self.functions.machine.push(function.state_machine.map_or("", state_machine_id));
+        let tables = &self.profile.tables;
+        self.functions.name.push(tables.function_name(id, NameStyle::FULL));
+        self.functions.short.push(tables.function_name(id, NameStyle::SHORT));
+        self.functions.kind.push(tables.frame_kind(id));
+        let module = tables.function(id).module;
+        self.functions.module.push(module.map_or(0, |module| module.0 + 1));
         next
     }
 
@@ -111,15 +65,4 @@ impl<'a> Interner<'a> {
         }
         (*file, line.line)
     }
-}
-
-/// Microseconds since the start of what the profile shows.
-pub(crate) fn micros(profile: &Profile, time: Nanos) -> f64 {
-    (time as f64 - profile.start as f64) / 1e3
-}
-
-/// Where something is, as number of the function, of the file and of the line.
-pub(crate) fn at(interner: &mut Interner<'_>, place: &CallSite, options: &Options) -> Value {
-    let (file, line) = interner.line(place.line.filter(|_| options.lines));
-    json!([interner.function(place.function), file, line])
 }

@@ -227,6 +227,6 @@ fn the_page_shows_calls_without_error_bars() {
         for part in parts {
             assert!(shown.contains(part), "{tab}: `{part}` is missing in {shown}");
         }
-        assert!(!shown.contains("class=\"pm\""), "{tab}: an error bar");
+        assert!(!shown.contains("class=\"margin\""), "{tab}: an error bar");
     }
 }

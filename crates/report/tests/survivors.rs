@@ -151,7 +151,7 @@ fn the_page_has_a_tab_for_it() {
     let shown = browser::shown(&page, folder.path(), "survivors");
     for part in [
         "gen 0: 2",
-        "1, in which some survivors are missing",
+        "In 1 of them some survivors are missing",
         "12.0 ms",
         "0.5 %",
         "Shop.Line",

@@ -1,5 +1,6 @@
 //! All addresses, one file for each subject.
 
+mod explore;
 mod extract;
 mod processes;
 mod recordings;
@@ -23,6 +24,7 @@ pub fn router() -> (Router<Shared>, String) {
     processes::add(&mut api);
     recordings::add(&mut api);
     sessions::add(&mut api);
+    explore::add(&mut api);
     let (router, document) = api.finish();
     let router = pages::add(router)
         .route("/api/v1/openapi.json", get(openapi))

@@ -9,6 +9,7 @@
 
 mod access;
 mod endpoints;
+mod explorations;
 mod jobs;
 mod net;
 mod openapi;
@@ -24,6 +25,7 @@ use access::{Hosts, Secrets};
 use axum::Router;
 use diagnose::LimitsOf;
 use diagnostics::DotnetProcess;
+use explorations::Explorations;
 use jobs::Jobs;
 use profile::Profile;
 use recorder::{RecordError, Recording, Summary};
@@ -142,6 +144,10 @@ pub(crate) struct State {
     pub heavy: Jobs,
     /// Work that takes a moment.
     pub light: Jobs,
+    /// Questions of viewers.
+    pub explore: Jobs,
+    /// Sessions that viewers look at.
+    pub explorations: Explorations,
     /// Files that are received.
     pub uploads: tokio::sync::Semaphore,
     /// Clients that watch recordings.
@@ -201,6 +207,8 @@ impl Server {
             recordings: Recordings::default(),
             heavy: Jobs::new(2),
             light: Jobs::new(4),
+            explore: Jobs::new(2),
+            explorations: Explorations::default(),
             uploads: endpoints::uploads(),
             watchers: endpoints::watchers(),
             openapi,

@@ -205,6 +205,21 @@ impl Endpoint {
         self
     }
 
+    /// The same for columns of numbers behind a head in JSON.
+    pub fn sends_columns(mut self, what: &str, head: RefOr<Schema>) -> Self {
+        let description = format!(
+            "{what} Four bytes `CLRC`; the length of the head (four bytes, little-endian); the \
+             head, JSON of this schema with `columns`: the name, `type` (u8, u32, f32, f64), \
+             `offset` in bytes and `length` in numbers of each column; and the columns, \
+             little-endian. Offsets count from the end of the head."
+        );
+        let response = ResponseBuilder::new()
+            .description(description)
+            .content(explore::Columns::MEDIA_TYPE, Content::new(Some(head)));
+        self.operation = self.operation.response("200", response);
+        self
+    }
+
     /// It is done, and there is nothing to send.
     pub fn sends_nothing(mut self, what: &str) -> Self {
         self.operation = self.operation.response("204", ResponseBuilder::new().description(what));

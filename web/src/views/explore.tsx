@@ -1,17 +1,488 @@
-// What can be explored in a session: a place for views of its samples.
+// What can be explored in a session: flame graph and call tree, methods with callers and callees,
+// and what threads did over time, all of the same selection of samples.
 
+import { Fragment, type JSX } from "preact";
+import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { SessionDetail } from "../data/client";
+import { counted, percent, visible } from "../data/format";
+import { useQuery } from "../data/query";
+import { serverSource } from "../data/server-source";
+import type { Description, Flame, Selection, Series, Source } from "../data/source";
+import { CallsView } from "./calls";
+import { FlameView } from "./flame";
+import type { Coloring } from "./flame-draw";
+import { FunctionsView } from "./functions";
+import { kindColor, MARKERS, stateColor } from "./palette";
+import { StoreContext, useKept } from "./state";
+import { TimelineView } from "./timeline";
+import { amount, samples } from "./weights";
+import "./explore.css";
 
 export interface ExploreProps {
   session: SessionDetail;
 }
 
+/** Which view of the samples. */
+export type View = "flame" | "functions";
+
+/** Threads that can be chosen from a list. */
+const MOST_THREADS = 1000;
+
 /** Views of the samples of a session. */
 export function Explore({ session }: ExploreProps) {
-  const series = session.series;
-  return series.length === 0 ? (
-    <p class="hint">This session has no samples with stacks.</p>
-  ) : (
-    <p class="hint">Samples with stacks: {series.join(", ")}.</p>
+  const source = useMemo(() => serverSource(session.id), [session.id]);
+  const [view, setView] = useKept("view");
+  if (session.series.length === 0) {
+    return <p class="hint">This session has no samples with stacks.</p>;
+  }
+  const views = [
+    ["", "Flame graph"],
+    ["functions", "Methods"],
+  ] as const;
+  return (
+    <>
+      <div class="segments views" role="group" aria-label="View">
+        {views.map(([id, title]) => (
+          <button key={id} aria-pressed={view === id} onClick={() => setView(id)}>
+            {title}
+          </button>
+        ))}
+      </div>
+      <Samples
+        source={source}
+        view={view === "functions" ? "functions" : "flame"}
+        go={(next) => ({ view: next === "flame" ? "" : next })}
+      />
+    </>
+  );
+}
+
+export interface SamplesProps {
+  source: Source;
+  view: View;
+  /** What to keep, so that another view is shown. */
+  go: (view: View) => Record<string, string>;
+}
+
+/** A view of the samples of a source, with what selects them. */
+export function Samples({ source, view, go }: SamplesProps) {
+  const [from] = useKept("from");
+  const [to] = useKept("to");
+  const query = useQuery(`explore ${source.id} ${from} ${to}`, (signal) =>
+    source.describe(from, to, signal),
+  );
+  // While another part of the time is read, the last one stays.
+  const last = useRef<Description>(undefined);
+  if (query.data) last.current = query.data;
+  const description = last.current;
+  if (query.problem) {
+    return (
+      <div class="banner bad" role="alert">
+        {visible(query.problem.reason)} {query.problem.next} {from + to !== "" && <AllOfIt />}
+      </div>
+    );
+  }
+  if (!description) return <p class="empty">Reading the samples…</p>;
+  const first = description.series[0];
+  if (!first) return <NoSamples isPart={from + to !== ""} />;
+  return <Selected {...{ source, description, view, go, first }} />;
+}
+
+/** Back to all of the time. */
+function AllOfIt() {
+  const store = useContext(StoreContext);
+  return (
+    <button class="plain" onClick={() => store.set({ from: "", to: "", root: "" })}>
+      All of the time
+    </button>
+  );
+}
+
+function NoSamples({ isPart }: { isPart: boolean }) {
+  return (
+    <section class="card empty">
+      {isPart ? "No samples in this part of the time. " : "No samples in this recording."}
+      {isPart && <AllOfIt />}
+    </section>
+  );
+}
+
+interface SelectedProps extends SamplesProps {
+  description: Description;
+  first: Series;
+}
+
+/** Hidden states: those that were chosen, else those that are of no interest at first. */
+function hiddenOf(series: Series, off: string): Set<string> {
+  if (off === "") return new Set(series.states.filter((one) => !one.shown).map((one) => one.id));
+  return new Set(off.split(",").filter((id) => series.states.some((one) => one.id === id)));
+}
+
+function Selected({ source, description, view, go, first }: SelectedProps) {
+  const store = useContext(StoreContext);
+  const series = description.series.find((one) => one.id === store.get("series")) ?? first;
+  const hidden = hiddenOf(series, store.get("off"));
+  const shown = series.states.filter((one) => !hidden.has(one.id)).map((one) => one.id);
+  const known = description.threads.some(
+    (one) => String(one.id) === store.get("thread") && series.id in one.weights,
+  );
+  const selection: Selection = {
+    profiler: series.id,
+    thread: known ? store.get("thread") : "",
+    states: hidden.size === 0 ? undefined : shown,
+    from: store.get("from"),
+    to: store.get("to"),
+    callers: store.get("callers") === "1",
+  };
+  const search = store.get("search");
+  const [found, setFound] = useState("");
+  useEffect(() => {
+    if (search === "") setFound("");
+  }, [search]);
+  // Nodes are those of one tree: with another selection the whole is shown.
+  const select = (values: Record<string, string>) => store.set({ root: "", ...values });
+  const toolbar = {
+    description,
+    series,
+    selection,
+    hidden,
+    select,
+    search,
+    found,
+    source,
+    isFlame: view === "flame",
+  };
+  const timeline = (
+    <TimelineView
+      {...{ source, description, series }}
+      states={selection.states}
+      from={selection.from}
+      to={selection.to}
+      choose={(from, to) => select({ from, to })}
+      thread={selection.thread}
+      chooseThread={(thread) => select({ thread })}
+    />
+  );
+  return (
+    <>
+      {description.warnings.map((warning) => (
+        <p class="banner" key={warning}>
+          {visible(warning)}
+        </p>
+      ))}
+      <Toolbar {...toolbar} />
+      {view === "flame" ? (
+        <FlameAndCalls {...{ source, description, series, selection, search, timeline }} found={setFound} />
+      ) : (
+        <>
+          <section class="card">{timeline}</section>
+          <FunctionsView
+            {...{ source, description, series, selection, search }}
+            found={setFound}
+            show={(name) => store.set({ ...go("flame"), search: name, root: "" })}
+          />
+        </>
+      )}
+    </>
+  );
+}
+
+interface ToolbarProps {
+  source: Source;
+  description: Description;
+  series: Series;
+  selection: Selection;
+  hidden: Set<string>;
+  select: (values: Record<string, string>) => void;
+  search: string;
+  found: string;
+  isFlame: boolean;
+}
+
+function Toolbar(props: ToolbarProps) {
+  const { description, series, selection, hidden, select, isFlame } = props;
+  const threads = description.threads
+    .filter((one) => series.id in one.weights)
+    .sort((one, other) => other.weights[series.id]! - one.weights[series.id]!);
+  const toggle = (id: string) => {
+    const next = new Set(hidden);
+    if (!next.delete(id)) next.add(id);
+    // An empty text stands for what is hidden at first.
+    select({ off: [...next].join(",") || "none" });
+  };
+  return (
+    <div class="selectors">
+      <div class="segments" role="group" aria-label="Profiler">
+        {description.series.map((one) => (
+          <button
+            key={one.id}
+            aria-pressed={one.id === series.id}
+            onClick={() => select({ series: one.id, off: "", of: "" })}
+          >
+            {one.title}
+          </button>
+        ))}
+      </div>
+      <select
+        aria-label="Thread"
+        value={selection.thread}
+        onChange={(event) => select({ thread: event.currentTarget.value })}
+      >
+        <option value="">All {counted(series.threads, "thread")}</option>
+        {threads.slice(0, MOST_THREADS).map((one) => (
+          <option key={one.id} value={String(one.id)}>
+            {visible(one.name)} – {amount(series, one.weights[series.id]!)}
+          </option>
+        ))}
+      </select>
+      {isFlame && <Directions {...props} />}
+      <Search {...props} />
+      {series.states.length > 1 && (
+        <div class="chips" role="group" aria-label="Samples that are shown">
+          {series.states.map((one) => (
+            <button key={one.id} aria-pressed={!hidden.has(one.id)} onClick={() => toggle(one.id)}>
+              <i aria-hidden="true" style={{ background: stateColor(one.title, one.index) }} />
+              {visible(one.title)}
+            </button>
+          ))}
+        </div>
+      )}
+      {props.source.timed && <Times {...props} />}
+    </div>
+  );
+}
+
+function Directions({ selection, select }: ToolbarProps) {
+  const [up, setUp] = useKept("up", true);
+  const [coloring, setColoring] = useKept("color", true);
+  const button = (title: string, pressed: boolean, press: () => void) => (
+    <button aria-pressed={pressed} onClick={press}>
+      {title}
+    </button>
+  );
+  return (
+    <>
+      <div class="segments" role="group" aria-label="Direction">
+        {button("Callees", !selection.callers, () => select({ callers: "" }))}
+        {button("Callers", selection.callers, () => select({ callers: "1" }))}
+      </div>
+      <div class="segments" role="group" aria-label="Form">
+        {button("Icicle", up === "", () => setUp(""))}
+        {button("Flames", up !== "", () => setUp("1"))}
+      </div>
+      <div class="segments" role="group" aria-label="Colors">
+        {button("by kind", coloring === "", () => setColoring(""))}
+        {button("by module", coloring !== "", () => setColoring("module"))}
+      </div>
+    </>
+  );
+}
+
+function Search({ search, found }: ToolbarProps) {
+  const store = useContext(StoreContext);
+  const input = useRef<HTMLInputElement>(null);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const set = (text: string) => store.set({ search: text.trim() }, true);
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const typing = /INPUT|SELECT|TEXTAREA/.test(document.activeElement?.tagName ?? "");
+      if (event.key !== "/" || typing || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      input.current?.focus();
+      input.current?.select();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+  return (
+    <>
+      <input
+        ref={input}
+        type="search"
+        aria-label="Search methods"
+        placeholder="Search methods, or /regular expression/"
+        spellcheck={false}
+        value={search}
+        onInput={(event) => {
+          const { value } = event.currentTarget;
+          clearTimeout(timer.current);
+          timer.current = setTimeout(() => set(value), 120);
+        }}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape") return;
+          clearTimeout(timer.current);
+          event.currentTarget.value = "";
+          set("");
+          event.currentTarget.blur();
+        }}
+      />
+      <span class="found" role="status">
+        {found}
+      </span>
+    </>
+  );
+}
+
+/** The part of the time, in numbers: what the pointer chooses in the timeline. */
+function Times({ selection, select, description }: ToolbarProps) {
+  const { from, to } = selection;
+  const field = (label: string, name: "from" | "to", value: string, placeholder: string) => (
+    <label>
+      {label}{" "}
+      <input
+        type="number"
+        min={0}
+        step="any"
+        value={value}
+        placeholder={placeholder}
+        onChange={(event) => select({ [name]: event.currentTarget.value })}
+      />
+    </label>
+  );
+  return (
+    <div class="times" role="group" aria-label="Part of the time, in seconds">
+      {field("From", "from", from, (description.from / 1e9).toFixed(1))}
+      {field("to", "to", to, (description.to / 1e9).toFixed(1))} s
+      {from + to !== "" && <AllOfIt />}
+    </div>
+  );
+}
+
+interface FlameAndCallsProps {
+  source: Source;
+  description: Description;
+  series: Series;
+  selection: Selection;
+  search: string;
+  timeline: JSX.Element;
+  found: (text: string) => void;
+}
+
+function FlameAndCalls(props: FlameAndCallsProps) {
+  const { source, description, series, selection, search, found } = props;
+  const [rootText, setRoot] = useKept("root");
+  const [up] = useKept("up");
+  const [coloring] = useKept("color");
+  const root = rootText === "" ? undefined : Number(rootText);
+  const [focus, setFocus] = useState<{ node: number | undefined; path: number[] }>({
+    node: root,
+    path: [],
+  });
+  const [flame, setFlame] = useState<Flame>();
+  const zoom = (node: number | undefined) => setRoot(node === undefined ? "" : String(node));
+  const shared = { source, series, selection, search, root, zoom };
+  const focused = (node: number | undefined, path: number[]) => setFocus({ node, path });
+  return (
+    <>
+      <section class="card" aria-label="Flame graph">
+        {props.timeline}
+        <Crumbs {...{ flame, series, selection, root, zoom }} />
+        <FlameView
+          {...shared}
+          description={description}
+          focus={focus.node}
+          setFocus={focused}
+          upward={up !== ""}
+          coloring={(coloring === "module" ? "module" : "kind") satisfies Coloring}
+          loaded={(next) => {
+            setFlame(next);
+            found(next.found === null ? "" : `${percent(next.found)} matched`);
+          }}
+        />
+        {flame && <Legend {...{ flame, description }} />}
+      </section>
+      <p class="hint">
+        Click a frame to zoom. <kbd>/</kbd> searches; <kbd>←↑→↓</kbd> <kbd>Enter</kbd>{" "}
+        <kbd>Backspace</kbd> <kbd>Esc</kbd> move and zoom. Width is weight; siblings stand heaviest
+        first, not in time.
+      </p>
+      <section class="card pad calls" aria-label="Call tree">
+        <h2>{selection.callers ? "Callers" : "Call tree"}</h2>
+        <CallsView
+          {...shared}
+          whole={flame?.whole ?? series.weight}
+          effective={flame?.effective ?? series.effective}
+          focus={focus.node}
+          path={focus.path}
+          setFocus={focused}
+        />
+      </section>
+    </>
+  );
+}
+
+interface CrumbsProps {
+  flame: Flame | undefined;
+  series: Series;
+  selection: Selection;
+  root: number | undefined;
+  zoom: (root: number | undefined) => void;
+}
+
+/** The way from the outermost call to what is zoomed to. */
+function Crumbs({ flame, series, root, zoom }: CrumbsProps) {
+  if (!flame) return <nav class="crumbs" aria-label="Zoomed to" />;
+  const notes: string[] = [];
+  if (flame.folded !== "") notes.push(flame.folded);
+  if (flame.shortened > 0) notes.push(`callers of ${counted(flame.shortened, "stack")} left out`);
+  const end = [amount(series, flame.total), samples(series, flame.samples), ...notes];
+  return (
+    <nav class="crumbs" aria-label="Zoomed to">
+      {root === undefined ? (
+        <b aria-current="true">all</b>
+      ) : (
+        <button onClick={() => zoom(undefined)}>all</button>
+      )}
+      {flame.path.map(({ node, function: fn }, index) => (
+        <Fragment key={node}>
+          <span aria-hidden="true">›</span>
+          {flame.left_out > 0 && index === 2 && <span>… {flame.left_out} frames … ›</span>}
+          {index === flame.path.length - 1 ? (
+            <b aria-current="true" title={visible(fn.name)}>
+              {visible(fn.short)}
+            </b>
+          ) : (
+            <button title={visible(fn.name)} onClick={() => zoom(node)}>
+              {visible(fn.short)}
+            </button>
+          )}
+        </Fragment>
+      ))}
+      <span class="end">{end.join(" · ")}</span>
+    </nav>
+  );
+}
+
+/** Colors, with the share of each kind of code by itself. */
+function Legend({ flame, description }: { flame: Flame; description: Description }) {
+  return (
+    <div class="legend" role="group" aria-label="Colors, with the share of each kind itself">
+      {description.kinds.map((kind, index) => {
+        const weight = flame.kinds[index] ?? 0;
+        return (
+          weight > 0 && (
+            <span key={kind}>
+              <i aria-hidden="true" style={{ background: kindColor(index, 0) }} />
+              {kind} <b>{percent(weight / (flame.whole || 1))}</b>
+            </span>
+          )
+        );
+      })}
+      <Markers />
+    </div>
+  );
+}
+
+function Markers() {
+  const titles = ["GC pause", "exception", "wait for a lock", "traced call"];
+  return (
+    <span class="markers">
+      {titles.map((title, kind) => (
+        <span key={title}>
+          <i aria-hidden="true" style={{ background: MARKERS[kind] ?? "" }} />
+          {title}
+        </span>
+      ))}
+    </span>
   );
 }

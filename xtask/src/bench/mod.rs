@@ -22,6 +22,7 @@ mod split;
 mod starts;
 mod table;
 mod tracing;
+mod ui;
 mod work;
 
 use crate::setup;
@@ -95,6 +96,8 @@ pub enum Suite {
     Service,
     /// What the drop-in for the New Relic profiler costs: start-up, calls, size
     Newrelic,
+    /// How soon the web pages show large sessions, and how smoothly
+    Ui,
     /// Ten minutes each of what is most likely to kill a process that is profiled
     Endurance,
 }
@@ -222,6 +225,7 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
             }
         }
         Suite::Newrelic => jobs.newrelic(),
+        Suite::Ui => jobs.add(ui::NAME, None, ui::run),
         // It has tables of its own.
         #[cfg(target_os = "linux")]
         Suite::Service => {}

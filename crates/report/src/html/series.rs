@@ -5,15 +5,13 @@ use std::collections::HashMap;
 use profile::{
     CallTree, NONE, Profile, STATES, SeriesKind, TreeOptions, Unit,
     session::{StackId, ThreadState, TypeId},
-    state_index,
+    state_index, state_word,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::{
     Options,
-    page::{Interner, micros},
-    views::state_word,
+    page::Interner,
 };
 
 /// Most nodes of a tree in a page. Beyond that the lightest are folded, which the page tells: a
@@ -29,17 +27,13 @@ const MOST_THREADS: usize = 12;
 /// Types that can be switched on and off on their own.
 const MOST_TYPES: usize = 7;
 
-/// Samples of one kind. Weights are microseconds, bytes, or numbers of exceptions.
+/// Samples of one kind.
 #[derive(Serialize)]
 pub struct PageSeries {
     id: &'static str,
-    unit: &'static str,
-    samples: u64,
-    weight: u64,
-    truncated: u64,
-    effective: f64,
-    /// Whether its samples are calls, all of them.
-    calls: bool,
+    /// What a weight is in the unit of the samples: times are in microseconds.
+    scale: u64,
+    /// Names of states or types.
     classes: Vec<String>,
     /// Which classes are shown at first.
     shown: Vec<bool>,
@@ -47,7 +41,17 @@ pub struct PageSeries {
     cells: Cells,
     /// What was folded: threshold as a share, number of nodes, whether threads were.
     folded: Option<(f64, usize, bool)>,
-    timeline: Value,
+    timeline: Timeline,
+}
+
+/// Weights over time, one row for each class; exceptions and allocations have one row for all.
+#[derive(Serialize)]
+struct Timeline {
+    /// Nanoseconds since the start of the recording.
+    start: u64,
+    /// Nanoseconds of each part.
+    width: u64,
+    rows: Vec<Vec<u64>>,
 }
 
 /// Columns of the tree, parents before children.
@@ -284,13 +288,13 @@ fn fold_threads(profile: &Profile, kind: SeriesKind, nodes: usize, sums: &[Sum])
     })
 }
 
-/// Weights over time, one row for each class; exceptions and allocations have one row for all.
-fn timeline(profile: &Profile, kind: SeriesKind, unit: u64) -> Value {
+fn timeline(profile: &Profile, kind: SeriesKind, unit: u64) -> Timeline {
     let series = profile.series(kind);
     let (timeline, states) = (&series.timeline, series.by_state());
     let rows: Vec<Vec<u64>> = match kind {
         SeriesKind::Exceptions | SeriesKind::Allocations => {
-            vec![timeline.buckets().iter().map(|bucket| bucket.iter().sum()).collect()]
+            let sums = timeline.buckets().iter();
+            vec![sums.map(|bucket| bucket.iter().sum::<u64>() / unit).collect()]
         }
         _ => STATES
             .iter()
@@ -299,11 +303,11 @@ fn timeline(profile: &Profile, kind: SeriesKind, unit: u64) -> Value {
             .map(|state| timeline.buckets().iter().map(|bucket| bucket[state] / unit).collect())
             .collect(),
     };
-    json!({
-        "start": micros(profile, timeline.start()),
-        "width": timeline.width() as f64 / 1e3,
-        "rows": rows,
-    })
+    Timeline {
+        start: timeline.start().saturating_sub(profile.info.start),
+        width: timeline.width(),
+        rows,
+    }
 }
 
 pub fn page_series(
@@ -325,10 +329,9 @@ pub fn page_series(
     if threads_folded {
         sums = fold_threads(profile, kind, nodes, &sums);
     }
-    let (unit, unit_id) = match kind.value_type().unit {
-        Unit::Nanoseconds => (1000, "us"),
-        Unit::Bytes => (1, "bytes"),
-        Unit::Count => (1, "count"),
+    let unit = match kind.value_type().unit {
+        Unit::Nanoseconds => 1000,
+        Unit::Bytes | Unit::Count => 1,
     };
     let mut cells = Cells::default();
     let mut last = 0;
@@ -345,12 +348,7 @@ pub fn page_series(
     });
     PageSeries {
         id: kind.id(),
-        unit: unit_id,
-        samples: series.totals.samples,
-        weight: series.totals.weight / unit,
-        truncated: series.truncated,
-        effective: series.effective_samples(),
-        calls: kind.is_calls(),
+        scale: unit,
         classes: classes.names,
         shown: classes.shown,
         nodes: folded.nodes,

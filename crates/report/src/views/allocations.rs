@@ -9,25 +9,44 @@ use profile::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{
-    Cell, Section, Table, Unit, View,
+    Cell, Section, Table, Tile, Unit, View,
     cells::{amount, estimate, methods, type_name, with_place},
     is_wanted, json_part, left, right,
 };
 use crate::{
     Options, format,
     json::values::{PlaceJson, ShareJson},
-    page::{Interner, MOST_ROWS},
 };
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("allocations", Json<'_>, json)),
-    page: Some(("allocations", page)),
+    tab: ("allocations", "Allocations"),
+    tile: Some(tile),
     rows_of: None,
 };
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    let allocations = &profile.allocations;
+    let is_sampled = profile.run("allocations").is_some() || !allocations.samples.is_empty();
+    if is_sampled {
+        let bytes = allocations.bytes();
+        let seconds = profile.duration().max(1) as f64 / 1e9;
+        let tile = Tile::new("Allocated", format::bytes(bytes.value as u64));
+        let margin = format::bytes(bytes.margin as u64);
+        let samples = format::counted(allocations.samples.len() as u64, "sample");
+        let rate = format!("{}/s", format::bytes((bytes.value / seconds) as u64));
+        return Some(tile.more(rate).note(format!("± {margin}, {samples}")));
+    }
+    if allocations.exact.is_empty() && profile.run("exact-allocations").is_none() {
+        return None;
+    }
+    let total = allocations.exact_total();
+    let note = format!("{}, every one counted", format::bytes(total.bytes));
+    Some(Tile::new("Objects", format::count(total.objects)).note(note))
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Allocations)
@@ -301,56 +320,4 @@ fn exact_json(profile: &Profile) -> Option<ExactJson<'_>> {
         types: types.collect(),
         threads: threads.collect(),
     })
-}
-
-fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
-    let amount = |amount: &Amount| json!([amount.value.round(), amount.margin.round()]);
-    let allocations = &profile.allocations;
-    let rows: Vec<Value> = profile
-        .allocation_rows()
-        .iter()
-        .take(MOST_ROWS)
-        .map(|row| {
-            let line = row.allocated_at.and_then(|place| place.line).filter(|_| options.lines);
-            let (file, line) = interner.line(line);
-            json!({
-                "type": profile.tables.ty(row.ty).name,
-                "samples": row.samples,
-                "bytes": amount(&row.bytes),
-                "objects": row.objects.as_ref().map(amount),
-                "share": [row.share.share, row.share.margin()],
-                "heaps": row.heaps,
-                "at": row.allocated_at.map(|place| interner.function(place.function)),
-                "file": file,
-                "line": line,
-            })
-        })
-        .collect();
-    json!({
-        "on": profile.run("allocations").is_some() || !rows.is_empty(),
-        "exact": exact_page(profile),
-        "followed": if allocations.windows.is_empty() { Value::Null } else { json!(allocations.followed(profile.duration())) },
-        "biased": allocations.sampling == Some(AllocationSampling::Tick),
-        "samples": allocations.samples.len(),
-        "bytes": amount(&allocations.bytes()),
-        "objects": allocations.objects().as_ref().map(amount),
-        "heaps": OBJECT_HEAPS.iter().zip(allocations.heaps()).filter(|(_, bytes)| bytes.value > 0.0)
-            .map(|(heap, bytes)| json!([heap_word(*heap), amount(&bytes)])).collect::<Vec<_>>(),
-        "rows": rows,
-    })
-}
-
-/// Objects, bytes, and rows of type, objects and bytes; null where objects were not counted.
-fn exact_page(profile: &Profile) -> Value {
-    let allocations = &profile.allocations;
-    if allocations.exact.is_empty() && profile.run("exact-allocations").is_none() {
-        return Value::Null;
-    }
-    let total = allocations.exact_total();
-    let types = allocations.exact_types();
-    let rows = types.iter().take(MOST_ROWS);
-    let rows: Vec<_> = rows
-        .map(|(ty, count)| json!([profile.tables.ty(*ty).name, count.objects, count.bytes]))
-        .collect();
-    json!({ "objects": total.objects, "bytes": total.bytes, "types": types.len(), "rows": rows })
 }

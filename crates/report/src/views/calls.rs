@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{Options, format};
 
-pub const VIEW: View = View { section, json: None, page: None, rows_of: None };
+pub const VIEW: View =
+    View { section, json: None, tab: ("calls", "Calls"), tile: None, rows_of: None };
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Calls);

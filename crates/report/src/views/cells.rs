@@ -11,18 +11,18 @@ use crate::{Options, format};
 
 /// Words for the states of a thread, in the order of [`STATES`].
 pub const STATE_WORDS: [Word; STATES.len()] = [
-    Word { text: "running", letter: 'R', color: Some(2) },
-    Word { text: "lock", letter: 'L', color: Some(1) },
-    Word { text: "sleep", letter: 'S', color: Some(4) },
-    Word { text: "I/O", letter: 'I', color: Some(6) },
-    Word { text: "pool idle", letter: '.', color: Some(8) },
-    Word { text: "GC", letter: 'G', color: Some(5) },
-    Word { text: "task", letter: 'T', color: Some(3) },
-    Word { text: "other", letter: '?', color: None },
-    Word { text: "event", letter: 'E', color: Some(12) },
-    Word { text: "runtime", letter: 'C', color: Some(13) },
-    Word { text: "no processor", letter: 'P', color: Some(9) },
-    Word { text: "throttled", letter: 'Q', color: Some(11) },
+    Word { text: profile::state_word(ThreadState::Running), letter: 'R', color: Some(2) },
+    Word { text: profile::state_word(ThreadState::Lock), letter: 'L', color: Some(1) },
+    Word { text: profile::state_word(ThreadState::Sleep), letter: 'S', color: Some(4) },
+    Word { text: profile::state_word(ThreadState::Io), letter: 'I', color: Some(6) },
+    Word { text: profile::state_word(ThreadState::Idle), letter: '.', color: Some(8) },
+    Word { text: profile::state_word(ThreadState::Gc), letter: 'G', color: Some(5) },
+    Word { text: profile::state_word(ThreadState::Task), letter: 'T', color: Some(3) },
+    Word { text: profile::state_word(ThreadState::Other), letter: '?', color: None },
+    Word { text: profile::state_word(ThreadState::Event), letter: 'E', color: Some(12) },
+    Word { text: profile::state_word(ThreadState::Runtime), letter: 'C', color: Some(13) },
+    Word { text: profile::state_word(ThreadState::NoProcessor), letter: 'P', color: Some(9) },
+    Word { text: profile::state_word(ThreadState::Throttled), letter: 'Q', color: Some(11) },
 ];
 
 /// Word for a state of a thread.
@@ -125,7 +125,7 @@ pub fn hot_paths(profile: &Profile, options: &Options, kind: SeriesKind) -> Tabl
         (0..tree.nodes().len()).filter(|node| tree.nodes()[*node].own.weight > 0).collect();
     leaves.sort_by_key(|node| (std::cmp::Reverse(tree.nodes()[*node].own.weight), *node));
     let short = |function| profile.tables.function_name(function, NameStyle::SHORT);
-    let rows = leaves.into_iter().take(5.min(options.rows)).map(|leaf| {
+    let rows = leaves.into_iter().take(options.at_most(5)).map(|leaf| {
         let share = profile.share(kind, tree.nodes()[leaf].own.weight);
         let mut path = vec![short(tree.nodes()[leaf].function)];
         let mut at = tree.parent(leaf);

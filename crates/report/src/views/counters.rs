@@ -7,19 +7,15 @@ use profile::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{Cell, Section, Table, Unit, View, json_part, left, right};
-use crate::{
-    Options, format,
-    json::values::PointJson,
-    page::{Interner, MOST_POINTS, MOST_ROWS, micros},
-};
+use crate::{Options, format, json::values::PointJson};
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("counters", Vec<CounterJson<'_>>, json)),
-    page: Some(("counters", page)),
+    tab: ("counters", "Counters"),
+    tile: None,
     rows_of: None,
 };
 
@@ -126,27 +122,4 @@ fn counter<'a>(profile: &Profile, counter: &'a Counter) -> CounterJson<'a> {
         kind: kind.word(),
         values: values.map(|(time, value)| PointJson::of(profile, *time, *value)).collect(),
     }
-}
-
-fn page(profile: &Profile, _: &mut Interner<'_>, _: &Options) -> Value {
-    let rows = profile.counters.iter().filter_map(|counter| {
-        let (def, summary) = (&counter.def, counter.summary()?);
-        // The mean of each part, where there are more than a line of this size can show.
-        let part = counter.values.len().div_ceil(MOST_POINTS).max(1);
-        let points = counter.values.chunks(part).map(|part| {
-            let mean = part.iter().map(|(_, value)| value / part.len() as f64).sum::<f64>();
-            json!([micros(profile, part.first().map_or(0, |(time, _)| *time)), mean])
-        });
-        Some(json!({
-            "source": def.source, "title": def.title, "unit": def.unit, "tags": def.tags,
-            "rate": def.kind == CounterKind::Rate,
-            "summary": [summary.last, summary.mean, summary.min, summary.max],
-            "values": points.collect::<Vec<_>>(),
-        }))
-    });
-    let rows = rows.take(MOST_ROWS);
-    // Those of the thread pool are in its own view.
-    let on = profile.run("counters").is_some()
-        || profile.run("threadpool").is_none() && !profile.counters.is_empty();
-    json!({ "on": on, "rows": rows.collect::<Vec<_>>() })
 }

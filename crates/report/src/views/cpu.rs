@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use profile::{NameStyle, Profile, Recent, SeriesKind, session::FunctionKind};
 
 use super::{
-    Cell, Section, Unit, View,
+    Cell, Section, Tile, Unit, View,
     cells::{estimate, heaviest_lines, hot_paths, methods, name, with_place},
     is_wanted, left, right,
 };
@@ -14,7 +14,8 @@ use crate::{
     panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 
-pub const VIEW: View = View { section, json: None, page: None, rows_of: None };
+pub const VIEW: View =
+    View { section, json: None, tab: ("cpu", "CPU"), tile: Some(tile), rows_of: None };
 
 pub const PANE: Pane = Pane {
     title: "Methods",
@@ -73,6 +74,18 @@ fn content(recent: &Recent, options: &PaneOptions) -> PaneContent {
         left("method"),
     ];
     content
+}
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    let totals = profile.cpu.totals;
+    if profile.cpu.is_empty() {
+        return None;
+    }
+    let busy = totals.weight as f64 / profile.duration().max(1) as f64;
+    let tile = Tile::new("Processors busy", format!("{busy:.2}"));
+    let (time, samples) =
+        (format::duration(totals.weight), format::counted(totals.samples, "sample"));
+    Some(tile.more(format!("of {}", profile.info.cpus)).note(format!("{time} in {samples}")))
 }
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {

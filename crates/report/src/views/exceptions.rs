@@ -3,24 +3,23 @@
 use profile::{CallSite, ExceptionRow, NameStyle, Profile, Recent, SeriesKind};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{
-    Cell, Section, Table, View,
+    Cell, Section, Table, Tile, View,
     cells::{type_name, with_place},
     json_part, left, right,
 };
 use crate::{
     Options, format,
     json::values::{DistributionJson, PlaceJson, since},
-    page::Interner,
     panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("exceptions", Json<'_>, json)),
-    page: Some(("exceptions", page)),
+    tab: ("exceptions", "Exceptions"),
+    tile: Some(tile),
     rows_of: None,
 };
 
@@ -63,6 +62,21 @@ fn content(recent: &Recent, options: &PaneOptions) -> PaneContent {
     content.table.columns =
         vec![right("rate").at_least(9), right("count").at_least(7), left("type"), left("message")];
     content
+}
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    let total = profile.exceptions.total();
+    if total == 0 && profile.run("exceptions").is_none() {
+        return None;
+    }
+    let tile = Tile::new("Exceptions", format::count(total));
+    if total == 0 {
+        return Some(tile.note("none was thrown"));
+    }
+    let seconds = profile.duration().max(1) as f64 / 1e9;
+    let types = format::counted(profile.exception_rows().len() as u64, "type");
+    let how = if profile.exceptions.exact() { "counted exactly" } else { "estimated" };
+    Some(tile.more(format::rate(total as f64 / seconds)).note(format!("{types}, {how}")))
 }
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
@@ -227,36 +241,4 @@ fn type_json(profile: &Profile, row: ExceptionRow) -> TypeJson<'_> {
         caught_by: row.caught_by.map(|function| function.0),
         time_to_catch_ns: (&row.time_to_catch).into(),
     }
-}
-
-fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
-    let rows: Vec<Value> = profile
-        .exception_rows()
-        .iter()
-        .map(|row| {
-            let (file, line) =
-                interner.line(row.thrown_at.and_then(|(_, line)| line).filter(|_| options.lines));
-            json!({
-                "type": profile.tables.ty(row.ty).name,
-                "count": row.count,
-                "rate": row.per_second,
-                "samples": row.samples,
-                "message": row.message,
-                "messages": row.messages,
-                "thrown": row.thrown_at.map(|(function, _)| interner.function(function)),
-                "file": file,
-                "line": line,
-                "caught": row.caught_by.map(|function| interner.function(function)),
-                "catchCount": row.time_to_catch.count,
-                "p50": row.time_to_catch.p50 as f64 / 1e3,
-                "p95": row.time_to_catch.p95 as f64 / 1e3,
-            })
-        })
-        .collect();
-    json!({
-        "total": profile.exceptions.total(),
-        "exact": profile.exceptions.exact(),
-        "on": profile.run("exceptions").is_some() || !rows.is_empty(),
-        "rows": rows,
-    })
 }

@@ -17,8 +17,9 @@ use crate::{Options, format, json::values::PlaceJson};
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("finalizers", Json, json)),
-    page: None,
-    rows_of: Some((SPEC.id, "Finalizers")),
+    tab: (SPEC.id, "Finalizers"),
+    tile: None,
+    rows_of: Some(SPEC.id),
 };
 
 /// Rows of the table of places.
@@ -95,7 +96,7 @@ fn types(profile: &Profile, options: &Options, summary: &FinalizerSummary) -> Op
 
 /// Where the thread was while it ran finalizers.
 fn places(profile: &Profile, options: &Options, thread: &FinalizerThread) -> Option<Table> {
-    let rows = thread.places.iter().take(MOST_PLACES.min(options.rows)).map(|place| {
+    let rows = thread.places.iter().take(options.at_most(MOST_PLACES)).map(|place| {
         let finalizer = profile.tables.function_name(place.finalizer, options.names);
         vec![
             Cell::share(place.share),

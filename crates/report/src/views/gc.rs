@@ -1,27 +1,26 @@
 //! `gc`: collections and GC pauses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use profile::{
-    GcSummary, HEAPS, NameStyle, PROFILER_PAUSE, Profile, Recent, pause_length,
+    GcSummary, HEAPS, PROFILER_PAUSE, Profile, Recent, pause_length,
     profilers::gc::{Collection, Pause},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::{Cell, Section, Table, View, cells::place_cell, json_part, left, right};
+use super::{Cell, Section, Table, Tile, View, cells::place_cell, json_part, left, right};
 use crate::{
     Options, format,
     json::values::{DistributionJson, PlaceJson, since},
-    page::{Interner, MOST_ROWS, micros},
     panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("gc", Json<'_>, json)),
-    page: Some(("gc", page)),
+    tab: ("gc", "Garbage collection"),
+    tile: Some(tile),
     rows_of: None,
 };
 
@@ -68,6 +67,22 @@ fn content(recent: &Recent, _: &PaneOptions) -> PaneContent {
     content
 }
 
+fn tile(profile: &Profile) -> Option<Tile> {
+    if profile.gcs.is_empty() && profile.pauses.is_empty() && profile.run("gc").is_none() {
+        return None;
+    }
+    let summary = profile.gc_summary();
+    let tile = Tile::new("GC paused", format::percent(summary.share)).more("of the time");
+    Some(tile.note(match summary.pauses.count {
+        0 => "no pause".to_owned(),
+        count => format!(
+            "{}, longest {}",
+            format::counted(count, "pause"),
+            format::duration(summary.pauses.max)
+        ),
+    }))
+}
+
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = options.series.is_none()
         && (!profile.gcs.is_empty() || !profile.pauses.is_empty() || profile.run("gc").is_some());
@@ -112,6 +127,9 @@ fn gc(profile: &Profile, options: &Options) -> Section {
             format::bytes(summary.promoted.iter().fold(0, |sum, size| sum.saturating_add(*size))),
         ));
     }
+    if options.drawn {
+        section.extend(over_time(profile));
+    }
     section.add(pauses(&summary));
     let inducers = profile.inducers();
     let rows = inducers.iter().take(options.rows).map(|inducer| {
@@ -120,6 +138,48 @@ fn gc(profile: &Profile, options: &Options) -> Section {
     });
     section.extend(Table::of(vec![right("collections"), left("induced by")], rows));
     section
+}
+
+/// Parts of a line over the time of the recording.
+const LINE_PARTS: usize = 200;
+
+/// The share of the time that was paused, and the size of the heap after collections, as lines.
+fn over_time(profile: &Profile) -> Option<Table> {
+    if profile.gcs.is_empty() {
+        return None;
+    }
+    let part = (profile.duration() / LINE_PARTS as u64).max(1);
+    let place =
+        |time: u64| ((time.saturating_sub(profile.start) / part) as usize).min(LINE_PARTS - 1);
+    let mut paused = vec![0.0; LINE_PARTS];
+    for pause in profile.pauses.iter().filter(|pause| pause.reason != PROFILER_PAUSE) {
+        paused[place(pause.suspend_start)] += pause_length(pause) as f64 / part as f64;
+    }
+    let mut heap = vec![f64::NAN; LINE_PARTS];
+    for gc in &profile.gcs {
+        heap[place(gc.end)] = gc.size_after.iter().map(|size| *size as f64).sum();
+    }
+    // Between collections it is not known: it stays what it was.
+    let first = heap.iter().copied().find(|size| !size.is_nan()).unwrap_or_default();
+    let mut last = first;
+    for size in &mut heap {
+        last = if size.is_nan() { last } else { *size };
+        *size = last;
+    }
+    let peak = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let rows = [
+        vec![
+            Cell::text("share of the time paused"),
+            Cell::share(peak(&paused).min(1.0)),
+            Cell::Line(paused),
+        ],
+        vec![
+            Cell::text("heap after collections"),
+            Cell::bytes(peak(&heap) as u64),
+            Cell::Line(heap),
+        ],
+    ];
+    Table::of(vec![left("over time"), right("most"), left("")], rows)
 }
 
 /// Collections and GC pauses by generation and reason.
@@ -303,73 +363,4 @@ fn pause_json<'a>(profile: &Profile, pause: &'a Pause) -> PauseJson<'a> {
         resume_start_ns: since(profile, pause.resume_start),
         resume_end_ns: since(profile, pause.resume_end),
     }
-}
-
-/// Most pauses that are drawn; the longest are kept.
-const MOST_PAUSES: usize = 4000;
-
-fn page(profile: &Profile, _: &mut Interner<'_>, _: &Options) -> Value {
-    let summary = profile.gc_summary();
-    let generation_of: HashMap<u32, u8> =
-        profile.gcs.iter().map(|gc| (gc.number, gc.generation)).collect();
-    let mut pauses: Vec<_> = profile.pauses.iter().collect();
-    let left_out = pauses.len().saturating_sub(MOST_PAUSES);
-    if left_out > 0 {
-        pauses.sort_by_key(|pause| std::cmp::Reverse(pause_length(pause)));
-        pauses.truncate(MOST_PAUSES);
-        pauses.sort_by_key(|pause| pause.suspend_start);
-    }
-    let mut reasons: Vec<&str> = Vec::new();
-    let pauses: Vec<Value> = pauses
-        .into_iter()
-        .map(|pause| {
-            let reason =
-                reasons.iter().position(|reason| *reason == pause.reason).unwrap_or_else(|| {
-                    reasons.push(&pause.reason);
-                    reasons.len() - 1
-                });
-            let generation = pause.gc.and_then(|number| generation_of.get(&number));
-            json!([
-                micros(profile, pause.suspend_start),
-                pause_length(pause) as f64 / 1e3,
-                pause.suspend_end.saturating_sub(pause.suspend_start) as f64 / 1e3,
-                generation.map_or(-1, |generation| i32::from(*generation)),
-                reason,
-                pause.gc,
-            ])
-        })
-        .collect();
-    let distribution = |d: &profile::Distribution| {
-        json!([
-            d.count,
-            d.p50 as f64 / 1e3,
-            d.p95 as f64 / 1e3,
-            d.max as f64 / 1e3,
-            d.total as f64 / 1e3
-        ])
-    };
-    json!({
-        "on": profile.run("gc").is_some() || !profile.gcs.is_empty() || !profile.pauses.is_empty(),
-        "collections": summary.collections,
-        "background": summary.background,
-        "induced": summary.induced,
-        "inducedBy": profile.inducers().iter().take(MOST_ROWS).map(|inducer| json!([
-            profile.tables.function_name(inducer.at.function, NameStyle::PLAIN), inducer.calls,
-        ])).collect::<Vec<_>>(),
-        "reasons": summary.reasons,
-        "share": summary.share,
-        "all": distribution(&summary.pauses),
-        "suspending": distribution(&summary.suspending),
-        "generations": summary.pauses_by_generation.iter().map(distribution).collect::<Vec<_>>(),
-        "pauseReasons": summary.pause_reasons.iter().map(|(reason, d)| json!([reason, distribution(d)])).collect::<Vec<_>>(),
-        "heapLast": summary.heap_last,
-        "heapPeak": summary.heap_peak,
-        "promoted": summary.promoted,
-        "events": profile.gcs.iter().rev().take(MOST_PAUSES).rev().map(|gc| json!([
-            micros(profile, gc.end), gc.number, gc.generation, gc.reason, gc.kind, gc.induced, gc.size_after, gc.promoted,
-        ])).collect::<Vec<_>>(),
-        "pauses": pauses,
-        "pauseReason": reasons,
-        "leftOut": left_out,
-    })
 }

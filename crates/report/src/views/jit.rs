@@ -7,20 +7,31 @@ pub(crate) use json::tier_schema;
 use profile::profilers::jit::{JitTier, Lookups, PrecompiledCode};
 use profile::session::FunctionKind;
 use profile::{JitRow, JitSummary, JitTotals, Profile, SeriesKind, Totals};
-use serde_json::{Value, json};
 
 use super::cells::{name, place_cell};
-use super::{Cell, Section, Table, View, is_wanted, json_part, left, right};
-use crate::page::{Interner, MOST_ROWS};
+use super::{Cell, Section, Table, Tile, View, is_wanted, json_part, left, right};
 use crate::{Options, format};
 use json::{Json, json};
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("jit", Json, json)),
-    page: Some(("jit", page)),
+    tab: ("jit", "Compilation"),
+    tile: Some(tile),
     rows_of: None,
 };
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    if profile.jit.compilations.is_empty() && profile.run("jit").is_none() {
+        return None;
+    }
+    let summary = profile.jit_summary();
+    let waited = format::duration(summary.blocking.totals.weight);
+    let compiled = format::counted(summary.all.totals.samples, "method");
+    let background = format::count(summary.background.totals.samples);
+    let note = format!("{compiled} compiled, {background} in the background");
+    Some(Tile::new("Waited for compilation", waited).note(note))
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Jit);
@@ -288,54 +299,4 @@ fn threads(profile: &Profile, options: &Options, summary: &JitSummary) -> Option
         ]
     });
     Table::of(vec![right("waited"), right("methods"), left("thread")], rows)
-}
-
-/// Parts of the line of compilations over time.
-const JIT_PARTS: usize = 120;
-
-fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
-    let nanos = |nanos: u64| nanos as f64 / 1e3;
-    let sums = |sums: &JitTotals| {
-        json!([sums.totals.samples, nanos(sums.totals.weight), sums.il, sums.native])
-    };
-    let summary = profile.jit_summary();
-    let lookups = profile.jit.lookups();
-    let rows = profile.jit_rows();
-    let shown = rows.iter().take(MOST_ROWS).map(|row| {
-        let (file, line) = interner.line(row.called_at.and_then(|place| place.line).filter(|_| options.lines));
-        json!({
-            "function": interner.function(row.function),
-            "sums": sums(&row.sums),
-            "blocking": nanos(row.blocking),
-            "longest": nanos(row.longest),
-            "methods": row.methods,
-            "most": row.most,
-            "tiers": row.tiers.iter().map(|(tier, count)| json!([tier_word(*tier), count])).collect::<Vec<_>>(),
-            "precompiled": precompiled_word(row.precompiled),
-            "at": row.called_at.map(|place| interner.function(place.function)),
-            "file": file,
-            "line": line,
-        })
-    });
-    let shown: Vec<Value> = shown.collect();
-    let part = profile.duration() as f64 / 1e3 / JIT_PARTS as f64;
-    let over_time = profile.jit_over_time(JIT_PARTS).into_iter().enumerate();
-    json!({
-        "on": profile.run("jit").is_some() || !rows.is_empty(),
-        "all": sums(&summary.all),
-        "blocking": sums(&summary.blocking),
-        "background": sums(&summary.background),
-        "again": sums(&summary.again),
-        "missing": sums(&summary.missing),
-        "rejected": sums(&summary.rejected),
-        "dynamic": sums(&summary.dynamic),
-        "tiers": summary.tiers.iter().map(|(tier, of)| json!([tier_word(*tier), sums(of)])).collect::<Vec<_>>(),
-        "threads": summary.by_thread.iter().take(MOST_ROWS).map(|(thread, sums)| json!([
-            profile.tables.thread_name(*thread), sums.samples, nanos(sums.weight),
-        ])).collect::<Vec<_>>(),
-        "found": lookups.found,
-        "lookups": lookups.found.saturating_add(lookups.missing),
-        "overTime": over_time.map(|(index, sums)| json!([part * index as f64, sums.samples as f64 / (part / 1e6).max(1e-9)])).collect::<Vec<_>>(),
-        "rows": shown,
-    })
 }

@@ -7,25 +7,38 @@ use profile::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{
-    Cell, Section, Table, View,
+    Cell, Section, Table, Tile, View,
     cells::{place_cell, type_name},
     is_wanted, json_part, left, right,
 };
 use crate::{
     Options, format,
     json::values::{PlaceJson, since},
-    page::{Interner, MOST_ROWS, micros},
 };
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("loads", Json<'_>, json)),
-    page: Some(("loads", page)),
+    tab: ("loads", "Loads"),
+    tile: Some(tile),
     rows_of: None,
 };
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    if profile.loads.series.is_empty() && profile.run("loads").is_none() {
+        return None;
+    }
+    let summary = profile.load_summary();
+    let tile = Tile::new("Assemblies loaded", format::count(summary.loaded));
+    Some(tile.note(if summary.timed {
+        let time = format::duration(summary.assembly_time);
+        format!("{time}; types {}", format::duration(summary.types.weight))
+    } else {
+        format!("{} unloaded", format::count(summary.unloaded))
+    }))
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Loads);
@@ -485,71 +498,4 @@ fn assembly<'a>(profile: &Profile, load: &'a AssemblyLoad) -> AssemblyJson<'a> {
 /// As text: JavaScript has no whole numbers of 64 bits.
 fn assembly_id(assembly: u64) -> Option<String> {
     (assembly != 0).then(|| format!("{assembly:#x}"))
-}
-
-fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
-    let nanos = |nanos: u64| nanos as f64 / 1e3;
-    let summary = profile.load_summary();
-    // By the time they took; where that is not reported, in the order in which they came.
-    let mut assemblies: Vec<&AssemblyLoad> = profile.loads.assemblies.iter().collect();
-    assemblies.sort_by_key(|load| {
-        (load.outcome == LoadOutcome::Known, std::cmp::Reverse(load.own), load.time)
-    });
-    let assemblies: Vec<Value> = assemblies
-        .into_iter()
-        .take(MOST_ROWS)
-        .map(|load| {
-            let place = profile.tables.place(load.stack);
-            let (file, line) = interner.line(place.line.filter(|_| options.lines));
-            let (name, version) = assembly_name(&load.name);
-            json!({
-                "time": micros(profile, load.time),
-                "own": load.own.map(nanos),
-                "resolution": load.resolution.map(nanos),
-                "name": name,
-                "version": version,
-                "path": load.path,
-                "outcome": load_word(load),
-                "failed": load.outcome == LoadOutcome::Failed,
-                "by": assembly_name(&load.requested_by).0,
-                "context": load.context,
-                "thread": profile.tables.thread_name(load.thread),
-                "at": interner.function(place.function),
-                "file": file,
-                "line": line,
-                "steps": load.steps().map(|step| json!([step.what, step.found, step.result, nanos(step.took)])).collect::<Vec<_>>(),
-            })
-        })
-        .collect();
-    let types: Vec<Value> = profile
-        .type_load_rows()
-        .iter()
-        .take(MOST_ROWS)
-        .map(|row| {
-            let (file, line) =
-                interner.line(row.called_at.and_then(|place| place.line).filter(|_| options.lines));
-            json!({
-                "type": profile.tables.ty(row.ty).name,
-                "steps": row.totals.samples,
-                "own": nanos(row.totals.weight),
-                "longest": nanos(row.longest),
-                "at": row.called_at.map(|place| interner.function(place.function)),
-                "file": file,
-                "line": line,
-            })
-        })
-        .collect();
-    json!({
-        "on": profile.run("loads").is_some() || !assemblies.is_empty() || !types.is_empty(),
-        "timed": summary.timed,
-        "counts": [summary.loaded, summary.known, summary.failed, summary.dynamic, summary.collectible, summary.unloaded],
-        "time": [nanos(summary.assembly_time), nanos(summary.failed_time), nanos(summary.types.weight)],
-        "steps": summary.types.samples,
-        "distinct": summary.distinct_types,
-        "threads": summary.by_thread.iter().take(MOST_ROWS).map(|(thread, assemblies, types)| json!([
-            profile.tables.thread_name(*thread), assemblies.samples, nanos(assemblies.weight), types.samples, nanos(types.weight),
-        ])).collect::<Vec<_>>(),
-        "assemblies": assemblies,
-        "types": types,
-    })
 }

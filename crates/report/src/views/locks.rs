@@ -3,21 +3,34 @@
 use profile::{NameStyle, Profile, SeriesKind, WaitTimes};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::{Cell, Section, Table, View, cells::with_place, is_wanted, json_part, left, right};
-use crate::{
-    Options, format,
-    json::values::PlaceJson,
-    page::{Interner, MOST_ROWS},
+use super::{
+    Cell, Section, Table, Tile, View, cells::with_place, is_wanted, json_part, left, right,
 };
+use crate::{Options, format, json::values::PlaceJson};
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("locks", Json, json)),
-    page: Some(("locks", page)),
+    tab: ("locks", "Locks"),
+    tile: Some(tile),
     rows_of: None,
 };
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    if profile.locks.waits.is_empty() && profile.run("locks").is_none() {
+        return None;
+    }
+    let times = profile.locks.durations();
+    let average = times.total as f64 / profile.duration().max(1) as f64;
+    let tile = Tile::new("Waited for locks", format!("{average:.2}")).more("threads");
+    Some(tile.note(match times.count {
+        0 => "no wait".to_owned(),
+        count => {
+            format!("{}, longest {}", format::counted(count, "wait"), format::duration(times.max))
+        }
+    }))
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Locks);
@@ -180,44 +193,4 @@ fn json(profile: &Profile) -> Json {
         owner: row.owner.map(|owner| owner.0),
     });
     Json { waits_ns: (&profile.locks.durations()).into(), locks: locks.collect() }
-}
-
-fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
-    let micros = |nanos: u64| nanos as f64 / 1e3;
-    let times = |times: &WaitTimes| {
-        json!([
-            times.count,
-            micros(times.total),
-            micros(times.p50),
-            micros(times.p90),
-            micros(times.p99),
-            micros(times.max)
-        ])
-    };
-    let all = profile.locks.durations();
-    let rows: Vec<Value> = profile
-        .lock_rows()
-        .iter()
-        .take(MOST_ROWS)
-        .map(|row| {
-            let (file, line) = interner.line(row.waited_at.line.filter(|_| options.lines));
-            json!({
-                "lock": row.lock.map(|lock| format!("{lock:#x}")),
-                "waits": times(&row.waits),
-                "share": row.share,
-                "at": interner.function(row.waited_at.function),
-                "file": file,
-                "line": line,
-                "places": row.places,
-                "threads": row.threads,
-                "owner": row.owner.map(|owner| profile.tables.thread_name(owner)),
-            })
-        })
-        .collect();
-    json!({
-        "on": profile.run("locks").is_some() || !rows.is_empty(),
-        "all": times(&all),
-        "histogram": all.histogram.iter().map(|(from, count)| json!([micros(*from), count])).collect::<Vec<_>>(),
-        "rows": rows,
-    })
 }

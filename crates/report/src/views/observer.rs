@@ -1,12 +1,12 @@
 //! What the observation cost the process, and whether something is left in it.
 
 use profile::{Profile, session::ResourceUse};
-use serde_json::{Value, json};
 
-use crate::format;
-use document::Section;
+use super::Tile;
+use crate::{Options, format};
+use document::{Cell, Section, Table, left, right};
 
-pub fn section(profile: &Profile) -> Option<Section> {
+pub fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let status = profile.observer_total()?;
     let seconds = (profile.stop.saturating_sub(profile.info.start)).max(1) as f64;
     let share = |nanos: u64| format::percent(nanos as f64 / seconds);
@@ -33,11 +33,15 @@ pub fn section(profile: &Profile) -> Option<Section> {
         lead.push(format!("Dropped: {dropped}."));
     }
     lead.extend(held(profile));
-    Some(Section { lead, ..Section::new("Cost of the observation") })
+    let mut section = Section { lead, ..Section::new("Cost of the observation") };
+    if options.drawn {
+        section.extend(details(profile));
+    }
+    Some(section)
 }
 
 /// What a user has to know of what the agent held in the process: whether something is left, and
-/// what it would have needed more of. The rest is in the JSON report and on the HTML page.
+/// what it would have needed more of. The rest is in [`details`] and in the JSON report.
 fn held(profile: &Profile) -> Vec<String> {
     let amount = |used: &ResourceUse, amount: u64| {
         let bytes = used.unit == "bytes";
@@ -62,18 +66,41 @@ fn held(profile: &Profile) -> Vec<String> {
     said
 }
 
-pub fn page(profile: &Profile) -> Value {
-    let Some(status) = profile.observer_total() else { return Value::Null };
-    json!({
-        "memory": status.target_memory,
-        "cpu": status.target_cpu as f64 / 1e3,
-        "stopped": status.target_stopped as f64 / 1e3,
-        "own": status.own_cpu as f64 / 1e3,
-        "since": profile.stop.saturating_sub(profile.info.start) as f64 / 1e3,
-        "dropped": status.dropped.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
-        "counters": status.counters.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
-        "held": profile.resources.iter().map(|used| json!([
-            used.name, used.unit == "bytes", used.highest, used.budget, used.refused, used.left,
-        ])).collect::<Vec<_>>(),
-    })
+/// What the observation cost, in a figure.
+pub fn tile(profile: &Profile) -> Option<Tile> {
+    let status = profile.observer_total()?;
+    let time = profile.stop.saturating_sub(profile.info.start).max(1) as f64;
+    let tile = Tile::new("Cost of observing", format::percent(status.target_cpu as f64 / time));
+    let (memory, stopped) =
+        (format::bytes(status.target_memory), format::duration(status.target_stopped));
+    Some(tile.more("of a processor").note(format!("{memory}, suspended {stopped}")))
+}
+
+/// What only developers of clrscope want to know: what was held, and counts of its own.
+fn details(profile: &Profile) -> impl Iterator<Item = Table> {
+    let cell = |used: &ResourceUse, amount: u64| match used.unit.as_str() {
+        "bytes" => Cell::bytes(amount),
+        _ => Cell::count(amount),
+    };
+    let held = profile.resources.iter().map(|used| {
+        vec![
+            Cell::text(used.name.as_str()),
+            cell(used, used.highest),
+            cell(used, used.budget),
+            Cell::count(used.refused),
+            used.left.map_or(Cell::Nothing, |left| cell(used, left)),
+        ]
+    });
+    let columns = vec![
+        left("Held in the process"),
+        right("highest"),
+        right("budget"),
+        right("refused"),
+        right("left after"),
+    ];
+    let counters = profile.observer_total().map(|status| status.counters.as_slice());
+    let counters = counters.unwrap_or_default().iter().filter(|(_, count)| *count > 0);
+    let counters = counters.map(|(name, count)| vec![Cell::text(name), Cell::count(*count)]);
+    let names = vec![left("counted by clrscope"), right("number")];
+    [Table::of(columns, held), Table::of(names, counters)].into_iter().flatten()
 }

@@ -2,10 +2,16 @@
 
 use profile::{Profile, SeriesKind};
 
-use super::{Cell, Section, Table, View};
+use super::{Cell, Section, Table, Tile, View};
 use crate::{Options, format};
 
-pub const VIEW: View = View { section, json: None, page: None, rows_of: None };
+pub const VIEW: View =
+    View { section, json: None, tab: ("recording", "Recording"), tile: Some(tile), rows_of: None };
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    let tile = Tile::new("Recorded", format::duration(profile.duration()));
+    Some(tile.note(format::entry(profile.info.entry)))
+}
 
 fn section(profile: &Profile, _: &Options) -> Option<Section> {
     let info = &profile.info;

@@ -8,21 +8,34 @@ use profile::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::{Cell, Section, Table, View, cells::type_name, json_part, left, right};
-use crate::{
-    Options, format,
-    json::values::since,
-    page::{Interner, MOST_ROWS},
-};
+use super::{Cell, Section, Table, Tile, View, cells::type_name, json_part, left, right};
+use crate::{Options, format, json::values::since};
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("survivors", Json<'_>, json)),
-    page: Some(("survivors", page)),
+    tab: ("survivors", "Survivors"),
+    tile: Some(tile),
     rows_of: None,
 };
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    if profile.survivors.is_empty() && profile.run("survivors").is_none() {
+        return None;
+    }
+    let summary = profile.survivor_summary();
+    let youngest = summary.generations.first().filter(|generation| generation.before > 0);
+    let rate = youngest.and_then(|generation| generation.rate());
+    let tile = Tile::new("Survived gen 0", rate.map_or("·".to_owned(), format::percent));
+    let most = summary.types.iter().find(|row| row.young.samples > 0);
+    Some(tile.note(match most {
+        Some(row) => {
+            format!("most: {}", profile::without_namespaces(&profile.tables.ty(row.ty).name))
+        }
+        None => "no young survivor".to_owned(),
+    }))
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = options.series.is_none()
@@ -390,27 +403,4 @@ fn snapshot_json<'a>(profile: &Profile, snapshot: &'a SurvivorSnapshot) -> Snaps
         complete: collection.complete,
         reason: collection.reason.as_deref(),
     }
-}
-
-fn page(profile: &Profile, _: &mut Interner<'_>, _: &Options) -> Value {
-    let nanos = |nanos: u64| nanos as f64 / 1e3;
-    let summary = profile.survivor_summary();
-    let sums = |totals: Totals| json!([totals.weight, totals.samples]);
-    json!({
-        "on": profile.run("survivors").is_some() || !profile.survivors.is_empty(),
-        "collections": summary.collections,
-        "incomplete": summary.incomplete,
-        "time": [nanos(summary.paused), nanos(summary.telling), nanos(summary.longest)],
-        "generations": summary.generations.iter().enumerate().filter(|(_, generation)| generation.before > 0).map(|(index, generation)| json!([
-            generation_word(index as u8), generation.collections, generation.before, generation.survived.weight,
-            generation.rate(), generation.survived.samples,
-        ])).collect::<Vec<_>>(),
-        "types": summary.types.iter().filter(|row| row.young.samples > 0).take(MOST_ROWS).map(|row| json!({
-            "type": profile.tables.ty(row.ty).name, "young": sums(row.young),
-            "moves": [sums(row.between(0, 0)), sums(row.between(0, 1)), sums(row.between(1, 2))],
-        })).collect::<Vec<_>>(),
-        "held": summary.chains.iter().take(MOST_ROWS).map(|chain| json!([
-            chain.totals.weight, chain.totals.samples, chain.collections, profile.chain_text(chain, false),
-        ])).collect::<Vec<_>>(),
-    })
 }

@@ -10,25 +10,33 @@ use profile::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{
-    Cell, Section, Table, Unit, View,
+    Cell, Section, Table, Tile, Unit, View,
     cells::{place_cell, state_word},
     is_wanted, json_part, left, right,
 };
 use crate::{
     Options, format,
     json::values::{PlaceJson, PointJson, since, state_schema},
-    page::{Interner, MOST_POINTS, MOST_ROWS, at, micros},
 };
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("threadpool", Json<'_>, json)),
-    page: Some(("pool", page)),
+    tab: ("pool", "Thread pool"),
+    tile: Some(tile),
     rows_of: None,
 };
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    if profile.pool.series.is_empty() && profile.run("threadpool").is_none() {
+        return None;
+    }
+    let summary = profile.pool_summary();
+    let tile = Tile::new("Thread pool", summary.health.id());
+    Some(tile.note(if profile.pool.series.is_empty() { "no worker was seen" } else { "" }))
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Pool);
@@ -370,40 +378,4 @@ fn event_json<'a>(profile: &Profile, event: &'a PoolEvent) -> EventJson<'a> {
             EventJson::Limits { time_ns, min: workers, max: event.most.unwrap_or_default() }
         }
     }
-}
-
-fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
-    let summary = profile.pool_summary();
-    let charts = POOL_COUNTERS.iter().filter_map(|(name, word)| {
-        let values = &profile.pool_counter(name)?.values;
-        let part = values.len().div_ceil(MOST_POINTS).max(1);
-        // The greatest of each part: a short queue between two long ones hides nothing.
-        let points = values.chunks(part).filter_map(|part| {
-            let most = part.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-            Some(json!([micros(profile, part.first()?.0), most]))
-        });
-        Some(json!({ "title": word, "values": points.collect::<Vec<_>>() }))
-    });
-    let kinds = STATES.iter().filter(|state| **state != ThreadState::Idle).filter_map(|state| {
-        let time = summary.by_state[state_index(*state)];
-        let word = if profile::blocks(*state) { waited_for(*state) } else { state_word(*state) };
-        (time > 0).then(|| json!([word, time as f64 / 1e3]))
-    });
-    let blocking = summary.blocking.iter().take(MOST_ROWS).map(|row| {
-        json!({
-            "word": waited_for(row.state), "share": row.share, "time": row.time as f64 / 1e3,
-            "queued": row.time_queued as f64 / 1e3, "threads": row.threads, "at": at(interner, &row.place, options),
-        })
-    });
-    json!({
-        "on": profile.run("threadpool").is_some() || !profile.pool.series.is_empty(),
-        "health": summary.health.id(),
-        "verdict": pool_verdict(profile, &summary),
-        "charts": charts.collect::<Vec<_>>(),
-        "kinds": kinds.collect::<Vec<_>>(),
-        "blocking": blocking.collect::<Vec<_>>(),
-        "adjustments": summary.adjustments.iter().map(|row| json!([
-            row.reason, row.count, row.workers, micros(profile, row.times.0), micros(profile, row.times.1),
-        ])).collect::<Vec<_>>(),
-    })
 }

@@ -6,25 +6,36 @@ use profile::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{
-    Cell, Section, Table, Unit, View,
+    Cell, Section, Table, Tile, Unit, View,
     cells::{place_cell, state_word},
     is_wanted, json_part, left, right,
 };
 use crate::{
     Options, format,
     json::values::{PlaceJson, since, state_schema},
-    page::{Interner, MOST_POINTS, MOST_ROWS, at, micros},
 };
 
 pub const VIEW: View = View {
     section,
     json: Some(json_part!("all_threads", Json, json)),
-    page: Some(("looks", page)),
+    tab: ("all-threads", "All threads"),
+    tile: Some(tile),
     rows_of: None,
 };
+
+fn tile(profile: &Profile) -> Option<Tile> {
+    let rows = profile.thread_rows();
+    if rows.is_empty() && profile.run("threads").is_none() {
+        return None;
+    }
+    let suspects = rows.iter().filter(|row| row.standing == Standing::ZombieSuspect).count();
+    let leaks = profile.start_rows().iter().filter(|row| row.leak).count();
+    let tile = Tile::new("Zombie suspects", format::count(suspects as u64)).more("threads");
+    let (all, leaks) = (format::count(rows.len() as u64), format::counted(leaks as u64, "leak"));
+    Some(tile.note(format!("of {all}; {leaks}")))
+}
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Threads);
@@ -391,54 +402,4 @@ fn thread(profile: &Profile, row: ThreadRow) -> ThreadJson {
         reason: row.reason,
         started_at: row.started_at.as_ref().map(Into::into),
     }
-}
-
-fn page(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
-    let part = profile.threads.counts.len().div_ceil(MOST_POINTS).max(1);
-    let counts = profile.threads.counts.chunks(part).filter_map(|part| part.first());
-    let rows: Vec<Value> = profile
-        .thread_rows()
-        .iter()
-        .take(MOST_ROWS)
-        .map(|row| {
-            json!({
-                "name": profile.tables.thread_name(row.thread),
-                "role": role_word(row.role),
-                "id": row.managed_id,
-                "cpu": row.cpu as f64 / 1e3,
-                "age": row.age as f64 / 1e3,
-                "os": char::from(row.seen.os_state).to_string(),
-                "state": state_word(row.seen.state),
-                "is": standing_word(row.standing, row.confidence),
-                "bad": row.standing == Standing::ZombieSuspect,
-                "alive": row.alive,
-                "reason": row.reason,
-                "at": at(interner, &profile.tables.place(row.seen.stack), options),
-                "started": row.started_at.as_ref().map(|place| at(interner, place, options)),
-            })
-        })
-        .collect();
-    let starts: Vec<Value> = profile
-        .start_rows()
-        .iter()
-        .take(MOST_ROWS)
-        .map(|row| {
-            let word = match row.starter {
-                Starter::Pool => "the thread pool",
-                Starter::Native => "native code",
-                Starter::Method(_) | Starter::Unknown => "the runtime, or not known",
-            };
-            let place = row.place.as_ref().filter(|_| matches!(row.starter, Starter::Method(_)));
-            json!({
-                "started": row.started, "ended": row.ended, "rate": row.per_second, "leak": row.leak, "reason": row.reason,
-                "example": row.example, "word": word, "at": place.map(|place| at(interner, place, options)),
-            })
-        })
-        .collect();
-    json!({
-        "on": profile.run("threads").is_some() || !rows.is_empty(),
-        "counts": counts.map(|(time, count)| json!([micros(profile, *time), count])).collect::<Vec<_>>(),
-        "rows": rows,
-        "starts": starts,
-    })
 }

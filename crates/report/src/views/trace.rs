@@ -7,8 +7,13 @@ use serde::Serialize;
 use super::{Cell, Section, Table, View, cells::name, json_part, left, right};
 use crate::{Options, format, json::values::since};
 
-pub const VIEW: View =
-    View { section, json: Some(json_part!("traced", Json<'_>, json)), page: None, rows_of: None };
+pub const VIEW: View = View {
+    section,
+    json: Some(json_part!("traced", Json<'_>, json)),
+    tab: ("trace", "Traced methods"),
+    tile: None,
+    rows_of: None,
+};
 
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown =

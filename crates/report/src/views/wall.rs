@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use profile::{
-    ProcessorSummary, Profile, Recent, STATES, SeriesKind,
+    ProcessorSummary, Profile, Recent, STATES, SeriesKind, Totals,
     session::{FunctionId, ThreadId, ThreadState},
     state_index,
 };
 
 use super::{
-    Cell, Section, Table, Unit, View,
+    Cell, Section, Table, Tile, Unit, View,
     cells::{STATE_WORDS, name, state_word, with_place},
     is_wanted, left, right,
 };
@@ -18,7 +18,8 @@ use crate::{
     panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 
-pub const VIEW: View = View { section, json: None, page: None, rows_of: None };
+pub const VIEW: View =
+    View { section, json: None, tab: ("threads", "Threads"), tile: Some(tile), rows_of: None };
 
 pub const PANE: Pane = Pane {
     title: "Threads",
@@ -66,6 +67,21 @@ fn content(recent: &Recent, options: &PaneOptions) -> PaneContent {
     content
 }
 
+fn tile(profile: &Profile) -> Option<Tile> {
+    if profile.wall.is_empty() {
+        return None;
+    }
+    let states = profile.wall.by_state();
+    let average = |waits: &[ThreadState]| {
+        let sum: f64 = waits.iter().map(|state| states[state_index(*state)].weight as f64).sum();
+        format!("{:.2}", sum / profile.duration().max(1) as f64)
+    };
+    let (lock, task) = ([ThreadState::Lock], [ThreadState::Task]);
+    let tile = Tile::new("Blocked", average(&[ThreadState::Lock, ThreadState::Task]));
+    let note = format!("on locks {}, on tasks {}", average(&lock), average(&task));
+    Some(tile.more("threads").note(note))
+}
+
 fn section(profile: &Profile, options: &Options) -> Option<Section> {
     let is_shown = is_wanted(profile, options, SeriesKind::Wall);
     is_shown.then(|| wall(profile, options))
@@ -97,7 +113,7 @@ fn wall(profile: &Profile, options: &Options) -> Section {
     section.add(threads(profile, options));
 
     let waits = waiting_places(profile);
-    let rows = waits.into_iter().take(8.min(options.rows)).map(|(state, function, weight)| {
+    let rows = waits.into_iter().take(options.at_most(8)).map(|(state, function, weight)| {
         vec![
             Cell::share(weight as f64 / all),
             Cell::text(state_word(state)),
@@ -128,9 +144,12 @@ fn threads(profile: &Profile, options: &Options) -> Table {
     let states = series.by_state();
     let shown: Vec<ThreadState> =
         STATES.into_iter().filter(|state| states[state_index(*state)].weight > 0).collect();
+    if options.drawn {
+        return drawn_threads(profile, options, &threads, &by_thread);
+    }
     let mut columns = vec![left("thread"), right("wall time")];
     columns.extend(shown.iter().map(|state| right(state_word(*state))));
-    let most = 10.min(options.rows);
+    let most = options.at_most(10);
     let rows = threads.iter().map(|(thread, sum, _)| {
         let mut row =
             vec![Cell::text(profile.tables.thread_name(*thread)), Cell::nanoseconds(*sum)];
@@ -145,6 +164,34 @@ fn threads(profile: &Profile, options: &Options) -> Table {
         row
     });
     Table::top(columns, rows, most)
+}
+
+/// What each thread did, as a bar, and its processor time where that was sampled.
+fn drawn_threads(
+    profile: &Profile,
+    options: &Options,
+    threads: &[(ThreadId, u64, u64)],
+    by_thread: &[[Totals; STATES.len()]],
+) -> Table {
+    let cpu = profile.cpu.by_thread(profile.tables.threads.len());
+    let mut columns = vec![left("thread"), right("wall time")];
+    if !profile.cpu.is_empty() {
+        columns.push(right("CPU time"));
+    }
+    columns.push(left("what it did"));
+    let rows = threads.iter().map(|(thread, sum, _)| {
+        let name = profile.tables.thread_name(*thread);
+        let mut row = vec![Cell::text(name), Cell::nanoseconds(*sum)];
+        if !profile.cpu.is_empty() {
+            row.push(Cell::nanoseconds(cpu[thread.index()].weight));
+        }
+        let states = by_thread[thread.index()];
+        let share = |state: usize| states[state].weight as f64 / (*sum).max(1) as f64;
+        let parts = STATE_WORDS.into_iter().enumerate().map(|(state, word)| (word, share(state)));
+        row.push(Cell::Parts(parts.filter(|(_, share)| *share > 0.0).collect()));
+        row
+    });
+    Table::top(columns, rows, options.rows)
 }
 
 /// How the process got on with its processors.

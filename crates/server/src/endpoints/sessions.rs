@@ -1,7 +1,7 @@
 //! Sessions: what was recorded, and what it says.
 
 mod detail;
-mod params;
+pub mod params;
 mod upload;
 
 use super::extract::{Body as Received, Named, Params};

@@ -40,16 +40,7 @@ impl ReportParams {
 
     /// All else.
     pub fn options(&self) -> Result<Options, Problem> {
-        let series = match &self.profiler {
-            None => None,
-            Some(id) => {
-                let found = SeriesKind::ALL.into_iter().find(|kind| kind.id() == id);
-                let known = SeriesKind::ALL.map(SeriesKind::id).join(", ");
-                Some(found.ok_or_else(|| {
-                    Problem::request(format!("`profiler` is none that has samples: {known}"))
-                })?)
-            }
-        };
+        let series = self.profiler.as_deref().map(series).transpose()?;
         let names = match self.names.as_deref() {
             None | Some("full") => NameStyle::FULL,
             Some("plain") => NameStyle::PLAIN,
@@ -63,7 +54,7 @@ impl ReportParams {
         Ok(Options {
             series,
             filter: Filter {
-                time: self.time()?,
+                time: time(self.from, self.to)?,
                 thread: self.thread.clone(),
                 states: None,
                 text: self.function.clone(),
@@ -74,18 +65,26 @@ impl ReportParams {
             ..Options::default()
         })
     }
+}
 
-    fn time(&self) -> Result<Option<std::ops::Range<u64>>, Problem> {
-        if self.from.is_none() && self.to.is_none() {
-            return Ok(None);
-        }
-        let nanos = |seconds: f64| (seconds * 1e9) as u64;
-        let (from, to) = (self.from.unwrap_or(0.0), self.to.unwrap_or(f64::INFINITY));
-        match from >= 0.0 && from < to {
-            true => Ok(Some(nanos(from)..nanos(to))),
-            false => Err(Problem::request("`from` is at least 0 and less than `to`")),
-        }
+/// A part of the time of a session: from and to in seconds, as nanoseconds.
+pub fn time(from: Option<f64>, to: Option<f64>) -> Result<Option<std::ops::Range<u64>>, Problem> {
+    if from.is_none() && to.is_none() {
+        return Ok(None);
     }
+    let nanos = |seconds: f64| (seconds * 1e9) as u64;
+    let (from, to) = (from.unwrap_or(0.0), to.unwrap_or(f64::INFINITY));
+    match from >= 0.0 && from < to {
+        true => Ok(Some(nanos(from)..nanos(to))),
+        false => Err(Problem::request("`from` is at least 0 and less than `to`")),
+    }
+}
+
+/// Samples of a profiler.
+pub fn series(id: &str) -> Result<SeriesKind, Problem> {
+    let found = SeriesKind::ALL.into_iter().find(|kind| kind.id() == id);
+    let known = SeriesKind::ALL.map(SeriesKind::id).join(", ");
+    found.ok_or_else(|| Problem::request(format!("`profiler` is none that has samples: {known}")))
 }
 
 #[cfg(test)]

@@ -1,0 +1,95 @@
+//! What is answered to a viewer. Weights are nanoseconds, bytes or numbers of things, as `unit` of
+//! the series says; times are nanoseconds since the start of the recording.
+
+mod description;
+mod flame;
+mod lists;
+mod timeline;
+
+use std::collections::HashMap;
+
+pub use description::{Description, SeriesInfo, StateInfo, ThreadInfo, describe};
+pub use flame::{FlameHead, FlameQuery, PathNode};
+pub use lists::{
+    CalledFunction, CallersAnswer, ChildRow, ChildrenAnswer, FunctionRow, FunctionsAnswer, Sort,
+};
+pub use timeline::{LaneInfo, TimelineHead, TimelineQuery};
+
+use profile::{Line, NONE, NameStyle, Profile, Unit, session::FunctionId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A question that cannot be answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExploreError {
+    /// There is no such node.
+    #[error("there is no node {0} in this tree, which has {1}")]
+    NoNode(u32, usize),
+    /// There is no such function.
+    #[error("there is no function {0} in this session, which has {1}")]
+    NoFunction(u32, usize),
+    /// The answer cannot be written.
+    #[error("the answer cannot be written: {0}")]
+    Json(String),
+}
+
+/// A function, as a viewer shows it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ShownFunction {
+    /// Its number in the session.
+    id: u32,
+    /// Its full name.
+    name: String,
+    /// Its name without namespaces and parameters.
+    short: String,
+    /// What kind of code it is: an index into `kinds` of the description.
+    kind: u8,
+    /// Its module, where known.
+    module: Option<String>,
+}
+
+impl ShownFunction {
+    fn of(profile: &Profile, id: FunctionId) -> Self {
+        let tables = &profile.tables;
+        Self {
+            id: id.0,
+            name: tables.function_name(id, NameStyle::FULL),
+            short: tables.function_name(id, NameStyle::SHORT),
+            kind: tables.frame_kind(id),
+            module: tables.function_module(id).map(str::to_owned),
+        }
+    }
+}
+
+/// Where a function is in the source: file and line.
+fn place(profile: &Profile, line: Option<Line>) -> Option<String> {
+    line.map(|line| format!("{}:{}", profile.tables.file(line.file), line.line))
+}
+
+/// Functions or places of an answer: each is in it once.
+#[derive(Debug)]
+struct Once<K, V> {
+    numbers: HashMap<K, u32>,
+    values: Vec<V>,
+}
+
+impl<K: Copy + Eq + std::hash::Hash, V> Once<K, V> {
+    fn new() -> Self {
+        Self { numbers: HashMap::new(), values: Vec::new() }
+    }
+
+    /// The number of a thing in the answer.
+    fn number(&mut self, key: Option<K>, value: impl FnOnce(K) -> V) -> u32 {
+        let Some(key) = key else { return NONE };
+        let next = self.values.len() as u32;
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.values.push(value(key));
+            next
+        })
+    }
+}
+
+/// Word for the unit of weights.
+fn unit_id(unit: Unit) -> &'static str {
+    unit.id()
+}

@@ -1,0 +1,176 @@
+use profile::{FRAME_KINDS, NONE, Profile, session::FunctionId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{ExploreError, Once, ShownFunction, place};
+use crate::{Boxes, Column, Columns, Explored, Hit, Pattern, Selection, Tree, View, lay_out};
+
+/// Nodes of a path that are shown at its beginning, and at its end.
+const PATH: (usize, usize) = (2, 6);
+
+/// What is to be laid out.
+#[derive(Clone, Debug)]
+pub struct FlameQuery {
+    /// Of what.
+    pub selection: Selection,
+    /// Which part of it.
+    pub view: View,
+    /// What is searched for.
+    pub search: Option<Pattern>,
+}
+
+/// The head of a flame graph. The columns are those of [`Boxes`], with `function` and `place`:
+/// indexes into `functions` and `places`, `u32::MAX` for none.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FlameHead {
+    /// Weight of the root of the view.
+    total: u64,
+    /// Its samples.
+    samples: u64,
+    /// Weight of all that is selected.
+    whole: u64,
+    /// How many samples of equal weight say as much as all that are selected.
+    effective: f64,
+    /// How many rows there are.
+    height: u32,
+    /// From the outermost call to the root of the view; long paths without their middle.
+    path: Vec<PathNode>,
+    /// How many nodes of the path are left out.
+    left_out: usize,
+    /// Share of the root of the view in which something is found; null without a search.
+    found: Option<f64>,
+    /// What was sampled in code of each kind itself, of all that is selected, in the order of
+    /// `kinds` of the description.
+    kinds: Vec<u64>,
+    /// Stacks of which only the leaf is shown, in a tree of callers that would be too large.
+    shortened: usize,
+    /// Functions of the boxes.
+    functions: Vec<ShownFunction>,
+    /// Places in the source of the boxes.
+    places: Vec<String>,
+}
+
+/// A node of a path.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PathNode {
+    /// For the parameter `root`.
+    node: u32,
+    /// Its function.
+    function: ShownFunction,
+}
+
+impl Explored {
+    /// Lays out what is visible of a flame graph.
+    ///
+    /// # Errors
+    /// [`ExploreError`].
+    pub fn flame(&self, query: &FlameQuery) -> Result<Columns, ExploreError> {
+        let tree = self.tree(&query.selection);
+        let root = query.view.root;
+        check_node(&tree, root)?;
+        let profile = &self.profile;
+        let found: Option<Vec<Hit>> =
+            query.search.as_ref().map(|search| tree.find(&search.functions(&profile.tables)));
+        let calls = query.selection.kind.is_calls() && !query.selection.inverted;
+        let boxes = lay_out(&tree, query.view, found.as_deref(), calls);
+        let (total, whole) = (tree.total(root), tree.total(None));
+        let (path, left_out) = path_of(profile, &tree, root);
+        let series = profile.series(query.selection.kind);
+        let part = whole.samples as f64 / series.totals.samples.max(1) as f64;
+        let (functions, places, mut columns) = named(profile, &tree, &boxes);
+        columns.extend(plain(boxes));
+        let head = FlameHead {
+            total: total.weight,
+            samples: total.samples,
+            whole: whole.weight,
+            effective: series.effective_samples() * part,
+            height: tree.height(root),
+            path,
+            left_out,
+            found: found
+                .map(|found| tree.found_weight(root, &found) as f64 / total.weight.max(1) as f64),
+            kinds: by_kind(profile, &tree, query.selection.inverted),
+            shortened: tree.calls().shortened(),
+            functions,
+            places,
+        };
+        Columns::new(&head, columns).map_err(|error| ExploreError::Json(error.to_string()))
+    }
+}
+
+/// What was sampled in code of each kind itself.
+fn by_kind(profile: &Profile, tree: &Tree, inverted: bool) -> Vec<u64> {
+    let nodes = tree.calls().nodes();
+    let mut functions = vec![0_u64; profile.tables.functions.len()];
+    let mut add = |function: FunctionId, weight: u64| {
+        let sum = &mut functions[function.index()];
+        *sum = sum.saturating_add(weight);
+    };
+    match inverted {
+        // The roots are where the stacks end.
+        true => tree.children(None).iter().for_each(|root| {
+            let root = &nodes[*root as usize];
+            add(root.function, root.total.weight);
+        }),
+        false => nodes.iter().for_each(|node| add(node.function, node.own.weight)),
+    }
+    let mut kinds = vec![0_u64; FRAME_KINDS.len()];
+    for (id, weight) in functions.into_iter().enumerate().filter(|(_, weight)| *weight > 0) {
+        let kind = &mut kinds[usize::from(profile.tables.frame_kind(FunctionId(id as u32)))];
+        *kind = kind.saturating_add(weight);
+    }
+    kinds
+}
+
+pub(super) fn check_node(tree: &Tree, node: Option<usize>) -> Result<(), ExploreError> {
+    match node {
+        Some(node) if node >= tree.len() => Err(ExploreError::NoNode(node as u32, tree.len())),
+        _ => Ok(()),
+    }
+}
+
+fn path_of(profile: &Profile, tree: &Tree, root: Option<usize>) -> (Vec<PathNode>, usize) {
+    let path = root.map(|root| tree.path(root)).unwrap_or_default();
+    let left_out = path.len().saturating_sub(PATH.0 + PATH.1);
+    let kept = path
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| left_out == 0 || *index < PATH.0 || *index >= PATH.0 + left_out);
+    let node = |node: usize| PathNode {
+        node: node as u32,
+        function: ShownFunction::of(profile, tree.calls().nodes()[node].function),
+    };
+    (kept.map(|(_, at)| node(*at)).collect(), left_out)
+}
+
+type Named = (Vec<ShownFunction>, Vec<String>, Vec<(&'static str, Column)>);
+
+/// What boxes refer to.
+fn named(profile: &Profile, tree: &Tree, boxes: &Boxes) -> Named {
+    let (mut functions, mut places) = (Once::new(), Once::new());
+    let (mut function, mut line) = (Vec::new(), Vec::new());
+    for (node, merged) in boxes.node.iter().zip(&boxes.merged) {
+        let single = (*merged == 0 && *node != NONE).then(|| &tree.calls().nodes()[*node as usize]);
+        let id = single.map(|node| node.function);
+        function.push(functions.number(id, |id: FunctionId| ShownFunction::of(profile, id)));
+        let own = single.and_then(|node| node.line);
+        line.push(places.number(own, |line| place(profile, Some(line)).unwrap_or_default()));
+    }
+    let columns = vec![("function", Column::U32(function)), ("place", Column::U32(line))];
+    (functions.values, places.values, columns)
+}
+
+fn plain(boxes: Boxes) -> Vec<(&'static str, Column)> {
+    vec![
+        ("row", Column::U32(boxes.row)),
+        ("rows", Column::U32(boxes.rows)),
+        ("left", Column::F32(boxes.left)),
+        ("width", Column::F32(boxes.width)),
+        ("node", Column::U32(boxes.node)),
+        ("merged", Column::U32(boxes.merged)),
+        ("own", Column::F64(boxes.own)),
+        ("total", Column::F64(boxes.total)),
+        ("samples", Column::F64(boxes.samples)),
+        ("hit", Column::U8(boxes.hit)),
+    ]
+}

@@ -1,0 +1,145 @@
+use std::{
+    collections::VecDeque,
+    io::Read,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use profile::{
+    BuildOptions, CallTree, Cell, Filter, Profile, ProfileError, SeriesKind, TreeOptions,
+};
+use session::{Nanos, SampleBatch, SessionRecord};
+
+use crate::{Lanes, Tree};
+
+/// Nodes of a tree of callers. It has a node for each frame of each stack, where that of callees
+/// shares most of them.
+const ENOUGH: usize = 1_000_000;
+
+/// Bytes that trees may take which are kept for the next answer.
+const TREES: usize = 128 << 20;
+
+/// Which samples, put together to which tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Samples of this kind.
+    pub kind: SeriesKind,
+    /// Only these. A time has no effect: it is chosen when a session is opened.
+    pub filter: Filter,
+    /// From the leaf to the root: who called it.
+    pub inverted: bool,
+    /// A function that calls itself is one node, however deep.
+    pub merge_recursion: bool,
+}
+
+/// A session that is open, or a part of its time: ready for any number of questions.
+#[derive(Debug)]
+pub struct Explored {
+    /// What was recorded.
+    pub profile: Profile,
+    /// What threads did on processors.
+    cpu: Lanes,
+    /// What threads did, running or waiting.
+    wall: Lanes,
+    /// Trees of the latest questions, the latest first.
+    trees: Mutex<VecDeque<(Selection, Arc<Tree>)>>,
+}
+
+impl Explored {
+    /// Reads a session, or what happened in a part of it: nanoseconds since its start.
+    ///
+    /// # Errors
+    /// Those of [`Profile::read`].
+    pub fn read(input: impl Read, time: Option<Range<Nanos>>) -> Result<Self, ProfileError> {
+        let mut lanes: Option<(Range<Nanos>, Lanes, Lanes)> = None;
+        let options = BuildOptions { keep_samples: false, time: time.clone() };
+        let profile = Profile::read_and_show(input, options, |record| {
+            let add = |lanes: &mut Lanes, wanted: &Range<Nanos>, batch: &SampleBatch| {
+                lanes.add_batch(batch, |time| wanted.contains(&time));
+            };
+            match (record, &mut lanes) {
+                (SessionRecord::Info(info), None) => {
+                    let window = time.clone().unwrap_or(0..Nanos::MAX);
+                    let start = info.start.saturating_add(window.start);
+                    let wanted = start..info.start.saturating_add(window.end);
+                    lanes = Some((wanted, Lanes::new(start), Lanes::new(start)));
+                }
+                (SessionRecord::CpuSamples(batch), Some((wanted, cpu, _))) => {
+                    add(cpu, wanted, batch);
+                }
+                (SessionRecord::WallSamples(batch), Some((wanted, _, wall))) => {
+                    add(wall, wanted, batch);
+                }
+                _ => {}
+            }
+        })?;
+        let (cpu, wall) = match lanes {
+            Some((_, cpu, wall)) => (cpu, wall),
+            None => (Lanes::new(profile.start), Lanes::new(profile.start)),
+        };
+        Ok(Self { profile, cpu, wall, trees: Mutex::default() })
+    }
+
+    /// Lanes for samples of a kind: its own, or those of the most telling profiler that ran.
+    pub fn lanes(&self, kind: SeriesKind) -> &Lanes {
+        match kind {
+            SeriesKind::Cpu if !self.cpu.is_empty() => &self.cpu,
+            _ if self.wall.is_empty() => &self.cpu,
+            _ => &self.wall,
+        }
+    }
+
+    /// The tree of a selection.
+    pub fn tree(&self, selection: &Selection) -> Arc<Tree> {
+        let known = {
+            let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = trees.iter().position(|(known, _)| known == selection);
+            at.and_then(|at| trees.remove(at)).inspect(|(selection, tree)| {
+                trees.push_front((selection.clone(), Arc::clone(tree)));
+            })
+        };
+        if let Some((_, tree)) = known {
+            return tree;
+        }
+        let own = self.profile.stack_sums(selection.kind, &selection.filter);
+        let options = TreeOptions {
+            inverted: selection.inverted,
+            merge_recursion: selection.merge_recursion,
+            enough: selection.inverted.then_some(ENOUGH),
+            ..TreeOptions::default()
+        };
+        let tree = Arc::new(Tree::new(CallTree::of_sums(&self.profile.tables, &own, options)));
+        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        trees.push_front((selection.clone(), Arc::clone(&tree)));
+        let mut sum = 0;
+        trees.retain(|(_, kept)| {
+            sum += kept.size();
+            sum <= TREES || Arc::ptr_eq(kept, &tree)
+        });
+        tree
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub fn size(&self) -> usize {
+        let profile = &self.profile;
+        let cells: usize =
+            SeriesKind::ALL.iter().map(|kind| profile.series(*kind).cells.capacity()).sum();
+        let singles = profile.allocations.samples.len()
+            + profile.exceptions.samples.len()
+            + profile.locks.waits.len()
+            + profile.jit.compilations.len()
+            + profile.pool.samples.len();
+        let tables = &profile.tables;
+        let rows: usize =
+            profile.other_tables.iter().map(|table| size_of_val(table.batches.as_slice())).sum();
+        let names = tables.functions.len() + tables.types.len() + tables.threads.len();
+        let trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        cells * size_of::<Cell>()
+            + singles * 96
+            + names * 256
+            + (tables.stack_count() * 8 + tables.frames.len() * 16)
+            + rows
+            + (self.cpu.size() + self.wall.size())
+            + trees.iter().map(|(_, tree)| tree.size()).sum::<usize>()
+    }
+}

@@ -1,0 +1,129 @@
+use profile::{Line, Totals, session::FunctionId};
+
+use crate::Tree;
+
+/// Sums of a function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FunctionSums {
+    /// The function.
+    pub function: FunctionId,
+    /// Samples in the function itself.
+    pub own: Totals,
+    /// Samples in it or what it called; a stack counts once, however often the function is on it.
+    pub total: Totals,
+    /// The line where most of its own weight is, or else most of its total, where known.
+    pub line: Option<Line>,
+}
+
+/// Adds sums, which stop at the greatest number.
+fn add(sum: &mut Totals, more: Totals) {
+    sum.samples = sum.samples.saturating_add(more.samples);
+    sum.weight = sum.weight.saturating_add(more.weight);
+}
+
+/// All functions of a tree whose root is the outermost call; greatest own weight first.
+pub fn functions(tree: &Tree, functions: usize) -> Vec<FunctionSums> {
+    let none = FunctionSums {
+        function: FunctionId(0),
+        own: Totals::default(),
+        total: Totals::default(),
+        line: None,
+    };
+    let mut sums = vec![none; functions];
+    let mut on_path = vec![0_u32; functions];
+    let mut best = vec![(0, 0); functions];
+    let nodes = tree.calls().nodes();
+    tree.visit(None, |node, entering| {
+        let node = &nodes[node];
+        let function = node.function.index();
+        if !entering {
+            on_path[function] -= 1;
+            return;
+        }
+        let sum = &mut sums[function];
+        add(&mut sum.own, node.own);
+        if on_path[function] == 0 {
+            add(&mut sum.total, node.total);
+        }
+        on_path[function] += 1;
+        let key = (node.own.weight, node.total.weight);
+        if node.line.is_some() && (sum.line.is_none() || key > best[function]) {
+            (sum.line, best[function]) = (node.line, key);
+        }
+    });
+    let numbered = sums.into_iter().enumerate();
+    let mut rows: Vec<FunctionSums> = numbered
+        .map(|(id, sum)| FunctionSums { function: FunctionId(id as u32), ..sum })
+        .filter(|row| row.total != Totals::default())
+        .collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse((row.own.weight, row.total.weight)), row.function));
+    rows
+}
+
+/// Who calls a function, and whom it calls; greatest first. A stack counts once for each pair of
+/// caller and callee, however often the pair is on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Neighbors {
+    /// Samples in the function itself.
+    pub own: Totals,
+    /// Samples in it or what it called.
+    pub total: Totals,
+    /// Those that call it; `None` where it is the outermost call.
+    pub callers: Vec<(Option<FunctionId>, Totals)>,
+    /// Those that it calls.
+    pub callees: Vec<(FunctionId, Totals)>,
+}
+
+/// Callers and callees of a function in a tree whose root is the outermost call.
+pub fn neighbors(tree: &Tree, function: FunctionId, functions: usize) -> Neighbors {
+    let mut all = Neighbors::default();
+    // The last place is for "nobody".
+    let mut callers = vec![Totals::default(); functions + 1];
+    let mut callees = vec![Totals::default(); functions];
+    let (mut from, mut to) = (vec![0_u32; functions + 1], vec![0_u32; functions]);
+    let mut depth = 0_u32;
+    let nodes = tree.calls().nodes();
+    tree.visit(None, |at, entering| {
+        let node = &nodes[at];
+        let caller = tree.calls().parent(at).map(|parent| nodes[parent].function);
+        let pairs = [
+            (node.function == function)
+                .then(|| (caller.map_or(functions, FunctionId::index), &mut callers, &mut from)),
+            (caller == Some(function)).then(|| (node.function.index(), &mut callees, &mut to)),
+        ];
+        for (other, sums, on_path) in pairs.into_iter().flatten() {
+            if entering {
+                if on_path[other] == 0 {
+                    add(&mut sums[other], node.total);
+                }
+                on_path[other] += 1;
+            } else {
+                on_path[other] -= 1;
+            }
+        }
+        if node.function == function {
+            if entering {
+                add(&mut all.own, node.own);
+                if depth == 0 {
+                    add(&mut all.total, node.total);
+                }
+                depth += 1;
+            } else {
+                depth -= 1;
+            }
+        }
+    });
+    let is_some = |sum: &Totals| *sum != Totals::default();
+    let id = |index: usize| FunctionId(index as u32);
+    all.callers = (callers.into_iter().enumerate())
+        .filter(|(_, sum)| is_some(sum))
+        .map(|(other, sum)| ((other < functions).then(|| id(other)), sum))
+        .collect();
+    all.callees = (callees.into_iter().enumerate())
+        .filter(|(_, sum)| is_some(sum))
+        .map(|(other, sum)| (id(other), sum))
+        .collect();
+    all.callers.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.weight));
+    all.callees.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.weight));
+    all
+}

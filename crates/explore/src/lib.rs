@@ -1,0 +1,28 @@
+//! What a viewer shows of a session: flame graphs that are laid out, searches, callers and callees,
+//! and timelines of threads.
+//!
+//! A session of any size is opened once ([`Explored`]). Each answer has only what is visible: it is
+//! bounded by the pixels and rows of the view, not by the size of the session. Nothing here
+//! recurses, so stacks may be as deep as they like.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod answers;
+mod columns;
+mod explored;
+mod functions;
+mod lanes;
+mod layout;
+mod markers;
+mod search;
+mod tree;
+
+pub use answers::*;
+pub use columns::{Column, Columns};
+pub use explored::{Explored, Selection};
+pub use functions::{FunctionSums, Neighbors, functions, neighbors};
+pub use lanes::{Lane, Lanes, Strip};
+pub use layout::{Boxes, Hit, View, lay_out};
+pub use markers::{Marker, MarkerKind, markers};
+pub use search::{Pattern, PatternError};
+pub use tree::Tree;

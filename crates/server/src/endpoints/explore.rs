@@ -1,0 +1,252 @@
+//! What viewers of a session show: flame graphs, callers, functions and timelines. Only what is
+//! visible is answered.
+
+mod params;
+
+use super::extract::{Named, Params};
+use crate::{
+    Shared,
+    openapi::{Api, Endpoint, number, text, whole, word},
+    problem::Problem,
+    store::SessionId,
+};
+use axum::{
+    Json,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use explore::{
+    CallersAnswer, ChildrenAnswer, Columns, Description, ExploreError, Explored, FlameHead,
+    FlameQuery, FunctionsAnswer, TimelineHead,
+};
+use params::{DIRECTIONS, ExploreParams, MOST_PIXELS, MOST_ROWS, ORDERS};
+use profile::SeriesKind;
+use serde::Serialize;
+use utoipa::openapi::HttpMethod::Get;
+
+pub fn add(api: &mut Api) {
+    let description = api.answer::<Description>();
+    let summary = "Say what can be explored in a session";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/explore", "explore", summary);
+    let endpoint = timed(endpoint).sends(200, "Samples and threads.", description);
+    api.add(endpoint.problems(&[422]), describe);
+    add_flame(api);
+    let functions_answer = api.answer::<FunctionsAnswer>();
+    let summary = "List functions with their sums, or search for some";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/functions", "functions", summary).query(
+        "sort",
+        "The order; `own` if none is given.",
+        word(ORDERS),
+    );
+    let endpoint = listed(searched(selected(endpoint)));
+    api.add(endpoint.sends(200, "The functions.", functions_answer), functions);
+    let callers_answer = api.answer::<CallersAnswer>();
+    let summary = "Tell who calls a function, and whom it calls";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/callers", "callers", summary).query(
+        "of",
+        "The `id` of the function. Needed.",
+        whole(0, u32::MAX),
+    );
+    let endpoint = listed(selected(endpoint));
+    api.add(endpoint.sends(200, "Callers and callees.", callers_answer), callers);
+    let children_answer = api.answer::<ChildrenAnswer>();
+    let summary = "List the nodes right below a node of the tree of calls";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/children", "children", summary).query(
+        "root",
+        "The node; the whole if none is given.",
+        whole(0, u32::MAX),
+    );
+    let endpoint = listed(searched(directed(selected(endpoint))));
+    api.add(endpoint.sends(200, "The nodes.", children_answer), children);
+    add_timeline(api);
+}
+
+fn add_flame(api: &mut Api) {
+    let head = api.answer::<FlameHead>();
+    let summary = "Lay out what is visible of a flame graph";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/flame", "flame", summary)
+        .description(
+            "Calls that are narrower than a pixel are merged with their neighbors. See FlameHead \
+             for the head and the columns.",
+        )
+        .query(
+            "root",
+            "The node that is as wide as the view; the whole if none is given.",
+            whole(0, u32::MAX),
+        )
+        .query("width", "Pixels of the view. 1200 if none are given.", whole(1, MOST_PIXELS))
+        .query("top", "The first visible row. 0 if none is given.", whole(0, u32::MAX))
+        .query("rows", "Visible rows. 100 if none are given.", whole(1, MOST_ROWS));
+    let endpoint = searched(directed(selected(endpoint)));
+    api.add(endpoint.sends_columns("The visible boxes.", head), flame);
+}
+
+fn add_timeline(api: &mut Api) {
+    let head = api.answer::<TimelineHead>();
+    let summary = "Say what threads did over time, and what happened to them";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/timeline", "timeline", summary)
+        .description("See TimelineHead for the head and the columns.")
+        .query("profiler", "Sums are of its samples.", word(SeriesKind::ALL.map(SeriesKind::id)))
+        .query("width", "Pixels of the view. 1200 if none are given.", whole(1, MOST_PIXELS))
+        .query("first", "The first visible thread. 0 if none is given.", whole(0, u32::MAX))
+        .query("rows", "Visible threads. 100 if none are given.", whole(1, MOST_ROWS));
+    let endpoint = timed(endpoint);
+    api.add(endpoint.sends_columns("Visible threads, sums and markers.", head), timeline);
+}
+
+fn timed(endpoint: Endpoint) -> Endpoint {
+    endpoint.query("from", "Leave out what came before: seconds since the start.", number()).query(
+        "to",
+        "Leave out what came after: seconds since the start.",
+        number(),
+    )
+}
+
+/// Which samples.
+fn selected(endpoint: Endpoint) -> Endpoint {
+    timed(endpoint)
+        .query(
+            "profiler",
+            "The samples of this profiler; those of the first that has any if none is given.",
+            word(SeriesKind::ALL.map(SeriesKind::id)),
+        )
+        .query("thread", "Only threads with this in their name, or with this id.", text())
+        .query("function", "Only stacks with a function that has this in its full name.", text())
+        .query("states", "Only these states of threads, with commas between them.", text())
+        .problems(&[422])
+}
+
+/// How they are put together.
+fn directed(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .query("direction", "What is below a call; `callees` if none is given.", word(DIRECTIONS))
+        .query(
+            "recursion",
+            "`merged`: a function that calls itself is one call, however deep.",
+            word(["merged"]),
+        )
+}
+
+fn searched(endpoint: Endpoint) -> Endpoint {
+    endpoint.query(
+        "search",
+        "A part of the names of functions, or a regular expression between slashes.",
+        text(),
+    )
+}
+
+fn listed(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .query("first", "Leave out so many rows before. 0 if none are given.", whole(0, u32::MAX))
+        .query("rows", "At most so many rows. 100 if none are given.", whole(1, MOST_ROWS))
+}
+
+impl From<ExploreError> for Problem {
+    fn from(error: ExploreError) -> Self {
+        let next = "ask for the whole, or for a node or function of an answer";
+        match error {
+            ExploreError::NoNode(..) | ExploreError::NoFunction(..) => {
+                Self::new(StatusCode::NOT_FOUND, error.to_string(), next)
+            }
+            ExploreError::Json(_) => Self::internal(error.to_string()),
+        }
+    }
+}
+
+/// Asks an open session.
+async fn ask<T: Send + 'static>(
+    state: Shared,
+    id: SessionId,
+    params: ExploreParams,
+    answer: impl FnOnce(&Explored, &ExploreParams) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let shared = Shared::clone(&state);
+    let answered = move || {
+        let open = shared.explorations.open(&shared.store, &id, params.time()?)?;
+        let answer = answer(&open, &params);
+        shared.explorations.tidy();
+        answer
+    };
+    state.explore.run(answered).await
+}
+
+fn columns(columns: &Columns) -> Response {
+    ([(header::CONTENT_TYPE, Columns::MEDIA_TYPE)], columns.to_bytes()).into_response()
+}
+
+async fn describe(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<ExploreParams>,
+) -> Result<Response, Problem> {
+    json(ask(state, id, params, |open, _| Ok(open.describe())).await?)
+}
+
+fn json(answer: impl Serialize) -> Result<Response, Problem> {
+    Ok(Json(answer).into_response())
+}
+
+async fn flame(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<ExploreParams>,
+) -> Result<Response, Problem> {
+    let laid_out = ask(state, id, params, |open, params| {
+        let query = FlameQuery {
+            selection: params.selection(&open.profile)?,
+            view: params.view()?,
+            search: params.search()?,
+        };
+        Ok(open.flame(&query)?)
+    });
+    Ok(columns(&laid_out.await?))
+}
+
+async fn functions(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<ExploreParams>,
+) -> Result<Response, Problem> {
+    let listed = ask(state, id, params, |open, params| {
+        let (selection, search) = (params.selection(&open.profile)?, params.search()?);
+        let (first, rows) = params.rows()?;
+        Ok(open.functions(&selection, search.as_ref(), params.sort()?, first, rows))
+    });
+    json(listed.await?)
+}
+
+async fn callers(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<ExploreParams>,
+) -> Result<Response, Problem> {
+    let listed = ask(state, id, params, |open, params| {
+        let selection = params.selection(&open.profile)?;
+        Ok(open.callers(&selection, params.function_id()?, params.rows()?.1)?)
+    });
+    json(listed.await?)
+}
+
+async fn children(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<ExploreParams>,
+) -> Result<Response, Problem> {
+    let listed = ask(state, id, params, |open, params| {
+        let (selection, search) = (params.selection(&open.profile)?, params.search()?);
+        let (first, rows) = params.rows()?;
+        Ok(open.children(&selection, params.root(), search.as_ref(), first, rows)?)
+    });
+    json(listed.await?)
+}
+
+async fn timeline(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<ExploreParams>,
+) -> Result<Response, Problem> {
+    let shown =
+        ask(state, id, params, |open, params| Ok(open.timeline(&params.timeline(&open.profile)?)?));
+    Ok(columns(&shown.await?))
+}

@@ -1,0 +1,248 @@
+//! What viewers of sessions ask over HTTP.
+
+mod common;
+
+use common::{HOSTILE, Served};
+use serde_json::Value;
+use testkit::Answer;
+
+/// A column of an answer, as numbers.
+fn column(answer: &Answer, name: &str) -> Vec<f64> {
+    let (head, data) = parts(answer);
+    let columns = head["columns"].as_array().unwrap();
+    let column = columns.iter().find(|column| column["name"] == name).unwrap();
+    let number = |key: &str| column[key].as_u64().unwrap() as usize;
+    let (offset, length) = (number("offset"), number("length"));
+    let each = |size: usize| data[offset..offset + length * size].chunks(size);
+    match column["type"].as_str().unwrap() {
+        "u8" => each(1).map(|bytes| f64::from(bytes[0])).collect(),
+        "u32" => each(4).map(|b| f64::from(u32::from_le_bytes(b.try_into().unwrap()))).collect(),
+        "f32" => each(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
+        "f64" => each(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
+        other => panic!("{other}"),
+    }
+}
+
+/// The head of an answer, and its data.
+fn parts(answer: &Answer) -> (Value, &[u8]) {
+    assert_eq!(answer.headers["content-type"], "application/vnd.clrscope.columns");
+    let body = &answer.body[..];
+    assert_eq!(&body[..4], b"CLRC");
+    let length = u32::from_le_bytes(body[4..8].try_into().unwrap()) as usize;
+    assert_eq!(length % 8, 0);
+    (serde_json::from_slice(&body[8..8 + length]).unwrap(), &body[8 + length..])
+}
+
+fn served() -> Served {
+    let served = Served::start();
+    served.add("shop");
+    served
+}
+
+/// What is answered about the session.
+fn ask(served: &Served, path: &str) -> Answer {
+    served.get(&format!("/api/v1/sessions/shop/{path}"))
+}
+
+fn json(served: &Served, path: &str) -> Value {
+    ask(served, path).expect(200).json()
+}
+
+#[test]
+fn a_session_says_what_can_be_explored() {
+    let served = served();
+    let description = json(&served, "explore");
+    served.schema("Description").check(&description).unwrap();
+    let series = description["series"].as_array().unwrap();
+    let ids: Vec<_> = series.iter().map(|series| series["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["cpu", "wall", "exceptions"]);
+    assert_eq!((&series[0]["samples"], &series[0]["unit"]), (&1000.into(), &"nanoseconds".into()));
+    assert_eq!((&series[2]["noun"], &series[2]["exact"]), (&"exception".into(), &true.into()));
+    let idle = &series[1]["states"].as_array().unwrap().iter().find(|one| one["id"] == "idle");
+    assert_eq!(idle.unwrap()["shown"], false);
+    assert_eq!(description["threads"].as_array().unwrap().len(), 5);
+    assert!(description["warnings"].to_string().contains("12 samples were dropped"));
+    // A part of the time has fewer.
+    let part = json(&served, "explore?from=0&to=1");
+    assert!(part["series"][0]["samples"].as_u64().unwrap() < 200, "{part}");
+    assert_eq!(part["to"], 1_000_000_000_u64);
+}
+
+#[test]
+fn a_flame_graph_has_only_what_is_visible() {
+    let served = served();
+    let answer = ask(&served, "flame?width=1000").expect(200);
+    let (mut head, _) = parts(&answer);
+    head.as_object_mut().unwrap().remove("columns");
+    served.schema("FlameHead").check(&head).unwrap();
+    assert_eq!((&head["total"], &head["samples"]), (&10_000_000_000_u64.into(), &1000.into()));
+    assert_eq!(head["found"], Value::Null);
+    let (row, width) = (column(&answer, "row"), column(&answer, "width"));
+    assert_eq!((row[0], width[0]), (0.0, 1000.0));
+    assert_eq!(head["height"].as_f64().unwrap(), row.iter().fold(0.0, |a: f64, b| a.max(*b)) + 1.0);
+    // The heaviest call of the first row is 92 % of all.
+    let first = row.iter().position(|row| *row == 1.0).unwrap();
+    assert_eq!(width[first], 920.0);
+    let function = column(&answer, "function")[first] as usize;
+    let name = head["functions"][function]["name"].as_str().unwrap().to_owned();
+    let node = column(&answer, "node")[first];
+    let zoomed = ask(&served, &format!("flame?width=100&root={node}&top=1&rows=2")).expect(200);
+    let (head, _) = parts(&zoomed);
+    assert_eq!(head["path"][0]["function"]["name"], name);
+    assert_eq!((&head["total"], &head["left_out"]), (&9_200_000_000_u64.into(), &0.into()));
+    assert!(column(&zoomed, "row").iter().all(|row| [1.0, 2.0].contains(row)));
+    assert!(column(&zoomed, "left").iter().all(|left| (0.0..100.0).contains(left)));
+    // Names of others are data.
+    let text = String::from_utf8_lossy(&ask(&served, "flame").expect(200).body).into_owned();
+    assert!(text.contains(&serde_json::to_string(HOSTILE).unwrap().trim_matches('"')[..20]));
+}
+
+#[test]
+fn samples_can_be_selected() {
+    let served = served();
+    let total = |query: &str| {
+        parts(&ask(&served, &format!("flame?{query}")).expect(200)).0["total"].as_u64().unwrap()
+    };
+    assert_eq!(total("profiler=exceptions"), 808);
+    assert_eq!(total("thread=4715"), 700_000_000);
+    let states = "running,lock,sleep,io,gc";
+    let (all, busy) = (total("profiler=wall"), total(&format!("profiler=wall&states={states}")));
+    assert!(busy < all && busy > all / 2, "{busy} of {all}");
+    assert_eq!(total("profiler=wall&states="), 0);
+    assert_eq!(total("function=Discounts.Best"), 2_100_000_000);
+    assert!(total("to=1") < 2_000_000_000);
+    let callers = ask(&served, "flame?direction=callers&width=1000").expect(200);
+    let (head, _) = parts(&callers);
+    let first = column(&callers, "row").iter().position(|row| *row == 1.0).unwrap();
+    let function = column(&callers, "function")[first] as usize;
+    assert!(head["functions"][function]["name"].as_str().unwrap().contains("PriceList.Price"));
+    assert_eq!(column(&callers, "width")[first], 420.0);
+    // Three frames of a recursion are one.
+    let height = |query: &str| {
+        let (head, _) = parts(&ask(&served, &format!("flame?{query}")).expect(200));
+        head["height"].as_u64().unwrap()
+    };
+    assert!(height("recursion=merged") < height(""));
+}
+
+#[test]
+fn functions_are_found_and_have_callers() {
+    let served = served();
+    let functions = json(&served, "functions?rows=2");
+    served.schema("FunctionsAnswer").check(&functions).unwrap();
+    let rows = functions["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    assert!(rows[0]["function"]["name"].as_str().unwrap().contains("PriceList.Price"));
+    assert_eq!(
+        (&rows[0]["own"], &rows[0]["total"]),
+        (&4_200_000_000_u64.into(), &8_000_000_000_u64.into())
+    );
+    assert_eq!(rows[0]["place"], "/src/shop/PriceList.cs:87");
+    let by_total = json(&served, "functions?rows=1&sort=total");
+    assert_eq!(by_total["rows"][0]["total"], 9_200_000_000_u64);
+    let rest = json(&served, "functions?first=1&rows=2000");
+    assert_eq!(rest["rows"].as_array().unwrap().len() as u64, rest["count"].as_u64().unwrap() - 1);
+    let found = json(&served, "functions?search=discounts");
+    assert!(found["count"].as_u64().unwrap() >= 2, "{found}");
+    let best = found["rows"].as_array().unwrap().iter();
+    let best = best.map(|row| &row["function"]).find(|of| of["name"].to_string().contains("Best"));
+    let id = &best.unwrap()["id"];
+    let callers = json(&served, &format!("callers?of={id}"));
+    served.schema("CallersAnswer").check(&callers).unwrap();
+    assert_eq!(
+        (&callers["own"], &callers["total"]),
+        (&1_200_000_000_u64.into(), &2_100_000_000_u64.into())
+    );
+    assert!(callers["callers"][0]["function"]["name"].to_string().contains("PriceList.Price"));
+    assert!(callers["callees"][0]["function"]["name"].to_string().contains("Discounts.Search"));
+    // The same search in the flame graph.
+    let answer = ask(&served, "flame?search=/discounts/").expect(200);
+    let (head, _) = parts(&answer);
+    assert!((head["found"].as_f64().unwrap() - 0.21).abs() < 1e-9, "{}", head["found"]);
+    assert!(column(&answer, "hit").contains(&2.0) && column(&answer, "hit").contains(&1.0));
+    // Level by level, as a tree.
+    let roots = json(&served, "children?search=discounts");
+    served.schema("ChildrenAnswer").check(&roots).unwrap();
+    let heaviest = &roots["rows"][0];
+    assert_eq!((&heaviest["total"], &heaviest["hit"]), (&9_200_000_000_u64.into(), &1.into()));
+    let below = json(&served, &format!("children?root={}", heaviest["node"]));
+    assert_eq!(below["count"], heaviest["children"]);
+}
+
+#[test]
+fn a_timeline_has_threads_sums_and_markers() {
+    let served = served();
+    let answer = ask(&served, "timeline?profiler=wall&width=200&rows=3").expect(200);
+    let (mut head, _) = parts(&answer);
+    head.as_object_mut().unwrap().remove("columns");
+    served.schema("TimelineHead").check(&head).unwrap();
+    assert_eq!((&head["threads"], head["lanes"].as_array().unwrap().len()), (&5.into(), 3));
+    for name in ["state", "share"] {
+        assert_eq!(column(&answer, name).len(), 600);
+    }
+    let states = head["shown_states"].as_array().unwrap().len();
+    let weights = column(&answer, "weights");
+    assert_eq!(weights.len(), 200 * states);
+    // Weight per second, on pixels of 50 ms.
+    let sum: f64 = weights.iter().sum::<f64>() * 0.05 / 1e9;
+    assert!((sum - 49.85).abs() < 0.5, "{sum}");
+    let share = column(&answer, "share");
+    assert!(share.iter().all(|share| (0.0..=1.0).contains(share)));
+    let kinds = column(&answer, "marker_kind");
+    assert!(kinds.contains(&0.0), "a pause");
+    assert!(head["texts"].to_string().contains("generation 2"), "{}", head["texts"]);
+    let exceptions = ask(&served, "timeline?width=2000").expect(200);
+    let count: f64 = column(&exceptions, "marker_kind")
+        .iter()
+        .zip(column(&exceptions, "marker_count"))
+        .map(|(kind, count)| if *kind == 1.0 { count } else { 0.0 })
+        .sum();
+    assert_eq!(count, 40.0);
+    let part = ask(&served, "timeline?from=2&to=3&width=50").expect(200);
+    let (head, _) = parts(&part);
+    assert_eq!(
+        (&head["from"], &head["to"]),
+        (&2_000_000_000_u64.into(), &3_000_000_000_u64.into())
+    );
+}
+
+#[test]
+fn wrong_requests_are_refused() {
+    let served = served();
+    for (path, status, part) in [
+        ("flame?width=0", 400, "width"),
+        ("flame?rows=100000", 400, "rows"),
+        ("flame?profiler=x", 400, "profiler"),
+        ("flame?direction=x", 400, "direction"),
+        ("flame?states=x", 400, "no-processor"),
+        ("flame?search=/(/", 400, "regular expression"),
+        ("flame?root=1000000", 404, "1000000"),
+        ("flame?from=2&to=1", 400, "from"),
+        ("flame?color=red", 400, "color"),
+        ("callers", 400, "of"),
+        ("callers?of=1000000", 404, "1000000"),
+        ("children?root=1000000", 404, "1000000"),
+        ("functions?sort=x", 400, "own, total, name"),
+        ("timeline?width=1000000", 400, "width"),
+    ] {
+        ask(&served, path).expect_problem(status, part);
+    }
+    for path in ["explore", "flame", "functions", "callers?of=0", "children", "timeline"] {
+        let other = format!("/api/v1/sessions/none/{path}");
+        served.get(&other).expect_problem(404, "no session none");
+        // Nobody is let in without a token.
+        assert_eq!(served.send("GET", &other, &[], b"").status, 401, "{path}");
+        let foreign = [("Host", "evil.example")];
+        assert_eq!(served.ask("GET", &other, &foreign, b"").status, 403, "{path}");
+    }
+    std::fs::write(served.path("broken"), b"no session").unwrap();
+    served.get("/api/v1/sessions/broken/flame").expect_problem(422, "");
+}
+
+#[test]
+fn a_session_that_changes_is_read_again() {
+    let served = served();
+    assert_eq!(json(&served, "explore")["series"][0]["samples"], 1000);
+    assert!(served.ask("DELETE", "/api/v1/sessions/shop", &[], b"").expect(204).body.is_empty());
+    ask(&served, "explore").expect_problem(404, "shop");
+}

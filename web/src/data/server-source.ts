@@ -1,0 +1,94 @@
+// Samples of a session on the server, which lays out, sums up and searches.
+
+import { address, send } from "./client";
+import { readColumns, type Columns } from "./columns";
+import type {
+  Callers,
+  Children,
+  Description,
+  Flame,
+  Functions,
+  Selection,
+  Source,
+  Timeline,
+} from "./source";
+
+type Params = Record<string, string | number | undefined>;
+
+function selected({ profiler, thread, states, from, to, callers }: Selection): Params {
+  return {
+    profiler,
+    thread,
+    from,
+    to,
+    // A list without a state lets nothing through, and an empty text is no list.
+    states: states === undefined ? undefined : states.join(",") || ",",
+    direction: callers ? "callers" : undefined,
+  };
+}
+
+function flameOf({ head, column }: Columns<Flame>): Flame {
+  const row = column("row") as Uint32Array;
+  return {
+    ...head,
+    folded: "",
+    size: row.length,
+    row,
+    rows: column("rows") as Uint32Array,
+    left: column("left") as Float32Array,
+    width: column("width") as Float32Array,
+    node: column("node") as Uint32Array,
+    merged: column("merged") as Uint32Array,
+    function: column("function") as Uint32Array,
+    place: column("place") as Uint32Array,
+    own: column("own") as Float64Array,
+    total_of: column("total") as Float64Array,
+    samples_of: column("samples") as Float64Array,
+    hit: column("hit") as Uint8Array,
+  };
+}
+
+function timelineOf({ head, column }: Columns<Timeline>): Timeline {
+  return {
+    ...head,
+    state: column("state") as Uint8Array,
+    share: column("share") as Float32Array,
+    weights: column("weights") as Float32Array,
+    marker_time: column("marker_time") as Float64Array,
+    marker_length: column("marker_length") as Float64Array,
+    marker_lane: column("marker_lane") as Uint32Array,
+    marker_kind: column("marker_kind") as Uint8Array,
+    marker_count: column("marker_count") as Float64Array,
+    marker_text: column("marker_text") as Uint32Array,
+  };
+}
+
+/** The samples of a session. */
+export function serverSource(session: string): Source {
+  const ask = async (what: string, params: Params, signal?: AbortSignal) => {
+    const url = address(`sessions/${encodeURIComponent(session)}/${what}`, params);
+    return send(url, signal ? { signal } : {});
+  };
+  const json = async <T>(what: string, params: Params, signal?: AbortSignal) =>
+    (await (await ask(what, params, signal)).json()) as T;
+  const columns = async <T>(what: string, params: Params, signal?: AbortSignal) =>
+    readColumns<T>(await (await ask(what, params, signal)).arrayBuffer());
+  return {
+    id: `session ${session}`,
+    timed: true,
+    describe: (from, to, signal) => json<Description>("explore", { from, to }, signal),
+    flame: async ({ selection, root, width, top, rows, search }, signal) => {
+      const params = { ...selected(selection), root, width, top, rows, search };
+      return flameOf(await columns<Flame>("flame", params, signal));
+    },
+    functions: ({ selection, search, sort, rows }, signal) =>
+      json<Functions>("functions", { ...selected(selection), search, sort, rows }, signal),
+    callers: (selection, of, signal) =>
+      json<Callers>("callers", { ...selected(selection), of, rows: 200 }, signal),
+    children: ({ selection, node, search, rows }, signal) => {
+      const params = { ...selected(selection), root: node, search, rows };
+      return json<Children>("children", params, signal);
+    },
+    timeline: async (query, signal) => timelineOf(await columns("timeline", { ...query }, signal)),
+  };
+}

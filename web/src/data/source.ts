@@ -1,0 +1,237 @@
+// Where views of samples get them from: the server, or the data in a one-file report. Weights are
+// nanoseconds, bytes or numbers of things, as the unit of the samples says; times are nanoseconds
+// since the start of the recording.
+
+/** What can be explored. */
+export interface Description {
+  process: string;
+  from: number;
+  to: number;
+  warnings: string[];
+  /** Kinds of code that have colors of their own. */
+  kinds: string[];
+  /** All states of threads. */
+  states: string[];
+  series: Series[];
+  /** The busiest first. */
+  threads: Thread[];
+}
+
+/** Samples of a kind. */
+export interface Series {
+  id: string;
+  title: string;
+  unit: "nanoseconds" | "bytes" | "count";
+  /** What is counted, where the unit is `count`. */
+  noun: string;
+  samples: number;
+  weight: number;
+  /** How many samples of equal weight say as much: the base of error bars. */
+  effective: number;
+  /** Whether its samples are calls, all of them. */
+  calls: boolean;
+  /** Whether its shares are no estimates. */
+  exact: boolean;
+  states: State[];
+  threads: number;
+}
+
+/** What samples can be told apart by: states of threads, or types. */
+export interface State {
+  id: string;
+  title: string;
+  index: number;
+  weight: number;
+  /** Whether it is shown at first. */
+  shown: boolean;
+}
+
+export interface Thread {
+  /** Id in the operating system. */
+  id: number;
+  name: string;
+  managed: boolean;
+  weights: Record<string, number>;
+}
+
+/** Which samples, put together to which tree. */
+export interface Selection {
+  profiler: string;
+  /** Id or name of threads; all if it is empty. */
+  thread: string;
+  /** States; `undefined` for all. */
+  states: string[] | undefined;
+  /** Seconds; empty if not limited. */
+  from: string;
+  to: string;
+  /** Callers instead of callees are below. */
+  callers: boolean;
+}
+
+/** A function. */
+export interface Fn {
+  id: number;
+  name: string;
+  short: string;
+  /** Index into the kinds. */
+  kind: number;
+  module: string | null;
+}
+
+/** A node of the path to the root of a view. */
+export interface PathNode {
+  node: number;
+  function: Fn;
+}
+
+/** What is visible of a flame graph. */
+export interface Flame {
+  total: number;
+  samples: number;
+  /** Of all that is selected. */
+  whole: number;
+  effective: number;
+  /** Rows that there are. */
+  height: number;
+  path: PathNode[];
+  left_out: number;
+  /** Share in which the search finds something. */
+  found: number | null;
+  /** What was sampled in code of each kind itself, of all that is selected. */
+  kinds: number[];
+  shortened: number;
+  /** What is to be said of nodes that are not shown singly; empty if there is nothing. */
+  folded: string;
+  functions: Fn[];
+  places: string[];
+  /** Number of boxes. */
+  size: number;
+  row: Uint32Array;
+  rows: Uint32Array;
+  left: Float32Array;
+  width: Float32Array;
+  node: Uint32Array;
+  merged: Uint32Array;
+  function: Uint32Array;
+  place: Uint32Array;
+  own: Float64Array;
+  total_of: Float64Array;
+  samples_of: Float64Array;
+  hit: Uint8Array;
+}
+
+export interface FlameQuery {
+  selection: Selection;
+  root: number | undefined;
+  width: number;
+  top: number;
+  rows: number;
+  search: string;
+}
+
+export interface FunctionRow {
+  function: Fn;
+  place: string | null;
+  own: number;
+  own_samples: number;
+  total: number;
+}
+
+export interface Functions {
+  whole: number;
+  effective: number;
+  count: number;
+  rows: FunctionRow[];
+}
+
+export interface FunctionsQuery {
+  selection: Selection;
+  search: string;
+  sort: "own" | "total" | "name";
+  rows: number;
+}
+
+export interface Neighbor {
+  function: Fn | null;
+  weight: number;
+  samples: number;
+}
+
+export interface Callers {
+  function: Fn;
+  whole: number;
+  own: number;
+  total: number;
+  callers: Neighbor[];
+  callees: Neighbor[];
+}
+
+export interface Child {
+  node: number;
+  function: Fn;
+  place: string | null;
+  own: number;
+  total: number;
+  samples: number;
+  /** Nodes right below it. */
+  children: number;
+  hit: number;
+}
+
+export interface Children {
+  count: number;
+  rows: Child[];
+}
+
+export interface ChildrenQuery {
+  selection: Selection;
+  node: number | undefined;
+  search: string;
+  rows: number;
+}
+
+/** What threads did. */
+export interface Timeline {
+  from: number;
+  to: number;
+  pixels: number;
+  unit: "nanoseconds" | "bytes" | "count";
+  shown_states: number[];
+  /** How many there are. */
+  threads: number;
+  lanes: { id: number; name: string }[];
+  kinds: string[];
+  texts: string[];
+  state: Uint8Array;
+  share: Float32Array;
+  weights: Float32Array;
+  marker_time: Float64Array;
+  marker_length: Float64Array;
+  marker_lane: Uint32Array;
+  marker_kind: Uint8Array;
+  marker_count: Float64Array;
+  marker_text: Uint32Array;
+}
+
+export interface TimelineQuery {
+  profiler: string;
+  from: string;
+  to: string;
+  width: number;
+  first: number;
+  rows: number;
+}
+
+/** Where samples come from. */
+export interface Source {
+  /** Names the data, for requests that are kept. */
+  readonly id: string;
+  /** Whether a part of the time can be chosen. */
+  readonly timed: boolean;
+  describe(from: string, to: string, signal?: AbortSignal): Promise<Description>;
+  flame(query: FlameQuery, signal?: AbortSignal): Promise<Flame>;
+  functions(query: FunctionsQuery, signal?: AbortSignal): Promise<Functions>;
+  callers(selection: Selection, of: number, signal?: AbortSignal): Promise<Callers>;
+  children(query: ChildrenQuery, signal?: AbortSignal): Promise<Children>;
+  timeline(query: TimelineQuery, signal?: AbortSignal): Promise<Timeline>;
+}

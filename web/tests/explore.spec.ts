@@ -1,0 +1,94 @@
+import { checkAccess, checkWidths, expect, sick, test } from "./help";
+
+/** Records a process, and gives the name of the session. */
+async function record(page: import("@playwright/test").Page): Promise<string> {
+  const body = { pid: sick, profilers: "cpu,wall,exceptions,gc", duration_seconds: 3 };
+  const begun = await page.request.post("/api/v1/recordings", { data: body });
+  expect(begun.ok(), await begun.text()).toBe(true);
+  const { id } = (await begun.json()) as { id: string };
+  await expect
+    .poll(
+      async () => {
+        const recording = await page.request.get(`/api/v1/recordings/${id}`);
+        return ((await recording.json()) as { ended: boolean }).ended;
+      },
+      { timeout: 40_000 },
+    )
+    .toBe(true);
+  return id;
+}
+
+test("samples of a session are explored by pointer and by keyboard", async ({ page }) => {
+  await page.goto("/sessions");
+  const id = await record(page);
+  await page.goto(`/sessions/${id}`);
+  const canvas = page.locator(".flame canvas");
+  await expect(canvas).toBeVisible();
+  const crumbs = page.getByRole("navigation", { name: "Zoomed to" });
+  await expect(crumbs).toContainText(/\d samples?/);
+  await checkAccess(page);
+  await checkWidths(page, "explore");
+
+  // One click zooms, and the address has it.
+  await canvas.click({ position: { x: 30, y: 3 + 19 * 2 + 8 } });
+  await expect(page).toHaveURL(/root=\d+/);
+  await expect(crumbs.locator("b")).not.toHaveText("all");
+  const zoomed = await crumbs.locator("b").textContent();
+  await page.reload();
+  await expect(crumbs.locator("b")).toHaveText(zoomed ?? "");
+  await page.goBack();
+  await expect(crumbs.locator("b")).toHaveText("all");
+
+  // The call tree by keyboard alone, which the flame graph follows.
+  const tree = page.getByRole("treegrid", { name: "Calls, heaviest first" });
+  const focused = tree.locator('[role="row"][tabindex="0"]');
+  await focused.focus();
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowLeft");
+  await expect(focused).toHaveAttribute("aria-expanded", "false");
+  await page.keyboard.press("ArrowRight");
+  await expect(focused).toHaveAttribute("aria-expanded", "true");
+  await page.keyboard.press("ArrowDown");
+  await expect(focused).toHaveAttribute("aria-level", "2");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/root=\d+/);
+  await canvas.focus();
+  await page.keyboard.press("Escape");
+  await expect(page).not.toHaveURL(/root=/);
+
+  // What is searched for is marked, and its share said.
+  await page.keyboard.press("/");
+  await page.keyboard.type("throw");
+  await expect(page.locator(".found")).toHaveText(/[\d.]+ % matched/);
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Callers", exact: true }).click();
+  await expect(page.getByRole("treegrid", { name: "Callers, heaviest first" })).toBeVisible();
+  await page.getByRole("button", { name: "Wall" }).click();
+  await page.getByRole("button", { name: "Callees", exact: true }).click();
+  await expect(page).toHaveURL(/series=wall/);
+
+  // A part of the time, with the pointer and in numbers.
+  const timeline = page.locator("canvas.sums");
+  const box = (await timeline.boundingBox())!;
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 20);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.8, box.y + 20, { steps: 4 });
+  await page.mouse.up();
+  await expect(page).toHaveURL(/from=[\d.]+.*to=[\d.]+/);
+  await page.getByRole("spinbutton", { name: "From" }).fill("0.5");
+  await page.keyboard.press("Tab");
+  await expect(page).toHaveURL(/from=0\.5/);
+  await page.getByRole("button", { name: "All of the time" }).click();
+  await expect(page).not.toHaveURL(/from=/);
+
+  // Methods, and who calls them.
+  await page.getByRole("button", { name: "Methods", exact: true }).click();
+  const methods = page.getByRole("region", { name: "Methods" });
+  await expect(methods.getByRole("row").nth(1)).toContainText("%");
+  await methods.getByRole("button", { name: "Total" }).click();
+  await expect(page).toHaveURL(/sort=total/);
+  await methods.getByRole("button", { name: /callers and callees/ }).first().click();
+  await expect(page.getByRole("region", { name: "Callers and callees" })).toContainText("Called by");
+  await checkAccess(page);
+  await checkWidths(page, "methods");
+});
