@@ -2,12 +2,13 @@
 
 use crate::{
     agent::AgentArgs,
-    commands::report,
+    commands::{heap, report},
     console,
     diagnosis::{self, Plan},
     recording::Attendant,
     top,
 };
+use ::heap::growth::SnapshotSummary;
 use ::report::SnapshotSection;
 use profile::Profile;
 use recorder::{AgentFile, RecordError, Recording, Summary};
@@ -32,6 +33,10 @@ impl Program for Clrscope {
     fn snapshots(&self, session: &Path, profile: &Profile, rows: usize) -> Vec<SnapshotSection> {
         // What is wrong with them is in the sections as well.
         report::snapshots(session, profile, rows, &mut Vec::new())
+    }
+
+    fn heap_summary(&self, session: &Path, profile: &Profile) -> Option<SnapshotSummary> {
+        heap::last_summary(session, profile)
     }
 
     fn figures(&self, stream: LiveStream) -> Box<dyn Figures> {

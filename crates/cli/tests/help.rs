@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "ps",
     "profilers",
     "record",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 20] = [
     "deadlocks",
     "trace",
     "il",
+    "compare",
     "validate",
     "newrelic",
     "serve",

@@ -1,5 +1,6 @@
 //! All addresses, one file for each subject.
 
+mod compare;
 mod extract;
 mod processes;
 mod recordings;
@@ -23,6 +24,7 @@ pub fn router(program: &dyn Program) -> (Router<Shared>, String) {
     processes::add(&mut api);
     recordings::add(&mut api);
     sessions::add(&mut api);
+    compare::add(&mut api);
     let (router, document) = api.finish(program);
     let router = router
         .route("/", get(first_page))

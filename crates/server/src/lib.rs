@@ -23,6 +23,7 @@ use access::{Hosts, Secrets};
 use axum::Router;
 use diagnose::LimitsOf;
 use diagnostics::DotnetProcess;
+use heap::growth::SnapshotSummary;
 use jobs::Jobs;
 use profile::Profile;
 use recorder::{RecordError, Recording, Summary};
@@ -47,6 +48,9 @@ pub trait Program: Send + Sync + 'static {
 
     /// What the heap snapshots of a session say, in lists of at most `rows` rows.
     fn snapshots(&self, session: &Path, profile: &Profile, rows: usize) -> Vec<SnapshotSection>;
+
+    /// What the last heap snapshot of a session counts, if it has one.
+    fn heap_summary(&self, session: &Path, profile: &Profile) -> Option<SnapshotSummary>;
 
     /// What a recording shows while it runs.
     fn figures(&self, stream: LiveStream) -> Box<dyn Figures>;
