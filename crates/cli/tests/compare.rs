@@ -51,7 +51,7 @@ fn a_regression_is_found_and_fails() {
     compare(&before, &after, &["--fail-on", "5%", "--to", "1s"]).expect_error(8, &["--fail-on"]);
     let json = compare(&before, &after, &["--json", "--fail-on", "0", "--tree"]).expect(12).json();
     assert_eq!((&json["gate"]["failed"], &json["per"]), (&true.into(), &"second".into()));
-    assert!(json["series"][0]["tree_columns"]["function"].as_array().unwrap().len() >= 4);
+    assert!(json["series"][0]["tree"]["function"].as_array().unwrap().len() >= 4);
     // A whole file, or none.
     let output = file(&folder, "out.xml");
     let written = ["-o", output.to_str().unwrap(), "--format", "junit"];

@@ -90,13 +90,17 @@ impl Mean {
             pair.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
         };
         let pairs: Vec<(f64, f64)> = single.chunks(2).map(pair).collect();
-        let enough = pairs.len() >= FEWEST_SLICES;
-        if fine || !enough {
-            mean.spread(&single);
-        }
-        if enough {
-            mean.spread(&pairs);
-        }
+        let (by_single, by_pairs) = (mean.spread(&single), mean.spread(&pairs));
+        (mean.variance, mean.freedom) = match pairs.len() >= FEWEST_SLICES {
+            // What bursts hide from slices of a length they hide half as much from those of twice
+            // the length, so what is still hidden is as much as was gained.
+            true => {
+                let longer = by_pairs.max(2.0 * by_pairs - by_single);
+                let variance = if fine { longer.max(by_single) } else { longer };
+                (variance, pairs.len() as f64 - 1.0)
+            }
+            false => (by_single, (single.len() as f64 - 1.0).max(0.0)),
+        };
         mean
     }
 
@@ -106,19 +110,15 @@ impl Mean {
         Self { samples: f64::INFINITY, ..Self::of(sums, counts, true) }
     }
 
-    /// Takes the variance of the mean from the spread of these slices, if it is larger: that of a
-    /// ratio, by its residuals.
-    fn spread(&mut self, slices: &[(f64, f64)]) {
+    /// Variance of the mean by the spread of these slices: that of a ratio, by its residuals.
+    fn spread(&self, slices: &[(f64, f64)]) -> f64 {
         let count = slices.len() as f64;
         if count < 2.0 || self.exposure <= 0.0 {
-            return;
+            return 0.0;
         }
         let residuals = slices.iter().map(|(amount, exposure)| amount - self.value * exposure);
         let sum: f64 = residuals.map(|residual| residual * residual).sum();
-        let variance = count / (count - 1.0) * sum / self.exposure.powi(2);
-        if variance > self.variance || self.freedom == 0.0 {
-            (self.variance, self.freedom) = (variance, count - 1.0);
-        }
+        count / (count - 1.0) * sum / self.exposure.powi(2)
     }
 
     /// The same mean in another unit.
@@ -278,11 +278,12 @@ mod tests {
         assert!((mean.margin() - expected).abs() < 1e-4, "{mean:?}");
         // Pairs of neighbours are all the same here, so the single slices count.
         let long = slices(&[4.0, 6.0].repeat(8), 0.01);
-        assert_eq!(long.freedom, 15.0);
-        // Long bursts: single slices would say half as much as pairs do.
+        assert!((long.variance - 1.0 / 15.0).abs() < 1e-12 && long.freedom == 7.0, "{long:?}");
+        // Long bursts: single slices would say 9/15, pairs say 9/7, and longer ones more.
         let bursts = slices(&[2.0, 2.0, 8.0, 8.0].repeat(4), 0.01);
         assert_eq!(bursts.freedom, 7.0);
-        assert!((bursts.variance - 9.0 / 7.0).abs() < 1e-12, "{bursts:?}");
+        let expected = 2.0 * 9.0 / 7.0 - 9.0 / 15.0;
+        assert!((bursts.variance - expected).abs() < 1e-12, "{bursts:?}");
         let seconds = bursts.times(10.0);
         assert_eq!((seconds.value, seconds.margin()), (50.0, bursts.margin() * 10.0));
     }
@@ -299,13 +300,14 @@ mod tests {
             27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.5,
             20.2,
         ];
-        let mean = |values: &[f64]| {
+        let mean = |values: [f64; 15]| {
             let mut mean = Mean { exposure: values.len() as f64, samples: 1e9, ..Mean::default() };
             mean.value = values.iter().sum::<f64>() / values.len() as f64;
-            mean.spread(&values.iter().map(|value| (*value, 1.0)).collect::<Vec<_>>());
+            mean.variance = mean.spread(&values.map(|value| (value, 1.0)));
+            mean.freedom = 14.0;
             mean
         };
-        let (one, other) = (mean(&one), mean(&other));
+        let (one, other) = (mean(one), mean(other));
         assert!((one.variance - 0.524_495).abs() < 1e-6, "{one:?}");
         assert!((freedom(&one, &other) - 29.335_7).abs() < 1e-3);
         assert!((chance(&one, &other) - 0.019_081).abs() < 1e-6);

@@ -59,12 +59,12 @@ impl HeapComparison {
         // Assemblies are the same ones in another folder.
         let mut types: BTreeMap<(&str, &str), HeapCounts> = BTreeMap::new();
         for (info, (count, bytes)) in &before.types {
-            let counts = types.entry((&info.name, file_name(&info.module))).or_default();
+            let counts = types.entry((info.name.as_str(), file_name(&info.module))).or_default();
             counts.before_count += count;
             counts.before_bytes = counts.before_bytes.saturating_add(*bytes);
         }
         for (info, (count, bytes)) in &after.types {
-            let counts = types.entry((&info.name, file_name(&info.module))).or_default();
+            let counts = types.entry((info.name.as_str(), file_name(&info.module))).or_default();
             counts.after_count += count;
             counts.after_bytes = counts.after_bytes.saturating_add(*bytes);
         }

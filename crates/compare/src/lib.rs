@@ -217,11 +217,10 @@ fn judge(series: &mut [SeriesComparison], measures: &mut [MeasureComparison], le
     let (mut sums, mut functions): (Vec<&mut Change>, Vec<&mut Change>) = Default::default();
     for series in series {
         let comparable = series.not_comparable.is_none();
-        let mut add = |change, to: &mut Vec<_>| sort_in(change, comparable, to);
-        add(&mut series.total, &mut sums);
+        sort_in(&mut series.total, comparable, &mut sums);
         for function in &mut series.functions {
-            add(&mut function.own, &mut functions);
-            add(&mut function.total, &mut functions);
+            sort_in(&mut function.own, comparable, &mut functions);
+            sort_in(&mut function.total, comparable, &mut functions);
         }
     }
     for measure in measures {

@@ -123,10 +123,7 @@ fn of_quality(profile: &Profile, which: &str, notes: &mut Vec<String>) {
         profile::SeriesKind::ALL.iter().map(|kind| profile.series(*kind).totals.samples).sum();
     let dropped = profile.dropped();
     if dropped as f64 > FEW_DROPS * samples as f64 {
-        notes.push(format!(
-            "{} dropped in the recording {which}",
-            counted(dropped, "sample or event was")
-                .replace("was", if dropped == 1 { "was" } else { "were" })
-        ));
+        let dropped = counted(dropped, "sample");
+        notes.push(format!("the recording {which} has dropped {dropped}"));
     }
 }

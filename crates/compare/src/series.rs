@@ -32,7 +32,7 @@ pub struct SeriesComparison {
     /// related to what `per` of the comparison says.
     pub scale: [f64; 2],
     /// The differential call tree, where it was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "tree", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TreeColumns")]
     pub(crate) tree_columns: Option<TreeColumns>,
     /// The differential call tree.

@@ -53,7 +53,7 @@ impl Comparison {
                 0 => format!("Passed: nothing got worse by more than {limit} for certain."),
                 count => format!(
                     "Failed: {} got worse by more than {limit} for certain.",
-                    counted(count as u64, "quantity").replace("quantitys", "quantities")
+                    quantities(count)
                 ),
             });
         }
@@ -74,7 +74,7 @@ impl Comparison {
                 None => "The recordings have nothing in common that could be compared.".to_owned(),
             };
         }
-        let tested = counted(self.tests as u64, "quantity").replace("quantitys", "quantities");
+        let tested = quantities(self.tests);
         let how = format!("{tested} compared {}, confidence {}", self.relation(), self.level());
         if self.changes.is_empty() {
             return format!("No difference is certain ({how}). All that is seen can be noise.");
@@ -258,7 +258,7 @@ impl Comparison {
                 break;
             }
             let node = &nodes[id as usize];
-            let cells = [self::changed(change(id), unit), self.name(node.function, "")];
+            let cells = [changed(change(id), unit), self.name(node.function, "")];
             tree.push(node.depth as usize, cells);
             let mut children = std::mem::take(&mut below[id as usize]);
             by_change(&mut children);
@@ -372,6 +372,13 @@ fn signed(relative: f64) -> String {
 
 fn between((low, high): (f64, f64)) -> String {
     format!("{} to {}", signed(low), signed(high))
+}
+
+fn quantities(count: usize) -> String {
+    match count {
+        1 => "1 quantity".to_owned(),
+        _ => format!("{} quantities", document::format::count(count as u64)),
+    }
 }
 
 /// How certain a change is, in a word or two.

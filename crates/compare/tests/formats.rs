@@ -89,7 +89,7 @@ fn json_is_as_its_schema_says() {
         assert_eq!(json["gate"].is_null(), fail_on.is_none());
         let series = &json["series"][0];
         assert_eq!((&series["profiler"], &series["unit"]), (&json!("cpu"), &json!("nanoseconds")));
-        let tree = series.get("tree_columns");
+        let tree = series.get("tree");
         assert_eq!(tree.is_some(), with_tree);
         let Some(tree) = tree else { continue };
         // The weights of the tree are those of the sums.

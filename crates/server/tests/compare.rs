@@ -36,7 +36,7 @@ fn what_the_command_says_is_sent() {
     assert_eq!((&part["per"], &part["gate"]["failed"]), (&json!("total"), &json!(false)));
     assert_eq!(part["before"]["duration_seconds"], 8.0);
     let series = part["series"].as_array().unwrap();
-    assert!(series.len() == 1 && !series[0]["tree_columns"].is_null(), "{part}");
+    assert!(series.len() == 1 && !series[0]["tree"].is_null(), "{part}");
 }
 
 #[test]

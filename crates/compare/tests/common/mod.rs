@@ -199,7 +199,7 @@ pub fn busy(
     stay_ms: f64,
 ) -> Vec<(u64, usize)> {
     let all: f64 = parts.iter().sum();
-    let mut choose = |random: &mut Random| {
+    let choose = |random: &mut Random| {
         let mut left = random.unit() * all;
         parts
             .iter()
