@@ -51,9 +51,14 @@ impl Finding {
         more_is_worse.map(|more_is_worse| (change.difference() > 0.0) == more_is_worse)
     }
 
-    /// Whether it got worse by more than this.
+    /// Whether it got worse by more than this. A function that is new may have been renamed, or have
+    /// been a part of another one: if it made anything slower, its callers show it.
     fn exceeds(&self, limit: f64, min_share: f64) -> bool {
-        self.worse == Some(true) && self.share >= min_share && self.change.exceeds(limit)
+        let is_new_function = self.function.is_some() && self.change.relative.is_none();
+        self.worse == Some(true)
+            && !is_new_function
+            && self.share >= min_share
+            && self.change.exceeds(limit)
     }
 
     /// How much of all it changed, for their order: nothing is more than all of it.

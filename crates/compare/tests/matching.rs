@@ -2,7 +2,6 @@
 
 mod common;
 #[path = "../../profile/tests/shop/mod.rs"]
-#[allow(dead_code)]
 mod shop;
 
 use common::{MS, Made, SECOND};
