@@ -102,9 +102,13 @@ fn json_is_as_its_schema_says() {
     }
 }
 
+/// What is known of an element.
+type Rule = (&'static str, Names, Names, Names);
+type Names = &'static [&'static str];
+
 /// The elements of JUnit XML, as Ant's schema (JUnit.xsd) and that of Jenkins (junit-10.xsd) both
 /// allow them: attributes that are required, others, and elements within, in their order.
-const ELEMENTS: [(&str, &[&str], &[&str], &[&str]); 10] = [
+const ELEMENTS: [Rule; 10] = [
     ("testsuites", &[], &[], &["testsuite"]),
     (
         "testsuite",
