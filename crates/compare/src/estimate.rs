@@ -104,7 +104,7 @@ impl Mean {
         mean
     }
 
-    /// Of values instead of samples: the mean of all values, of which there were so many in each
+    /// Of values instead of samples: the mean of all values. `counts` are their numbers in each
     /// slice.
     pub fn of_values(sums: &[Slice], counts: &[f64]) -> Self {
         Self { samples: f64::INFINITY, ..Self::of(sums, counts, true) }
