@@ -18,8 +18,8 @@ pub enum Significance {
     NotComparable,
 }
 
-/// A quantity in both recordings, and what can be said of the difference. Amounts are in the unit of
-/// the series or of the measure, related to what `per` of the comparison says.
+/// A quantity in both recordings, and what can be said of the difference. Amounts are in the unit
+/// of the series or of the measure, related to what `per` of the comparison says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Change {
     /// In the recording before.

@@ -1,12 +1,12 @@
 //! Means with their uncertainty, and when two of them differ.
 //!
 //! **Why slices.** Samples come in bursts: a method that runs in every tenth second only has a
-//! hundred samples in a row and then none. Counting them as a hundred independent pieces of evidence
-//! (a Poisson or two-proportion test) claims far too much. So each recording is cut into 8 to 32
-//! slices of equal length, and how much the slices differ from each other says how uncertain the
-//! mean over all of them is (the method of batch means). Bursts that are shorter than a slice are in
-//! that spread; those that are longer make neighbours alike, so pairs of neighbours are looked at
-//! too, and the larger spread counts.
+//! hundred samples in a row and then none. Counting them as a hundred independent pieces of
+//! evidence (a Poisson or two-proportion test) claims far too much. So each recording is cut into 8
+//! to 32 slices of equal length, and how much the slices differ from each other says how uncertain
+//! the mean over all of them is (the method of batch means). Bursts that are shorter than a slice
+//! are in that spread; those that are longer make neighbours alike, so pairs of neighbours are
+//! looked at too, and the larger spread counts.
 //!
 //! **Few samples.** Spreads of very few samples are not normally distributed. There, the numbers of
 //! samples must differ as well, by the exact conditional test for two Poisson counts.

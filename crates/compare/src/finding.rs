@@ -51,8 +51,8 @@ impl Finding {
         more_is_worse.map(|more_is_worse| (change.difference() > 0.0) == more_is_worse)
     }
 
-    /// Whether it got worse by more than this. A function that is new may have been renamed, or have
-    /// been a part of another one: if it made anything slower, its callers show it.
+    /// Whether it got worse by more than this. A function that is new may have been renamed, or
+    /// have been a part of another one: if it made anything slower, its callers show it.
     fn exceeds(&self, limit: f64, min_share: f64) -> bool {
         let is_new_function = self.function.is_some() && self.change.relative.is_none();
         self.worse == Some(true)
@@ -69,8 +69,8 @@ impl Finding {
     }
 }
 
-/// All that changed for certain: what got worse first, those with the largest part of it first; then
-/// what got better, then what may be either.
+/// All that changed for certain: what got worse first, those with the largest part of it first;
+/// then what got better, then what may be either.
 pub(crate) fn all(comparison: &Comparison) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         comparison.series.iter().flat_map(|series| of_series(comparison, series)).collect();

@@ -1,5 +1,5 @@
-//! JUnit XML, as Ant, Jenkins, GitLab and Azure Pipelines read it: a suite for each profiler, a test
-//! case for each quantity. A case fails if the quantity got worse.
+//! JUnit XML, as Ant, Jenkins, GitLab and Azure Pipelines read it: a suite for each profiler, a
+//! test case for each quantity. A case fails if the quantity got worse.
 
 use std::io::{self, Write};
 

@@ -3,17 +3,17 @@
 //! [`Recording::read`] reads a session, [`compare`] compares two of them. What comes out is a
 //! [`Comparison`], which [`Format`] writes for people, for programs and for build servers.
 //!
-//! **What is compared.** Samples of each profiler ([`SeriesComparison`]): all of them, each function
-//! by itself and with what it called, and the call trees ([`DiffTree`]). What has no stacks
-//! ([`MeasureComparison`]): pauses, collections, exceptions and allocations by type, states of
-//! threads, counters. The heaps, where both recordings have a snapshot ([`HeapComparison`]).
+//! **What is compared.** Samples of each profiler ([`SeriesComparison`]): all of them, each
+//! function by itself and with what it called, and the call trees ([`DiffTree`]). What has no
+//! stacks ([`MeasureComparison`]): pauses, collections, exceptions and allocations by type, states
+//! of threads, counters. The heaps, where both recordings have a snapshot ([`HeapComparison`]).
 //!
 //! **In relation to what** ([`Basis`]). Recordings differ in length, so amounts are compared per
 //! second, per run, or as parts of all samples.
 //!
 //! **What is certain.** The module `estimate` says how. All that is claimed together is wrong with
-//! the chance that [`Options::confidence`] leaves. Half of that is for the few sums of all samples and
-//! the measures, half for functions, of which there are many.
+//! the chance that [`Options::confidence`] leaves. Half of that is for the few sums of all samples
+//! and the measures, half for functions, of which there are many.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -1,5 +1,5 @@
-//! SARIF 2.1.0 (OASIS), as GitHub code scanning and editors read it: a result for each quantity that
-//! got worse, at the place of its function.
+//! SARIF 2.1.0 (OASIS), as GitHub code scanning and editors read it: a result for each quantity
+//! that got worse, at the place of its function.
 
 use document::plain::visible;
 use serde_json::{Value, json};

@@ -259,7 +259,11 @@ fn junit_is_what_its_readers_take() {
 
 /// The part of SARIF 2.1.0 that is written: no other keys, and all that the standard requires.
 fn sarif_schema() -> JsonSchema {
-    let message = json!({ "type": "object", "required": ["text"], "properties": { "text": { "type": "string" } } });
+    let message = json!({
+        "type": "object",
+        "required": ["text"],
+        "properties": { "text": { "type": "string" } },
+    });
     let uri = json!({ "type": "string", "pattern": "^[A-Za-z0-9._~%/:-]+$" });
     let number = json!({ "type": ["number", "null"] });
     let rule = json!({
@@ -308,7 +312,12 @@ fn sarif_schema() -> JsonSchema {
             },
             "properties": {
                 "type": "object",
-                "properties": { "before": number, "after": number, "relative": number, "chance": number },
+                "properties": {
+                    "before": number,
+                    "after": number,
+                    "relative": number,
+                    "chance": number,
+                },
             },
             "locations": { "type": "array", "items": location },
         },
@@ -327,7 +336,11 @@ fn sarif_schema() -> JsonSchema {
         "type": "object",
         "required": ["tool"],
         "properties": {
-            "tool": { "type": "object", "required": ["driver"], "properties": { "driver": driver } },
+            "tool": {
+                "type": "object",
+                "required": ["driver"],
+                "properties": { "driver": driver },
+            },
             "columnKind": { "enum": ["utf16CodeUnits", "unicodeCodePoints"] },
             "results": { "type": "array", "items": result },
         },

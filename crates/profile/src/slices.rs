@@ -92,7 +92,8 @@ impl Slices {
         Self { cells: cells.map(|(key, sums)| (*key, *sums)).collect(), ..*self }
     }
 
-    /// Width of a slice, nanoseconds: a power of two, at least [`Self::LEAST_WIDTH`]. The last one may be cut by the end of the recording.
+    /// Width of a slice, nanoseconds: a power of two, at least [`Self::LEAST_WIDTH`]. The last one
+    /// may be cut by the end of the recording.
     pub fn width(&self) -> Nanos {
         1 << self.shift
     }

@@ -22,9 +22,9 @@ use std::{
 /// Compare two recordings: what got slower or faster, by how much, and how certain that is
 ///
 /// Functions are matched by name, so the two may be of different builds. A difference counts as
-/// certain only if it is larger than what the ups and downs within the recordings explain; together,
-/// all that is called certain is wrong with a chance of 1 % (--confidence). Record for 30 seconds or
-/// more, in the same way and under the same load.
+/// certain only if it is larger than what the ups and downs within the recordings explain;
+/// together, all that is called certain is wrong with a chance of 1 % (--confidence). Record for 30
+/// seconds or more, in the same way and under the same load.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Exit code 0 says that the comparison was made, 12 that --fail-on has found \

@@ -49,8 +49,8 @@ pub struct MeasureComparison {
     /// Unit of the amounts.
     #[schemars(extend("enum" = ["nanoseconds", "count", "bytes"]))]
     pub unit: &'static str,
-    /// Whether the amounts are means of values, such as sizes and counters. Otherwise they are rates:
-    /// per second, or per run if the comparison is so.
+    /// Whether the amounts are means of values, such as sizes and counters. Otherwise they are
+    /// rates: per second, or per run if the comparison is so.
     pub is_level: bool,
     /// Whether more is worse; null where that depends on what it is.
     pub more_is_worse: Option<bool>,

@@ -34,8 +34,8 @@ struct CompareRequest {
     /// What amounts are related to; `run` if both are whole runs of a program, else `second`.
     #[schemars(extend("enum" = ["second", "run", "total", null]))]
     per: Option<String>,
-    /// The chance that nothing is called certain if nothing changed: 0.5 to 0.999999; 0.99 if none is
-    /// given.
+    /// The chance that nothing is called certain if nothing changed: 0.5 to 0.999999; 0.99 if none
+    /// is given.
     confidence: Option<f64>,
     /// By how much something may get worse, as a share of what it was: at least 0.
     fail_on: Option<f64>,
