@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// Compare two recordings: what got slower or faster, by how much, and how certain that is
+/// Compare two recordings: what got slower or faster, and how certain that is
 ///
 /// Functions are matched by name, so the two may be of different builds. A difference counts as
 /// certain only if it is larger than what the ups and downs within the recordings explain;
