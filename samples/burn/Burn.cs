@@ -2,10 +2,13 @@
 //
 //   --seconds N   how long to run after `ready` (default 10)
 //   --threads N   how many threads burn at once (default 1)
+//   --medium N    parts of the second method, of which the first has 7 and the third has 1 (default 2)
+//   --every MS    begin a round so long after the one before, and sleep until then (default: at once)
 //
 // The clock is the burning thread's own CPU time, so that the split holds on a machine that is busy otherwise.
 // The length of a round changes at random: a sampler with a fixed period cannot fall into step with it.
 using System;
+using System.Diagnostics;
 using System.Globalization;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
@@ -22,12 +25,15 @@ namespace Clrscope.Samples
         static long slowNanos, mediumNanos, lightNanos;
         static volatile bool counting;
         static volatile bool stopping;
+        static int mediumParts, everyMs;
         public static ulong Sink;
 
         static int Main(string[] args)
         {
             double seconds = Number(args, "--seconds", 10);
             int threads = (int)Number(args, "--threads", 1);
+            mediumParts = (int)Number(args, "--medium", 2);
+            everyMs = (int)Number(args, "--every", 0);
             var workers = new Thread[threads];
             for (int i = 0; i < threads; i++)
             {
@@ -59,11 +65,18 @@ namespace Clrscope.Samples
             var random = new Random(seed);
             // What each method is still owed: a slice that overran is taken off the next one, so that the split is exact.
             long slowOwed = 0, mediumOwed = 0, lightOwed = 0;
-            while (!stopping)
+            // Begun by the clock, so that a round that began late does not delay those after it.
+            var clock = Stopwatch.StartNew();
+            for (long round = 0; !stopping; round++)
             {
+                long early = round * everyMs - clock.ElapsedMilliseconds;
+                if (everyMs > 0 && early > 0)
+                {
+                    Thread.Sleep((int)early);
+                }
                 long unit = (long)(Round * (0.5 + random.NextDouble()) / 10);
                 slowOwed += 7 * unit;
-                mediumOwed += 2 * unit;
+                mediumOwed += mediumParts * unit;
                 lightOwed += unit;
                 for (int order = random.Next(3), step = 0; step < 3; step++, order = (order + 1) % 3)
                 {

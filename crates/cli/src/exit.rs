@@ -55,6 +55,8 @@ codes! {
     BadIl = 10, "il --verify: the code of a method is not well formed";
     /// Two that should be the same are not.
     Differs = 11, "validate: the two differ";
+    /// Something got worse.
+    Worse = 12, "compare --fail-on: something got worse by more than the limit";
     /// `launch` itself failed.
     LaunchFailed = 125, "launch: clrscope failed, or found nothing to profile in a command that \
         succeeded";

@@ -27,8 +27,8 @@ mod validated;
 
 use clap::{Parser, Subcommand};
 use commands::{
-    checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, schema,
-    serve, trace, ui, validate,
+    checkup, compare, completions, deadlocks, il, launch, leaks, man, profilers, ps, record,
+    report, schema, serve, trace, ui, validate,
 };
 use exit::Code;
 use std::process::ExitCode;
@@ -69,6 +69,7 @@ Examples:
   clrscope deadlocks MyApp
   clrscope trace MyApp 'MyApp.Orders.**' --for 10s
   clrscope il MyApp.dll --method Main
+  clrscope compare before.clrscope after.clrscope --fail-on 5%
   clrscope validate before.clrscope after.clrscope
   clrscope newrelic check --pid MyApp
   clrscope serve
@@ -90,6 +91,7 @@ enum Command {
     Deadlocks(deadlocks::Args),
     Trace(trace::Args),
     Il(il::Args),
+    Compare(compare::Args),
     Validate(validate::Args),
     Newrelic(commands::newrelic::Args),
     Ui(ui::Args),
@@ -116,6 +118,7 @@ impl Command {
             Self::Deadlocks(args) => deadlocks::run(args),
             Self::Trace(args) => trace::run(args),
             Self::Il(args) => il::run(args),
+            Self::Compare(args) => compare::run(args),
             Self::Validate(args) => validate::run(args),
             Self::Newrelic(args) => commands::newrelic::run(args),
             Self::Ui(args) => ui::run(args),

@@ -2,11 +2,12 @@
 
 use crate::{
     agent::AgentArgs,
-    commands::report,
+    commands::{heap, report},
     console,
     diagnosis::{self, Plan},
     recording::Attendant,
 };
+use ::heap::growth::SnapshotSummary;
 use ::report::SnapshotSection;
 use profile::Profile;
 use recorder::{AgentFile, RecordError, Recording, Summary};
@@ -29,6 +30,10 @@ impl Program for Clrscope {
     fn snapshots(&self, session: &Path, profile: &Profile, rows: usize) -> Vec<SnapshotSection> {
         // What is wrong with them is in the sections as well.
         report::snapshots(session, profile, rows, &mut Vec::new())
+    }
+
+    fn heap_summary(&self, session: &Path, profile: &Profile) -> Option<SnapshotSummary> {
+        heap::last_summary(session, profile)
     }
 
     fn check_up(

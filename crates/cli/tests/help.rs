@@ -18,6 +18,7 @@ const COMMANDS: [&str; 21] = [
     "deadlocks",
     "trace",
     "il",
+    "compare",
     "validate",
     "newrelic",
     "ui",

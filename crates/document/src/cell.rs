@@ -76,6 +76,10 @@ pub enum Unit {
     CountChange,
     /// How many bytes more or less: `-1.50 MB`.
     BytesChange,
+    /// How many nanoseconds more or less: `+12.3 ms`.
+    NanosecondsChange,
+    /// How much more or less, as a share of what there was: `+12.3 %`.
+    ShareChange,
     /// How many things more or less in each second: `+12.3 /s`.
     ChangePerSecond,
 }
@@ -181,7 +185,7 @@ impl Unit {
         match (margin, self) {
             (None, _) => shown,
             // In points, of which the value has said the unit.
-            (Some(margin), Unit::Share | Unit::WholePercent) => {
+            (Some(margin), Unit::Share | Unit::WholePercent | Unit::ShareChange) => {
                 format!("{shown} ± {:.1}", margin * 100.0)
             }
             (Some(margin), _) => format!("{shown} ± {}", self.of(margin)),
@@ -201,6 +205,8 @@ impl Unit {
             Unit::WholePercent => format!("{:.0} %", value * 100.0),
             Unit::CountChange => signed(format::count(whole)),
             Unit::BytesChange => signed(format::bytes(whole)),
+            Unit::NanosecondsChange => signed(format::duration(whole)),
+            Unit::ShareChange => signed(format::percent(value.abs())),
             Unit::ChangePerSecond => signed(format::rate(value.abs())),
         }
     }

@@ -7,7 +7,9 @@ use profilers::{
 use session::{Nanos, StackId, ThreadId, ThreadState, TypeId};
 
 use crate::{
-    Amount, CallSite, Estimate, Profile, Series, SeriesKind, exceptions::heaviest, series::Row,
+    Amount, CallSite, Estimate, Profile, Series, SeriesKind,
+    exceptions::heaviest,
+    series::{Keep, Row},
 };
 
 /// Heaps of objects, in the order of their index.
@@ -52,8 +54,8 @@ impl ObjectCount {
 }
 
 impl Allocations {
-    pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
-        let series = Series::new(SeriesKind::Allocations, start, keep_samples);
+    pub(crate) fn new(start: Nanos, keep: Keep) -> Self {
+        let series = Series::new(SeriesKind::Allocations, start, keep);
         Self {
             series,
             samples: Vec::new(),

@@ -6,7 +6,7 @@ use session::{
 
 use crate::{
     Allocations, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads,
-    Traced,
+    Traced, series::Keep,
 };
 
 mod taking;
@@ -19,8 +19,17 @@ pub struct BuildOptions {
     /// Keep every single CPU and wall sample with its time, not only the sums. Needs about 26 bytes
     /// for each.
     pub keep_samples: bool,
+    /// Keep how the samples are spread over time, in slices ([`Series::slices`]): how much of each
+    /// stack there is varies from slice to slice.
+    pub slices: bool,
     /// Only what happened in this time, nanoseconds since the start of the recording.
     pub time: Option<Range<Nanos>>,
+}
+
+impl BuildOptions {
+    fn keep(&self) -> Keep {
+        Keep { samples: self.keep_samples, slices: self.slices }
+    }
 }
 
 /// Why there is no profile.
@@ -84,25 +93,27 @@ impl ProfileBuilder {
         let window = self.options.time.clone();
         let start = info.start.saturating_add(window.map_or(0, |time| time.start));
         self.latest = info.start;
+        let keep = self.options.keep();
+        let sums = Keep { samples: false, ..keep };
         self.profile = Some(Box::new(Profile {
             info: info.clone(),
             tables: Arc::default(),
             start,
             stop: start,
-            cpu: Series::new(SeriesKind::Cpu, start, self.options.keep_samples),
-            wall: Series::new(SeriesKind::Wall, start, self.options.keep_samples),
-            exceptions: Exceptions::new(start),
-            allocations: Allocations::new(start, self.options.keep_samples),
-            locks: Locks::new(start, self.options.keep_samples),
+            cpu: Series::new(SeriesKind::Cpu, start, keep),
+            wall: Series::new(SeriesKind::Wall, start, keep),
+            exceptions: Exceptions::new(start, keep),
+            allocations: Allocations::new(start, keep),
+            locks: Locks::new(start, keep),
             // Never singly: there are too many of them.
-            calls: Series::new(SeriesKind::Calls, start, false),
-            transitions: Series::new(SeriesKind::Transitions, start, false),
-            traced: Traced::new(self.options.keep_samples),
-            jit: Jit::new(start, self.options.keep_samples),
-            loads: Loads::new(start, self.options.keep_samples),
+            calls: Series::new(SeriesKind::Calls, start, sums),
+            transitions: Series::new(SeriesKind::Transitions, start, sums),
+            traced: Traced::new(keep.samples),
+            jit: Jit::new(start, keep),
+            loads: Loads::new(start, keep),
             counters: Vec::new(),
             threads: Threads::new(start),
-            pool: Pool::new(start, self.options.keep_samples),
+            pool: Pool::new(start, keep),
             gcs: Vec::new(),
             inductions: Vec::new(),
             other_tables: Vec::new(),
@@ -133,22 +144,24 @@ impl ProfileBuilder {
     pub fn clear(&mut self) {
         let Some(mut old) = self.profile.take() else { return };
         let latest = self.latest;
+        let keep = self.options.keep();
+        let sums = Keep { samples: false, ..keep };
         self.begin(&old.info);
         if let Some(profile) = self.profile.as_deref_mut() {
             profile.start = latest;
-            profile.cpu = Series::new(SeriesKind::Cpu, latest, self.options.keep_samples);
-            profile.wall = Series::new(SeriesKind::Wall, latest, self.options.keep_samples);
-            profile.exceptions = Exceptions::new(latest);
-            profile.allocations = Allocations::new(latest, self.options.keep_samples);
-            profile.locks = Locks::new(latest, self.options.keep_samples);
+            profile.cpu = Series::new(SeriesKind::Cpu, latest, keep);
+            profile.wall = Series::new(SeriesKind::Wall, latest, keep);
+            profile.exceptions = Exceptions::new(latest, keep);
+            profile.allocations = Allocations::new(latest, keep);
+            profile.locks = Locks::new(latest, keep);
             profile.threads = Threads::new(latest);
-            profile.pool = Pool::new(latest, self.options.keep_samples);
-            profile.calls = Series::new(SeriesKind::Calls, latest, false);
-            profile.transitions = Series::new(SeriesKind::Transitions, latest, false);
+            profile.pool = Pool::new(latest, keep);
+            profile.calls = Series::new(SeriesKind::Calls, latest, sums);
+            profile.transitions = Series::new(SeriesKind::Transitions, latest, sums);
             profile.traced = std::mem::take(&mut old.traced);
             profile.traced.forget_calls();
-            profile.jit = Jit::new(latest, self.options.keep_samples);
-            profile.loads = Loads::new(latest, self.options.keep_samples);
+            profile.jit = Jit::new(latest, keep);
+            profile.loads = Loads::new(latest, keep);
             profile.counters = std::mem::take(&mut old.counters);
             profile.counters.iter_mut().for_each(|counter| counter.values.clear());
             profile.end = old.end.take();

@@ -3,7 +3,10 @@ use std::collections::HashMap;
 use profilers::exceptions::{ExceptionCount, ExceptionSample};
 use session::{FunctionId, FunctionKind, Nanos, ThreadState, TypeId};
 
-use crate::{Distribution, Line, Profile, Series, SeriesKind, Tables, series::Row};
+use crate::{
+    Distribution, Line, Profile, Series, SeriesKind, Tables,
+    series::{Keep, Row},
+};
 
 /// Thrown exceptions.
 #[derive(Clone, Debug)]
@@ -18,8 +21,9 @@ pub struct Exceptions {
 }
 
 impl Exceptions {
-    pub(crate) fn new(start: Nanos) -> Self {
-        let series = Series::new(SeriesKind::Exceptions, start, false);
+    pub(crate) fn new(start: Nanos, keep: Keep) -> Self {
+        let keep = Keep { samples: false, ..keep };
+        let series = Series::new(SeriesKind::Exceptions, start, keep);
         Self { series, samples: Vec::new(), counts: Vec::new(), exact: false }
     }
 

@@ -3,8 +3,8 @@ use std::ops::Range;
 use session::{Nanos, StackId, ThreadId, ThreadState};
 
 use crate::{
-    Allocations, Cell, Exceptions, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, Tables,
-    Totals, names::state_id, series::Row,
+    Allocations, Cell, Exceptions, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, SliceKey,
+    Tables, Totals, names::state_id, series::Row,
 };
 
 /// What to keep. All that is set must hold.
@@ -117,7 +117,7 @@ impl Sieve {
     fn series(&self, from: &Series, start: Nanos) -> Series {
         let mut series = match &from.samples {
             Some(table) => {
-                let mut series = Series::new(from.kind, start, true);
+                let mut series = Series::new(from.kind, start, from.keep());
                 for row in 0..table.len() {
                     let row = Row {
                         time: table.time[row],
@@ -138,6 +138,8 @@ impl Sieve {
                 let mut series = Series::of(from.kind, start, from.cells.iter().filter(takes));
                 // The times of sums are not known; the timeline stays that of all.
                 series.timeline = from.timeline.clone();
+                let takes = |key: SliceKey| self.takes(key.thread, key.stack, key.state);
+                series.slices = from.slices.as_ref().map(|slices| slices.filtered(takes));
                 series
             }
         };
@@ -146,7 +148,8 @@ impl Sieve {
     }
 
     fn exceptions(&self, exceptions: &mut Exceptions, start: Nanos) {
-        exceptions.series = Series::new(crate::SeriesKind::Exceptions, start, false);
+        let keep = exceptions.series.keep();
+        exceptions.series = Series::new(crate::SeriesKind::Exceptions, start, keep);
         exceptions.forget_counts();
         for sample in std::mem::take(&mut exceptions.samples) {
             if self.takes_running(sample.time, sample.thread, sample.stack) {
@@ -157,10 +160,8 @@ impl Sieve {
 
     /// `counts`: whether exact counts are known of what the filter leaves.
     fn allocations(&self, from: &Allocations, start: Nanos, counts: bool) -> Allocations {
-        let mut allocations = Allocations {
-            sampling: from.sampling,
-            ..Allocations::new(start, from.series.samples.is_some())
-        };
+        let mut allocations =
+            Allocations { sampling: from.sampling, ..Allocations::new(start, from.series.keep()) };
         let windows = from.windows.iter();
         allocations.windows.extend(windows.filter(|window| self.takes_time(window.followed_from)));
         for sample in &from.samples {
@@ -180,7 +181,7 @@ impl Sieve {
     }
 
     fn locks(&self, from: &Locks, start: Nanos) -> Locks {
-        let mut locks = Locks::new(start, from.series.samples.is_some());
+        let mut locks = Locks::new(start, from.series.keep());
         for wait in &from.waits {
             if self.takes_time(wait.time) && self.takes(wait.thread, wait.stack, ThreadState::Lock)
             {
@@ -192,7 +193,7 @@ impl Sieve {
     }
 
     fn pool(&self, from: &Pool, start: Nanos) -> Pool {
-        let mut pool = Pool::new(start, from.series.samples.is_some());
+        let mut pool = Pool::new(start, from.series.keep());
         for sample in &from.samples {
             if self.takes_time(sample.time) && self.takes(sample.thread, sample.stack, sample.state)
             {
@@ -205,7 +206,7 @@ impl Sieve {
     }
 
     fn jit(&self, from: &Jit, start: Nanos) -> Jit {
-        let mut jit = Jit::new(start, from.series.samples.is_some());
+        let mut jit = Jit::new(start, from.series.keep());
         for one in &from.compilations {
             if self.takes_running(one.time, one.thread, one.stack) {
                 jit.add(*one);
@@ -217,7 +218,7 @@ impl Sieve {
     }
 
     fn loads(&self, from: &Loads, start: Nanos) -> Loads {
-        let mut loads = Loads::new(start, from.series.samples.is_some());
+        let mut loads = Loads::new(start, from.series.keep());
         for load in &from.assemblies {
             if self.takes_running(load.time, load.thread, load.stack) {
                 loads.add_assembly(load.clone());

@@ -3,7 +3,11 @@ use std::collections::{HashMap, HashSet};
 use profilers::jit::{Compilation, JitTier, Lookups, PrecompiledCode};
 use session::{FunctionId, FunctionKind, Nanos, ThreadId, ThreadState};
 
-use crate::{CallSite, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
+use crate::{
+    CallSite, Profile, Series, SeriesKind, Totals,
+    exceptions::heaviest,
+    series::{Keep, Row},
+};
 
 /// Compiled methods.
 #[derive(Clone, Debug)]
@@ -17,8 +21,8 @@ pub struct Jit {
 }
 
 impl Jit {
-    pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
-        let series = Series::new(SeriesKind::Jit, start, keep_samples);
+    pub(crate) fn new(start: Nanos, keep: Keep) -> Self {
+        let series = Series::new(SeriesKind::Jit, start, keep);
         Self { series, compilations: Vec::new(), lookups: Vec::new() }
     }
 

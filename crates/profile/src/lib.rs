@@ -28,6 +28,7 @@ mod pool;
 mod processors;
 mod profile;
 mod series;
+mod slices;
 mod stats;
 mod survivors;
 mod tables;
@@ -55,6 +56,7 @@ pub use pool::*;
 pub use processors::*;
 pub use profile::*;
 pub use series::*;
+pub use slices::*;
 /// Declares the modules that analyze the rows of whole profilers ([`Profile::rows`]). Their public
 /// items are items of this crate.
 macro_rules! analyses {

@@ -3,7 +3,11 @@ use std::collections::HashMap;
 use profilers::loads::{AssemblyLoad, LoadOutcome, TypeLoad, Unloaded};
 use session::{Nanos, StackId, ThreadId, ThreadState, TypeId};
 
-use crate::{CallSite, Profile, Series, SeriesKind, Totals, exceptions::heaviest, series::Row};
+use crate::{
+    CallSite, Profile, Series, SeriesKind, Totals,
+    exceptions::heaviest,
+    series::{Keep, Row},
+};
 
 /// Loaded assemblies and types.
 #[derive(Clone, Debug)]
@@ -19,8 +23,8 @@ pub struct Loads {
 }
 
 impl Loads {
-    pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
-        let series = Series::new(SeriesKind::Loads, start, keep_samples);
+    pub(crate) fn new(start: Nanos, keep: Keep) -> Self {
+        let series = Series::new(SeriesKind::Loads, start, keep);
         Self { series, assemblies: Vec::new(), unloads: Vec::new(), types: Vec::new() }
     }
 

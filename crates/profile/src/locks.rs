@@ -3,7 +3,11 @@ use std::collections::HashMap;
 use profilers::locks::Wait;
 use session::{Nanos, StackId, ThreadId, ThreadState};
 
-use crate::{CallSite, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
+use crate::{
+    CallSite, Profile, Series, SeriesKind,
+    exceptions::heaviest,
+    series::{Keep, Row},
+};
 
 /// Waits for locks.
 #[derive(Clone, Debug)]
@@ -15,8 +19,8 @@ pub struct Locks {
 }
 
 impl Locks {
-    pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
-        Self { series: Series::new(SeriesKind::Locks, start, keep_samples), waits: Vec::new() }
+    pub(crate) fn new(start: Nanos, keep: Keep) -> Self {
+        Self { series: Series::new(SeriesKind::Locks, start, keep), waits: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, wait: Wait) {

@@ -3,7 +3,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use profilers::threadpool::{PoolChange, PoolEvent};
 use session::{Nanos, SampleBatch, StackId, ThreadId, ThreadState};
 
-use crate::{CallSite, Counter, Profile, STATES, Series, SeriesKind, series::Row, state_index};
+use crate::{
+    CallSite, Counter, Profile, STATES, Series, SeriesKind,
+    series::{Keep, Row},
+    state_index,
+};
 
 /// A worker of the thread pool at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +38,9 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
+    pub(crate) fn new(start: Nanos, keep: Keep) -> Self {
         Self {
-            series: Series::new(SeriesKind::Pool, start, keep_samples),
+            series: Series::new(SeriesKind::Pool, start, keep),
             samples: Vec::new(),
             events: Vec::new(),
         }

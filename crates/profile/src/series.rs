@@ -1,6 +1,6 @@
 use session::{Nanos, SampleBatch, StackId, ThreadId, ThreadState};
 
-use crate::{Timeline, tables::NONE};
+use crate::{Slices, Timeline, tables::NONE};
 
 /// States of a thread, in the order of their index.
 pub const STATES: [ThreadState; 12] = [
@@ -146,6 +146,12 @@ impl SeriesKind {
         }
     }
 
+    /// Whether more of it is worse, whatever the program does: time on a processor, allocations. Time
+    /// of threads that wait is not: they may have nothing to do.
+    pub fn more_is_worse(self) -> bool {
+        !matches!(self, SeriesKind::Wall | SeriesKind::Threads | SeriesKind::Pool)
+    }
+
     /// What the weight of a sample counts.
     pub fn value_type(self) -> ValueType {
         let unit = match self {
@@ -237,6 +243,15 @@ pub(crate) struct Row {
     pub weight: u64,
 }
 
+/// What a series keeps beside its sums.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keep {
+    /// Single samples.
+    pub samples: bool,
+    /// How they are spread over time.
+    pub slices: bool,
+}
+
 /// Samples of one kind, summed by thread, stack and state, and singly where they were kept.
 #[derive(Clone, Debug)]
 pub struct Series {
@@ -252,6 +267,8 @@ pub struct Series {
     pub timeline: Timeline,
     /// Single samples, where [`crate::BuildOptions::keep_samples`] asked for them.
     pub samples: Option<SampleTable>,
+    /// How the samples are spread over time, where [`crate::BuildOptions::slices`] asked for it.
+    pub slices: Option<Slices>,
     /// Sum of the squares of the weights.
     squares: f64,
     /// How many of the cells, from the first, are in order and of different kinds.
@@ -261,14 +278,15 @@ pub struct Series {
 }
 
 impl Series {
-    pub(crate) fn new(kind: SeriesKind, start: Nanos, keep_samples: bool) -> Self {
+    pub(crate) fn new(kind: SeriesKind, start: Nanos, keep: Keep) -> Self {
         Self {
             kind,
             cells: Vec::new(),
             totals: Totals::default(),
             truncated: 0,
             timeline: Timeline::new(start),
-            samples: keep_samples.then(SampleTable::default),
+            samples: keep.samples.then(SampleTable::default),
+            slices: keep.slices.then(|| Slices::new(start)),
             squares: 0.0,
             sorted: 0,
             last: Vec::new(),
@@ -281,7 +299,7 @@ impl Series {
         start: Nanos,
         cells: impl Iterator<Item = &'a Cell>,
     ) -> Self {
-        let mut series = Self::new(kind, start, false);
+        let mut series = Self::new(kind, start, Keep::default());
         for cell in cells {
             let Cell { stack, thread, state, truncated, weight, .. } = *cell;
             let row = Row { time: start, thread, stack, state, truncated, weight };
@@ -289,6 +307,11 @@ impl Series {
         }
         series.settle();
         series
+    }
+
+    /// What it keeps beside its sums.
+    pub(crate) fn keep(&self) -> Keep {
+        Keep { samples: self.samples.is_some(), slices: self.slices.is_some() }
     }
 
     /// Whether there is nothing in it.
@@ -349,6 +372,9 @@ impl Series {
         self.squares += (row.weight as f64).powi(2) / samples.max(1) as f64;
         self.truncated += u64::from(row.truncated) * samples;
         self.timeline.add(row.time, row.state, row.weight);
+        if let Some(slices) = &mut self.slices {
+            slices.add(&row, samples);
+        }
         if let Some(table) = &mut self.samples {
             table.time.push(row.time);
             table.thread.push(row.thread);
@@ -472,7 +498,7 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_a_plain_map() {
-        let mut series = Series::new(SeriesKind::Wall, 0, false);
+        let mut series = Series::new(SeriesKind::Wall, 0, Keep::default());
         let mut plain: HashMap<_, (u64, u64)> = HashMap::new();
         let mut random = 7_u64;
         let mut number = |limit: u64| {
@@ -513,7 +539,7 @@ mod tests {
 
     #[test]
     fn a_full_cell_is_continued_in_another() {
-        let mut series = Series::new(SeriesKind::Cpu, 0, false);
+        let mut series = Series::new(SeriesKind::Cpu, 0, Keep::default());
         let (thread, stack, state) = (ThreadId(0), StackId(0), ThreadState::Running);
         let row = Row { time: 0, thread, stack, state, truncated: false, weight: 5 };
         series.add(row, u32::MAX);

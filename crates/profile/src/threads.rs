@@ -3,7 +3,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use profilers::threads::Creation;
 use session::{FunctionId, Nanos, StackId, ThreadId, ThreadSeen, ThreadSnapshot, ThreadState};
 
-use crate::{CallSite, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
+use crate::{
+    CallSite, Profile, Series, SeriesKind,
+    exceptions::heaviest,
+    series::{Keep, Row},
+};
 
 mod judgement;
 
@@ -40,7 +44,7 @@ pub struct Threads {
 impl Threads {
     pub(crate) fn new(start: Nanos) -> Self {
         Self {
-            series: Series::new(SeriesKind::Threads, start, false),
+            series: Series::new(SeriesKind::Threads, start, Keep::default()),
             tracks: BTreeMap::new(),
             counts: Vec::new(),
             creations: Vec::new(),
@@ -69,7 +73,7 @@ impl Threads {
 
     /// Brings [`Self::series`] up to date.
     pub(crate) fn settle(&mut self, start: Nanos) {
-        self.series = Series::new(SeriesKind::Threads, start, false);
+        self.series = Series::new(SeriesKind::Threads, start, Keep::default());
         let Some((last, _)) = self.counts.last() else { return };
         for track in self.tracks.values().filter(|track| track.last.0 == *last) {
             let (time, ThreadSeen { thread, stack, state, .. }) = track.last;

@@ -239,10 +239,15 @@ impl CallTree {
     /// Walks all nodes, children between the entering (`true`) and the leaving (`false`) of their
     /// parent. Does not recurse: stacks may be as deep as they like.
     pub fn visit(&self, mut see: impl FnMut(&Node, bool)) {
+        self.visit_ids(|node, entering| see(&self.nodes[node], entering));
+    }
+
+    /// The same, with nodes by their index in [`Self::nodes`].
+    pub fn visit_ids(&self, mut see: impl FnMut(usize, bool)) {
         let mut at = self.first_root;
         while at != NONE {
             let node = &self.nodes[at as usize];
-            see(node, true);
+            see(at as usize, true);
             if node.first_child != NONE {
                 at = node.first_child;
                 continue;
@@ -251,7 +256,7 @@ impl CallTree {
             let mut leaving = at;
             loop {
                 let node = &self.nodes[leaving as usize];
-                see(node, false);
+                see(leaving as usize, false);
                 if node.next_sibling != NONE {
                     at = node.next_sibling;
                     break;
@@ -269,8 +274,8 @@ impl CallTree {
 struct Ids(HashMap<Key, u32, std::hash::BuildHasherDefault<Mix>>);
 
 /// A quick hash for keys of small numbers, which nobody outside chooses one by one.
-#[derive(Default)]
-struct Mix(u64);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mix(u64);
 
 impl std::hash::Hasher for Mix {
     fn finish(&self) -> u64 {

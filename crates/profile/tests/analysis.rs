@@ -154,7 +154,8 @@ fn filters_pick_by_thread_state_text_and_time() {
     // Sums alone know no times, unless the time is picked while reading.
     let filter = Filter { time: Some(0..1), ..Filter::default() };
     assert_eq!(sums_only().filtered(&filter).unwrap_err(), FilterError::NeedsSamples);
-    let options = BuildOptions { keep_samples: false, time: Some(2_000_000_000..3_000_000_000) };
+    let options =
+        BuildOptions { time: Some(2_000_000_000..3_000_000_000), ..BuildOptions::default() };
     let read = Profile::read(&file()[..], options).unwrap();
     assert_eq!(
         (read.cpu.totals.samples, read.pauses.len(), read.duration()),

@@ -106,21 +106,34 @@ impl Checkup<'_> {
     }
 
     fn html(&self, out: &mut dyn Write) -> Result<(), ReportError> {
-        let title = self.title();
-        let title = html::escape(&title);
-        write!(
-            out,
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-            <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-            <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-            <title>{title} – clrscope</title>\n<style>\n{}\n</style>\n</head>\n<body>\n\
-            <div class=\"page\">\n<header><div><div class=\"brand\">clrscope checkup</div><h1>{}</h1></div></header>\n",
-            web::REPORT_STYLE,
-            html::escape(self.target.name),
-        )?;
-        html::write(&self.document(), out)?;
-        Ok(writeln!(out, "</div>\n</body>\n</html>")?)
+        Ok(write_page("checkup", &self.title(), self.target.name, &self.document(), out)?)
     }
+}
+
+/// Writes a document as one page that needs nothing else: `command` says which command of clrscope
+/// made it, `title` is for the window and `heading` for the top of the page.
+///
+/// # Errors
+/// When the output fails.
+pub fn write_page(
+    command: &str,
+    title: &str,
+    heading: &str,
+    document: &Document,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let [command, title, heading] = [command, title, heading].map(html::escape);
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+        <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+        <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+        <title>{title} – clrscope</title>\n<style>\n{}\n</style>\n</head>\n<body>\n\
+        <div class=\"page\">\n<header><div><div class=\"brand\">clrscope {command}</div><h1>{heading}</h1></div></header>\n",
+        web::REPORT_STYLE,
+    )?;
+    html::write(document, out)?;
+    writeln!(out, "</div>\n</body>\n</html>")
 }
 
 fn section(finding: &Finding) -> Section {

@@ -11,7 +11,7 @@ mod page;
 mod panes;
 mod views;
 
-pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema};
+pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema, write_page};
 pub use events::schema as events_schema;
 pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of, schema_settings};
 pub use panes::{Detail, PANES, Pane, PaneContent, PaneOptions, ThreadChoice};
@@ -171,7 +171,11 @@ impl Exporter {
 
     /// What this exporter needs to be kept when a session is read for it.
     pub fn build_options(&self, options: &Options) -> BuildOptions {
-        BuildOptions { keep_samples: self.single_samples, time: options.filter.time.clone() }
+        BuildOptions {
+            keep_samples: self.single_samples,
+            time: options.filter.time.clone(),
+            ..BuildOptions::default()
+        }
     }
 
     /// Reads a session and writes it, keeping no more in memory than the format needs. The profile

@@ -183,7 +183,8 @@ fn records(busy: bool, counted: bool, adjusted: [(u32, f64, &str); 2]) -> Vec<Se
 }
 
 fn profile(busy: bool) -> Profile {
-    let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, time: None });
+    let mut builder =
+        ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
     let adjusted = [(4, 1.5, "Starvation"), (5, 1.5, "Starvation")];
     records(busy, true, adjusted).iter().for_each(|record| builder.add(record).unwrap());
     builder.finish(false).unwrap()
@@ -269,7 +270,8 @@ fn json_has_threads_and_the_pool() {
 #[test]
 fn without_the_length_of_the_queue_its_workers_tell() {
     let pool = |workers: u32, throughput: f64, reason: &str| {
-        let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, time: None });
+        let mut builder =
+            ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
         let mut records = records(false, false, [(workers, throughput, reason); 2]);
         let Some(SessionRecord::Info(info)) = records.first_mut() else { panic!() };
         info.runtime = "3.1.23".into();

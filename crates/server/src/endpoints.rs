@@ -1,5 +1,6 @@
 //! All addresses, one file for each subject.
 
+mod compare;
 mod explore;
 mod extract;
 mod processes;
@@ -25,6 +26,7 @@ pub fn router() -> (Router<Shared>, String) {
     recordings::add(&mut api);
     sessions::add(&mut api);
     explore::add(&mut api);
+    compare::add(&mut api);
     let (router, document) = api.finish();
     let router = pages::add(router)
         .route("/api/v1/openapi.json", get(openapi))

@@ -26,6 +26,7 @@ use axum::Router;
 use diagnose::LimitsOf;
 use diagnostics::DotnetProcess;
 use explorations::Explorations;
+use heap::growth::SnapshotSummary;
 use jobs::Jobs;
 use profile::Profile;
 use recorder::{RecordError, Recording, Summary};
@@ -48,6 +49,9 @@ pub trait Program: Send + Sync + 'static {
 
     /// What the heap snapshots of a session say, in lists of at most `rows` rows.
     fn snapshots(&self, session: &Path, profile: &Profile, rows: usize) -> Vec<SnapshotSection>;
+
+    /// What the last heap snapshot of a session counts, if it has one.
+    fn heap_summary(&self, session: &Path, profile: &Profile) -> Option<SnapshotSummary>;
 
     /// Observes a process and says what is wrong with it: the summary of the recording, and a
     /// [`report::Checkup`] as JSON.

@@ -9,8 +9,9 @@ use crate::{
     },
     recording::AtTerminal,
 };
-use ::heap::{Extent, ReportOptions, Snapshot};
+use ::heap::{Extent, ReportOptions, Snapshot, growth::SnapshotSummary};
 use document::Document;
+use profile::Profile;
 use std::path::{Path, PathBuf};
 
 /// Take or read a heap snapshot: what is on the heap, and what retains it
@@ -139,6 +140,17 @@ pub fn report_last(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
         json,
         problem: (!end.complete).then(|| not_complete(Some(&end.reason))),
     })
+}
+
+/// What the last heap snapshot of a session counts, where the recording was to take some and there is
+/// one with all objects of the heap, or at least their number.
+pub fn last_summary(path: &Path, profile: &Profile) -> Option<SnapshotSummary> {
+    let takers = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id];
+    if takers.iter().all(|id| profile.run(id).is_none()) {
+        return None;
+    }
+    let (snapshot, _) = one_look(path, MemoryArgs::default(), None).ok()?;
+    (snapshot.end().extent != Extent::Roots).then(|| SnapshotSummary::of(&snapshot))
 }
 
 /// What is said of a snapshot that lacks objects.

@@ -1,6 +1,7 @@
 //! One file per command. Each has its `Args`, whose comments are the command's help, and a `run`.
 
 pub mod checkup;
+pub mod compare;
 pub mod completions;
 pub mod deadlocks;
 pub mod heap;

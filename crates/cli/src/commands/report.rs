@@ -104,9 +104,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
             ));
         }
         Some(path) => {
-            let mut output = LateFile { path, file: None };
+            let mut output = LateFile::new(path);
             let converted = exporter.convert_with(session, &options, &mut output, snapshots);
-            if converted.is_err() && output.file.is_some() {
+            if converted.is_err() && output.is_made() {
                 // Half a report is worse than none; the error reported is the first one.
                 drop(fs::remove_file(path));
             }
@@ -210,7 +210,7 @@ fn warn(args: &Args, exporter: &Exporter, profile: &Profile) -> Code {
 }
 
 /// Whether two paths lead to the same file, as far as that can be determined.
-fn same_file(one: &Path, other: &Path) -> bool {
+pub fn same_file(one: &Path, other: &Path) -> bool {
     match (fs::canonicalize(one), fs::canonicalize(other)) {
         (Ok(one), Ok(other)) => one == other,
         _ => false,
@@ -219,9 +219,20 @@ fn same_file(one: &Path, other: &Path) -> bool {
 
 /// A file that is made with its first byte, so that a session that cannot be read leaves no empty
 /// report behind.
-struct LateFile<'a> {
+pub struct LateFile<'a> {
     path: &'a Path,
     file: Option<File>,
+}
+
+impl<'a> LateFile<'a> {
+    pub fn new(path: &'a Path) -> Self {
+        Self { path, file: None }
+    }
+
+    /// Whether there is a file now.
+    pub fn is_made(&self) -> bool {
+        self.file.is_some()
+    }
 }
 
 impl Write for LateFile<'_> {

@@ -55,6 +55,7 @@ outputs! {
     "deadlocks" "clrscope deadlocks --json" report::schema_of::<deadlocks::Output<'_>>;
     "trace" "clrscope trace --json" report::schema_of::<traced::report::Report>;
     "il" "clrscope il --json" report::schema_of::<Il>;
+    "compare" "clrscope compare --json" report::schema_of::<compare::Comparison>;
     "validate" "clrscope validate --json" report::schema_of::<validated::report::Report<'_>>;
     "newrelic" "clrscope newrelic check --json" report::schema_of::<newrelic::Report>;
 }

@@ -484,5 +484,6 @@ pub fn file() -> Vec<u8> {
 
 /// The recording as a profile, with single samples.
 pub fn profile() -> Profile {
-    Profile::read(&file()[..], BuildOptions { keep_samples: true, time: None }).unwrap()
+    Profile::read(&file()[..], BuildOptions { keep_samples: true, ..BuildOptions::default() })
+        .unwrap()
 }

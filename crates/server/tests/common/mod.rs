@@ -4,6 +4,7 @@
 #[path = "../../../profile/tests/shop/mod.rs"]
 mod shop;
 
+use heap::growth::SnapshotSummary;
 use profile::Profile;
 use recorder::Summary;
 use report::SnapshotSection;
@@ -38,6 +39,10 @@ impl Program for Bare {
 
     fn snapshots(&self, _: &Path, _: &Profile, _: usize) -> Vec<SnapshotSection> {
         Vec::new()
+    }
+
+    fn heap_summary(&self, _: &Path, _: &Profile) -> Option<SnapshotSummary> {
+        None
     }
 
     fn check_up(&self, _: &CheckupPlan, _: &dyn Control) -> Result<(Summary, Value), String> {
