@@ -278,7 +278,7 @@ fn methods_are_traced_and_reverted() {
 
 #[test]
 fn ui_opens_the_browser_with_a_token_of_its_own() {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::PermissionsExt;
     let folder = scratch();
     let (browser, opened) = (file(&folder, "browser"), file(&folder, "opened"));
     // It is renamed so that all of it is there once it is there.

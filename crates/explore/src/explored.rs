@@ -52,7 +52,7 @@ impl Explored {
     /// Those of [`Profile::read`].
     pub fn read(input: impl Read, time: Option<Range<Nanos>>) -> Result<Self, ProfileError> {
         let mut lanes: Option<(Range<Nanos>, Lanes, Lanes)> = None;
-        let options = BuildOptions { keep_samples: false, time: time.clone() };
+        let options = BuildOptions { time: time.clone(), ..BuildOptions::default() };
         let profile = Profile::read_and_show(input, options, |record| {
             let add = |lanes: &mut Lanes, wanted: &Range<Nanos>, batch: &SampleBatch| {
                 lanes.add_batch(batch, |time| wanted.contains(&time));

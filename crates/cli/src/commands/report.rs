@@ -183,7 +183,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         width: console::width().unwrap_or(Options::default().width),
         colour: args.output.is_none() && console::colours(&io::stdout()),
         rows: args.rows as usize,
-        snapshots: Vec::new(),
+        ..Options::default()
     })
 }
 
