@@ -4,7 +4,7 @@ mod id;
 mod row;
 
 pub use id::SessionId;
-pub use row::SessionRow;
+pub use row::{SessionProfiler, SessionRow, SessionTarget};
 
 use crate::problem::Problem;
 use axum::http::StatusCode;
