@@ -7,6 +7,7 @@
 #![allow(rustdoc::invalid_html_tags)]
 
 mod agent;
+mod assistant;
 mod commands;
 mod console;
 mod diagnosis;
@@ -71,6 +72,7 @@ Examples:
   clrscope validate before.clrscope after.clrscope
   clrscope newrelic check --pid MyApp
   clrscope serve
+  clrscope mcp
 ";
 
 #[derive(Subcommand, Debug)]
@@ -92,6 +94,7 @@ enum Command {
     Validate(validate::Args),
     Newrelic(commands::newrelic::Args),
     Serve(serve::Args),
+    Mcp(commands::mcp::Args),
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -117,6 +120,7 @@ impl Command {
             Self::Validate(args) => validate::run(args),
             Self::Newrelic(args) => commands::newrelic::run(args),
             Self::Serve(args) => serve::run(args),
+            Self::Mcp(args) => commands::mcp::run(args),
             Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
