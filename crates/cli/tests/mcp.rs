@@ -262,7 +262,7 @@ fn what_comes_from_the_process_is_data() {
     let folder = scratch();
     let client = Client::start(folder.path(), &["--allow-record"]);
     // Each answer is checked for what acts on the text around it.
-    let list = client.call("list", json!({})).good();
+    let list = client.call("list", json!({"matching": "hostile"})).good();
     assert!(list.data.contains("args\\u{202e}txt\\u{9b}31m"), "{list:?}");
     assert!(list.data.contains("--db-password [redacted] Server=x;Pwd=[redacted];"), "{list:?}");
     let checkup = client.call("checkup", json!({"pid": pid, "seconds": 4})).good();

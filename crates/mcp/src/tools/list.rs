@@ -14,7 +14,7 @@ use serde_json::json;
 use std::time::SystemTime;
 
 /// Letters of a command line.
-const COMMAND: usize = 120;
+const COMMAND: usize = 240;
 
 /// Processes that are facts as well.
 const MOST_FACTS: usize = 25;
