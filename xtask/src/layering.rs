@@ -61,11 +61,13 @@ const DROP_IN_THIRD_PARTY: &[&str] = &[
 /// itself and gets its own.
 const OUTSIDE_ONLY: &[(&str, &str)] = &[("rules", "toml")];
 
-/// Runs code that waits without a thread. Only the web server needs that.
+/// Runs code that waits without a thread. Only the web server needs that, and the SDK of the
+/// protocol for assistants.
 const ASYNCHRONOUS: &str = "tokio";
 
-/// The crates of ours that may link it: the server, and the program that contains it.
-const MAY_BE_ASYNCHRONOUS: &[&str] = &["cli", "server"];
+/// The crates of ours that may link it: the server, the assistant's tools, and the program that
+/// contains both.
+const MAY_BE_ASYNCHRONOUS: &[&str] = &["cli", "mcp", "server"];
 
 /// The crates of ours that may hold `unsafe`; all others forbid it.
 const MAY_BE_UNSAFE: &[&str] = &["agent", "com", "corprof", "corprof-mock", "newrelic", "sampler"];

@@ -140,7 +140,13 @@ fn of_link(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
             _ => Code::File,
         });
     }
-    if error.is::<server::TokenError>() {
+    if let Some(error) = error.downcast_ref::<mcp::ServeError>() {
+        return Some(match error {
+            mcp::ServeError::Protocol(_) => Code::Usage,
+            mcp::ServeError::Io(_) => Code::File,
+        });
+    }
+    if error.is::<server::TokenError>() || error.is::<server::FolderError>() {
         return Some(Code::File);
     }
     error.downcast_ref::<std::io::Error>().map(|_| Code::File)

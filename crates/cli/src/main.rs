@@ -7,6 +7,7 @@
 #![allow(rustdoc::invalid_html_tags)]
 
 mod agent;
+mod assistant;
 mod commands;
 mod console;
 mod diagnosis;
@@ -73,6 +74,7 @@ Examples:
   clrscope validate before.clrscope after.clrscope
   clrscope newrelic check --pid MyApp
   clrscope serve
+  clrscope mcp
 ";
 
 #[derive(Subcommand, Debug)]
@@ -96,6 +98,7 @@ enum Command {
     Newrelic(commands::newrelic::Args),
     Ui(ui::Args),
     Serve(serve::Args),
+    Mcp(commands::mcp::Args),
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -123,6 +126,7 @@ impl Command {
             Self::Newrelic(args) => commands::newrelic::run(args),
             Self::Ui(args) => ui::run(args),
             Self::Serve(args) => serve::run(args),
+            Self::Mcp(args) => commands::mcp::run(args),
             Self::Schema(args) => schema::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),

@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "ps",
     "profilers",
     "record",

@@ -2,11 +2,14 @@
 #![cfg(unix)]
 mod common;
 
-use common::{LIMIT, Report, assert_schema, clrscope, file, run, scratch};
+use common::{
+    LIMIT, Report, agent_is_mapped, assert_schema, assistant::Said, clrscope, file, run, scratch,
+    wait_until_left,
+};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     path::Path,
     process::{Child, Stdio},
     time::Instant,
@@ -77,6 +80,29 @@ impl Serving {
             Some((name, serde_json::from_str(&data).unwrap()))
         });
         events.collect()
+    }
+
+    /// Asks the assistant's tools; the result.
+    #[track_caller]
+    fn assistant(&self, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let origin = format!("http://{}", self.client.address);
+        let headers = [
+            ("Cookie", self.cookie.as_str()),
+            ("Origin", origin.as_str()),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+            ("MCP-Protocol-Version", "2025-06-18"),
+        ];
+        let body = request.to_string();
+        let answer = self.client.send("POST", "/mcp", &headers, body.as_bytes()).expect(200);
+        answer.json()["result"].clone()
+    }
+
+    #[track_caller]
+    fn tool(&self, name: &str, arguments: Value) -> Said {
+        let result = self.assistant("tools/call", json!({"name": name, "arguments": arguments}));
+        Said::of(&result, result.to_string().len())
     }
 
     fn signal(&self, signal: Signal) {
@@ -244,6 +270,78 @@ fn a_check_up_says_what_is_wrong() {
     let id = begun["id"].as_str().unwrap();
     let stopped = serving.ask("DELETE", &format!("recordings/{id}"), "").expect(200).json();
     assert_eq!(stopped["ended"], true, "{stopped}");
+}
+
+#[test]
+fn assistants_get_the_verdicts_of_the_server() {
+    let folder = scratch();
+    let mut thrower = Sample::named("thrower")
+        .launch(Runtime::V9.require(), &["--seconds", "120", "--rate", "200", "--only", "plain"])
+        .private_tmp()
+        .start();
+    thrower.wait_for_ready();
+    let pid = thrower.pid();
+    let serving = Serving::start(folder.path());
+    // Nobody is let in by another way than to all else.
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let kind = ("Content-Type", "application/json");
+    let accept = ("Accept", "application/json, text/event-stream");
+    let send = |headers: &[(&str, &str)]| {
+        serving.client.send("POST", "/mcp", &[&[kind, accept], headers].concat(), hello.as_bytes())
+    };
+    send(&[]).expect_problem(401, "token");
+    send(&[("Cookie", &serving.cookie), ("Origin", "http://evil.example")])
+        .expect_problem(403, "origin");
+    send(&[("Cookie", &serving.cookie), ("Host", "evil.example")]).expect_problem(403, "name");
+    let large = vec![b' '; 100 << 10];
+    let headers = [kind, accept, ("Cookie", &serving.cookie)];
+    serving.client.send("POST", "/mcp", &headers, &large).expect(413);
+
+    let hello = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    });
+    let greeting = serving.assistant("initialize", hello);
+    assert_eq!(greeting["serverInfo"]["name"], "clrscope", "{greeting}");
+    let tools = serving.assistant("tools/list", json!({}));
+    assert!((8..=10).contains(&tools["tools"].as_array().unwrap().len()), "{tools}");
+    serving.tool("record", json!({"pid": pid})).bad("--mcp-allow-record");
+    let said = serving.tool("checkup", json!({"pid": pid, "seconds": 4})).good();
+    let session = said.session();
+    let recording = serving.get(&format!("recordings/{session}")).expect(200).json();
+    assert_schema("checkup", &recording["checkup"]);
+    let own = recording["checkup"]["findings"].as_array().unwrap();
+    assert!(own.iter().any(|finding| finding["id"] == "exception-storm"), "{recording}");
+    let facts = said.facts["findings"].as_array().unwrap();
+    assert_eq!(own.len(), facts.len(), "{said:?}");
+    for (own, fact) in own.iter().zip(facts) {
+        for name in ["id", "severity", "confidence", "culprit"] {
+            assert_eq!(own[name], fact[name], "{own}\n{fact}");
+        }
+    }
+    // A client that goes away cancels its call.
+    let call = json!({
+        "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "checkup", "arguments": {"pid": pid, "seconds": 60, "heap": false}},
+    });
+    let body = call.to_string();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+        serving.client.address,
+        serving.cookie,
+        body.len(),
+    );
+    let mut stream = serving.client.connect();
+    stream.write_all(head.as_bytes()).unwrap();
+    let until = Instant::now() + LIMIT;
+    while !agent_is_mapped(pid) {
+        assert!(Instant::now() < until, "the checkup does not begin");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(stream);
+    wait_until_left(pid);
 }
 
 #[test]

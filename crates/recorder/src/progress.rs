@@ -66,6 +66,10 @@ pub struct Progress {
     pub dropped: u64,
     /// Bytes of session written so far.
     pub bytes: u64,
+    /// CPU time that the recording took in the process so far, as measured about once a second.
+    pub target_cpu: Duration,
+    /// For how long the runtime was suspended for it so far.
+    pub target_stopped: Duration,
 }
 
 /// What a recording left behind.

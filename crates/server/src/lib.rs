@@ -17,9 +17,13 @@ mod pages;
 mod problem;
 mod recordings;
 mod store;
+mod workspace;
 
 pub use access::{Token, TokenError};
-pub use store::{FolderError, Retention};
+pub use problem::Problem;
+pub use recordings::{End, Entry, Plan, State as RecordingState, Work};
+pub use store::{FolderError, Retention, SessionId, SessionProfiler, SessionRow, SessionTarget};
+pub use workspace::Workspace;
 
 use access::{Hosts, Secrets};
 use axum::Router;
@@ -30,7 +34,6 @@ use heap::growth::SnapshotSummary;
 use jobs::Jobs;
 use profile::Profile;
 use recorder::{RecordError, Recording, Summary};
-use recordings::Recordings;
 use report::SnapshotSection;
 use std::{
     io,
@@ -39,7 +42,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use store::Store;
 use tokio::sync::watch;
 
 /// What the program around the server does for it.
@@ -135,19 +137,13 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// What all requests share.
+/// What all requests share. It is a [`Workspace`] as well, and who may use it.
 pub(crate) struct State {
-    pub program: Arc<dyn Program>,
+    pub work: Arc<Workspace>,
     pub hosts: Hosts,
     pub secrets: Secrets,
     /// Name of the cookie. Browsers do not tell the ports of a host apart, so it has the port.
     pub cookie: String,
-    pub store: Store,
-    pub recordings: Recordings,
-    /// Work that reads whole sessions.
-    pub heavy: Jobs,
-    /// Work that takes a moment.
-    pub light: Jobs,
     /// Questions of viewers.
     pub explore: Jobs,
     /// Sessions that viewers look at.
@@ -158,6 +154,14 @@ pub(crate) struct State {
     pub watchers: Arc<tokio::sync::Semaphore>,
     /// The OpenAPI document.
     pub openapi: String,
+}
+
+impl std::ops::Deref for State {
+    type Target = Workspace;
+
+    fn deref(&self) -> &Workspace {
+        &self.work
+    }
 }
 
 pub(crate) type Shared = Arc<State>;
@@ -190,11 +194,23 @@ impl Server {
     /// # Errors
     /// [`ServeError`].
     pub fn bind(config: Config, program: Arc<dyn Program>) -> Result<Self, ServeError> {
+        Self::bind_with(config, program, |_| Router::new())
+    }
+
+    /// The same, with further addresses. Whoever may not use the server cannot reach them either.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub fn bind_with(
+        config: Config,
+        program: Arc<dyn Program>,
+        more: impl FnOnce(&Arc<Workspace>) -> Router,
+    ) -> Result<Self, ServeError> {
         let ip = config.listen.ip();
         if !ip.is_loopback() && config.token.is_none() {
             return Err(ServeError::NoToken(ip));
         }
-        let store = Store::open(&config.sessions, config.retention)?;
+        let work = Workspace::open(&config.sessions, config.retention, Arc::clone(&program))?;
         let listen = |source| ServeError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).map_err(listen)?;
         listener.set_nonblocking(true)?;
@@ -202,15 +218,12 @@ impl Server {
         let secrets = Secrets::new(config.token);
         let once = secrets.once(false)?;
         let (router, openapi) = endpoints::router();
+        let more = more(&work);
         let state = Arc::new(State {
-            program,
+            work,
             hosts: Hosts::new(ip.is_loopback(), config.hosts),
             secrets,
             cookie: format!("clrscope-{}", address.port()),
-            store,
-            recordings: Recordings::default(),
-            heavy: Jobs::new(2),
-            light: Jobs::new(4),
             explore: Jobs::new(2),
             explorations: Explorations::default(),
             uploads: endpoints::uploads(),
@@ -218,7 +231,7 @@ impl Server {
             openapi,
         });
         let guard = axum::middleware::from_fn_with_state(Arc::clone(&state), access::guard);
-        let router = router.layer(guard).with_state(Arc::clone(&state));
+        let router = router.with_state(Arc::clone(&state)).merge(more).layer(guard);
         let (stopper, stopped) = watch::channel(false);
         let origin = format!("http://{}", reachable(address));
         let url = format!("{origin}/?token={once}");

@@ -14,6 +14,7 @@ use session::SessionError;
 /// Why a request was not fulfilled.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Problem {
+    /// Status of HTTP.
     #[serde(skip)]
     pub status: StatusCode,
     /// What is wrong.
@@ -23,6 +24,7 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// With a cause and the next step.
     pub fn new(status: StatusCode, cause: impl Into<String>, next: impl Into<String>) -> Self {
         Self { status, cause: cause.into(), next: next.into() }
     }

@@ -1,7 +1,7 @@
 //! Recordings that run, and the latest that have ended.
 
 use crate::{
-    CheckupPlan, Control, Shared,
+    CheckupPlan, Control, Workspace,
     problem::Problem,
     store::{SessionId, Writing},
 };
@@ -33,9 +33,11 @@ const POLL: Duration = Duration::from_millis(250);
 /// What a recording is for.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// The process.
     pub process: DotnetProcess,
     /// The name of its session; made of the process and the time if there is none.
     pub name: Option<SessionId>,
+    /// What is done with the process.
     pub work: Work,
     /// What is doubtful about it.
     pub warnings: Vec<String>,
@@ -47,7 +49,14 @@ pub enum Work {
     /// It is recorded.
     Record(RecordOptions),
     /// It is observed, and then judged.
-    CheckUp { duration: Duration, heap: bool, limits: LimitsOf },
+    CheckUp {
+        /// For how long.
+        duration: Duration,
+        /// Whether heap snapshots are taken, each of which pauses the process.
+        heap: bool,
+        /// Limits of findings.
+        limits: LimitsOf,
+    },
 }
 
 impl Work {
@@ -70,12 +79,19 @@ impl Work {
 pub struct Entry {
     /// That of its session.
     pub id: SessionId,
+    /// Process id.
     pub pid: u32,
+    /// Name of the process.
     pub process: String,
+    /// Ids of the profilers that run.
     pub profilers: Vec<&'static str>,
+    /// When it began, in milliseconds since 1970.
     pub started_unix_ms: u64,
+    /// When it ends by itself.
     pub duration: Option<Duration>,
+    /// Whether it is a check-up.
     pub is_checkup: bool,
+    /// What is doubtful about it.
     pub warnings: Vec<String>,
     ender: Ender,
     state: watch::Receiver<State>,
@@ -113,6 +129,7 @@ impl Ender {
 /// How far a recording is.
 #[derive(Clone, Debug, Default)]
 pub struct State {
+    /// As the recorder says it.
     pub progress: Progress,
     /// The latest figures, and how many there were.
     pub figures: Option<(u64, Arc<Value>)>,
@@ -123,8 +140,9 @@ pub struct State {
 /// What became of a recording.
 #[derive(Debug)]
 pub struct End {
+    /// What was recorded: an [`api::SummaryJson`].
     pub summary: Value,
-    /// What was found by a check-up.
+    /// What was found by a check-up: a [`report::Checkup`].
     pub checkup: Option<Value>,
 }
 
@@ -151,7 +169,7 @@ impl Entry {
 
 /// All recordings.
 #[derive(Debug)]
-pub struct Recordings {
+pub(crate) struct Recordings {
     all: Mutex<All>,
     /// How many are beginning or running.
     running: watch::Sender<usize>,
@@ -259,11 +277,11 @@ impl Recordings {
 ///
 /// # Errors
 /// When it does not begin.
-pub async fn start(state: &Shared, plan: Plan) -> Result<Arc<Entry>, Problem> {
+pub(crate) async fn start(state: &Arc<Workspace>, plan: Plan) -> Result<Arc<Entry>, Problem> {
     let pid = plan.process.pid;
     state.recordings.begin(pid)?;
     let (begins, begun) = oneshot::channel();
-    let shared = Shared::clone(state);
+    let shared = Arc::clone(state);
     let thread = std::thread::Builder::new().name(format!("recording-{pid}"));
     let thread = thread.spawn(move || {
         let record = AssertUnwindSafe(|| record(&shared, plan, begins));
@@ -279,7 +297,7 @@ pub async fn start(state: &Shared, plan: Plan) -> Result<Arc<Entry>, Problem> {
     begun.await.unwrap_or_else(|_| Err(lost()))
 }
 
-fn record(state: &Shared, plan: Plan, begins: oneshot::Sender<Result<Arc<Entry>, Problem>>) {
+fn record(state: &Workspace, plan: Plan, begins: oneshot::Sender<Result<Arc<Entry>, Problem>>) {
     let (sender, receiver) = watch::channel(State::default());
     let (begun, writing) = match begin(state, &plan, receiver) {
         Ok(begun) => begun,
@@ -318,7 +336,7 @@ type Begun = (Entry, Option<Recording>);
 
 /// Attaches, where there is one recording; a check-up does that by itself.
 fn begin<'a>(
-    state: &'a Shared,
+    state: &'a Workspace,
     plan: &Plan,
     receiver: watch::Receiver<State>,
 ) -> Result<(Begun, Writing<'a>), Problem> {
@@ -354,7 +372,7 @@ fn begin<'a>(
 
 /// Observes a process and judges it.
 fn check_up(
-    state: &Shared,
+    state: &Workspace,
     plan: &CheckupPlan,
     entry: &Entry,
     sender: &watch::Sender<State>,

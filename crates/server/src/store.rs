@@ -5,7 +5,7 @@ mod note;
 mod row;
 
 pub use id::SessionId;
-pub use row::SessionRow;
+pub use row::{SessionProfiler, SessionRow, SessionTarget};
 
 use crate::problem::Problem;
 use axum::http::StatusCode;

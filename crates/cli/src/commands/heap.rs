@@ -153,6 +153,18 @@ pub fn last_summary(path: &Path, profile: &Profile) -> Option<SnapshotSummary> {
     (snapshot.end().extent != Extent::Roots).then(|| SnapshotSummary::of(&snapshot))
 }
 
+/// The last snapshot of a session, analyzed.
+///
+/// # Errors
+/// When there is no full snapshot in it.
+pub fn analyze_last(path: &Path, options: &ReportOptions) -> anyhow::Result<::heap::Report> {
+    let (snapshot, _) = one_look(path, MemoryArgs::default(), None)?;
+    match snapshot.end().extent {
+        Extent::All => Ok(::heap::report(&snapshot, options)),
+        _ => Err(failure(Code::BadSession, "the snapshot has no references: it is a partial one")),
+    }
+}
+
 /// What is said of a snapshot that lacks objects.
 pub fn not_complete(note: Option<&str>) -> String {
     let note = note.filter(|note| !note.is_empty()).unwrap_or("not all objects are in it");

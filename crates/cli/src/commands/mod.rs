@@ -9,6 +9,7 @@ pub mod il;
 pub mod launch;
 pub mod leaks;
 pub mod man;
+pub mod mcp;
 pub mod newrelic;
 pub mod profilers;
 pub mod ps;

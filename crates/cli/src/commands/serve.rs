@@ -2,7 +2,7 @@
 
 use crate::{
     agent::AgentArgs,
-    console,
+    assistant, console,
     exit::{Code, failure},
     os::{self, Signal, SignalWatch},
     served::Clrscope,
@@ -15,7 +15,8 @@ use std::{env, net::SocketAddr, path::PathBuf, sync::Arc};
 ///
 /// Prints the address to open and runs until a signal comes, which ends recordings in order. The
 /// token in the address lets one browser in, once. Scripts send the token of --token-file, in the
-/// header `Authorization: Bearer TOKEN`. GET /api/v1/openapi.json describes all requests.
+/// header `Authorization: Bearer TOKEN`. GET /api/v1/openapi.json describes all requests. Assistants
+/// use the same token at /mcp; by default their tools change nothing (see `clrscope mcp --help`).
 ///
 /// Whoever is let in can do what you can do with clrscope. Without --token-file, only addresses of
 /// this machine (127.0.0.1, ::1) are listened at. Use a reverse proxy for TLS, and an SSH tunnel or
@@ -40,6 +41,12 @@ pub struct Args {
     /// Disk space for sessions, in GB; the oldest ones are deleted
     #[arg(long, value_name = "GB", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     max_space: u32,
+    /// Let assistants at /mcp choose what is recorded
+    #[arg(long)]
+    mcp_allow_record: bool,
+    /// Let assistants at /mcp add code to methods of processes for a while
+    #[arg(long)]
+    mcp_allow_trace: bool,
     #[command(flatten)]
     agent: AgentArgs,
 }
@@ -59,17 +66,30 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
             bytes: u64::from(args.max_space) << 30,
         },
     };
-    serve(config, &args.agent, |server| Ok(console::print(&format!("{}\n", server.url()))?))
+    let assistants = mcp::Config {
+        record: args.mcp_allow_record,
+        trace: args.mcp_allow_trace,
+        limits: mcp::Limits::default(),
+    };
+    serve(config, &args.agent, assistants, |server| {
+        Ok(console::print(&format!("{}\n", server.url()))?)
+    })
 }
 
 /// Serves until a signal comes. `begun` is called when the port is open and signals are handled.
+/// `assistants` is what those at `/mcp` may do.
 pub fn serve(
     config: Config,
     agent: &AgentArgs,
+    assistants: mcp::Config,
     begun: impl FnOnce(&Server) -> anyhow::Result<()>,
 ) -> anyhow::Result<Code> {
     let token = config.token.clone();
-    let server = Server::bind(config, Arc::new(Clrscope { agent: agent.clone() }))?;
+    let program = Arc::new(Clrscope { agent: agent.clone() });
+    let server = Server::bind_with(config, program, |work| {
+        let program = Arc::new(assistant::Clrscope { agent: agent.clone() });
+        mcp::routes(&mcp::Assistant::new(Arc::clone(work), program, assistants))
+    })?;
     warn(token.as_ref());
     let _watch = end_on_signal(server.stopper())?;
     begun(&server)?;
@@ -119,6 +139,9 @@ fn end_on_signal(stopper: Stopper) -> anyhow::Result<SignalWatch> {
 }
 
 /// The folder of sessions of this user.
+///
+/// # Errors
+/// When there is no place for it.
 pub fn default_folder() -> anyhow::Result<PathBuf> {
     let folder =
         |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -5,20 +5,13 @@ use crate::{
     console,
     exit::Code,
     recording::{self, AtTerminal},
-    stacks::{
-        report::{self, Report},
-        take::{self, Taken},
-        view,
-    },
+    stacks::{report::Report, take, view},
     tasks,
 };
 use diagnostics::DotnetProcess;
 use document::markdown;
 use profilers::Selection;
-use std::{
-    io::Write as _,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+use std::{io::Write as _, time::Instant};
 
 /// Heap snapshots for asynchronous methods: their states come with the second one.
 const SNAPSHOTS: &str = "async:snapshots=2:every=1";
@@ -61,28 +54,8 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let begun = Instant::now();
     let process = diagnostics::locate(&args.target)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let taken = take::take(&process, args.no_attach, &args.agent)?;
-    let elapsed = begun.elapsed();
-    let Taken { threads, read_by, reason, reading, locks, notes, departure } = taken;
-    let groups = args.merged.then(|| report::groups(&threads));
-    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-    let mut report = Report {
-        schema: report::SCHEMA,
-        pid: process.pid,
-        process: process.name.clone(),
-        runtime: process.runtime_version.clone(),
-        time_unix_ms: u64::try_from(now.as_millis()).unwrap_or_default(),
-        read_by,
-        reason,
-        elapsed_ms: milliseconds(elapsed),
-        reading_ms: reading.map(milliseconds),
-        threads,
-        groups,
-        locks,
-        asynchronous: None,
-        notes,
-    };
+    let (mut report, departure) =
+        take::report(&process, args.no_attach, args.merged, begun, &args.agent)?;
     if args.asynchronous {
         // The main profiler slot may be the only one.
         report.notes.extend(departure.and_then(|departure| departure.finish()));

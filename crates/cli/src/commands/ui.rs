@@ -39,7 +39,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         sessions: args.sessions.clone().map_or_else(serve::default_folder, Ok)?,
         retention: Retention::default(),
     };
-    serve::serve(config, &args.agent, |server| {
+    let assistants = mcp::Config { record: false, trace: false, limits: mcp::Limits::default() };
+    serve::serve(config, &args.agent, assistants, |server| {
         console::print(&format!("{}\n", server.url()))?;
         if !args.no_browser {
             open(&server.url_for_own_user()?);

@@ -1,6 +1,6 @@
 //! Takes a thread dump, in the best way that the process allows.
 
-use super::report::{self, Locks, ReadBy, Thread};
+use super::report::{self, Locks, ReadBy, Report, Thread};
 use crate::{
     agent::AgentArgs,
     exit::{Code, failure},
@@ -8,7 +8,10 @@ use crate::{
 use diagnostics::DotnetProcess;
 use inspect::{Findings, OutsideCode, Snapshot, Stacks};
 use recorder::{Departure, RecordError, ThreadDump};
-use std::{io::ErrorKind, time::Duration};
+use std::{
+    io::ErrorKind,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 /// Time between the two readings of locks, of which only what both saw counts.
 const APART: Duration = Duration::from_millis(40);
@@ -17,16 +20,16 @@ const APART: Duration = Duration::from_millis(40);
 const STACKS_LIMIT: Duration = Duration::from_secs(8);
 
 /// What was taken.
-pub struct Taken {
-    pub threads: Vec<Thread>,
-    pub read_by: ReadBy,
+struct Taken {
+    threads: Vec<Thread>,
+    read_by: ReadBy,
     /// Why it was not read in a better way.
-    pub reason: Option<String>,
-    pub reading: Option<Duration>,
-    pub locks: Locks,
-    pub notes: Vec<String>,
+    reason: Option<String>,
+    reading: Option<Duration>,
+    locks: Locks,
+    notes: Vec<String>,
     /// The agent, which is still there.
-    pub departure: Option<Departure>,
+    departure: Option<Departure>,
 }
 
 impl Taken {
@@ -43,11 +46,49 @@ impl Taken {
     }
 }
 
+/// Takes a thread dump in the form for people and programs, and the agent, which is still there.
+/// `merged` says whether threads with equal stacks are also grouped, `begun` is when the command
+/// began.
+///
+/// # Errors
+/// As [`take`].
+pub fn report(
+    process: &DotnetProcess,
+    no_attach: bool,
+    merged: bool,
+    begun: Instant,
+    agent: &AgentArgs,
+) -> anyhow::Result<(Report, Option<Departure>)> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let taken = take(process, no_attach, agent)?;
+    let elapsed = begun.elapsed();
+    let Taken { threads, read_by, reason, reading, locks, notes, departure } = taken;
+    let groups = merged.then(|| report::groups(&threads));
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let report = Report {
+        schema: report::SCHEMA,
+        pid: process.pid,
+        process: process.name.clone(),
+        runtime: process.runtime_version.clone(),
+        time_unix_ms: u64::try_from(now.as_millis()).unwrap_or_default(),
+        read_by,
+        reason,
+        elapsed_ms: milliseconds(elapsed),
+        reading_ms: reading.map(milliseconds),
+        threads,
+        groups,
+        locks,
+        asynchronous: None,
+        notes,
+    };
+    Ok((report, departure))
+}
+
 /// Takes a thread dump of a process, with its locks.
 ///
 /// # Errors
 /// That the process has ended or is none of .NET, or that nothing of it may be read.
-pub fn take(process: &DotnetProcess, no_attach: bool, agent: &AgentArgs) -> anyhow::Result<Taken> {
+fn take(process: &DotnetProcess, no_attach: bool, agent: &AgentArgs) -> anyhow::Result<Taken> {
     let (taken, look) = std::thread::scope(|scope| {
         let look = scope.spawn(|| inspect::look(process.pid, APART));
         let taken = threads(process, no_attach, agent);

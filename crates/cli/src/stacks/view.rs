@@ -139,7 +139,8 @@ fn title(thread: &Thread) -> String {
     }
 }
 
-fn waits_for(wait: &LockWait) -> String {
+/// A wait for a lock in words.
+pub fn waits_for(wait: &LockWait) -> String {
     let owner = match (&wait.held_by, wait.owner_has_ended) {
         _ if wait.for_pulse => String::new(),
         (Some(owner), _) => format!(", held by {}", of_shown(owner)),
@@ -168,17 +169,22 @@ pub fn lock(lock: &LockShown) -> String {
     }
 }
 
+/// Where the code of a frame is: its line, or its library.
+pub fn place(frame: &Frame) -> Option<String> {
+    match (&frame.file, frame.line, &frame.module) {
+        (Some(file), Some(line), _) => Some(format!("{}:{line}", file_name(file))),
+        (_, _, Some(module)) if !frame.is_managed() && !frame.name.starts_with('[') => {
+            Some(module.clone())
+        }
+        _ => None,
+    }
+}
+
 /// Frames, without stubs between managed and native code.
 fn frames(tree: &mut Tree, stack: &[Frame], end: End) {
     let shown: Vec<&Frame> = stack.iter().filter(|frame| frame.kind != "stub").collect();
     for frame in shown.iter().take(FRAMES) {
-        let place = match (&frame.file, frame.line, &frame.module) {
-            (Some(file), Some(line), _) => Some(format!("{}:{line}", file_name(file))),
-            (_, _, Some(module)) if !frame.is_managed() && !frame.name.starts_with('[') => {
-                Some(module.clone())
-            }
-            _ => None,
-        };
+        let place = place(frame);
         let guessed = if frame.guessed { " (found by search)" } else { "" };
         let forms = vec![format!("at {}{guessed}", frame.name)];
         tree.push(0, [Cell::Name { forms, place }]);

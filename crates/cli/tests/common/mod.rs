@@ -2,6 +2,8 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 #[cfg(unix)]
+pub mod assistant;
+#[cfg(unix)]
 pub mod tracing;
 
 use serde_json::Value;

@@ -272,6 +272,8 @@ impl Recorder {
         let (cost, counters) = (stages.cpu.cost(cx), cx.frames.counters());
         let observer = cx.statistics.observe(cost, counters).clone();
         let dropped = observer.dropped.iter().map(|(_, count)| count).sum();
+        let [taken, stopped] =
+            [observer.target_cpu, observer.target_stopped].map(Duration::from_nanos);
         cx.write(&SessionRecord::Observer(observer));
         let pid = cx.target.pid;
         let lacks = || room::lacks_memory(pid).or_else(|| self.threads.lacks(pid));
@@ -287,5 +289,6 @@ impl Recorder {
         let (samples, bytes) = (cx.statistics.counts(), cx.output.bytes_written());
         let mut progress = cx.progress();
         (progress.samples, progress.dropped, progress.bytes) = (samples, dropped, bytes);
+        (progress.target_cpu, progress.target_stopped) = (taken, stopped);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     Shared,
     openapi::{Api, Endpoint},
     problem::Problem,
-    recordings::{self, Entry, State as Progress},
+    recordings::{Entry, State as Progress},
 };
 use axum::{Json, extract::State, http::StatusCode};
 use request::{NewCheckup, NewRecording};
@@ -175,7 +175,7 @@ async fn record(
 ) -> Result<(StatusCode, Json<RecordingJson>), Problem> {
     let shared = Shared::clone(&state);
     let plan = state.light.run(move || request.plan(shared.program.agent())).await?;
-    let entry = recordings::start(&state, plan).await?;
+    let entry = state.work.start(plan).await?;
     Ok((StatusCode::CREATED, Json(RecordingJson::of(&entry))))
 }
 
@@ -184,7 +184,7 @@ async fn check_up(
     Body(request): Body<NewCheckup>,
 ) -> Result<(StatusCode, Json<RecordingJson>), Problem> {
     let plan = state.light.run(move || request.plan()).await?;
-    let entry = recordings::start(&state, plan).await?;
+    let entry = state.work.start(plan).await?;
     Ok((StatusCode::CREATED, Json(RecordingJson::of(&entry))))
 }
 
@@ -194,7 +194,7 @@ async fn trace_methods(
 ) -> Result<(StatusCode, Json<RecordingJson>), Problem> {
     let shared = Shared::clone(&state);
     let plan = state.light.run(move || request.plan(shared.program.agent())).await?;
-    let entry = recordings::start(&state, plan).await?;
+    let entry = state.work.start(plan).await?;
     Ok((StatusCode::CREATED, Json(RecordingJson::of(&entry))))
 }
 

@@ -11,6 +11,9 @@ const MOST: usize = 200;
 
 impl SessionId {
     /// Reads a name.
+    ///
+    /// # Errors
+    /// When it could lead out of the folder.
     pub fn parse(text: &str) -> Result<Self, Problem> {
         let plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-');
         let good = !text.is_empty()

@@ -75,7 +75,7 @@ fn profilers_of(info: &SessionInfo) -> Vec<SessionProfiler> {
 
 impl SessionRow {
     /// What the beginning of a file says.
-    pub fn read(id: &SessionId, file: File, recording: bool) -> Self {
+    pub(crate) fn read(id: &SessionId, file: File, recording: bool) -> Self {
         let found = file.metadata().ok();
         let changed = found.as_ref().and_then(|found| found.modified().ok());
         let changed = changed.and_then(|time: SystemTime| time.duration_since(UNIX_EPOCH).ok());
