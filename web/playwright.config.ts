@@ -7,7 +7,8 @@ export default defineConfig({
   outputDir: "results",
   workers: 1,
   fullyParallel: false,
-  timeout: 60_000,
+  // A busy machine takes several times as long as an idle one.
+  timeout: 180_000,
   expect: { timeout: 20_000 },
   reporter: [["list"]],
   use: {

@@ -39,6 +39,8 @@ export const test = base.extend<{ page: Page }>({
     const context = await browser.newContext({
       baseURL: new URL(url).origin,
       viewport: { width: 1280, height: 860 },
+      // Colors are looked at when they have changed, not while they change.
+      reducedMotion: "reduce",
       ...(known ? { storageState: state } : {}),
     });
     const page = await context.newPage();

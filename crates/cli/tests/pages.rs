@@ -49,8 +49,7 @@ fn all_pages_in_a_browser() {
     // To look at them after the run.
     if let Some(kept) = std::env::var_os("CLRSCOPE_PICTURES") {
         fs::create_dir_all(&kept).unwrap();
-        for picture in fs::read_dir(run.join("pictures")).unwrap() {
-            let picture = picture.unwrap();
+        for picture in fs::read_dir(run.join("pictures")).into_iter().flatten().flatten() {
             fs::copy(picture.path(), std::path::Path::new(&kept).join(picture.file_name()))
                 .unwrap();
         }

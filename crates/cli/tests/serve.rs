@@ -277,6 +277,47 @@ fn methods_are_traced_and_reverted() {
 }
 
 #[test]
+fn ui_opens_the_browser_with_a_token_of_its_own() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = scratch();
+    let (browser, opened) = (file(&folder, "browser"), file(&folder, "opened"));
+    // It is renamed so that all of it is there once it is there.
+    let script =
+        format!("#!/bin/sh\necho \"$1\" > {0}.part && mv {0}.part {0}\nexit 3\n", opened.display());
+    std::fs::write(&browser, script).unwrap();
+    std::fs::set_permissions(&browser, PermissionsExt::from_mode(0o755)).unwrap();
+    let sessions = file(&folder, "sessions");
+    let mut command = clrscope(["ui", "--sessions", sessions.to_str().unwrap()]);
+    command.env("BROWSER", &browser).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut printed = String::new();
+    out.read_line(&mut printed).unwrap();
+    let until = Instant::now() + LIMIT;
+    while !opened.exists() {
+        assert!(Instant::now() < until, "no browser was started");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let given = std::fs::read_to_string(&opened).unwrap();
+    assert_ne!(given, printed);
+    let client = Client::of(&printed);
+    let path =
+        |url: &str| url.trim_end().split_once(&client.address.to_string()).unwrap().1.to_owned();
+    assert!(client.address.ip().is_loopback());
+    for url in [&given, &printed] {
+        client.send("GET", &path(url), &[], b"").expect(303);
+        client.send("GET", &path(url), &[], b"").expect_problem(401, "already used");
+    }
+    let serving = Serving { child, out, client, cookie: String::new() };
+    // The program that opens the browser has failed by then.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    serving.signal(Signal::TERM);
+    let (code, rest, err) = serving.wait();
+    assert_eq!((code, rest.as_str()), (Some(0), ""), "{err}");
+    assert!(err.contains("exit status: 3") && err.contains("open the address above"), "{err}");
+}
+
+#[test]
 fn what_cannot_be_served_is_refused() {
     let folder = scratch();
     let sessions = file(&folder, "sessions");

@@ -74,7 +74,7 @@ export function List<Row>(props: {
           {rows.map((row) => (
             <tr key={props.id(row)}>
               {props.columns.map((own) => (
-                <td key={own.id} class={own.right ? "n" : own.id}>
+                <td key={own.id} class={own.right ? "n" : `col-${own.id}`}>
                   {own.cell(row)}
                 </td>
               ))}

@@ -48,7 +48,10 @@ export function Samples({ progress }: { progress: Progress }) {
 
 const cores = (value: number) => `${(value * 100).toFixed(0)} %`;
 
-/** Figures over time. */
+/**
+ * Figures over time. What was zero all the time may just not be recorded, so it is not drawn: a
+ * line at zero would say that there is nothing.
+ */
 export function Charts({ history }: { history: History }) {
   const { time } = history;
   const charts = [
@@ -60,9 +63,11 @@ export function Charts({ history }: { history: History }) {
   ];
   return (
     <div class="charts">
-      {charts.map((chart) => (
-        <Chart key={chart.title} time={time} {...chart} />
-      ))}
+      {charts
+        .filter((chart) => chart.values.some((value) => value !== null && value > 0))
+        .map((chart) => (
+          <Chart key={chart.title} time={time} {...chart} />
+        ))}
     </div>
   );
 }
@@ -129,7 +134,8 @@ function Methods({ figures }: { figures: Figures }) {
 }
 
 function Threads({ figures }: { figures: Figures }) {
-  const busy = [...figures.threads].sort((one, other) => other.cpu - one.cpu).slice(0, ROWS);
+  const seen = figures.threads.filter((row) => row.cpu > 0 || row.state !== null);
+  const busy = seen.sort((one, other) => other.cpu - one.cpu).slice(0, ROWS);
   const rows = busy.map((row) => [
     cores(row.cpu),
     row.state ?? "",

@@ -1,7 +1,7 @@
 // Parts that several pages have.
 
-import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { cloneElement, type ComponentChildren, type VNode } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { problemOf, type Problem } from "../data/client";
 import { visible } from "../data/format";
 
@@ -107,14 +107,19 @@ export function Tiles({ children }: { children: ComponentChildren }) {
   return <dl class="tiles">{children}</dl>;
 }
 
-/** A field of a form with its label. */
-export function Field(props: { label: string; hint?: string; children: ComponentChildren }) {
+/** A field of a form with its label, and a hint that describes it. */
+export function Field(props: { label: string; hint?: string; children: VNode<object> }) {
+  const { label, hint, children } = props;
+  const id = useId();
+  const described = hint ? cloneElement(children, { "aria-describedby": id }) : children;
   return (
-    <label class="field">
-      <span>{props.label}</span>
-      {props.children}
-      {props.hint !== undefined && <small>{props.hint}</small>}
-    </label>
+    <div class="field">
+      <label>
+        <span>{label}</span>
+        {described}
+      </label>
+      {hint && <small id={id}>{hint}</small>}
+    </div>
   );
 }
 

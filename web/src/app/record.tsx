@@ -227,11 +227,14 @@ function ParamInput(props: {
   param: ProfilerParam;
   value: string;
   change: (value: string) => void;
+  /** Id of what describes it. */
+  "aria-describedby"?: string;
 }) {
   const { param, value, change } = props;
+  const described = { "aria-describedby": props["aria-describedby"] };
   if (param.choices) {
     return (
-      <select value={value} onChange={(event) => change(event.currentTarget.value)}>
+      <select {...described} value={value} onChange={(event) => change(event.currentTarget.value)}>
         <option value="">{`${param.default} (default)`}</option>
         {param.choices
           .filter((choice) => choice !== param.default)
@@ -243,6 +246,7 @@ function ParamInput(props: {
   }
   const [least, most] = param.range ?? [];
   const same = {
+    ...described,
     placeholder: param.default === "" ? "none" : param.default,
     value,
     onInput: (event: { currentTarget: HTMLInputElement }) => change(event.currentTarget.value),

@@ -1,6 +1,6 @@
 // A recording or trace while it runs, and what became of it.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api } from "../data/client";
 import { bytes, count, duration, visible } from "../data/format";
 import { useQuery } from "../data/query";
@@ -9,7 +9,7 @@ import { DocumentView } from "../views/document";
 import { Failed, Forgotten } from "./checkup";
 import { Charts, Now, Running, Samples } from "./live";
 import { Failure, Head, Tile, Tiles, useAction, Waiting } from "./parts";
-import { go, link } from "./router";
+import { go, link, useParam } from "./router";
 import { useWatched } from "./watched";
 
 export function RecordingPage({ id }: { id: string }) {
@@ -58,22 +58,43 @@ export function RecordingPage({ id }: { id: string }) {
   );
 }
 
-/** What the session says already; read only when somebody asks, because all of it is read. */
+/** Milliseconds after which what was recorded so far is read again, if it is followed. */
+const EVERY = 3000;
+
+/**
+ * What the session says already. All of it is read each time, so this is done only when somebody
+ * asks, or follows it; the latter is in the address.
+ */
 function SoFar({ id }: { id: string }) {
+  const [followed, follow] = useParam("follow", true);
   const [asked, setAsked] = useState(0);
-  const { data, problem } = useQuery(`so far ${id} ${asked}`, async (signal) =>
-    asked === 0 ? undefined : api.document(id, {}, signal),
+  const reading = asked > 0 || followed !== "";
+  const { data, problem } = useQuery(
+    `so far ${id} ${asked} ${followed}`,
+    async (signal) => (reading ? api.document(id, {}, signal) : undefined),
+    followed === "" ? undefined : EVERY,
   );
   const [shown, setShown] = useState(data);
-  if (data !== undefined && data !== shown) setShown(data);
+  useEffect(() => {
+    if (data) setShown(data);
+  }, [data]);
   return (
     <section aria-label="What was recorded so far">
       <p class="tools">
         <button class="plain" onClick={() => setAsked(asked + 1)}>
-          {asked === 0 ? "Show what was recorded so far" : "Read it again"}
+          {shown ? "Read it again" : "Show what was recorded so far"}
         </button>
+        <label>
+          <input
+            type="checkbox"
+            checked={followed !== ""}
+            onChange={(event) => follow(event.currentTarget.checked ? "1" : "")}
+          />
+          Follow it
+        </label>
       </p>
-      {problem && <Failure problem={problem} />}
+      {problem?.status === 422 && <p class="hint">Nothing of it can be read yet.</p>}
+      {problem && problem.status !== 422 && !problem.isLockedOut && <Failure problem={problem} />}
       {shown && <DocumentView document={shown} from={1} />}
     </section>
   );

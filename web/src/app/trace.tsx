@@ -37,7 +37,8 @@ export function TracePage() {
       ...whole("one_in"),
       ...(field("seconds") === "" ? {} : { duration_seconds: Number(field("seconds")) }),
     });
-    go(link(["recordings", recording.id]));
+    // Calls are in what was recorded so far.
+    go(link(["recordings", recording.id], { follow: 1 }));
   });
   const keep = (name: string) => (event: Event) => {
     const { value } = event.currentTarget as HTMLInputElement | HTMLTextAreaElement;

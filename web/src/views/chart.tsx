@@ -46,7 +46,7 @@ function optionsOf(props: ChartProps, width: number): uPlot.Options {
       y: { range: (_, __, high) => [0, Math.max(high * 1.05, props.least ?? 0, 1e-9)] },
     },
     axes: [
-      { ...axis, values: (_, splits) => splits.map(seconds) },
+      { ...axis, size: 26, values: (_, splits) => splits.map(seconds) },
       { ...axis, size: 68, values: (_, splits) => splits.map((value) => props.write(value)) },
     ],
     series: [

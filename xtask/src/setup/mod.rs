@@ -8,7 +8,7 @@ pub mod debian;
 mod packages;
 mod root9;
 
-use crate::tool;
+use crate::{tool, web};
 use anyhow::{Context, Result, bail};
 use packages::{Client, Into, PACKAGES, Package};
 use sha2::{Digest, Sha256};
@@ -48,6 +48,7 @@ pub fn run() -> Result<()> {
 
     compiler()?;
     tools()?;
+    web::install()?;
     fetch_missing(&cache)?;
     for package in PACKAGES {
         unpack(&cache, package)?;
