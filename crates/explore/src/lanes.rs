@@ -123,7 +123,7 @@ impl Lanes {
         self.sums * size_of::<Sum>() * 2
     }
 
-    /// What a thread did in a time, on so many pixels. A sum counts for all of its time alike.
+    /// What a thread did in a time, by pixels. A sum counts for all of its time alike.
     pub fn strip(&self, thread: ThreadId, time: Range<Nanos>, pixels: usize) -> Strip {
         let mut weights = vec![[0.0_f64; STATES.len()]; pixels];
         let length = time.end.saturating_sub(time.start).max(1) as f64;

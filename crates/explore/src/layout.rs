@@ -191,8 +191,8 @@ impl Layout<'_> {
         }
     }
 
-    /// Adds the box of a node, or of so many that are merged, that begins in a row and goes down so
-    /// many.
+    /// Adds the box of a node, or of a number of merged nodes, with its first row and its number
+    /// of rows.
     fn push(
         &mut self,
         part: &Part,

@@ -62,7 +62,7 @@ struct Gathered {
 
 /// What happened in a time, in the order of time. `row_of` says in which row things of a thread
 /// are: that of a thread, that of all threads (`Some(None)`), or none. Things of one kind and row
-/// that begin in the same of so many pixels are one marker.
+/// that begin in the same pixel are one marker.
 pub fn markers(
     profile: &Profile,
     time: Range<Nanos>,

@@ -13,7 +13,7 @@ pub struct TreeOptions {
     pub merge_recursion: bool,
     /// From the leaf to the root: who called it, instead of what it called.
     pub inverted: bool,
-    /// So many nodes of an inverted tree are enough. Beyond that, the lightest stacks show their
+    /// This number of nodes of an inverted tree is enough. Beyond that, the lightest stacks show their
     /// leaf only: [`CallTree::shortened`].
     pub enough: Option<usize>,
 }

@@ -79,7 +79,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Rows of a list of which so many suffice where there is little room.
+    /// Rows of a list of which `rows` suffice where there is little room.
     pub(crate) fn at_most(&self, rows: usize) -> usize {
         if self.drawn { self.rows } else { rows.min(self.rows) }
     }

@@ -93,7 +93,8 @@ function SoFar({ id }: { id: string }) {
           Follow it
         </label>
       </p>
-      {problem && !problem.isLockedOut && <Failure problem={problem} />}
+      {problem?.status === 422 && <p class="hint">Nothing of it can be read yet.</p>}
+      {problem && problem.status !== 422 && !problem.isLockedOut && <Failure problem={problem} />}
       {shown && <DocumentView document={shown} from={1} />}
     </section>
   );

@@ -88,9 +88,10 @@ export function TreeGrid<Row extends GridRow>(props: TreeGridProps<Row>) {
   }, [selected]);
   useLayoutEffect(() => {
     if (focusing === 0) return;
-    body.current?.querySelector<HTMLElement>('[role="row"][tabindex="0"]')?.focus({
-      preventScroll: true,
-    });
+    const row = body.current?.querySelector<HTMLElement>('[role="row"][tabindex="0"]');
+    row?.focus({ preventScroll: true });
+    // The page scrolls, too, where the tree is higher than what is seen of it.
+    row?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [focusing]);
 
   const move = (index: number) => {

@@ -152,7 +152,7 @@ impl Explored {
         }
     }
 
-    /// Callers and callees of a function, at most so many of each.
+    /// Callers and callees of a function, at most `rows` of each.
     ///
     /// # Errors
     /// [`ExploreError`].

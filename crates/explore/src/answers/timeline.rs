@@ -160,7 +160,7 @@ impl Explored {
         let mut weights = vec![0.0_f64; states.len() * pixels];
         for (index, bucket) in timeline.buckets().iter().enumerate() {
             let from = (offset + index as f64 * width) / pixel;
-            // The last bucket may go on after the end, where nothing was recorded.
+            // The last bucket may end after the recording, where nothing was recorded.
             let to = (from + width / pixel).min(pixels as f64).max(from + f64::EPSILON);
             let (first, last) = (from.max(0.0) as usize, (to.ceil().max(0.0) as usize).min(pixels));
             for at in first..last {

@@ -216,8 +216,8 @@ proptest! {
         for node in 0..nodes.len() {
             let (path, weight) = (tree.path(node), nodes[node].own.weight);
             own[function(&node).index()] += weight;
-            for id in 0..12 {
-                total[id] += u64::from(path.iter().any(|at| function(at).index() == id)) * weight;
+            for (id, total) in total.iter_mut().enumerate() {
+                *total += u64::from(path.iter().any(|at| function(at).index() == id)) * weight;
             }
             let mut pairs: Vec<(Option<FunctionId>, FunctionId)> = path
                 .iter()

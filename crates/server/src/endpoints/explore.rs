@@ -138,8 +138,12 @@ fn searched(endpoint: Endpoint) -> Endpoint {
 
 fn listed(endpoint: Endpoint) -> Endpoint {
     endpoint
-        .query("first", "Leave out so many rows before. 0 if none are given.", whole(0, u32::MAX))
-        .query("rows", "At most so many rows. 100 if none are given.", whole(1, MOST_ROWS))
+        .query(
+            "first",
+            "Rows to leave out before the first. 0 if none are given.",
+            whole(0, u32::MAX),
+        )
+        .query("rows", "Rows at most. 100 if none are given.", whole(1, MOST_ROWS))
 }
 
 impl From<ExploreError> for Problem {
