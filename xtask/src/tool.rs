@@ -46,8 +46,8 @@ pub fn interrupt(child: &Child) -> Result<()> {
     run(Command::new("kill").arg("-INT").arg(child.id().to_string()), Duration::from_secs(10))
 }
 
-/// Files with an extension below a folder, but for what is built, what is hidden, the change log,
-/// and folders of tests.
+/// Files with an extension below a folder, but for what is built or installed, what is hidden, the
+/// change log, and folders of tests.
 ///
 /// # Errors
 /// When a folder cannot be read.
@@ -59,6 +59,7 @@ pub fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
         if path.is_dir()
             && !name.starts_with('.')
             && name != "target"
+            && name != "node_modules"
             && name != "fixtures"
             && name != "tests"
         {
