@@ -20,7 +20,7 @@ fn all_pages_in_a_browser() {
     );
     let runtime = Runtime::V9.require();
     let mut sick = Sample::named("thrower")
-        .launch(runtime.clone(), &["--seconds", "600", "--rate", "200", "--only", "plain"])
+        .launch(runtime, &["--seconds", "600", "--rate", "200", "--only", "plain"])
         .private_tmp()
         .start();
     let mut traced = Sample::named("traced").start(runtime, &[] as &[&str]);

@@ -24,14 +24,17 @@ const SHORTEST_TOKEN: usize = 8;
 /// Shortest value behind `Bearer` or `Basic` that is taken for a secret.
 const SHORTEST_BEARER: usize = 12;
 
+/// Gives what takes the place of a secret that was found.
+type Replace = fn(&Captures<'_>) -> String;
+
 /// How a kind of secret is found, and what takes its place.
 struct Kind {
     pattern: Regex,
-    replace: fn(&Captures<'_>) -> String,
+    replace: Replace,
 }
 
 static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
-    let kinds: [(String, fn(&Captures<'_>) -> String); 7] = [
+    let kinds: [(String, Replace); 7] = [
         // Private keys in PEM form, also if the end is missing.
         (
             r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
