@@ -207,8 +207,7 @@ impl Unwinder {
         progress: &mut Progress,
     ) -> Outcome {
         // The first frame that was not left by its tables, and how many are below it.
-        let mut uncertain: Option<(usize, Next)> = None;
-        let mut last = next;
+        let (mut uncertain, mut last): (Option<(usize, Next)>, Next) = (None, next);
         let end = loop {
             let ip = next.context.ip();
             if !frames.is_empty() && ip == 0 {
@@ -217,9 +216,8 @@ impl Unwinder {
             let place = self.place(&next.context, next.exact, frames.is_empty(), &stack, unknown);
             let Place::Code { lookup, code, exact, ruled } = place else {
                 if let Place::Unresolved(needed) = place {
-                    let (length, next) = uncertain.unwrap_or((frames.len(), next));
-                    *progress = Progress::new(frames, length, next);
-                    return Outcome::NeedCode(needed);
+                    let at = uncertain.unwrap_or((frames.len(), next));
+                    return progress.stop(at, frames, needed);
                 }
                 let before = next;
                 let Some((callee, callee_exact)) = next.by_tables.take() else {
@@ -275,9 +273,8 @@ impl Unwinder {
             Continued::Root => self.outcome(frames, Left::Root),
             Continued::No => self.outcome(frames, end),
             Continued::Unresolved(needed) => {
-                let (length, next) = uncertain.unwrap_or((frames.len().saturating_sub(1), last));
-                *progress = Progress::new(frames, length, next);
-                Outcome::NeedCode(needed)
+                let at = uncertain.unwrap_or((frames.len().saturating_sub(1), last));
+                progress.stop(at, frames, needed)
             }
         }
     }

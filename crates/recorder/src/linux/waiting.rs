@@ -208,7 +208,8 @@ mod tests {
 
     fn cpu(time: u64) -> WaitingSample {
         let (registers, stack) = (Registers::default(), Vec::new());
-        let sample = TakenSample { time, os_tid: 1, weight: 1, registers, stack, callers: Vec::new() };
+        let sample =
+            TakenSample { time, os_tid: 1, weight: 1, registers, stack, callers: Vec::new() };
         WaitingSample::Cpu(Box::new(Copied::new(sample)))
     }
 

@@ -1,6 +1,6 @@
 //! How far a stack was walked before an address had to be asked about.
 
-use super::outcome::{Frame, Trust};
+use super::outcome::{Frame, Needed, Outcome, Trust};
 use crate::context::Context;
 
 /// How far a stack was walked before an address had to be asked about: over the frames that exact
@@ -16,9 +16,16 @@ impl Progress {
         self.0.as_ref().map_or(&[], |walk| &walk.frames)
     }
 
-    pub(super) fn new(mut frames: Vec<Frame>, length: usize, next: Next) -> Self {
+    /// Keeps so many of the frames, and which one comes next, until what is needed is there.
+    pub(super) fn stop(
+        &mut self,
+        (length, next): (usize, Next),
+        mut frames: Vec<Frame>,
+        needed: Needed,
+    ) -> Outcome {
         frames.truncate(length);
-        Self((length > 0).then(|| Box::new(Walk { frames, next })))
+        self.0 = (length > 0).then(|| Box::new(Walk { frames, next }));
+        Outcome::NeedCode(needed)
     }
 
     pub(super) fn take(&mut self) -> Option<Walk> {
