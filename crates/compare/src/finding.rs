@@ -21,6 +21,7 @@ pub enum FindingKind {
 
 /// Something that changed for certain.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ComparisonFinding")]
 pub struct Finding {
     /// What it is about.
     pub kind: FindingKind,

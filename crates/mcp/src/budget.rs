@@ -99,16 +99,16 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// How much has been used.
+    /// How much has been used: it may be more than was taken.
     pub fn used(&mut self, time: Duration) {
-        self.used = time.min(self.taken);
+        self.used = time;
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut used = self.budget.used.lock().unwrap_or_else(PoisonError::into_inner);
-        *used = used.saturating_sub(self.taken - self.used);
+        *used = used.saturating_sub(self.taken).saturating_add(self.used);
     }
 }
 

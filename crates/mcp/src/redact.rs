@@ -12,7 +12,7 @@ use std::{borrow::Cow, sync::LazyLock};
 pub const REDACTED: &str = "[redacted]";
 
 /// Words at the end of a name whose value is secret.
-const SECRET: &str = r"(?:password|passwd|passphrase|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key|account[_-]?key|access[_-]?signature|private[_-]?key|encryption[_-]?key|signing[_-]?key|functions[_-]?key|master[_-]?key|shared[_-]?key|connection[_-]?string)";
+const SECRET: &str = r"(?:password|passwd|passphrase|pwd|secret|token|credentials?|secret[_-]?key|subscription[_-]?key|api[_-]?key|access[_-]?key|account[_-]?key|access[_-]?signature|private[_-]?key|encryption[_-]?key|signing[_-]?key|functions[_-]?key|master[_-]?key|shared[_-]?key|connection[_-]?string)";
 
 /// Keys that end in a word of [`SECRET`] and are public.
 const PUBLIC: [&str; 3] = ["publickeytoken", "cancellationtoken", "metadatatoken"];
@@ -34,7 +34,7 @@ struct Kind {
 }
 
 static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
-    let kinds: [(String, Replace); 7] = [
+    let kinds: [(String, Replace); 8] = [
         // Private keys in PEM form, also if the end is missing.
         (
             r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
@@ -49,9 +49,12 @@ static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
         ),
         (r"(?i)\b(bearer|basic)(\s+)([A-Za-z0-9._~+/=-]+)".to_owned(), bearer),
         // The password of an address: scheme://user:password@host.
-        (r"\b([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@?#]*):([^\s/@]+)@".to_owned(), |found| {
+        // It may contain what should be written otherwise.
+        (r"\b([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@?#]*):(\S+)@".to_owned(), |found| {
             format!("{}:{REDACTED}@", &found[1])
         }),
+        // Elements of XML.
+        (format!(r"(?i)(<[\w:.-]*{SECRET}>)[^<]+"), |found| format!("{}{REDACTED}", &found[1])),
         // Switches of a command line with the value as the next word.
         (format!(r#"(?i)(\s|^)(--?[\w.-]*{SECRET})(\s+)("[^"]*"|'[^']*'|[^\s-]\S*)"#), |found| {
             format!("{}{}{}{REDACTED}", &found[1], &found[2], &found[3])
@@ -59,7 +62,7 @@ static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
         // Names with their values: connection strings, environment, JSON, switches with `=`.
         (
             format!(
-                r#"(?i)\b([\w.$-]*?{SECRET}|sig)(["']?\s*(?:=|:)\s*)("[^"]*"|'[^']*'|[^\s:;,&"'}}\])][^\s;,&"'}}\])]*)"#
+                r#"(?i)\b([\w.$-]*?{SECRET}|sig)(\\*["']?\s*(?:=|:)\s*)(\\+"(?:[^"\\]|\\[^"])*(?:\\+"|$)|"(?:\\.|[^"\\])*(?:"|$)|'[^']*(?:'|$)|[^\s:;"'\\][^\s;"']*)"#
             ),
             pair,
         ),
@@ -101,7 +104,17 @@ fn bearer(found: &Captures<'_>) -> String {
 
 /// `Password=…`, but not `PublicKeyToken=…` and not `Unexpected token: }`.
 fn pair(found: &Captures<'_>) -> String {
-    let (key, separator, value) = (&found[1], &found[2], &found[3]);
+    let (key, separator, all) = (&found[1], &found[2], &found[3]);
+    // The rest of a query: an `&` before a name and a `=`. Others are part of the value.
+    let is_next = |(at, _): &(usize, &str)| {
+        let behind = all.get(at + 1..).unwrap_or_default();
+        let name = behind.find(|c: char| !(c.is_alphanumeric() || "_.-".contains(c)));
+        name.is_some_and(|end| {
+            end > 0 && behind.get(end..).is_some_and(|rest| rest.starts_with('='))
+        })
+    };
+    let end = all.match_indices('&').find(is_next).map_or(all.len(), |(at, _)| at);
+    let (value, rest) = all.split_at_checked(end).unwrap_or((all, ""));
     let plain: String = key.to_ascii_lowercase().chars().filter(|c| c.is_alphanumeric()).collect();
     let is_public = PUBLIC.iter().any(|public| plain.ends_with(public));
     let is_short_token = plain.ends_with("token")
@@ -109,7 +122,7 @@ fn pair(found: &Captures<'_>) -> String {
         && value.trim_matches(['"', '\'']).len() < SHORTEST_TOKEN;
     match is_public || is_short_token || REDACTED.starts_with(value) {
         true => found[0].to_owned(),
-        false => format!("{key}{separator}{REDACTED}"),
+        false => format!("{key}{separator}{REDACTED}{rest}"),
     }
 }
 
@@ -177,6 +190,17 @@ mod tests {
             ("Cookie: session=1; id=2", "Cookie: [redacted]"),
             ("sent Bearer 0a1b2c3d4e5f6a7b", "sent Bearer [redacted]"),
             ("amqp://guest:s3cret@mq:5672/", "amqp://guest:[redacted]@mq:5672/"),
+            ("amqp://u:p@ss/w@mq", "amqp://u:[redacted]@mq"),
+            ("Password=x9&Kq}7,(a);Port=1", "Password=[redacted];Port=1"),
+            ("Pwd=&Kq7;x", "Pwd=[redacted];x"),
+            (r#"{\"password\":\"hunter2\",\"a\":1}"#, r#"{\"password\":[redacted],\"a\":1}"#),
+            (r#""password":"ab\"cd","a":1"#, r#""password":[redacted],"a":1"#),
+            (r#""password":"hunter2"#, r#""password":[redacted]"#),
+            (
+                "SecretKey=abc Subscription-Key: def",
+                "SecretKey=[redacted] Subscription-Key: [redacted]",
+            ),
+            ("<password>a b</password>", "<password>[redacted]</password>"),
             ("redis://:s3cret@cache", "redis://:[redacted]@cache"),
             ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxw-_ end", "jwt [redacted] end"),
             ("AKIAIOSFODNN7EXAMPLE", "[redacted]"),
@@ -225,6 +249,6 @@ mod tests {
 
     #[test]
     fn all_patterns_are_used() {
-        assert_eq!(KINDS.len(), 7);
+        assert_eq!(KINDS.len(), 8);
     }
 }

@@ -154,6 +154,13 @@ impl MethodPattern {
         self.parameters.as_deref()
     }
 
+    /// Whether it asks for no letter of the names of type and method: see
+    /// [`Pattern::is_unspecific`].
+    #[must_use]
+    pub fn is_unspecific(&self) -> bool {
+        self.type_name.is_unspecific() && self.method.is_unspecific()
+    }
+
     /// Whether every method fits.
     #[must_use]
     pub fn is_everything(&self) -> bool {

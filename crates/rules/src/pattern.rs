@@ -128,6 +128,17 @@ impl Pattern {
         self.globs.iter().any(|glob| glob.0.len() > 1 && glob.0.iter().all(Segment::is_empty))
     }
 
+    /// Whether no letter and no digit is asked for, as in `*`, `?*` and `*.*`: nearly every name
+    /// fits.
+    #[must_use]
+    pub fn is_unspecific(&self) -> bool {
+        let is_unspecific = |segment: &Segment| match segment {
+            Segment::Text(text) => !text.contains(char::is_alphanumeric),
+            Segment::Holes(holes) => !holes.iter().flatten().any(|c| c.is_alphanumeric()),
+        };
+        self.globs.iter().any(|glob| glob.0.len() > 1 && glob.0.iter().all(is_unspecific))
+    }
+
     /// The one name that fits, if it is only one.
     #[must_use]
     pub fn as_literal(&self) -> Option<&str> {
@@ -486,6 +497,8 @@ mod tests {
         assert!(
             !["a*", "?*", "*.*", "{,a}", r"\*"].iter().any(|text| pattern(text).is_everything())
         );
+        assert!(["*", "?*", "*.*", "{a,?*?}"].iter().all(|text| pattern(text).is_unspecific()));
+        assert!(!["a*", "???", ".ctor", "*.a?"].iter().any(|text| pattern(text).is_unspecific()));
         assert_eq!(pattern(r"a\*").as_literal(), Some("a*"));
         assert_eq!(pattern("{a,b}").as_literal(), None);
     }

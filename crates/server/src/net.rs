@@ -75,7 +75,9 @@ async fn serve(
         };
         match (turn, accepted) {
             (Ok(turn), Ok((stream, peer))) => {
-                let router = router.clone().layer(Extension(Peer(peer)));
+                // A connection that is gone already has no address.
+                let Ok(own) = stream.local_addr() else { continue };
+                let router = router.clone().layer(Extension(Peer { address: peer, own }));
                 connect(stream, turn, router, &connections);
             }
             // There are no descriptors left, for example: connections that end free some.

@@ -200,9 +200,9 @@ impl Recordings {
         self.all().entries.iter().rev().cloned().collect()
     }
 
-    /// The one of this name.
+    /// The latest of this name: one may have ended, and its session been renamed or deleted.
     pub fn find(&self, id: &SessionId) -> Result<Arc<Entry>, Problem> {
-        let found = self.all().entries.iter().find(|entry| entry.id == *id).cloned();
+        let found = self.all().entries.iter().rev().find(|entry| entry.id == *id).cloned();
         found.ok_or_else(|| {
             Problem::new(
                 StatusCode::NOT_FOUND,

@@ -61,5 +61,5 @@ fn wrong_requests_are_named() {
         ask(&served, &body).expect_problem(400, key);
     }
     ask(&served, &json!({ "before": "a" })).expect_problem(400, "after");
-    served.ask("POST", "/api/v1/compare", &[], b"{}").expect_problem(415, "JSON");
+    served.ask("POST", "/api/v1/compare", &[], b"{}").expect_problem(415, "application/json");
 }

@@ -79,9 +79,10 @@ pub fn name(kind: &str, pid: u32) -> Result<SessionId, Failure> {
 
 /// A duration in seconds.
 pub fn duration(seconds: f64) -> Result<Duration, Failure> {
-    match seconds > 0.0 && seconds <= 1e6 {
+    // Attaching costs as much for less.
+    match (1.0..=1e6).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(Failure::Arguments("`seconds` is greater than 0".to_owned())),
+        false => Err(Failure::Arguments("`seconds` is at least 1".to_owned())),
     }
 }
 

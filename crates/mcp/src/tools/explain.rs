@@ -87,7 +87,7 @@ impl Ask for Explain {
 fn about(page: &str) -> String {
     let mut kept = Vec::new();
     for part in page.split("\n\n") {
-        if !part.starts_with("Change one with") && !part.starts_with("Change it with") {
+        if !(part.starts_with("Change ") && part.contains("--limit")) {
             kept.push(part.trim_end());
         }
     }

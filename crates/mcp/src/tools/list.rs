@@ -37,9 +37,11 @@ impl Ask for List {
         call.blocking(move || {
             let all = diagnostics::discover()?;
             let is_wanted = |process: &&DotnetProcess| {
+                // Who may ask for parts of a redacted text could find it letter by letter.
                 let has = |part: &str| {
-                    process.name.to_lowercase().contains(part)
-                        || process.command_line().to_lowercase().contains(part)
+                    [process.name.clone(), process.command_line()]
+                        .iter()
+                        .any(|text| clean(text, usize::MAX).to_lowercase().contains(part))
                 };
                 matching.as_deref().is_none_or(has)
             };

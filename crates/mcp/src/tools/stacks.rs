@@ -88,7 +88,8 @@ impl DumpGroup {
     /// Whether a thread of it has this name or id, or a method of this name is on its stack.
     fn has(&self, text: &str) -> bool {
         let lower = text.to_lowercase();
-        let has = |name: &str| name.to_lowercase().contains(&lower);
+        // Who may ask for parts of a redacted text could find it letter by letter.
+        let has = |name: &str| clean(name, usize::MAX).to_lowercase().contains(&lower);
         self.threads.iter().any(|(tid, name)| {
             tid.to_string() == text || name.as_ref().is_some_and(|name| has(name))
         }) || self.frames.iter().any(|frame| has(&frame.text))
@@ -158,14 +159,14 @@ mod tests {
 
     #[test]
     fn threads_are_found_by_name_id_and_method() {
-        for (text, found) in [("ORDER", 1), ("6", 1), ("shop.m19", 1), ("9", 1), ("nope", 0)] {
+        for (text, found) in [("DER", 1), ("6", 1), ("shop.m19", 1), ("9", 2), ("nope", 0)] {
             let answer = answer(&dump(), 5, Some(text));
             assert!(
                 answer.head[1].starts_with(&format!("{found} different")),
                 "{text}: {answer:?}"
             );
         }
-        let whole = answer(&dump(), 5, Some("order"));
+        let whole = answer(&dump(), 5, Some("der"));
         assert!(whole.data.contains(&"  at Shop.M19()".to_owned()));
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 use document::format::{count, counted, duration as shown};
 use profile::{BuildOptions, NameStyle, Profile, TracedMethod, session::InstrumentState};
 use recorder::{EngineChoice, RecordOptions};
-use rules::{Request, RuleSet};
+use rules::{MethodPattern, Request, RuleSet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use server::{Plan, Work};
@@ -99,6 +99,13 @@ impl Trace {
     fn rules(&self) -> Result<RuleSet, Failure> {
         if self.calls == Some(0) {
             return Err(Failure::Arguments("`calls` is at least 1".to_owned()));
+        }
+        let is_unspecific =
+            |text: &&String| text.parse().is_ok_and(|one: MethodPattern| one.is_unspecific());
+        if let Some(pattern) = self.patterns.iter().find(is_unspecific) {
+            return Err(Failure::Arguments(format!(
+                "`{pattern}` fits nearly every method: name a namespace, a type or a method"
+            )));
         }
         // Not every method of every assembly, no arguments of calls, and no rules that do more.
         let request = Request {
@@ -188,6 +195,7 @@ mod tests {
             (r#"{"pid":1,"patterns":[]}"#, "no rule"),
             (r#"{"pid":1,"patterns":["a.{b"]}"#, "a.{b"),
             (r#"{"pid":1,"patterns":["**"]}"#, "**"),
+            (r#"{"pid":1,"patterns":["a.b","?*.?*"]}"#, "?*.?*"),
             (r#"{"pid":1,"patterns":["a.b"],"calls":0}"#, "calls"),
         ] {
             let request: Trace = serde_json::from_str(json).unwrap();
