@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "ps",
     "profilers",
     "record",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 22] = [
     "newrelic",
     "ui",
     "serve",
+    "mcp",
     "schema",
     "completions",
     "man",
