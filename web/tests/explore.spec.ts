@@ -63,7 +63,7 @@ test("samples of a session are explored by pointer and by keyboard", async ({ pa
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Callers", exact: true }).click();
   await expect(page.getByRole("treegrid", { name: "Callers, heaviest first" })).toBeVisible();
-  await page.getByRole("button", { name: "Wall" }).click();
+  await page.getByRole("button", { name: "Wall", exact: true }).click();
   await page.getByRole("button", { name: "Callees", exact: true }).click();
   await expect(page).toHaveURL(/series=wall/);
 

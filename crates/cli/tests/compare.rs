@@ -80,7 +80,7 @@ fn bad_input_is_named() {
     let ended = compare(&good, &cut, &[]).expect(8);
     assert!(ended.err.contains("cut.clrscope"), "{ended:?}");
     for (more, part) in [
-        (&["--fail-on", "-1%"][..], "percent"),
+        (&["--fail-on=-1%"][..], "percent"),
         (&["--confidence", "100%"], "99.9999"),
         (&["--per", "hour"], "second"),
         (&["--format", "xml"], "junit"),

@@ -10,10 +10,10 @@ pub fn after_finding(id: &str, pid: u32, session: &str, config: &Config) -> Opti
     };
     match id {
         "cpu-hot-spot" => explore("cpu"),
-        "gc-pressure" => explore("allocations"),
         "exception-storm" => explore("exceptions"),
         "hot-lock" => explore("locks"),
-        "jit-storm" => explore("jit"),
+        // A check-up has no samples of allocations, and of compilations only where it was asked to.
+        "gc-pressure" | "jit-storm" => Some(format!("explore {{\"session\":\"{session}\"}}")),
         "pool-starvation" => explore("threadpool"),
         "sync-over-async" | "zombie-thread" | "thread-leak" | "deadlock" => {
             Some(format!("stacks {{\"pid\":{pid}}}"))

@@ -13,10 +13,17 @@ use std::{os::fd::OwnedFd, time::Duration};
 use unwind::Registers;
 use wire::{CpuEngine, ring::Layout};
 
-/// Stack copied with each sample at first, in bytes. Copying costs the target about as much as the
-/// sample itself. What is behind the copy is mostly found by frame pointers; the copy grows when
-/// that fails too often.
-const STACK: u32 = 8 << 10;
+/// Stack copied with each sample at first, in bytes: nearly all stacks fit, also those in which an
+/// exception is handled.
+const STACK: u32 = 32 << 10;
+
+/// The same for rates from [`FAST`] on, where copying costs the target about as much as the sample
+/// itself. What is behind the copy is mostly found by frame pointers; the copy grows when that fails
+/// too often.
+const STACK_FAST: u32 = 8 << 10;
+
+/// Samples per second from which less is copied.
+const FAST: u32 = 400;
 
 /// Stacks that must be cut before more is copied.
 const ENOUGH: u64 = 10;
@@ -153,7 +160,8 @@ impl CpuSource {
         rate_hz: u32,
         binding: Binding,
     ) -> Result<Self, sampler::OpenError> {
-        let ring = KernelRing::open(pid, &options(binding, rate_hz, STACK))?;
+        let stack = if rate_hz < FAST { STACK } else { STACK_FAST };
+        let ring = KernelRing::open(pid, &options(binding, rate_hz, stack))?;
         let description = ring.description();
         let costs = Costs::later(ring.measure_costs());
         let mut source = Self::make(
@@ -163,7 +171,7 @@ impl CpuSource {
             rate_hz,
             description,
         );
-        (source.stack, source.binding, source.costs) = (STACK, binding, costs);
+        (source.stack, source.binding, source.costs) = (stack, binding, costs);
         if binding == Binding::Threads {
             source.switches.restart(pid);
         }
