@@ -134,7 +134,7 @@ test("a tree is operated by keyboard alone", async ({ page }) => {
   const sections = [{ title: "Calls", badge: null, lead: [], blocks: [tree] }];
   await page.route("**/document*", (route) => route.fulfill({ json: { sections } }));
   await page.goto(address);
-  const grid = page.getByRole("treegrid", { name: "Calls" });
+  const grid = page.getByRole("treegrid", { name: "Calls", exact: true });
   await expect(grid).toHaveAttribute("aria-rowcount", "5006");
   await checkAccess(page);
   const focused = grid.locator('[role="row"]:focus');

@@ -422,6 +422,8 @@ interface CrumbsProps {
 /** The way from the outermost call to what is zoomed to. */
 function Crumbs({ flame, series, root, zoom }: CrumbsProps) {
   if (!flame) return <nav class="crumbs" aria-label="Zoomed to" />;
+  // Until the new picture is here, the way is that of the one before.
+  const path = root === undefined ? [] : flame.path;
   const notes: string[] = [];
   if (flame.folded !== "") notes.push(flame.folded);
   if (flame.shortened > 0) notes.push(`callers of ${counted(flame.shortened, "stack")} left out`);
@@ -433,11 +435,11 @@ function Crumbs({ flame, series, root, zoom }: CrumbsProps) {
       ) : (
         <button onClick={() => zoom(undefined)}>all</button>
       )}
-      {flame.path.map(({ node, function: fn }, index) => (
+      {path.map(({ node, function: fn }, index) => (
         <Fragment key={node}>
           <span aria-hidden="true">›</span>
           {flame.left_out > 0 && index === 2 && <span>… {flame.left_out} frames … ›</span>}
-          {index === flame.path.length - 1 ? (
+          {index === path.length - 1 ? (
             <b aria-current="true" title={visible(fn.name)}>
               {visible(fn.short)}
             </b>
