@@ -16,7 +16,7 @@ impl Progress {
         self.0.as_ref().map_or(&[], |walk| &walk.frames)
     }
 
-    /// Keeps so many of the frames, and which one comes next, until what is needed is there.
+    /// Keeps the first `length` frames, and which one comes next, until what is needed is there.
     pub(super) fn stop(
         &mut self,
         (length, next): (usize, Next),
