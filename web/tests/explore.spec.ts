@@ -75,7 +75,7 @@ test("samples of a session are explored by pointer and by keyboard", async ({ pa
   await page.mouse.move(box.x + box.width * 0.8, box.y + 20, { steps: 4 });
   await page.mouse.up();
   await expect(page).toHaveURL(/from=[\d.]+.*to=[\d.]+/);
-  await page.getByRole("spinbutton", { name: "From" }).fill("0.5");
+  await page.getByRole("spinbutton", { name: "From" }).first().fill("0.5");
   await page.keyboard.press("Tab");
   await expect(page).toHaveURL(/from=0\.5/);
   await page.getByRole("button", { name: "All of the time" }).click();
