@@ -1,4 +1,4 @@
-//! Makes a table of the files in `web/dist`, compressed as well, so that nobody compresses them
+//! Makes a table of the files in `web/dist`, compressed as well, so that they are not compressed
 //! while a browser waits.
 
 use flate2::{Compression, write::GzEncoder};

@@ -77,7 +77,7 @@ pub struct Neighbors {
 /// Callers and callees of a function in a tree whose root is the outermost call.
 pub fn neighbors(tree: &Tree, function: FunctionId, functions: usize) -> Neighbors {
     let mut all = Neighbors::default();
-    // The last place is for "nobody".
+    // The last place stands for no function.
     let mut callers = vec![Totals::default(); functions + 1];
     let mut callees = vec![Totals::default(); functions];
     let (mut from, mut to) = (vec![0_u32; functions + 1], vec![0_u32; functions]);

@@ -129,7 +129,7 @@ impl Assistant {
         let call = Call { shared: Arc::clone(&self.shared), context };
         let answering = Answering::new(&self.shared);
         let answer = (tool.call)(call, request.arguments.unwrap_or_default());
-        // On a task of its own: it ends recordings in order even if nobody waits for the answer
+        // On a task of its own: it ends recordings in order even if no client waits for the answer
         // any more, and a panic does not leave the client without one.
         let task = tokio::spawn(async move {
             let _answering = answering;

@@ -230,7 +230,7 @@ fn wrong_requests_are_refused() {
     for path in ["explore", "flame", "functions", "callers?of=0", "children", "timeline"] {
         let other = format!("/api/v1/sessions/none/{path}");
         served.get(&other).expect_problem(404, "no session none");
-        // Nobody is let in without a token.
+        // Without a token the request is refused.
         assert_eq!(served.send("GET", &other, &[], b"").status, 401, "{path}");
         let foreign = [("Host", "evil.example")];
         assert_eq!(served.ask("GET", &other, &foreign, b"").status, 403, "{path}");

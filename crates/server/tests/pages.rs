@@ -30,7 +30,7 @@ fn pages_have_a_policy_and_their_files_are_kept() {
         // Its address is that of these bytes, and of no others.
         let name = file.rsplit('/').next().unwrap();
         served.get(&format!("/assets/0123456789abcdef/{name}")).expect_problem(404, "older");
-        // Nobody sees it without being let in.
+        // Without a token or cookie it is not shown.
         served.send("GET", file, &[], b"").expect(401);
     }
     served.get("/assets/x/..%2f..%2fCargo.toml").expect(404);

@@ -335,7 +335,7 @@ export function functionSums(tree: CallTree, functions: number): Sums {
   return sums;
 }
 
-/** Weights and samples by function; -1 is for "nobody". */
+/** Weights and samples by function; -1 stands for no function. */
 export type Pairs = Map<number, { weight: number; samples: number }>;
 
 /** Who calls a function, and whom it calls. */

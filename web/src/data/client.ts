@@ -28,7 +28,7 @@ export class Problem extends Error {
     super(reason);
   }
 
-  /** Whether nobody is let in any more: the cookie is no longer valid. */
+  /** Whether this browser is locked out: the cookie is no longer valid. */
   get isLockedOut(): boolean {
     return this.status === 401;
   }

@@ -256,7 +256,7 @@ function Neighbors({ title, rows, found, series, choose }: NeighborsProps) {
                     {visible(row.function.name)}
                   </button>
                 ) : (
-                  <span class="weak">nobody: it is the outermost call</span>
+                  <span class="weak">none: it is the outermost call</span>
                 )}
               </td>
             </tr>

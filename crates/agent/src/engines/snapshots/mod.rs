@@ -45,7 +45,7 @@ mod state {
 /// The snapshot that is under way, where one is, as callbacks see it.
 pub struct Slot<L> {
     state: AtomicU8,
-    /// Locked for a moment by each callback, and by nobody else while the runtime tells.
+    /// Locked for a moment by each callback, and by no other code while the runtime tells.
     snapshot: Mutex<Option<Box<L>>>,
     suspended: AtomicU64,
     resumed: AtomicU64,

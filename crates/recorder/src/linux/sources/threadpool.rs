@@ -26,7 +26,7 @@ pub const SOURCE: Source = Source {
 const WORKERS: [&str; 2] = [".NET TP Worker", ".NET ThreadPool"];
 
 struct Reader {
-    /// Reads the counters of the thread pool, where nobody else does.
+    /// Reads the counters of the thread pool, where no other profiler does.
     counters: Option<Counters>,
 }
 

@@ -162,7 +162,7 @@ impl SignalEngine {
         lock(&self.ending).extend(later);
     }
 
-    /// Lets another thread have a slot whose alternate stack nobody uses.
+    /// Lets another thread have a slot whose alternate stack is unused.
     fn release(&self, index: u32, tid: u32) {
         let Some(slot) = self.shared.threads.get(index as usize) else { return };
         if let Some(stack) = slot.take_new() {
