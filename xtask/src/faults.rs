@@ -73,10 +73,12 @@ pub struct Options {
     built: bool,
 }
 
-/// A call site.
+/// A call site, with the functions that lead to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Site {
     hash: String,
+    /// The call and its caller, whatever leads to them.
+    call: String,
     function: String,
 }
 
@@ -124,7 +126,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let cells = cells(options)?;
     let next = Mutex::new(0_usize);
-    let (done, met): (Mutex<Sites>, Mutex<Sites>) = Default::default();
+    let (done, met, failed): (Mutex<Sites>, Mutex<Sites>, Mutex<Sites>) = Default::default();
     let rows: Mutex<BTreeMap<usize, Row>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -144,6 +146,7 @@ pub fn run(options: &Options) -> Result<()> {
                         work,
                         done: &done,
                         met: &met,
+                        failed: &failed,
                     };
                     if let Err(error) = cell.run(&mut row) {
                         row.bad.push(format!("{error:#}"));
@@ -158,15 +161,27 @@ pub fn run(options: &Options) -> Result<()> {
         }
     });
     let rows = rows.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let failed: usize = rows.values().map(|row| row.failed).sum();
-    let met = lock(&met).len();
+    let (met, failed) = (lock(&met), lock(&failed));
+    let [calls, failed_calls] = [calls(&met), calls(&failed)];
+    let never: Vec<&Site> = met
+        .iter()
+        .filter(|(runtime, site)| !failed_calls.contains(&(runtime.as_str(), site.call.as_str())))
+        .map(|(_, site)| site)
+        .collect();
+    for site in &never {
+        println!("never failed: {} ({} {})", site.function, site.call, site.hash);
+    }
     let bad: usize = rows.values().map(|row| row.bad.len()).sum();
     let seconds = started.elapsed().as_secs();
     let summary = format!(
-        "{failed} of {met} call sites failed, each in a recording of its own, in {} min {} s; \
-            {bad} times something was harmed or left",
+        "{} of {} call sites failed, each in a recording of its own, in {} min {} s; of the calls \
+            at them, whatever leads there, {} of {} failed; {bad} times something was harmed or left",
+        failed.len(),
+        met.len(),
         seconds / 60,
-        seconds % 60
+        seconds % 60,
+        failed_calls.len(),
+        calls.len()
     );
     println!("{summary}");
     if options.write {
@@ -174,6 +189,11 @@ pub fn run(options: &Options) -> Result<()> {
     }
     ensure!(bad == 0, "{bad} times something was harmed or left");
     Ok(())
+}
+
+/// The calls at sites, whatever leads to them, by runtime.
+fn calls(sites: &Sites) -> BTreeSet<(&str, &str)> {
+    sites.iter().map(|(runtime, site)| (runtime.as_str(), site.call.as_str())).collect()
 }
 
 /// The profilers and runtimes that are asked for.
@@ -328,17 +348,21 @@ fn said(file: &Path) -> Result<Said> {
         .with_context(|| format!("the agent wrote no {}", out.display()))?;
     let mut said = Said::default();
     for line in text.lines() {
-        let words: Vec<&str> = line.splitn(3, ' ').collect();
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
         match words.as_slice() {
             ["failed", count] => said.failed = count.parse()?,
             ["failed-site", hash] => said.failed_site = (*hash).to_owned(),
             ["lost", count] => ensure!(*count == "0", "the table of sites is too small"),
-            ["site", hash, rest] => {
+            ["site", hash, call, rest] => {
                 let function = rest.split(' ').next().unwrap_or_default().to_owned();
-                said.sites.insert(Site { hash: (*hash).to_owned(), function });
+                said.sites.insert(Site {
+                    hash: (*hash).to_owned(),
+                    call: (*call).to_owned(),
+                    function,
+                });
             }
-            ["held", count, name] => {
-                said.held.insert((*name).to_owned(), count.parse()?);
+            ["held", count, name @ ..] => {
+                said.held.insert(name.join(" "), count.parse()?);
             }
             ["unloaded"] => said.unloaded = true,
             _ => {}

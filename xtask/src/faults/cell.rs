@@ -23,6 +23,7 @@ pub(super) struct Cell<'a> {
     pub(super) work: &'a Work,
     pub(super) done: &'a Mutex<Sites>,
     pub(super) met: &'a Mutex<Sites>,
+    pub(super) failed: &'a Mutex<Sites>,
 }
 
 /// How a run of clrscope ended.
@@ -188,6 +189,7 @@ impl Cell<'_> {
             Ok(_) if said.failed == 0 => false,
             Ok(ended) => {
                 row.failed += 1;
+                lock(self.failed).insert((self.runtime.version(), site.clone()));
                 match ended.code {
                     Some(0) => row.worked += 1,
                     Some(_) if !ended.text.trim().is_empty() => row.refused += 1,

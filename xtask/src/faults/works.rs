@@ -39,6 +39,7 @@ pub(super) const WORKS: &[Work] = &[
     attached("loads", record!("loads")),
     attached("heap", &["heap", "PID", "-o", "OUT"]),
     attached("survivors", record!("survivors")),
+    attached("finalizers", record!("finalizers")),
     attached("async", &["async", "PID"]),
     Work {
         name: "trace",

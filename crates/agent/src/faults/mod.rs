@@ -29,6 +29,9 @@ const SITES: usize = 16_384;
 const MOST_WANTED: usize = 64;
 /// Return addresses that tell sites apart.
 const DEPTH: usize = 8;
+/// Return addresses that tell calls apart, whoever their callers' callers are: four belong to this
+/// module, then come the call and its caller.
+const NEAR: usize = 6;
 /// The library's code is shorter than this.
 const TEXT: usize = 4 << 20;
 
@@ -48,6 +51,8 @@ static DONE: AtomicBool = AtomicBool::new(false);
 static FAILED: AtomicU64 = AtomicU64::new(0);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static HASHES: [AtomicU64; SITES] = [const { AtomicU64::new(0) }; SITES];
+/// What tells the calls of these sites apart.
+static NEAR_HASHES: [AtomicU64; SITES] = [const { AtomicU64::new(0) }; SITES];
 static COUNTS: [AtomicU32; SITES] = [const { AtomicU32::new(0) }; SITES];
 static FUNCTIONS: [AtomicU32; SITES] = [const { AtomicU32::new(0) }; SITES];
 /// Sites that found no place.
@@ -65,6 +70,8 @@ unsafe extern "C" {
 struct Walk {
     base: usize,
     hash: u64,
+    /// The same of the first [`NEAR`] frames.
+    near: u64,
     frames: usize,
 }
 
@@ -78,29 +85,34 @@ extern "C" fn frame(context: *mut c_void, walk: *mut c_void) -> c_int {
     }
     walk.hash = (walk.hash ^ offset as u64).wrapping_mul(0x0100_0000_01b3);
     walk.frames += 1;
+    if walk.frames <= NEAR {
+        walk.near = walk.hash;
+    }
     0
 }
 
 #[inline(never)]
-fn site(function: u32) -> u64 {
+fn site(function: u32) -> (u64, u64) {
     let base = (&raw const __ehdr_start).addr();
-    let mut walk = Walk { base, hash: 0xcbf2_9ce4_8422_2325 ^ u64::from(function), frames: 0 };
+    let hash = 0xcbf2_9ce4_8422_2325 ^ u64::from(function);
+    let mut walk = Walk { base, hash, near: hash, frames: 0 };
     // SAFETY: the walk is a local.
     unsafe { _Unwind_Backtrace(frame, (&raw mut walk).cast()) };
-    walk.hash.max(1)
+    (walk.hash.max(1), walk.near)
 }
 
-fn record(hash: u64, function: u32) {
+fn record((hash, near): (u64, u64), function: u32) {
     let start = hash as usize % SITES;
     for index in (start..SITES).chain(0..start).take(64) {
-        let (Some(place), Some(count), Some(what)) =
-            (HASHES.get(index), COUNTS.get(index), FUNCTIONS.get(index))
+        let (Some(place), Some(near_place), Some(count), Some(what)) =
+            (HASHES.get(index), NEAR_HASHES.get(index), COUNTS.get(index), FUNCTIONS.get(index))
         else {
             return;
         };
         let there = place.compare_exchange(0, hash, SeqCst, SeqCst).unwrap_or_else(|there| there);
         if there == 0 || there == hash {
             what.store(function, Relaxed);
+            near_place.store(near, Relaxed);
             count.fetch_add(1, Relaxed);
             return;
         }
@@ -115,10 +127,10 @@ fn fails(function: u32, errors: &[c_int]) -> Option<c_int> {
         return None;
     }
     // Asked in one place only, whatever the mode: this place, too, is part of the way.
-    let hash = site(function);
+    let (hash, near) = site(function);
     match MODE.load(Relaxed) {
         COUNT => {
-            record(hash, function);
+            record((hash, near), function);
             None
         }
         SITE if WANTED.iter().any(|wanted| wanted.load(Relaxed) == hash)

@@ -14,12 +14,14 @@ pub fn write(unloaded: bool) {
     let _ = writeln!(text, "failed-site {:x}", FAILED_SITE.load(Relaxed));
     let _ = writeln!(text, "lost {}", LOST.load(Relaxed));
     let _ = writeln!(text, "allocations {}", ALLOCATIONS.load(Relaxed));
-    for ((hash, count), function) in HASHES.iter().zip(&COUNTS).zip(&FUNCTIONS) {
+    let counted = HASHES.iter().zip(&NEAR_HASHES).zip(&COUNTS).zip(&FUNCTIONS);
+    for (((hash, near), count), function) in counted {
         let hash = hash.load(Relaxed);
         if hash != 0 {
             let _ = writeln!(
                 text,
-                "site {hash:x} {} {}",
+                "site {hash:x} {:x} {} {}",
+                near.load(Relaxed),
                 name(function.load(Relaxed)),
                 count.load(Relaxed)
             );
