@@ -295,6 +295,9 @@ fn one(
     twin.wait()?;
     let died = !is_alive(pid);
     let ended = driver.wait()?;
+    if let Some(hang) = &ended.hang {
+        append(&hang_file, &format!("{}\n{hang}", answers.shown()))?;
+    }
     ran.units = ended.units;
     ran.failure = failure(ended, died);
     Ok(ran)
