@@ -1,12 +1,12 @@
 //! The tests, by cargo-nextest: each in a process of its own and with a limit.
 
 use crate::tool::{self, cargo};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use quick_xml::{Reader, events::Event};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// How many of the slowest tests are listed.
@@ -24,18 +24,36 @@ const OF_PAGES: [&str; 5] = [
     "package(=xtask)",
 ];
 
-/// Runs the tests that a filter picks (nextest's filterset language), or all. Before nextest's own
-/// summary, which ends the output, stand the slowest tests.
+/// Tests that run side by side, as a filter.
+pub const SIDE_BY_SIDE: &str = "not group(alone)";
+
+/// Tests that measure, as a filter: each gets the machine for itself (`.config/nextest.toml`).
+pub const ALONE: &str = "group(alone)";
+
+/// What one run of tests has to say at its end.
+#[derive(Debug)]
+pub struct Ran {
+    command: String,
+    status: ExitStatus,
+    /// Nextest's own summary.
+    summary: Vec<Vec<u8>>,
+    /// Seconds of each test, and its name.
+    times: Vec<(f64, String)>,
+}
+
+/// Runs the tests that a filter picks (nextest's filterset language), or all. What comes at the end
+/// is left to [`finish`].
 ///
 /// # Errors
-/// When a test fails, or all together take longer than the limit.
-pub fn run(filter: Option<&str>, limit: Duration) -> Result<()> {
+/// When they cannot be run, or all together take longer than the limit.
+pub fn run(filter: Option<&str>, limit: Duration) -> Result<Ran> {
     let mut command = cargo();
     command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--status-level", "slow"]);
     command.args(["--final-status-level", "fail", "--profile", "ci"]);
-    // Many of them wait most of the time; those that measure take all slots.
+    // Many of them wait most of the time; those that measure take all slots. What only computes
+    // runs last (`.config/nextest.toml`), so that it takes no processor from those that wait.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    command.args(["--test-threads", &(processors + processors / 2).to_string()]);
+    command.args(["--test-threads", &(2 * processors).to_string()]);
     command.args(filter.into_iter().flat_map(|filter| ["--filterset", filter]));
     // Of an earlier run.
     let report = tool::target_folder().join("nextest/ci/junit.xml");
@@ -56,17 +74,27 @@ pub fn run(filter: Option<&str>, limit: Duration) -> Result<()> {
     });
     let status = tool::wait(&mut child, limit).with_context(|| format!("`{text}`"));
     let summary = shown.join().unwrap_or_default();
-    for (seconds, test) in fs::read_to_string(&report).map(|xml| slowest(&xml)).unwrap_or_default()
-    {
+    let times = fs::read_to_string(&report).map(|xml| times(&xml)).unwrap_or_default();
+    Ok(Ran { command: text, status: status?, summary, times })
+}
+
+/// Shows the slowest tests of all runs, and then nextest's summaries, which end the output.
+///
+/// # Errors
+/// When a test failed.
+pub fn finish(runs: Vec<Ran>) -> Result<()> {
+    for (seconds, test) in slowest(runs.iter().flat_map(|run| run.times.clone()).collect()) {
         eprintln!("   {seconds:>6.1} s  {test}");
     }
-    for line in summary {
-        eprintln!("{}", String::from_utf8_lossy(&line));
+    for line in runs.iter().flat_map(|run| &run.summary) {
+        eprintln!("{}", String::from_utf8_lossy(line));
     }
-    let status = status?;
-    if !status.success() {
-        bail!("`{text}` failed with {status}");
-    }
+    let failed: Vec<String> = runs
+        .iter()
+        .filter(|run| !run.status.success())
+        .map(|run| format!("`{}` failed with {}", run.command, run.status))
+        .collect();
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(())
 }
 
@@ -89,8 +117,8 @@ fn hold_back(held: &mut Vec<Vec<u8>>, line: Vec<u8>, out: &mut impl Write) {
     }
 }
 
-/// The slowest tests of a JUnit report, slowest first: seconds, and the name with the package.
-fn slowest(xml: &str) -> Vec<(f64, String)> {
+/// The tests of a JUnit report: seconds, and the name with the package.
+fn times(xml: &str) -> Vec<(f64, String)> {
     let mut reader = Reader::from_str(xml);
     let mut tests = Vec::new();
     while let Ok(event) = reader.read_event() {
@@ -113,6 +141,11 @@ fn slowest(xml: &str) -> Vec<(f64, String)> {
             _ => {}
         }
     }
+    tests
+}
+
+/// The slowest ones, slowest first.
+fn slowest(mut tests: Vec<(f64, String)>) -> Vec<(f64, String)> {
     tests.sort_by(|(one, _), (other, _)| f64::total_cmp(other, one));
     tests.truncate(SLOWEST);
     tests
@@ -185,7 +218,7 @@ mod tests {
             <testcase name="slow" classname="cli::trace" time="70.25"/>
             </testsuite></testsuites>"#;
         let expected = [(70.25, "cli::trace slow".to_owned()), (0.5, "cli fast".to_owned())];
-        assert_eq!(slowest(xml), expected);
+        assert_eq!(slowest(times(xml)), expected);
     }
 
     #[test]

@@ -24,16 +24,17 @@ struct Step {
 }
 
 /// Compiles for minutes, and nothing depends on it: it takes the time that processors have left
-/// while the steps after the cheap ones run, the tests excepted.
+/// from the first step that compiles on. What remains of it runs beside the tests that wait most of
+/// the time, and has ended before those begin that measure.
 const BESIDE: Step =
     Step { name: "platforms", run: || platforms::check(platforms::Missing::NotRun) };
 
 /// The step that [`BESIDE`] begins with.
 const BESIDE_FROM: &str = "lints";
 
-/// In order: what fails soonest and cheapest first, the tests last so that their summary ends the
-/// output. The release is not built here, for its time: the agent always is one, and `demo` and the
-/// benchmarks build the rest.
+/// In order: what fails soonest and cheapest first. After these come the [tests], so that their
+/// summary ends the output. The release is not built here, for its time: the agent always is one,
+/// and `demo` and the benchmarks build the rest.
 const PLAN: &[Step] = &[
     Step { name: "set-up", run: || done(setup::run()) },
     Step { name: "format", run: || done(step(cargo().args(["fmt", "--all", "--check"]))) },
@@ -49,7 +50,6 @@ const PLAN: &[Step] = &[
         run: || done(step(cargo().args(["test", "--workspace", "--doc", "--quiet"]))),
     },
     Step { name: "harm", run: harm },
-    Step { name: "tests", run: tests },
 ];
 
 /// What one step may take at most; the whole is meant to stay under an hour on two cores.
@@ -90,7 +90,7 @@ fn run_changed(since: &str) -> Result<()> {
         Some("") => println!("\nnothing has changed since {since}: no tests"),
         filter => {
             println!("\n== tests: {}", filter.unwrap_or("all"));
-            nextest::run(filter, STEP_LIMIT)?;
+            nextest::finish(vec![nextest::run(filter, STEP_LIMIT)?])?;
         }
     }
     Ok(())
@@ -105,18 +105,7 @@ fn run_all() -> Result<()> {
             if planned.name == BESIDE_FROM {
                 beside = Some(scope.spawn(run_beside));
             }
-            if index + 1 == PLAN.len() {
-                if let Some(beside) = beside.take() {
-                    println!("\n== {}, which runs since {BESIDE_FROM}", BESIDE.name);
-                    summary.push(beside.join().unwrap_or_else(|panic| resume_unwind(panic))?);
-                }
-                // Before the tests, because their own summary is to be the end of the output.
-                println!("\n== so far, {:.0} s", started.elapsed().as_secs_f64());
-                for line in &summary {
-                    println!("   {line}");
-                }
-            }
-            println!("\n== {} of {}: {}", index + 1, PLAN.len(), planned.name);
+            println!("\n== {} of {}: {}", index + 1, PLAN.len() + 1, planned.name);
             match run_one(planned) {
                 Ok(line) => summary.push(line),
                 Err(error) => {
@@ -126,7 +115,21 @@ fn run_all() -> Result<()> {
                 }
             }
         }
-        Ok(())
+        println!("\n== {0} of {0}: tests", PLAN.len() + 1);
+        let between = || {
+            if let Some(beside) = beside {
+                println!("\n== {}, which runs since {BESIDE_FROM}", BESIDE.name);
+                summary.push(beside.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+            }
+            // Before the tests that measure, because the summary of all tests is to be the end of
+            // the output.
+            println!("\n== so far, {:.0} s", started.elapsed().as_secs_f64());
+            for line in &summary {
+                println!("   {line}");
+            }
+            Ok(())
+        };
+        tests(between).inspect_err(|_| tool::cancel())
     })
 }
 
@@ -144,10 +147,17 @@ fn run_one(step: &Step) -> Result<String> {
 }
 
 fn run_beside() -> Result<String> {
-    // On Linux only this thread, and the processes that it starts, are nice.
+    // On Linux only this thread, and the processes that it starts, yield to all others at once: no
+    // test waits for them.
     #[cfg(target_os = "linux")]
-    rustix::process::nice(10).context("lowering the priority")?;
+    step(Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread_id()))?;
     run_one(&BESIDE)
+}
+
+/// The number that Linux has for this thread.
+#[cfg(target_os = "linux")]
+fn thread_id() -> String {
+    rustix::thread::gettid().to_string()
 }
 
 fn done(result: Result<()>) -> Result<Outcome> {
@@ -188,20 +198,18 @@ fn documentation() -> Result<Outcome> {
     done(step(command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")))
 }
 
-/// All tests, by cargo-nextest where there is one.
-fn tests() -> Result<Outcome> {
+/// All tests, by cargo-nextest where there is one: first those that run side by side, and after
+/// `between` those that measure. A failure of the former keeps nothing from the latter.
+fn tests(between: impl FnOnce() -> Result<()>) -> Result<()> {
     if tool::find("cargo-nextest").is_some() {
-        return done(nextest::run(None, STEP_LIMIT));
+        let side_by_side = nextest::run(Some(nextest::SIDE_BY_SIDE), STEP_LIMIT)?;
+        between()?;
+        let alone = nextest::run(Some(nextest::ALONE), STEP_LIMIT)?;
+        return nextest::finish(vec![side_by_side, alone]);
     }
+    between()?;
     println!("cargo-nextest is not installed: `cargo test` does it, without a limit per test");
-    done(step(cargo().args([
-        "test",
-        "--workspace",
-        "--lib",
-        "--bins",
-        "--tests",
-        "--no-fail-fast",
-    ])))
+    step(cargo().args(["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]))
 }
 
 #[cfg(test)]
@@ -209,9 +217,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tests_come_last_and_the_set_up_first() {
+    fn the_set_up_comes_first() {
         assert_eq!(PLAN.first().map(|step| step.name), Some("set-up"));
-        assert_eq!(PLAN.last().map(|step| step.name), Some("tests"));
         assert!(PLAN.iter().any(|step| step.name == BESIDE_FROM));
     }
 }

@@ -15,7 +15,9 @@ use std::{
     process::{Command, Stdio},
     time::Duration,
 };
-use testkit::{Launch, Runtime, Sample, TargetProcess, sample_runtimes};
+use testkit::{
+    Launch, Runtime, Sample, TargetProcess, on_sample_runtimes_at_once, sample_runtimes,
+};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -122,9 +124,10 @@ fn ticks(fields: &[&str]) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// Shares of the program's own CPU time, however much of that it gets beside the others.
 #[test]
 fn every_engine_finds_the_same_split() {
-    for runtime in sample_runtimes() {
+    on_sample_runtimes_at_once(|runtime| {
         for engine in ["kernel-ring", "signals", "kernel-ring-threads", "suspend-walk"] {
             let folder = scratch();
             let output = file(&folder, "burn.clrscope");
@@ -147,7 +150,7 @@ fn every_engine_finds_the_same_split() {
             assert!(!named.is_empty(), "{runtime}: {engine}");
             assert!(process.is_running(), "{runtime}: {engine}: {}", process.transcript());
         }
-    }
+    });
 }
 
 #[test]

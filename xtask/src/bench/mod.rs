@@ -17,6 +17,7 @@ mod newrelic;
 mod observe;
 #[cfg(target_os = "linux")]
 mod service;
+mod size;
 mod slowdown;
 mod split;
 mod starts;
@@ -269,6 +270,7 @@ impl<'a> Jobs<'a> {
             self.add(costs::NAMING, Some(runtime), move || costs::naming(runtime));
         }
         self.add(large::NAME, None, large::run);
+        self.add(size::NAME, None, size::run);
     }
 
     fn noise(&mut self, options: &'a Options) {
@@ -363,7 +365,7 @@ mod tests {
     fn rows_are_chosen_by_runtime_and_name() {
         let options = Options::of(Suite::Spine);
         let wanted = |only: &str| jobs(&options).iter().filter(|job| job.is_wanted(only)).count();
-        assert_eq!(wanted(""), 4 + 10 + 12 + 4 + 1);
+        assert_eq!(wanted(""), 4 + 10 + 12 + 4 + 2);
         assert_eq!(wanted("9.0.5 slow-down"), 5);
         assert_eq!(wanted("html"), 1);
         assert_eq!(wanted("nothing of this kind"), 0);

@@ -503,9 +503,7 @@ pub fn service() -> Result<Vec<Row>> {
 pub fn size() -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let stripped = folder.path().join("libNewRelicProfiler.so");
-    let mut strip = Command::new("strip");
-    strip.arg("-o").arg(&stripped).arg(library()?);
-    tool::run(&mut strip, Duration::from_secs(60))?;
+    super::size::strip(&library()?, &stripped)?;
     let megabytes = fs::metadata(&stripped)?.len() as f64 / 1e6;
     let mut home = Home::new(&[])?;
     home.library = stripped;
