@@ -3,9 +3,11 @@
 //   --seconds N   how long to run after `ready` (default 10)
 //   --threads N   that many more threads that only sleep (default 0)
 //
-// The truth gives for each thread its name, its number in the kernel, the class of its wait, and the method that waits.
+// The truth gives for each thread its name, its number in the kernel, the class of its wait, and the method that waits;
+// and the longest time since `ready` for which the thread that works did not (`longest_gap_ns`).
 using System;
 using System.Collections.Generic;
+using System.Diagnostics;
 using System.Globalization;
 using System.Net;
 using System.Net.Sockets;
@@ -68,6 +70,7 @@ namespace Clrscope.Samples
             }
             started.Wait(5000);
             Thread.Sleep(500);
+            measuring = true;
             Console.WriteLine("ready");
             Thread.Sleep(TimeSpan.FromSeconds(seconds));
             stopping = true;
@@ -76,12 +79,14 @@ namespace Clrscope.Samples
             {
                 joinedTruths = string.Join(",", truths);
             }
-            Console.WriteLine("{\"sample\":\"waiter\",\"threads\":{" + joinedTruths + "}}");
+            Console.WriteLine("{\"sample\":\"waiter\",\"threads\":{" + joinedTruths + "},\"longest_gap_ns\":"
+                + (long)(Interlocked.Read(ref longest) * (1e9 / Stopwatch.Frequency)) + "}");
             client.Close();
             return 0;
         }
 
-        static volatile bool held;
+        static volatile bool held, measuring;
+        static long longest;
         static Thread joined;
 
         static Thread Start(string name, string waits, string method, Action body)
@@ -170,9 +175,15 @@ namespace Clrscope.Samples
         [MethodImpl(MethodImplOptions.NoInlining)]
         static void Work()
         {
-            long x = 1;
+            long x = 1, last = Stopwatch.GetTimestamp();
             while (!stopping)
             {
+                long now = Stopwatch.GetTimestamp();
+                if (measuring && now - last > longest)
+                {
+                    Interlocked.Exchange(ref longest, now - last);
+                }
+                last = now;
                 for (int i = 0; i < 100000; i++)
                 {
                     x = x * 6364136223846793005L + 1442695040888963407L;

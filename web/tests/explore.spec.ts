@@ -92,3 +92,20 @@ test("samples of a session are explored by pointer and by keyboard", async ({ pa
   await checkAccess(page);
   await checkWidths(page, "methods");
 });
+
+test("a method that calls thousands of others can be read to the last one", async ({ page }) => {
+  await page.goto("/sessions/wide");
+  const tree = page.getByRole("treegrid", { name: "Calls, heaviest first" });
+  const focused = tree.locator('[role="row"][tabindex="0"]');
+  await focused.focus();
+  await page.keyboard.press("Home");
+  await expect(focused).toHaveAttribute("aria-expanded", "true");
+  // The last row stands for those that were not fetched.
+  await page.keyboard.press("End");
+  await expect(focused).toContainText("2800 lighter ones");
+  await page.keyboard.press("Enter");
+  await expect(tree).toHaveAttribute("aria-rowcount", "3002");
+  await page.keyboard.press("End");
+  await expect(focused).toContainText("Step");
+  await expect(focused).toHaveAttribute("aria-rowindex", "3002");
+});

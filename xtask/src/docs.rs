@@ -1,17 +1,22 @@
 //! `cargo xtask docs`: writes what pages say of each profiler's parameters, out of the registry,
-//! and the budgets of docs/safety.md.
+//! the budgets of docs/safety.md, and docs/api.md, out of the OpenAPI document of the server.
 //!
 //! On each page in `docs/profilers` the part between a line [`BEGIN`] with the profiler's id and
 //! the line [`END`] comes from here.
 
+use crate::tool::{self, cargo};
 use anyhow::{Context, Result, ensure};
 use profilers::{PROFILERS, ProfilerSpec};
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 use testkit::source_root;
 
 const BEGIN: &str = "<!-- registry: ";
 const END: &str = "<!-- registry end -->";
+
+/// What building the server may take.
+const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Writes the parts that are not as they should be.
 ///
@@ -23,6 +28,19 @@ pub fn run() -> Result<()> {
             fs::write(&path, new).with_context(|| path.display().to_string())?;
             println!("{}: written", path.display());
         }
+    }
+    api()
+}
+
+/// Writes the page with the requests of the server. A test of the crate `server` checks it.
+fn api() -> Result<()> {
+    let path = source_root().join("docs/api.md");
+    let mut print = cargo();
+    print.args(["run", "--quiet", "-p", "server", "--example", "api_page"]);
+    let new = tool::output(&mut print, LIMIT)?;
+    if fs::read_to_string(&path).unwrap_or_default() != new {
+        fs::write(&path, new).with_context(|| path.display().to_string())?;
+        println!("{}: written", path.display());
     }
     Ok(())
 }

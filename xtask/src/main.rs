@@ -13,8 +13,10 @@ mod harm;
 mod hubs;
 mod layering;
 mod nextest;
+mod pictures;
 mod plan;
 mod platforms;
+mod sample;
 mod setup;
 mod sizes;
 mod tool;
@@ -40,6 +42,10 @@ enum Task {
     Setup,
     /// Record ten seconds of a sick web service and show what is found
     Demo,
+    /// Run a sample program, to try clrscope on it
+    Sample(sample::Options),
+    /// Take the pictures of the README: real pages of a real process
+    Pictures,
     /// Check everything that must hold: format, lints, platforms, tests
     Test(plan::Options),
     /// Measure what recording costs the recorded
@@ -67,7 +73,7 @@ enum Task {
     Sizes,
     /// Check licences, sources and bans of other people's crates
     Dependencies,
-    /// Write what pages say of each profiler's parameters
+    /// Write what pages say of each profiler's parameters, and docs/api.md
     Docs,
     /// Build the pages of the web UI into web/dist
     Web,
@@ -79,6 +85,8 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Setup => setup::run(),
         Task::Demo => demo::run(),
+        Task::Sample(options) => sample::run(&options),
+        Task::Pictures => pictures::run(),
         Task::Test(options) => plan::run(&options),
         Task::Bench(options) => bench::run(&options),
         #[cfg(target_os = "linux")]

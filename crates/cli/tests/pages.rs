@@ -1,8 +1,11 @@
 //! The pages of `clrscope serve` in a real browser, on real processes: `web/tests`.
 #![cfg(target_os = "linux")]
 mod common;
+#[path = "../../compare/tests/common/mod.rs"]
+mod made;
 
 use common::{clrscope, file, scratch};
+use made::{MS, Made};
 use std::{
     fs,
     io::{BufRead as _, BufReader},
@@ -29,6 +32,11 @@ fn all_pages_in_a_browser() {
     traced.send_line("spin").unwrap();
 
     let sessions = file(&folder, "sessions");
+    fs::create_dir(&sessions).unwrap();
+    fs::set_permissions(&sessions, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    // A method that calls more others than the server answers at once.
+    let samples = (0..3000).map(|method| (method as u64 * MS, method)).collect();
+    fs::write(sessions.join("wide.clrscope"), Made::of(3, 3000, samples).file()).unwrap();
     let mut command = clrscope(["serve", "--sessions", sessions.to_str().unwrap()]);
     let mut serving = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut url = String::new();

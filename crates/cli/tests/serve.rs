@@ -14,7 +14,10 @@ use std::{
     process::{Child, Stdio},
     time::Instant,
 };
-use testkit::{Answer, Client, JsonSchema, Runtime, Sample, TargetProcess};
+use testkit::{Answer, Client, JsonSchema, Runtime, Sample, TargetProcess, source_root};
+
+/// What scripts send.
+const TOKEN: &str = "5f2c1d9ab07e48c6935f2c1d9ab07e48c693";
 
 /// A server, and a browser that was let in.
 struct Serving {
@@ -27,7 +30,13 @@ struct Serving {
 impl Serving {
     #[track_caller]
     fn start(sessions: &Path) -> Self {
+        Self::start_with(sessions, &[])
+    }
+
+    #[track_caller]
+    fn start_with(sessions: &Path, more: &[&str]) -> Self {
         let mut command = clrscope(["serve", "--sessions", sessions.to_str().unwrap()]);
+        command.args(more);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut url = String::new();
@@ -146,7 +155,10 @@ fn a_process_is_found_recorded_watched_and_reported() {
     let sessions = file(&folder, "sessions");
     let mut process = burn();
     let pid = process.pid();
-    let serving = Serving::start(&sessions);
+    let token = file(&folder, "token");
+    std::fs::write(&token, TOKEN).unwrap();
+    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let serving = Serving::start_with(&sessions, &["--token-file", token.to_str().unwrap()]);
     let processes = serving.get("processes").expect(200).json();
     assert_schema("ps", &processes);
     let found = processes.as_array().unwrap().iter().find(|found| found["pid"] == pid).unwrap();
@@ -192,7 +204,51 @@ fn a_process_is_found_recorded_watched_and_reported() {
     assert!(page.starts_with("<!doctype html>") && page.contains("Burn"));
     serving.ask("DELETE", &format!("sessions/{id}"), "").expect(204);
     assert!(!kept.exists());
+    examples_work(&serving, &folder, pid);
     assert!(process.is_running(), "{}", process.transcript());
+}
+
+/// Each example of docs/api.md does what it says, in an order in which what it is about is there.
+#[track_caller]
+fn examples_work(serving: &Serving, folder: &tempfile::TempDir, pid: u32) {
+    let page = std::fs::read_to_string(source_root().join("docs/api.md")).unwrap();
+    let line = |begin: &str| page.lines().find(|line| line.starts_with(begin)).unwrap();
+    let (json, function) = (line("JSON="), line("api()"));
+    let mut examples: Vec<&str> = page.lines().filter(|line| line.starts_with("api ")).collect();
+    assert!(examples.len() > 20, "{examples:?}");
+    let rank = |example: &str| {
+        let first = ["-d", "-X DELETE"].map(|kind| (kind, "/recordings"));
+        let parts =
+            first.into_iter().chain([("-d", "/checkups"), ("-d", "/traces"), ("-o", "/file")]);
+        let last = [("--data-binary", ""), ("", ""), ("-X DELETE", "/sessions")];
+        let is_it =
+            |(kind, path): &(&str, &str)| example.contains(*kind) && example.contains(*path);
+        let deletes = is_it(&last[2]);
+        let at = parts.chain(last).position(|part| is_it(&part)).unwrap();
+        if deletes { usize::MAX } else { at }
+    };
+    examples.sort_by_key(|example| rank(example));
+    let server = format!("http://{}/api/v1", serving.client.address);
+    let before = format!("SERVER={server} TOKEN={TOKEN} PID={pid}\n{json}\n{function}\n");
+    for example in examples {
+        // What was begun before has an end.
+        let until = Instant::now() + LIMIT;
+        let is_over = || {
+            let all = serving.get("recordings").json();
+            all.as_array().unwrap().iter().all(|one| one["ended"] == true)
+        };
+        while !example.contains("-X DELETE") && !is_over() {
+            assert!(Instant::now() < until, "a recording does not end before {example}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("{before}{example}")]).current_dir(folder.path());
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{example}: {output:?}");
+        if example.contains("/recordings\"") && example.contains("-d") {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+        }
+    }
 }
 
 #[test]

@@ -100,7 +100,21 @@ pub(crate) fn all(comparison: &Comparison) -> Vec<Finding> {
     findings
 }
 
+impl Comparison {
+    /// The sums of all samples of each profiler, whether they changed for certain or not.
+    pub fn sums(&self) -> Vec<Finding> {
+        self.series.iter().flat_map(|series| all_in(self, series).into_iter().next()).collect()
+    }
+}
+
 fn of_series(comparison: &Comparison, series: &SeriesComparison) -> Vec<Finding> {
+    let mut findings = all_in(comparison, series);
+    findings.retain(|finding| finding.change.is_certain());
+    findings
+}
+
+/// What a series says, also where nothing changed: all of its samples first.
+fn all_in(comparison: &Comparison, series: &SeriesComparison) -> Vec<Finding> {
     let all = all_of(comparison, series);
     let share = |change: &Change| {
         let part = |own: f64, all: f64| if all > 0.0 { (own / all).min(1.0) } else { 0.0 };
@@ -130,7 +144,6 @@ fn of_series(comparison: &Comparison, series: &SeriesComparison) -> Vec<Finding>
         findings.push(finding(FindingKind::Own, Some(row.function), &row.own));
         findings.push(finding(FindingKind::Total, Some(row.function), &row.total));
     }
-    findings.retain(|finding| finding.change.is_certain());
     findings
 }
 

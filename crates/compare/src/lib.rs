@@ -43,6 +43,7 @@ pub use measures::MeasureComparison;
 pub use recording::{Recorded, Recording};
 pub use series::{FunctionChange, SeriesComparison};
 pub use tree::{DiffNode, DiffTree, TreeColumns};
+pub use view::word;
 
 use grid::Grid;
 use profile::{Profile, SeriesKind};

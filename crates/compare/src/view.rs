@@ -66,8 +66,8 @@ impl Comparison {
         section
     }
 
-    /// In a sentence.
-    fn verdict(&self) -> String {
+    /// In a sentence, without any name of the recordings.
+    pub fn verdict(&self) -> String {
         if self.series.is_empty() && self.measures.is_empty() {
             return match &self.heap {
                 Some(_) => "The recordings have only heap snapshots in common.".to_owned(),
@@ -112,7 +112,8 @@ impl Comparison {
         of.filter(|finding| finding.kind != FindingKind::Total).take(NAMED).collect()
     }
 
-    pub(crate) fn sentence(&self, finding: &Finding) -> String {
+    /// A finding in words: what it is about, before and after, and by how much it changed.
+    pub fn sentence(&self, finding: &Finding) -> String {
         let Finding { change, profiler, name, is_level, unit_kind, .. } = finding;
         let what = match finding.kind {
             FindingKind::All => format!("{profiler}, all samples"),
@@ -382,7 +383,7 @@ fn quantities(count: usize) -> String {
 }
 
 /// How certain a change is, in a word or two.
-pub(crate) fn word(change: &Change) -> &'static str {
+pub fn word(change: &Change) -> &'static str {
     match change.significance {
         Significance::Changed => "changed",
         Significance::WithinNoise => "can be noise",

@@ -1,7 +1,7 @@
 //! Makes a large session and measures the way from the file to the report.
 //!
 //! `cargo run --release -p report --example large_session -- write large.clrscope [samples]
-//! [stacks]`, then `… -- html large.clrscope large.html` (or another format). Both print what they
+//! [stacks]` or `-- extreme extreme.clrscope`, then `… -- html large.clrscope large.html` (or another format). Both print what they
 //! took; the peak of memory is the kernel's.
 
 use std::{fs::File, io::BufWriter, time::Instant};
@@ -23,6 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 bytes as f64 / 1e6,
                 begin.elapsed().as_secs_f64()
             );
+        }
+        Some("extreme") => {
+            let bytes = extreme(File::create(path(1)?)?)?;
+            println!("{:.1} MB written", bytes as f64 / 1e6);
         }
         Some("unpack") => {
             let records = SessionReader::new(File::open(path(1)?)?)?.count();
@@ -89,34 +93,7 @@ fn write(file: File, samples: u32, stacks: u32) -> Result<u64, SessionError> {
     const FUNCTIONS: u32 = 8000;
     let mut random = Random(42);
     let mut out = SessionWriter::new(BufWriter::new(file), "0.1.0")?;
-    out.write(&SessionRecord::Info(SessionInfo {
-        tool_version: "0.1.0".into(),
-        pid: 4711,
-        process_name: "large".into(),
-        command_line: "dotnet large.dll".into(),
-        runtime: "9.0.5".into(),
-        platform: "linux-x64".into(),
-        entry: Entry::Attached,
-        start_unix_ms: 1_700_000_000_000,
-        start: 0,
-        cpus: 64,
-        profilers: vec![ProfilerRun {
-            id: "cpu".into(),
-            engine: "kernel ring".into(),
-            rate_hz: Some(1000),
-            params: vec![],
-        }],
-    }))?;
-    for id in 0..THREADS {
-        out.write(&SessionRecord::Thread(ThreadDef {
-            id: ThreadId(id),
-            os_tid: 5000 + id,
-            name: Some(format!(".NET TP Worker {id}")),
-            managed: true,
-            started: None,
-            ended: None,
-        }))?;
-    }
+    begin(&mut out, "large", THREADS)?;
     for id in 0..100 {
         let (name, path) = (format!("Large.Part{id}.dll"), format!("/app/Large.Part{id}.dll"));
         out.write(&SessionRecord::Module(ModuleDef {
@@ -200,6 +177,94 @@ fn write(file: File, samples: u32, stacks: u32) -> Result<u64, SessionError> {
         reason: EndReason::Stopped,
         exit_code: None,
     }))?;
+    let bytes = out.bytes_written();
+    out.finish()?;
+    Ok(bytes)
+}
+
+/// The beginning of a session: the process and its threads.
+fn begin(
+    out: &mut SessionWriter<BufWriter<File>>,
+    process: &str,
+    threads: u32,
+) -> Result<(), SessionError> {
+    out.write(&SessionRecord::Info(SessionInfo {
+        tool_version: "0.1.0".into(),
+        pid: 4711,
+        process_name: process.into(),
+        command_line: format!("dotnet {process}.dll"),
+        runtime: "9.0.5".into(),
+        platform: "linux-x64".into(),
+        entry: Entry::Attached,
+        start_unix_ms: 1_700_000_000_000,
+        start: 0,
+        cpus: 64,
+        profilers: vec![ProfilerRun {
+            id: "cpu".into(),
+            engine: "kernel ring".into(),
+            rate_hz: Some(1000),
+            params: vec![],
+        }],
+    }))?;
+    for id in 0..threads {
+        out.write(&SessionRecord::Thread(ThreadDef {
+            id: ThreadId(id),
+            os_tid: 5000 + id,
+            name: Some(format!(".NET TP Worker {id}")),
+            managed: true,
+            started: None,
+            ended: None,
+        }))?;
+    }
+    Ok(())
+}
+
+/// What viewers fail at: a stack of 50,000 frames, 10,000 methods side by side, and names of 4 kB.
+fn extreme(file: File) -> Result<u64, SessionError> {
+    const DEPTH: u32 = 50_000;
+    const METHODS: u32 = 10_000;
+    const LONG: usize = 4096;
+    let mut out = SessionWriter::new(BufWriter::new(file), "0.1.0")?;
+    begin(&mut out, "extreme", 1)?;
+    for id in 0..METHODS {
+        // Each hundredth name is long.
+        let name = if id % 100 == 0 { "Long".repeat(LONG / 4) } else { "Short".to_owned() };
+        out.write(&SessionRecord::Function(FunctionDef {
+            id: FunctionId(id),
+            kind: FunctionKind::Managed,
+            module: None,
+            type_name: "Extreme".into(),
+            name: format!("{name}{id}"),
+            parameters: "()".into(),
+            state_machine: None,
+        }))?;
+        let (function, trust) = (FunctionId(id), FrameTrust::Tables);
+        out.write(&SessionRecord::Frame(FrameDef {
+            id: FrameId(id),
+            function,
+            line: None,
+            trust,
+        }))?;
+    }
+    for id in 0..DEPTH + METHODS {
+        let parent = (0..DEPTH).contains(&id).then(|| id.checked_sub(1)).flatten();
+        let (id, parent, frame) = (StackId(id), parent.map(StackId), FrameId(id % METHODS));
+        out.write(&SessionRecord::Stack(StackDef { id, parent, frame }))?;
+    }
+    let leaves = std::iter::repeat_n(DEPTH - 1, METHODS as usize).chain(DEPTH..DEPTH + METHODS);
+    let mut batch = SampleBatch::default();
+    for leaf in leaves {
+        batch.time_delta.push(1_000_000);
+        batch.thread.push(ThreadId(0));
+        batch.stack.push(StackId(leaf));
+        batch.weight.push(1_000_000);
+        batch.state.push(ThreadState::Running);
+        batch.truncated.push(false);
+    }
+    let time = u64::from(2 * METHODS) * 1_000_000;
+    out.write(&SessionRecord::CpuSamples(batch))?;
+    let reason = EndReason::Stopped;
+    out.write(&SessionRecord::End(SessionEnd { time, reason, exit_code: None }))?;
     let bytes = out.bytes_written();
     out.finish()?;
     Ok(bytes)

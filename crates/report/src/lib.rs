@@ -215,21 +215,20 @@ impl Exporter {
     }
 }
 
-/// Reads a session; everything that there is to say of it, as the exporters `text` and `markdown`
-/// write it. Heap snapshots are asked for as by [`Exporter::convert_with`].
+/// Everything that there is to say of a session, as the exporters `text` and `markdown` write it.
+/// Its time was picked while it was read ([`BuildOptions::time`]). Heap snapshots are asked for as by
+/// [`Exporter::convert_with`].
 ///
 /// # Errors
 /// [`ReportError`].
-pub fn read_document(
-    session: impl Read + Send,
+pub fn document_of(
+    profile: &Profile,
     options: &Options,
     snapshots: impl FnOnce(&Profile) -> Vec<SnapshotSection>,
 ) -> Result<Document, ReportError> {
-    let keep = BuildOptions { time: options.filter.time.clone(), ..BuildOptions::default() };
-    let profile = Profile::read(session, keep)?;
-    let options = options_with(&profile, options, snapshots);
+    let options = options_with(profile, options, snapshots);
     if options.filter == Filter::default() {
-        return Ok(document(&profile, &options));
+        return Ok(document(profile, &options));
     }
     Ok(document(&profile.filtered(&options.filter)?, &options))
 }

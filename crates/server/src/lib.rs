@@ -44,6 +44,16 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// The OpenAPI document as a page for people, in Markdown: docs/api.md.
+///
+/// # Errors
+/// What is missing for the page: an operation without an example.
+pub fn api_page() -> Result<String, String> {
+    let (_, document) = endpoints::router();
+    let document = serde_json::from_str(&document).map_err(|error| error.to_string())?;
+    openapi::page(&document)
+}
+
 /// What the program around the server does for it.
 pub trait Program: Send + Sync + 'static {
     /// The agent to send into processes.

@@ -1,5 +1,7 @@
 //! The OpenAPI document, made together with the routes: what is not in it is not there.
 
+mod page;
+
 use crate::{Shared, problem::Problem};
 use api::live::View;
 use axum::{Router, handler::Handler, routing::MethodFilter, routing::on};
@@ -13,6 +15,8 @@ use utoipa::openapi::{
     schema::{ArrayBuilder, ObjectBuilder, SchemaType, Type},
     security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
 };
+
+pub use page::page;
 
 /// Where all of it is.
 pub const PREFIX: &str = "/api/v1";

@@ -8,8 +8,12 @@ use crate::{
     recordings::{self, Entry, Plan, Recordings},
     store::{FolderError, Retention, SessionId, SessionRow, Store},
 };
+use compare::Recording;
+use profile::Filter;
+use report::ReportError;
 use std::{
     fs::File,
+    io::BufReader,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -73,6 +77,21 @@ impl Workspace {
     /// When there is none of that name, or it cannot be opened.
     pub fn read(&self, id: &SessionId) -> Result<File, Problem> {
         self.store.read(id)
+    }
+
+    /// Reads a session, or a part of it, to compare it with another one.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it cannot be read.
+    pub fn recording(&self, id: &SessionId, filter: &Filter) -> Result<Recording, Problem> {
+        let session = BufReader::new(self.read(id)?);
+        let read = Recording::read(id.to_string(), session, filter);
+        let mut recording = read.map_err(ReportError::from)?;
+        // A heap snapshot belongs to no thread and no time, so a part has none.
+        if *filter == Filter::default() {
+            recording.heap = self.program.heap_summary(&self.path(id), &recording.profile);
+        }
+        Ok(recording)
     }
 
     /// Where a session is, whether there is one or not.

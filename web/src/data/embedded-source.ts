@@ -18,6 +18,7 @@ import { NONE } from "./columns";
 import { counted } from "./format";
 import type {
   Child,
+  ChildrenQuery,
   Description,
   Flame,
   FlameQuery,
@@ -356,12 +357,7 @@ class Embedded implements Source {
     };
   }
 
-  async children(query: {
-    selection: Selection;
-    node: number | undefined;
-    search: string;
-    rows: number;
-  }) {
+  async children(query: ChildrenQuery) {
     const { samples, series, tree } = this.of(query.selection);
     const hits = query.search === "" ? undefined : find(tree, this.found(query.search));
     const ownSamples = series.calls && !query.selection.callers;
@@ -376,7 +372,8 @@ class Embedded implements Source {
       children: childrenOf(tree, node).length,
       hit: hits?.[node] ?? 0,
     });
-    return { count: nodes.length, rows: [...nodes.subarray(0, query.rows)].map(row) };
+    const shown = nodes.subarray(query.first, query.first + query.rows);
+    return { count: nodes.length, rows: [...shown].map(row) };
   }
 
   async timeline({ profiler, width }: TimelineQuery): Promise<Timeline> {

@@ -85,8 +85,8 @@ export function serverSource(session: string): Source {
       json<Functions>("functions", { ...selected(selection), search, sort, rows }, signal),
     callers: (selection, of, signal) =>
       json<Callers>("callers", { ...selected(selection), of, rows: 200 }, signal),
-    children: ({ selection, node, search, rows }, signal) => {
-      const params = { ...selected(selection), root: node, search, rows };
+    children: ({ selection, node, search, first, rows }, signal) => {
+      const params = { ...selected(selection), root: node, search, first, rows };
       return json<Children>("children", params, signal);
     },
     timeline: async (query, signal) => timelineOf(await columns("timeline", { ...query }, signal)),

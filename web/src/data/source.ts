@@ -187,6 +187,8 @@ export interface ChildrenQuery {
   selection: Selection;
   node: number | undefined;
   search: string;
+  /** Rows to leave out, and how many to answer after them. */
+  first: number;
   rows: number;
 }
 

@@ -11,6 +11,9 @@ import { amount, points } from "./weights";
 /** Children of a node that are fetched at first. */
 const STEP = 200;
 
+/** Most children in one answer. */
+const MOST = 2000;
+
 /** Levels of the heaviest path that are open at first. */
 const OPEN = 12;
 
@@ -95,7 +98,14 @@ export function CallsView(props: CallsProps) {
     const current = state.current;
     const known = current.children.get(node);
     if (known && (known.rows.length >= rows || known.rows.length === known.count)) return known;
-    const loaded = await source.children({ selection, node, search, rows });
+    let loaded: Loaded = known ?? { count: rows, rows: [] };
+    while (loaded.rows.length < Math.min(rows, loaded.count)) {
+      const first = loaded.rows.length;
+      const wanted = Math.min(rows - first, MOST);
+      const next = await source.children({ selection, node, search, first, rows: wanted });
+      loaded = { count: next.count, rows: [...loaded.rows, ...next.rows] };
+      if (next.rows.length === 0) break;
+    }
     current.children.set(node, loaded);
     if (state.current === current) setChildren(new Map(current.children));
     return loaded;
@@ -160,7 +170,7 @@ export function CallsView(props: CallsProps) {
       }}
       activate={(row) => {
         if (row.child) props.zoom(row.child.node);
-        else if (row.more) void load(row.more.parent, (row.more.count + STEP) | 0).catch(() => {});
+        else if (row.more) void load(row.more.parent, Infinity).catch(() => {});
       }}
       height="420px"
     />

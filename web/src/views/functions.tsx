@@ -23,6 +23,9 @@ import { amount, points } from "./weights";
 /** Rows that are shown at first, and that a click adds. */
 const STEP = 100;
 
+/** Most methods in one answer. */
+const MOST = 2000;
+
 export interface FunctionsProps {
   source: Source;
   description: Description;
@@ -65,10 +68,13 @@ export function FunctionsView(props: FunctionsProps) {
         {table && table.rows.length === 0 && <p class="empty">No method with this choice.</p>}
         {table && table.count > table.rows.length && (
           <p class="more">
-            <button class="plain" onClick={() => setMost(Math.min(most + 400, 2000))}>
-              Show more
-            </button>{" "}
+            {most < MOST && (
+              <button class="plain" onClick={() => setMost(Math.min(most + 400, MOST))}>
+                Show more
+              </button>
+            )}{" "}
             {count(table.rows.length)} of {counted(table.count, "method")}
+            {most >= MOST && ": search for the others"}
           </p>
         )}
       </section>

@@ -97,7 +97,8 @@ pub enum Suite {
     Service,
     /// What the drop-in for the New Relic profiler costs: start-up, calls, size
     Newrelic,
-    /// How soon the web pages show large sessions, and how smoothly
+    /// How soon the web pages show large sessions, and how smoothly; live pages, thread dumps and
+    /// tools for assistants
     Ui,
     /// Ten minutes each of what is most likely to kill a process that is profiled
     Endurance,
@@ -226,7 +227,7 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
             }
         }
         Suite::Newrelic => jobs.newrelic(),
-        Suite::Ui => jobs.add(ui::NAME, None, ui::run),
+        Suite::Ui => jobs.ui(),
         // It has tables of its own.
         #[cfg(target_os = "linux")]
         Suite::Service => {}
@@ -323,6 +324,15 @@ impl<'a> Jobs<'a> {
         }
     }
 
+    fn ui(&mut self) {
+        self.add(ui::LARGE, None, ui::large);
+        self.add(ui::SMOOTH, None, ui::smooth);
+        self.add(ui::EXTREME, None, ui::extreme);
+        self.add(ui::LIVE, None, ui::live);
+        self.add(ui::STACKS, Some(Runtime::V9), || ui::stacks(Runtime::V9));
+        self.add(ui::ASSISTANT, Some(Runtime::V9), || ui::assistant(Runtime::V9));
+    }
+
     fn newrelic(&mut self) {
         for runtime in newrelic::RUNTIMES {
             self.add(newrelic::START, Some(runtime), move || newrelic::start(runtime));
@@ -373,6 +383,7 @@ mod tests {
         assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 2 + 3 * 2 + 1 - 2);
         assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1 + 2 * 2 + 2);
         assert_eq!(jobs(&Options::of(Suite::Launch)).len(), 3);
+        assert_eq!(jobs(&Options::of(Suite::Ui)).len(), 6);
         assert_eq!(
             jobs(&Options::of(Suite::Newrelic)).len(),
             2 * 5 + 1 + usize::from(cfg!(target_os = "linux"))

@@ -36,6 +36,8 @@ pub struct Client {
     next: AtomicU64,
     /// Bytes of the answers to `initialize` and `tools/list`.
     pub greeting: usize,
+    /// What the server says to whoever uses it.
+    pub instructions: String,
 }
 
 /// What a tool has answered.
@@ -73,7 +75,8 @@ impl Client {
             shared.1.notify_all();
         });
         let next = AtomicU64::new(1);
-        let mut client = Self { child, input, received, next, greeting: 0 };
+        let mut client =
+            Self { child, input, received, next, greeting: 0, instructions: String::new() };
         let hello = json!({
             "protocolVersion": "2025-06-18",
             "capabilities": {},
@@ -81,6 +84,7 @@ impl Client {
         });
         let (answer, greeting) = client.ask("initialize", hello);
         assert_eq!(answer["result"]["serverInfo"]["name"], "clrscope", "{answer}");
+        client.instructions = answer["result"]["instructions"].as_str().unwrap().to_owned();
         client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         let (tools, list) = client.ask("tools/list", json!({}));
         assert!(tools["result"]["tools"].as_array().unwrap().len() <= 10);
@@ -242,6 +246,21 @@ impl Said {
         assert!(self.is_error, "{self:?}");
         assert!(self.text.contains(part) || self.data.contains(part), "`{part}`: {self:?}");
         self
+    }
+
+    /// The calls that it suggests and that are complete: tools with their arguments.
+    pub fn suggested(&self) -> Vec<(String, Value)> {
+        let lines = self
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix("Next: ").or_else(|| line.strip_prefix("- or: ")));
+        let call = |line: &str| {
+            let (tool, arguments) = line.split_once(' ')?;
+            // There may be words behind the arguments.
+            let mut values = serde_json::Deserializer::from_str(arguments).into_iter::<Value>();
+            Some((tool.to_owned(), values.next()?.ok()?))
+        };
+        lines.filter_map(call).collect()
     }
 
     /// The session that it names.

@@ -194,10 +194,12 @@ fn of(
         answer.add(format!("note: {}", clean(note, NAME)));
     }
     let mut steps: Vec<String> = Vec::new();
-    let worst = found.first().map(|worst| next::explain(worst.id, session));
-    let more = found.iter().filter_map(|one| next::after_finding(one.id, pid, session, config));
-    for step in more.take(MOST_NEXT - 1).chain(worst) {
-        if !steps.contains(&step) {
+    let explain = found.first().map(|worst| next::explain(worst.id, session));
+    let mut more = found.iter().map(|one| next::after_finding(one.id, pid, session, config));
+    let worst = more.next().flatten();
+    // All about the worst finding first.
+    for step in worst.into_iter().chain(explain).chain(more.flatten()) {
+        if !steps.contains(&step) && steps.len() < MOST_NEXT {
             steps.push(step);
         }
     }

@@ -76,6 +76,7 @@ impl Ask for Explain {
             Some((pid, checkup)) => {
                 evidence(&mut answer, id, &checkup);
                 answer.next.extend(next::after_finding(id, pid, name, &call.shared.config));
+                answer.next(next::compare(name));
             }
             None => answer.say("(This server has not made that checkup, or has forgotten it.)"),
         }

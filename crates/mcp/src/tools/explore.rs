@@ -82,31 +82,34 @@ impl Ask for Explore {
         let asked = Asked::of(&self)?;
         call.reading(move |work| match asked.view {
             View::Overview | View::Section => {
-                let options =
-                    Options { filter: asked.filter.clone(), rows: 12, ..Options::default() };
-                let document = report::read_document(work.read(&id)?, &options, |_| Vec::new());
+                let profile = read(work, &id, &asked.filter)?;
+                // It is narrowed down already.
+                let options = Options { rows: 12, ..Options::default() };
+                let document = report::document_of(&profile, &options, |_| Vec::new());
                 let document = document.map_err(|error| Failure::Failed(error.to_string()))?;
                 match asked.handle {
                     Some(Handle::Section(number)) => views::section(&document, number),
-                    _ => {
-                        let profile = read(work, &id, &asked.filter)?;
-                        Ok(views::overview(&profile, &document, &self.session))
-                    }
+                    _ => Ok(views::overview(&profile, &document, &self.session)),
                 }
             }
             _ => {
                 let profile = read(work, &id, &asked.filter)?;
                 let kind = asked.series(&profile)?;
-                answer(&profile, kind, &asked)
+                answer(&profile, kind, &asked, &self.session)
             }
         })
         .await
     }
 }
 
-fn answer(profile: &Profile, kind: SeriesKind, asked: &Asked) -> Result<Answer, Failure> {
+fn answer(
+    profile: &Profile,
+    kind: SeriesKind,
+    asked: &Asked,
+    session: &str,
+) -> Result<Answer, Failure> {
     match (asked.view, asked.handle) {
-        (View::Callers, Some(Handle::Function(of))) => views::callers(profile, kind, of),
+        (View::Callers, Some(Handle::Function(of))) => views::callers(profile, kind, of, session),
         (View::Callees, Some(Handle::Function(of))) => views::callees(profile, kind, of),
         (View::Callers | View::Callees, _) => {
             Err(Failure::Arguments("this view needs `of`, a function such as f12".to_owned()))
@@ -116,7 +119,7 @@ fn answer(profile: &Profile, kind: SeriesKind, asked: &Asked) -> Result<Answer, 
         (View::Tree, _) => {
             Err(Failure::Arguments("`of` of a tree is a call path such as s34".to_owned()))
         }
-        _ => Ok(views::functions(profile, kind)),
+        _ => Ok(views::functions(profile, kind, session)),
     }
 }
 

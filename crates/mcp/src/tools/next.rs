@@ -27,6 +27,16 @@ pub fn after_finding(id: &str, pid: u32, session: &str, config: &Config) -> Opti
     }
 }
 
+/// The call that shows who calls a function.
+pub fn function(session: &str, series: &str, function: u32) -> String {
+    format!("explore {{\"session\":\"{session}\",\"series\":\"{series}\",\"of\":\"f{function}\"}}")
+}
+
+/// The call that shows what a fix has changed.
+pub fn compare(session: &str) -> String {
+    format!("after a fix checkup again, then compare {{\"before\":\"{session}\",\"after\":…}}")
+}
+
 /// The call that explains a finding.
 pub fn explain(id: &str, session: &str) -> String {
     format!("explain {{\"finding\":\"{id}\",\"session\":\"{session}\"}}")

@@ -46,6 +46,9 @@ impl Ask for Sessions {
         if !found.is_empty() {
             answer.next("explore {\"session\":…}");
         }
+        if found.len() > 1 {
+            answer.next("compare {\"before\":…,\"after\":…}");
+        }
         Ok(answer)
     }
 }

@@ -7,17 +7,15 @@ use crate::{
     problem::Problem,
     store::SessionId,
 };
-use ::compare::{Basis, Comparison, Options, Recording};
+use ::compare::{Basis, Comparison, Options};
 use axum::{
     extract::State,
     http::header,
     response::{IntoResponse, Response},
 };
 use profile::{Filter, SeriesKind};
-use report::ReportError;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::io::BufReader;
 use utoipa::openapi::HttpMethod;
 
 /// Least and greatest confidence.
@@ -78,25 +76,13 @@ async fn compare(
     let (before, after) = (before?, after?);
     let shared = Shared::clone(&state);
     let compared = move || {
-        let before = read(&shared, &before, &filter)?;
-        let after = read(&shared, &after, &filter)?;
+        let before = shared.recording(&before, &filter)?;
+        let after = shared.recording(&after, &filter)?;
         let comparison = ::compare::compare(&before, &after, &options);
         serde_json::to_vec(&comparison).map_err(|error| Problem::internal(error.to_string()))
     };
     let json = state.heavy.run(compared).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
-}
-
-fn read(state: &Shared, id: &SessionId, filter: &Filter) -> Result<Recording, Problem> {
-    let session = BufReader::new(state.store.read(id)?);
-    let read = Recording::read(id.to_string(), session, filter);
-    let mut recording = read.map_err(ReportError::from)?;
-    // A heap snapshot belongs to no thread and no time, so a part has none.
-    if *filter == Filter::default() {
-        let path = state.store.path(id);
-        recording.heap = state.program.heap_summary(&path, &recording.profile);
-    }
-    Ok(recording)
 }
 
 impl CompareRequest {

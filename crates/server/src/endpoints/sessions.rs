@@ -21,7 +21,7 @@ use axum::{
 use detail::SessionDetail;
 use document::Document;
 use params::ReportParams;
-use profile::{BuildOptions, Profile, SeriesKind};
+use profile::{Profile, SeriesKind};
 use report::{EXPORTERS, Exporter, SnapshotSection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -143,10 +143,12 @@ async fn session(
     let shared = Shared::clone(&state);
     let described = move || {
         let row = shared.store.row(&id)?;
-        let profile = Profile::read(shared.store.read(&id)?, BuildOptions::default());
-        Ok(SessionDetail::of(row, &profile.map_err(report::ReportError::from)?))
+        // The page of a session asks three times about it: all of them read it once.
+        let open = shared.explorations.open(&shared.store, &id, None)?;
+        shared.explorations.tidy();
+        Ok(SessionDetail::of(row, &open.profile))
     };
-    state.heavy.run(described).await.map(Json)
+    state.explore.run(described).await.map(Json)
 }
 
 /// What to change about a session. What is left out remains.
@@ -196,7 +198,9 @@ async fn document_of(
     let options = params.options()?;
     let shared = Shared::clone(&state);
     let written = move || {
-        let document = report::read_document(shared.store.read(&id)?, &options, |profile| {
+        let open = shared.explorations.open(&shared.store, &id, options.filter.time.clone())?;
+        shared.explorations.tidy();
+        let document = report::document_of(&open.profile, &options, |profile| {
             snapshots(&shared, &id, profile, options.rows)
         })?;
         serde_json::to_vec(&document).map_err(|error| Problem::internal(error.to_string()))

@@ -4,6 +4,7 @@ use crate::{
     answer::Answer,
     call::Failure,
     foreign::{NAME, SENTENCE, clean},
+    tools::next,
 };
 use document::{
     Document, Section,
@@ -15,7 +16,7 @@ use profile::{
     session::{FunctionId, StackId},
 };
 use serde_json::json;
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
 /// Rows of a list.
 const ROWS: usize = 20;
@@ -131,7 +132,7 @@ pub fn section(document: &Document, number: usize) -> Result<Answer, Failure> {
 }
 
 /// Functions by weight.
-pub fn functions(profile: &Profile, kind: SeriesKind) -> Answer {
+pub fn functions(profile: &Profile, kind: SeriesKind, session: &str) -> Answer {
     let mut answer = head(profile, kind, "Functions");
     let all = profile.top_functions(kind);
     let row = |of: &profile::FunctionTotals| {
@@ -153,9 +154,12 @@ pub fn functions(profile: &Profile, kind: SeriesKind) -> Answer {
             profile.tables.is_managed(of.function) && !profile.tables.is_framework(of.function)
         })
         .collect();
-    own.sort_by_key(|of| (std::cmp::Reverse(of.total.weight), of.function));
+    own.sort_by_key(|of| (Reverse(of.total.weight), of.function));
     answer.add("methods of the program, by weight with callees:");
     own.iter().take(FEW).for_each(|of| answer.add(row(of)));
+    if let Some(first) = own.first() {
+        answer.next(next::function(session, kind.id(), first.function.0));
+    }
     answer
         .next("the same with \"of\":\"f…\" for callers, or with \"view\":\"callees\" or \"tree\"");
     answer
@@ -206,9 +210,16 @@ impl Around {
         around
     }
 
+    /// The neighbor with the most weight, if it is a function.
+    fn most(&self) -> Option<FunctionId> {
+        let key =
+            |(function, weight): &(&Option<FunctionId>, &u64)| (**weight, Reverse(**function));
+        *self.neighbors.iter().max_by_key(key)?.0
+    }
+
     fn add(&self, answer: &mut Answer, profile: &Profile, kind: SeriesKind, itself: &str) {
         let mut rows: Vec<_> = self.neighbors.iter().collect();
-        rows.sort_by_key(|(function, weight)| (std::cmp::Reverse(**weight), **function));
+        rows.sort_by_key(|(function, weight)| (Reverse(**weight), **function));
         for (function, part) in rows.into_iter().take(ROWS) {
             let named = match function {
                 Some(function) => format!("f{} {}", function.0, name(profile, *function)),
@@ -224,7 +235,12 @@ impl Around {
 }
 
 /// Who calls a function.
-pub fn callers(profile: &Profile, kind: SeriesKind, of: FunctionId) -> Result<Answer, Failure> {
+pub fn callers(
+    profile: &Profile,
+    kind: SeriesKind,
+    of: FunctionId,
+    session: &str,
+) -> Result<Answer, Failure> {
     let of = checked(profile, of)?;
     let around = Around::of(profile, kind, of, |functions, at| functions.get(at + 1).copied());
     let mut answer = head(profile, kind, "Callers");
@@ -236,6 +252,9 @@ pub fn callers(profile: &Profile, kind: SeriesKind, of: FunctionId) -> Result<An
         for function in functions.iter().skip(*at).take(STEPS) {
             answer.add(format!("  f{} {}", function.0, name(profile, *function)));
         }
+    }
+    if let Some(caller) = around.most().filter(|caller| *caller != of) {
+        answer.next(next::function(session, kind.id(), caller.0));
     }
     answer.next("the same with \"of\" of a caller, or with \"view\":\"callees\"");
     Ok(answer)
