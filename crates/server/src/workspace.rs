@@ -23,6 +23,8 @@ pub struct Workspace {
     pub(crate) heavy: Jobs,
     /// Work that takes a moment.
     pub(crate) light: Jobs,
+    /// Thread dumps: one of a process that does not respond takes many seconds.
+    pub(crate) dumps: Jobs,
 }
 
 impl Workspace {
@@ -37,7 +39,8 @@ impl Workspace {
     ) -> Result<Arc<Self>, FolderError> {
         let store = Store::open(sessions, retention)?;
         let recordings = Recordings::default();
-        Ok(Arc::new(Self { program, store, recordings, heavy: Jobs::new(2), light: Jobs::new(4) }))
+        let (heavy, light, dumps) = (Jobs::new(2), Jobs::new(4), Jobs::new(2));
+        Ok(Arc::new(Self { program, store, recordings, heavy, light, dumps }))
     }
 
     /// The agent to send into processes.
@@ -59,12 +62,13 @@ impl Workspace {
         self.recordings.list()
     }
 
-    /// The sessions, newest first. Reads the beginning of each.
+    /// How many sessions there are, and the newest of them, at most `rows`. Reads the beginning of
+    /// each.
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn sessions(&self) -> Result<Vec<SessionRow>, Problem> {
-        self.store.list()
+    pub fn sessions(&self, rows: usize) -> Result<(usize, Vec<SessionRow>), Problem> {
+        self.store.list(0, rows)
     }
 
     /// Opens a session to read it.
@@ -103,6 +107,17 @@ impl Workspace {
     ) -> Result<T, Problem> {
         let own = Arc::clone(self);
         self.light.run(move || work(&own)).await
+    }
+
+    /// Takes a thread dump. Only two of these are taken at the same time.
+    ///
+    /// # Errors
+    /// Those of the work, and that too many wait.
+    pub async fn dump<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.dumps.run(work).await
     }
 
     /// Asks all recordings to end. None begins from now on.

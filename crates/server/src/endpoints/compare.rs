@@ -2,17 +2,13 @@
 
 use super::extract::Body;
 use crate::{
-    Shared,
+    Shared, answers,
     openapi::{Api, Endpoint},
     problem::Problem,
     store::SessionId,
 };
 use ::compare::{Basis, Comparison, Options, Recording};
-use axum::{
-    extract::State,
-    http::header,
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, http::StatusCode, response::Response};
 use profile::{Filter, SeriesKind};
 use report::ReportError;
 use schemars::JsonSchema;
@@ -22,6 +18,9 @@ use utoipa::openapi::HttpMethod;
 
 /// Least and greatest confidence.
 const CONFIDENCE: std::ops::RangeInclusive<f64> = 0.5..=0.999_999;
+
+/// Functions of a session. Each takes some kilobytes while two sessions are compared.
+const MOST_FUNCTIONS: usize = 300_000;
 
 /// What is to be compared, and how.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -81,16 +80,24 @@ async fn compare(
         let before = read(&shared, &before, &filter)?;
         let after = read(&shared, &after, &filter)?;
         let comparison = ::compare::compare(&before, &after, &options);
-        serde_json::to_vec(&comparison).map_err(|error| Problem::internal(error.to_string()))
+        answers::json(&comparison)
     };
     let json = state.heavy.run(compared).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+    state.rooms.send_json(json)
 }
 
 fn read(state: &Shared, id: &SessionId, filter: &Filter) -> Result<Recording, Problem> {
     let session = BufReader::new(state.store.read(id)?);
     let read = Recording::read(id.to_string(), session, filter);
     let mut recording = read.map_err(ReportError::from)?;
+    let functions = recording.profile.tables.functions.len();
+    if functions > MOST_FUNCTIONS {
+        return Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            format!("the session {id} has {functions} functions, more than are compared here"),
+            "use `clrscope compare` on the files",
+        ));
+    }
     // A heap snapshot belongs to no thread and no time, so a part has none.
     if *filter == Filter::default() {
         let path = state.store.path(id);
