@@ -114,14 +114,13 @@ impl ProfileBuilder {
     /// Why no more is read, if the session is too large.
     fn too_large(&self, unpacked: u64) -> Option<String> {
         let Some(profile) = &self.profile else { return None };
-        let limit = match () {
-            () if (self.tables.size() + self.tables.copies) as u64 + profile.size()
-                > self.options.memory =>
-            {
-                format!("{} of memory", bytes(self.options.memory))
-            }
-            () if unpacked > MOST_UNPACKED => format!("{} of records", bytes(MOST_UNPACKED)),
-            () => return None,
+        let tables = (self.tables.size() + self.tables.copies) as u64;
+        let limit = if tables + profile.size() > self.options.memory {
+            format!("{} of memory", bytes(self.options.memory))
+        } else if unpacked > MOST_UNPACKED {
+            format!("{} of records", bytes(MOST_UNPACKED))
+        } else {
+            return None;
         };
         let end = duration(self.latest.saturating_sub(profile.info.start));
         Some(format!(

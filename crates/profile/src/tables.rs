@@ -6,6 +6,9 @@ use session::{
     ThreadDef, ThreadId, TypeDef, TypeId,
 };
 
+/// Bytes of a call tree for each stack: its node, where to find it, and its sums.
+const TREE: usize = 192;
+
 /// What stands for "no id" in a column of ids.
 pub const NONE: u32 = u32::MAX;
 
@@ -55,8 +58,8 @@ pub struct Tables {
     file_ids: HashMap<String, FileId>,
     /// Bytes of all texts.
     pub(crate) texts: usize,
-    /// Bytes that names take where each function has a copy of that of its module, and each frame
-    /// and each stack a copy of that of its function. Some reports and comparisons make these.
+    /// Bytes that analyses take: names, where each function has a copy of that of its module, and
+    /// each frame and each stack one of that of its function; and the nodes of call trees.
     pub(crate) copies: usize,
 }
 
@@ -137,7 +140,7 @@ impl Tables {
 
     pub(crate) fn add_stack(&mut self, stack: &StackDef) {
         let frame = self.frames.get(stack.frame.index());
-        self.copies += frame.map_or(0, |frame| self.name_bytes(frame.function));
+        self.copies += TREE + frame.map_or(0, |frame| self.name_bytes(frame.function));
         self.parents.push(stack.parent.map_or(NONE, |parent| parent.0));
         self.stack_frames.push(stack.frame.0);
     }

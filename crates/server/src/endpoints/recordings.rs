@@ -217,8 +217,8 @@ async fn stop(
     entry.stop();
     let mut watched = entry.watch();
     // The sender is there until the end is known.
-    let ended = timeout(LAST, watched.wait_for(|state| state.end.is_some())).await;
-    if ended.is_err() {
+    let ended = timeout(LAST, watched.wait_for(|state| state.end.is_some())).await.is_ok();
+    if !ended {
         return Err(Problem::busy("the recording is ending, and that takes long"));
     }
     Ok(Json(RecordingJson::of(&entry)))

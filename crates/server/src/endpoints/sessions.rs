@@ -57,7 +57,7 @@ pub fn add(api: &mut Api) {
             whole(0, u32::MAX),
         )
         .query("rows", "Sessions at most. 1000 if none are given.", whole(1, MOST_ROWS));
-    api.add(endpoint.sends(200, "The sessions.", list), sessions);
+    api.add(endpoint.sends(200, "The sessions.", list).problems(&[400]), sessions);
     upload::add(api);
     let list = api.list::<Format>();
     let endpoint = Endpoint::new(Get, "/formats", "formats", "List the formats of reports");
