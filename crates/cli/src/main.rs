@@ -20,6 +20,7 @@ mod os;
 mod panics;
 mod recording;
 mod served;
+mod session_file;
 mod stacks;
 mod tasks;
 mod top;

@@ -70,7 +70,9 @@ fn bad_input_is_named() {
     let same = compare(&good, &good, &["--fail-on", "0%", "--confidence", "50"]).expect(0).out;
     assert!(same.contains("No difference is certain"), "{same}");
     let missing = file(&folder, "missing.clrscope");
-    compare(&good, &missing, &[]).expect_error(6, &["missing.clrscope"]);
+    compare(&good, &missing, &[]).expect_error(6, &["missing.clrscope", "`clrscope record`"]);
+    let report = run(["report", missing.to_str().unwrap()]);
+    report.expect_error(6, &["missing.clrscope", "`clrscope record`"]);
     let text = file(&folder, "text.clrscope");
     fs::write(&text, "no session").unwrap();
     compare(&text, &good, &[]).expect_error(8, &["text.clrscope"]);

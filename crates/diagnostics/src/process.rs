@@ -63,6 +63,8 @@ pub enum Obstacle {
     },
     /// It is ours, but the system does not let us look into it.
     Protected,
+    /// The kernel refuses access to root as well: it has not all capabilities here.
+    Confined,
     /// An environment variable switches diagnostics off.
     Disabled {
         /// The variable with its value.
@@ -113,6 +115,11 @@ impl fmt::Display for Obstacle {
             Obstacle::Protected => f.write_str(
                 "the system does not allow access to it, because it changed its user \
                     or its user namespace: run as root",
+            ),
+            Obstacle::Confined => f.write_str(
+                "the system does not allow access to it, although clrscope runs as root: give \
+                    clrscope the capability CAP_SYS_PTRACE (in a container: --cap-add SYS_PTRACE, \
+                    and the process ids of the host), and see whether a security module forbids it",
             ),
             Obstacle::Disabled { variable } => {
                 write!(

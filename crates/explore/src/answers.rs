@@ -28,6 +28,9 @@ pub enum ExploreError {
     /// There is no such function.
     #[error("there is no function {0} in this session, which has {1}")]
     NoFunction(u32, usize),
+    /// The expression that is searched for takes too long.
+    #[error("the search takes too long: search for a part of a name, or a simpler expression")]
+    SearchTooLong,
     /// The answer cannot be written.
     #[error("the answer cannot be written: {0}")]
     Json(String),
@@ -53,17 +56,29 @@ impl ShownFunction {
         let tables = &profile.tables;
         Self {
             id: id.0,
-            name: tables.function_name(id, NameStyle::FULL),
-            short: tables.function_name(id, NameStyle::SHORT),
+            name: shortened(&tables.function_name(id, NameStyle::FULL), MOST_NAME),
+            short: shortened(&tables.function_name(id, NameStyle::SHORT), MOST_NAME),
             kind: tables.frame_kind(id),
-            module: tables.function_module(id).map(str::to_owned),
+            module: tables.function_module(id).map(|module| shortened(module, MOST_NAME)),
         }
+    }
+}
+
+/// Letters of a name.
+const MOST_NAME: usize = 4096;
+
+/// A text with at most so many letters, and a sign where there were more.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 
 /// Where a function is in the source: file and line.
 fn place(profile: &Profile, line: Option<Line>) -> Option<String> {
-    line.map(|line| format!("{}:{}", profile.tables.file(line.file), line.line))
+    let file = |line: Line| shortened(profile.tables.file(line.file), MOST_NAME);
+    line.map(|line| format!("{}:{}", file(line), line.line))
 }
 
 /// Functions or places of an answer: each is in it once.

@@ -5,9 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use profile::{
-    BuildOptions, CallTree, Cell, Filter, Profile, ProfileError, SeriesKind, TreeOptions,
-};
+use profile::{BuildOptions, CallTree, Filter, Profile, ProfileError, SeriesKind, TreeOptions};
 use session::{Nanos, SampleBatch, SessionRecord};
 
 use crate::{Lanes, Tree};
@@ -121,25 +119,8 @@ impl Explored {
 
     /// Bytes of memory that it takes, about.
     pub fn size(&self) -> usize {
-        let profile = &self.profile;
-        let cells: usize =
-            SeriesKind::ALL.iter().map(|kind| profile.series(*kind).cells.capacity()).sum();
-        let singles = profile.allocations.samples.len()
-            + profile.exceptions.samples.len()
-            + profile.locks.waits.len()
-            + profile.jit.compilations.len()
-            + profile.pool.samples.len();
-        let tables = &profile.tables;
-        let rows: usize =
-            profile.other_tables.iter().map(|table| size_of_val(table.batches.as_slice())).sum();
-        let names = tables.functions.len() + tables.types.len() + tables.threads.len();
         let trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
-        cells * size_of::<Cell>()
-            + singles * 96
-            + names * 256
-            + (tables.stack_count() * 8 + tables.frames.len() * 16)
-            + rows
-            + (self.cpu.size() + self.wall.size())
-            + trees.iter().map(|(_, tree)| tree.size()).sum::<usize>()
+        let trees: usize = trees.iter().map(|(_, tree)| tree.size()).sum();
+        self.profile.size() as usize + self.cpu.size() + self.wall.size() + trees
     }
 }

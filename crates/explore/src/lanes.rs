@@ -120,7 +120,7 @@ impl Lanes {
 
     /// Bytes of memory that they take, about.
     pub fn size(&self) -> usize {
-        self.sums * size_of::<Sum>() * 2
+        self.sums * size_of::<Sum>() * 2 + self.lanes.len() * 64
     }
 
     /// What a thread did in a time, by pixels. A sum counts for all of its time alike.

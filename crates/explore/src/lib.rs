@@ -17,6 +17,10 @@ mod markers;
 mod search;
 mod tree;
 
+#[cfg(test)]
+#[path = "../../profile/tests/shop/mod.rs"]
+mod shop;
+
 pub use answers::*;
 pub use columns::{Column, Columns};
 pub use explored::{Explored, Selection};

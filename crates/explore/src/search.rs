@@ -1,10 +1,22 @@
+use std::time::{Duration, Instant};
+
 use profile::{NameStyle, Tables, session::FunctionId};
 use regex::{Regex, RegexBuilder};
 
-use crate::{Hit, Tree};
+use crate::{ExploreError, Hit, Tree};
 
-/// Bytes that a compiled expression may take.
+/// Bytes that a compiled expression may take: how long a search takes grows with them.
 const MOST: usize = 1 << 20;
+
+/// Bytes of memory that a search may take for states that it has met.
+const MOST_STATES: usize = 4 << 20;
+
+/// Letters of what is typed.
+const MOST_LETTERS: usize = 1000;
+
+/// How long a search may take, and how many names are looked at between two looks at the clock.
+const LIMIT: Duration = Duration::from_secs(3);
+const BETWEEN: usize = 64;
 
 /// What is searched for in the full names of functions; upper and lower case are the same.
 #[derive(Clone, Debug)]
@@ -21,6 +33,9 @@ pub enum PatternError {
     /// The expression is wrong.
     #[error("this is no regular expression: {0}")]
     Wrong(String),
+    /// It is long.
+    #[error("a search has at most {MOST_LETTERS} letters")]
+    Long,
 }
 
 impl Pattern {
@@ -30,12 +45,19 @@ impl Pattern {
     /// [`PatternError`].
     pub fn parse(typed: &str) -> Result<Option<Self>, PatternError> {
         let typed = typed.trim();
+        if typed.chars().count() > MOST_LETTERS {
+            return Err(PatternError::Long);
+        }
         let inner = typed.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
         match inner {
             _ if typed.is_empty() => Ok(None),
             Some(expression) if !expression.is_empty() => {
                 let mut builder = RegexBuilder::new(expression);
-                let built = builder.case_insensitive(true).size_limit(MOST).build();
+                let built = builder
+                    .case_insensitive(true)
+                    .size_limit(MOST)
+                    .dfa_size_limit(MOST_STATES)
+                    .build();
                 match built {
                     Ok(regex) => Ok(Some(Pattern::Expression(Box::new(regex)))),
                     Err(error) => Err(PatternError::Wrong(error.to_string())),
@@ -54,9 +76,27 @@ impl Pattern {
     }
 
     /// Which functions are found, by their ids.
-    pub fn functions(&self, tables: &Tables) -> Vec<bool> {
-        let ids = (0..tables.functions.len()).map(|id| FunctionId(id as u32));
-        ids.map(|id| self.finds(&tables.function_name(id, NameStyle::FULL))).collect()
+    ///
+    /// # Errors
+    /// [`ExploreError::SearchTooLong`].
+    pub fn functions(&self, tables: &Tables) -> Result<Vec<bool>, ExploreError> {
+        self.functions_within(tables, LIMIT)
+    }
+
+    fn functions_within(
+        &self,
+        tables: &Tables,
+        limit: Duration,
+    ) -> Result<Vec<bool>, ExploreError> {
+        let begun = Instant::now();
+        let find = |id: usize| {
+            if id % BETWEEN == 0 && begun.elapsed() > limit {
+                return Err(ExploreError::SearchTooLong);
+            }
+            let name = tables.function_name(FunctionId(id as u32), NameStyle::FULL);
+            Ok(self.finds(&name))
+        };
+        (0..tables.functions.len()).map(find).collect()
     }
 }
 
@@ -96,5 +136,22 @@ impl Tree {
             }
         }
         sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_have_limits() {
+        assert_eq!(Pattern::parse(&"x".repeat(1001)).unwrap_err(), PatternError::Long);
+        let huge = Pattern::parse(r"/(\w{1000}){1000}/").unwrap_err();
+        assert!(matches!(huge, PatternError::Wrong(_)), "{huge}");
+        let profile = crate::shop::profile();
+        let pattern = Pattern::parse("/price.*\\(/").unwrap().unwrap();
+        assert!(pattern.functions(&profile.tables).unwrap().contains(&true));
+        let late = pattern.functions_within(&profile.tables, Duration::ZERO);
+        assert_eq!(late, Err(ExploreError::SearchTooLong));
     }
 }

@@ -12,8 +12,8 @@ pub enum Error {
     },
     /// The kernel does not let us read its memory.
     #[error(
-        "the memory of process {pid} cannot be read ({source}): run as root, or as its user with \
-            kernel.yama.ptrace_scope=0"
+        "the memory of process {pid} cannot be read ({source}): run as root with the capability \
+            CAP_SYS_PTRACE, or as its user with kernel.yama.ptrace_scope=0"
     )]
     Memory {
         /// Its id.

@@ -1,7 +1,7 @@
 //! What a tool answers: sentences of clrscope, lines of data from the observed process, what to ask
 //! next, and a few facts for programs. It is never larger than [`MOST`].
 
-use crate::foreign::mark;
+use crate::foreign::{mark, unmarked};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value};
 
@@ -95,7 +95,7 @@ impl Answer {
         if !self.data.is_empty() {
             text.push_str(&format!("\n<data {mark}>\n"));
             for line in shown {
-                text.push_str(line);
+                text.push_str(&unmarked(line));
                 text.push('\n');
             }
             text.push_str(&format!("</data {mark}>"));
@@ -138,6 +138,7 @@ mod tests {
         let mark = lines[1].strip_prefix("<data ").unwrap().strip_suffix('>').unwrap();
         assert_eq!((mark.len(), lines[3]), (8, &*format!("</data {mark}>")));
         assert_eq!(text.matches(mark).count(), 2);
+        assert_eq!(text.matches("</data").count(), 1, "{text}");
         assert_eq!(lines[4], "Next: checkup {\"pid\":1}");
         assert_eq!(result.structured_content.unwrap()["pid"], 1);
         assert_eq!(answer.fail().is_error, Some(true));

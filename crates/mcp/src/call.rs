@@ -54,7 +54,11 @@ impl Failure {
                 answer.add(clean(cause, 2 * SENTENCE));
                 answer
             }
-            Self::Cancelled => Answer::new("Cancelled. Nothing of clrscope runs in the process."),
+            Self::Cancelled => Answer::new(
+                "Cancelled, because the client cancelled the call or closed its connection. The \
+                 observation was ended, and nothing of clrscope runs in the process. To observe it, \
+                 call again.",
+            ),
         }
     }
 }

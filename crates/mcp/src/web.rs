@@ -51,7 +51,7 @@ pub fn routes(assistant: &Assistant) -> Router {
 
 /// Lets through requests that are small and come in time, and not too many.
 async fn bounded(room: Arc<Semaphore>, request: Request, next: Next) -> Response {
-    let Ok(_turn) = room.try_acquire() else {
+    let Ok(turn) = room.try_acquire_owned() else {
         let cause = "the assistant has too many calls; try again in some seconds";
         return (StatusCode::SERVICE_UNAVAILABLE, cause).into_response();
     };
@@ -67,5 +67,6 @@ async fn bounded(room: Arc<Semaphore>, request: Request, next: Next) -> Response
             return (StatusCode::REQUEST_TIMEOUT, cause).into_response();
         }
     };
-    next.run(Request::from_parts(head, Body::from(content))).await
+    // An answer that comes as events goes on long after its head.
+    server::held(next.run(Request::from_parts(head, Body::from(content))).await, turn)
 }

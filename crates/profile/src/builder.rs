@@ -4,6 +4,8 @@ use session::{
     ModelError, Nanos, SessionError, SessionInfo, SessionReader, SessionRecord, Sink, Validator,
 };
 
+use document::format::{bytes, duration};
+
 use crate::{
     Allocations, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads,
     Traced, series::Keep,
@@ -14,7 +16,7 @@ mod taking;
 use taking::Taking;
 
 /// What to keep of a recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildOptions {
     /// Keep every single CPU and wall sample with its time, not only the sums. Needs about 26 bytes
     /// for each.
@@ -24,7 +26,27 @@ pub struct BuildOptions {
     pub slices: bool,
     /// Only what happened in this time, nanoseconds since the start of the recording.
     pub time: Option<Range<Nanos>>,
+    /// Bytes of memory that a profile may take which is read from a session, about. What comes after
+    /// that is not read, and [`Profile::damage`] says so.
+    pub memory: u64,
 }
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        Self { keep_samples: false, slices: false, time: None, memory: MOST_MEMORY }
+    }
+}
+
+/// As many single samples as a recording of a day has on 8 busy processors, and far more sums than
+/// any.
+const MOST_MEMORY: u64 = 2 << 30;
+
+/// Bytes of the records of a session, unpacked. It bounds the time for a small file that unpacks to
+/// a very large one.
+const MOST_UNPACKED: u64 = 128 << 30;
+
+/// Profilers that a session can say that ran.
+const MOST_PROFILERS: usize = 256;
 
 impl BuildOptions {
     fn keep(&self) -> Keep {
@@ -67,12 +89,12 @@ impl ProfileBuilder {
     /// When the record does not fit those before it; it is then left out.
     pub fn add(&mut self, record: &SessionRecord) -> Result<(), ModelError> {
         self.validator.check(record)?;
-        self.take(record);
+        self.take(record, 0);
         Ok(())
     }
 
-    /// Takes a record that has been checked.
-    fn take(&mut self, record: &SessionRecord) {
+    /// Takes a record that has been checked, and has this many bytes in the session.
+    fn take(&mut self, record: &SessionRecord, bytes: usize) {
         if let SessionRecord::Info(info) = record {
             self.begin(info);
             return;
@@ -86,7 +108,25 @@ impl ProfileBuilder {
             .map(|time| start.saturating_add(time.start)..start.saturating_add(time.end));
         let keep_samples = self.options.keep_samples;
         let times = Times { wanted: Wanted(time), latest: &mut self.latest };
-        Taking { tables: &mut self.tables, profile, times, keep_samples }.take(record);
+        Taking { tables: &mut self.tables, profile, times, keep_samples, bytes }.take(record);
+    }
+
+    /// Why no more is read, if the session is too large.
+    fn too_large(&self, unpacked: u64) -> Option<String> {
+        let Some(profile) = &self.profile else { return None };
+        let tables = (self.tables.size() + self.tables.copies) as u64;
+        let limit = if tables + profile.size() > self.options.memory {
+            format!("{} of memory", bytes(self.options.memory))
+        } else if unpacked > MOST_UNPACKED {
+            format!("{} of records", bytes(MOST_UNPACKED))
+        } else {
+            return None;
+        };
+        let end = duration(self.latest.saturating_sub(profile.info.start));
+        Some(format!(
+            "the session is too large to read all of it: it needs more than {limit}; what was \
+             recorded in the first {end} is here. Choose a part of its time (--from, --to)"
+        ))
     }
 
     fn begin(&mut self, info: &SessionInfo) {
@@ -95,8 +135,9 @@ impl ProfileBuilder {
         self.latest = info.start;
         let keep = self.options.keep();
         let sums = Keep { samples: false, ..keep };
+        let profilers = info.profilers.iter().take(MOST_PROFILERS).cloned().collect();
         self.profile = Some(Box::new(Profile {
-            info: info.clone(),
+            info: SessionInfo { profilers, ..info.clone() },
             tables: Arc::default(),
             start,
             stop: start,
@@ -128,6 +169,7 @@ impl ProfileBuilder {
             cut_short: false,
             damage: None,
             filtered: None,
+            inner: 0,
         }));
     }
 
@@ -272,21 +314,28 @@ impl Profile {
     ) -> Result<Self, ProfileError> {
         let mut reader = SessionReader::new(input)?;
         let mut builder = ProfileBuilder::new(options);
-        let mut damage = None;
-        for record in &mut reader {
+        let (mut damage, mut too_large) = (None, None);
+        let mut before = 0;
+        while let Some(record) = reader.next() {
+            let bytes = reader.unpacked() - before;
+            before = reader.unpacked();
             match record {
                 // The reader has checked it.
                 Ok(record) => {
-                    builder.take(&record);
+                    builder.take(&record, bytes as usize);
                     see(&record);
                 }
                 Err(error) => damage = Some(error),
+            }
+            too_large = builder.too_large(before);
+            if too_large.is_some() {
+                break;
             }
         }
         let cut_short = reader.cut_short();
         match (builder.finish(cut_short), damage) {
             (Some(mut profile), damage) => {
-                profile.damage = damage.map(|error| error.to_string());
+                profile.damage = damage.map(|error| error.to_string()).or(too_large);
                 Ok(profile)
             }
             (None, Some(damage)) => Err(damage.into()),

@@ -11,6 +11,10 @@ pub struct CallSite {
     pub line: Option<Line>,
 }
 
+/// Frames from the leaf on among which a place is looked for. Stacks that are deeper are endless
+/// recursions, of which the outer part says nothing else.
+pub(crate) const MOST_FRAMES: usize = 10_000;
+
 /// Types whose methods take a lock rather than need one.
 const LOCK_TYPES: [&str; 3] =
     ["System.Threading.Monitor", "System.Threading.Lock", "System.Threading.ObjectHeader"];
@@ -56,7 +60,7 @@ impl Tables {
     }
 
     fn first(&self, stack: StackId, wanted: impl Fn(FunctionId) -> bool) -> Option<CallSite> {
-        let mut frames = self.walk(stack).map(|frame| self.frame(frame));
+        let mut frames = self.walk(stack).take(MOST_FRAMES).map(|frame| self.frame(frame));
         let frame = frames.find(|frame| wanted(frame.function))?;
         Some(CallSite { function: frame.function, line: frame.line })
     }

@@ -5,6 +5,7 @@ use session::{FunctionId, FunctionKind, Nanos, ThreadState, TypeId};
 
 use crate::{
     Distribution, Line, Profile, Series, SeriesKind, Tables,
+    call_sites::MOST_FRAMES,
     series::{Keep, Row},
 };
 
@@ -100,7 +101,8 @@ pub(crate) fn heaviest<K: Ord + Copy>(weights: HashMap<K, u64>) -> Option<K> {
 }
 
 fn thrower(tables: &Tables, sample: &ExceptionSample) -> Option<(FunctionId, Option<Line>)> {
-    let mut frames = tables.walk(sample.stack).map(|frame| tables.frame(frame));
+    let frames = tables.walk(sample.stack).take(MOST_FRAMES);
+    let mut frames = frames.map(|frame| tables.frame(frame));
     let leaf = tables.frame(tables.stack_frame(sample.stack));
     let managed = frames.find(|frame| {
         matches!(

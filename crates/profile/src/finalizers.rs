@@ -4,7 +4,10 @@ use profilers::finalizers::{Doing, Finalized, Queued, Run, Seen, Unfinished};
 use rows::{FunctionId, StackId, ThreadId, TypeId};
 use session::Nanos;
 
-use crate::{CallSite, Profile};
+use crate::{
+    CallSite, Profile,
+    series::{add, sum},
+};
 
 /// For how long objects must have waited at the end of the recording to count as waiting: some wait
 /// for a moment after each collection.
@@ -109,14 +112,14 @@ impl Profile {
         let (waiting, most_waiting) = waiting(&queued, &finalized, self.stop);
         let runs = self.rows::<Run>();
         Some(FinalizerSummary {
-            queued: queued.iter().map(|row| row.objects).sum(),
-            finalized: finalized.iter().map(|row| row.objects).sum(),
+            queued: sum(queued.iter().map(|row| row.objects)),
+            finalized: sum(finalized.iter().map(|row| row.objects)),
             waiting,
             most_waiting,
-            took: finalized.iter().map(|row| row.took).sum(),
+            took: sum(finalized.iter().map(|row| row.took)),
             longest: finalized.iter().map(|row| row.longest).max().unwrap_or(0),
             types: types(&finalized),
-            runs: (runs.len() as u64, runs.iter().map(|run| run.duration).sum()),
+            runs: (runs.len() as u64, sum(runs.iter().map(|run| run.duration))),
             thread: self.finalizer_thread(&seen),
             current: current(&self.rows::<Unfinished>(), &finalized, &seen, self.start, self.stop),
         })
@@ -124,26 +127,25 @@ impl Profile {
 
     fn finalizer_thread(&self, seen: &[Seen]) -> Option<FinalizerThread> {
         let thread = seen.last()?.thread;
-        let sum = |wanted: fn(Doing) -> bool| -> Nanos {
-            seen.iter().filter(|row| wanted(row.doing)).map(|row| row.elapsed).sum()
+        let of = |wanted: fn(Doing) -> bool| -> Nanos {
+            sum(seen.iter().filter(|row| wanted(row.doing)).map(|row| row.elapsed))
         };
-        let all = sum(|_| true);
+        let all = of(|_| true);
         let share = |time: Nanos| time as f64 / all.max(1) as f64;
         let mut stacks: HashMap<(StackId, Doing), Nanos> = HashMap::new();
         for row in seen.iter().filter(|row| row.doing != Doing::Idle) {
-            *stacks.entry((row.stack, row.doing)).or_default() += row.elapsed;
+            add(stacks.entry((row.stack, row.doing)).or_default(), row.elapsed);
         }
         let mut stacks: Vec<_> = stacks.into_iter().collect();
         stacks.sort_by_key(|(key, time)| (Reverse(*time), *key));
         let mut places: Vec<FinalizerPlace> = Vec::new();
+        let mut known: HashMap<(FunctionId, CallSite, Doing), usize> = HashMap::new();
         for ((stack, doing), time) in stacks {
             let place = self.tables.place(stack);
             let finalizer = self.outermost(stack).unwrap_or(place.function);
-            let same = |known: &&mut FinalizerPlace| {
-                (known.finalizer, known.place, known.doing) == (finalizer, place, doing)
-            };
-            match places.iter_mut().find(same) {
-                Some(known) => known.time += time,
+            let at = *known.entry((finalizer, place, doing)).or_insert(places.len());
+            match places.get_mut(at) {
+                Some(known) => add(&mut known.time, time),
                 None => {
                     places.push(FinalizerPlace { finalizer, place, stack, doing, time, share: 0.0 })
                 }
@@ -151,8 +153,8 @@ impl Profile {
         }
         places.iter_mut().for_each(|place| place.share = share(place.time));
         places.sort_by_key(|place| (Reverse(place.time), place.stack));
-        let busy = share(sum(|doing| doing != Doing::Idle));
-        let blocked = share(sum(Doing::is_blocked));
+        let busy = share(of(|doing| doing != Doing::Idle));
+        let blocked = share(of(Doing::is_blocked));
         Some(FinalizerThread { thread, seen: all, busy, blocked, places })
     }
 
@@ -172,11 +174,11 @@ fn types(finalized: &[Finalized]) -> Vec<FinalizedType> {
     for row in finalized {
         let none = FinalizedType { ty: row.ty, objects: 0, took: 0, longest: 0, share: 0.0 };
         let of = types.entry(row.ty).or_insert(none);
-        of.objects += row.objects;
+        add(&mut of.objects, row.objects);
         of.took = of.took.saturating_add(row.took);
         of.longest = of.longest.max(row.longest);
     }
-    let all: Nanos = types.values().map(|of| of.took).sum();
+    let all: Nanos = sum(types.values().map(|of| of.took));
     let mut types: Vec<_> = types.into_values().collect();
     types.iter_mut().for_each(|of| of.share = of.took as f64 / all.max(1) as f64);
     types.sort_by_key(|of| (Reverse((of.took, of.objects)), of.ty));
@@ -186,7 +188,7 @@ fn types(finalized: &[Finalized]) -> Vec<FinalizedType> {
 /// How many objects waited at the end for [`LASTING`], and the most that waited at a time.
 fn waiting(queued: &[Queued], finalized: &[Finalized], end: Nanos) -> (u64, u64) {
     let came = queued.iter().map(|row| (row.time, row.objects as i64));
-    let went = finalized.iter().map(|row| (row.time, -(row.objects as i64)));
+    let went = finalized.iter().map(|row| (row.time, (row.objects as i64).saturating_neg()));
     let mut changes: Vec<(Nanos, i64)> = came.chain(went).collect();
     changes.sort_by_key(|(time, change)| (*time, Reverse(*change)));
     let mut waits = Vec::with_capacity(changes.len());

@@ -77,9 +77,11 @@ impl Profile {
         let mut stacks: Vec<_> = stacks.into_iter().collect();
         stacks.sort_by_key(|(stack, calls)| (std::cmp::Reverse(*calls), *stack));
         let mut inducers: Vec<Inducer> = Vec::new();
+        let mut known: HashMap<CallSite, usize> = HashMap::new();
         for (stack, calls) in stacks {
             let at = self.tables.inducing_place(stack);
-            match inducers.iter_mut().find(|known| known.at == at) {
+            let place = *known.entry(at).or_insert(inducers.len());
+            match inducers.get_mut(place) {
                 Some(known) => known.calls += calls,
                 None => inducers.push(Inducer { at, calls, stack }),
             }

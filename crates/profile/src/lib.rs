@@ -28,6 +28,7 @@ mod pool;
 mod processors;
 mod profile;
 mod series;
+mod size;
 mod slices;
 mod stats;
 mod survivors;

@@ -6,7 +6,7 @@ use session::{Nanos, StackId, ThreadId, ThreadState, TypeId};
 use crate::{
     CallSite, Profile, Series, SeriesKind, Totals,
     exceptions::heaviest,
-    series::{Keep, Row},
+    series::{Keep, Row, add},
 };
 
 /// Loaded assemblies and types.
@@ -152,7 +152,7 @@ impl Profile {
             let (totals, longest, of) = by_type.entry(load.ty).or_default();
             totals.add(1, load.own);
             *longest = (*longest).max(load.duration);
-            *of.entry(place).or_default() += load.own;
+            add(of.entry(place).or_default(), load.own);
         }
         let mut rows: Vec<TypeLoadRow> = by_type
             .into_iter()

@@ -5,7 +5,7 @@ use session::{Nanos, SampleBatch, StackId, ThreadId, ThreadState};
 
 use crate::{
     CallSite, Counter, Profile, STATES, Series, SeriesKind,
-    series::{Keep, Row},
+    series::{Keep, Row, add},
     state_index,
 };
 
@@ -237,22 +237,28 @@ struct PoolChanges {
     stopped: u64,
     limits: Option<(u32, u32)>,
     adjustments: Vec<AdjustmentRow>,
+    /// Where the row of each reason is.
+    reasons: HashMap<String, usize>,
 }
 
 impl PoolChanges {
     fn adjusted(&mut self, time: Nanos, reason: &str, more: i64) {
-        match self.adjustments.iter_mut().find(|row| row.reason == *reason) {
+        let known = self.reasons.get(reason).and_then(|at| self.adjustments.get_mut(*at));
+        match known {
             Some(row) => {
                 row.count += 1;
-                row.workers += more;
+                row.workers = row.workers.saturating_add(more);
                 row.times.1 = time;
             }
-            None => self.adjustments.push(AdjustmentRow {
-                reason: reason.to_owned(),
-                count: 1,
-                workers: more,
-                times: (time, time),
-            }),
+            None => {
+                self.reasons.insert(reason.to_owned(), self.adjustments.len());
+                self.adjustments.push(AdjustmentRow {
+                    reason: reason.to_owned(),
+                    count: 1,
+                    workers: more,
+                    times: (time, time),
+                });
+            }
         }
     }
 }
@@ -359,7 +365,7 @@ impl Profile {
         let times = self.pool_times(queued_at);
         let (at_work, at_work_queued) = (times.at_work, times.at_work_queued);
         let blocked = (share(times.blocked, at_work), share(times.blocked_queued, at_work_queued));
-        let PoolChanges { started, stopped, limits, adjustments } = self.pool_changes();
+        let PoolChanges { started, stopped, limits, adjustments, .. } = self.pool_changes();
         let waits = queue.iter().filter(|(_, waited)| *waited).count();
         let queued = (!queue.is_empty()).then(|| waits as f64 / queue.len() as f64);
         let health = if queue.len() < FEWEST_LOOKS {
@@ -387,24 +393,24 @@ impl Profile {
         let mut times = PoolTimes::default();
         let mut place_of: HashMap<StackId, CallSite> = HashMap::new();
         for sample in &self.pool.samples {
-            times.by_state[state_index(sample.state)] += sample.weight;
+            add(&mut times.by_state[state_index(sample.state)], sample.weight);
             if sample.state == ThreadState::Idle {
                 continue;
             }
             let queued = if queued_at(sample.time) { sample.weight } else { 0 };
-            times.at_work += sample.weight;
-            times.at_work_queued += queued;
+            add(&mut times.at_work, sample.weight);
+            add(&mut times.at_work_queued, queued);
             if !blocks(sample.state) {
                 continue;
             }
-            times.blocked += sample.weight;
-            times.blocked_queued += queued;
+            add(&mut times.blocked, sample.weight);
+            add(&mut times.blocked_queued, queued);
             let place =
                 *place_of.entry(sample.stack).or_insert_with(|| self.tables.place(sample.stack));
             let sums = times.places.entry((sample.state, place)).or_default();
-            sums.time += sample.weight;
-            sums.time_queued += queued;
-            *sums.stacks.entry(sample.stack).or_default() += sample.weight;
+            add(&mut sums.time, sample.weight);
+            add(&mut sums.time_queued, queued);
+            add(sums.stacks.entry(sample.stack).or_default(), sample.weight);
             sums.threads.insert(sample.thread);
         }
         times

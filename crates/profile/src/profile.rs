@@ -77,6 +77,8 @@ pub struct Profile {
     pub damage: Option<String>,
     /// What was filtered away, in words for a reader.
     pub filtered: Option<String>,
+    /// Bytes of texts and of lists within lists, of all that is kept as it came.
+    pub(crate) inner: usize,
 }
 
 /// Sums of a function.

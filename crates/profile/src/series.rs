@@ -195,6 +195,16 @@ pub struct Totals {
     pub weight: u64,
 }
 
+/// The sum of numbers of a session, which may say anything.
+pub(crate) fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}
+
+/// Adds to such a sum.
+pub(crate) fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
 impl Totals {
     pub(crate) fn add(&mut self, samples: u64, weight: u64) {
         self.samples = self.samples.saturating_add(samples);
@@ -351,7 +361,10 @@ impl Series {
     }
 
     /// Adds calls with this stack and what they took together.
-    pub(crate) fn add_calls(&mut self, mut row: Row, mut count: u64) {
+    pub(crate) fn add_calls(&mut self, mut row: Row, count: u64) {
+        // A row is of about a second. One that claims more calls than that has time for would take
+        // a cell for each 2^32 of them.
+        let mut count = count.min(MOST_CALLS);
         // At least once: a call from before may have gone on.
         loop {
             let samples = u32::try_from(count).unwrap_or(u32::MAX);
@@ -463,6 +476,9 @@ impl Series {
         totals
     }
 }
+
+/// Calls of one row.
+const MOST_CALLS: u64 = 1 << 36;
 
 /// Fewer new cells than these are not worth a sort: 24 MB of them.
 const FEWEST_TO_SORT: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };

@@ -92,6 +92,11 @@ impl Slices {
         Self { cells: cells.map(|(key, sums)| (*key, *sums)).collect(), ..*self }
     }
 
+    /// How many different keys there are.
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len()
+    }
+
     /// Width of a slice, nanoseconds: a power of two, at least [`Self::LEAST_WIDTH`]. The last one
     /// may be cut by the end of the recording.
     pub fn width(&self) -> Nanos {

@@ -1,9 +1,13 @@
 use std::collections::HashMap;
 
+use crate::size::cut;
 use session::{
     FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, ModuleDef, ModuleId, StackDef, StackId,
     ThreadDef, ThreadId, TypeDef, TypeId,
 };
+
+/// Bytes of a call tree for each stack: its node, where to find it, and its sums.
+const TREE: usize = 192;
 
 /// What stands for "no id" in a column of ids.
 pub const NONE: u32 = u32::MAX;
@@ -52,6 +56,11 @@ pub struct Tables {
     /// Frame of each stack.
     stack_frames: Vec<u32>,
     file_ids: HashMap<String, FileId>,
+    /// Bytes of all texts.
+    pub(crate) texts: usize,
+    /// Bytes that analyses take: names, where each function has a copy of that of its module, and
+    /// each frame and each stack one of that of its function; and the nodes of call trees.
+    pub(crate) copies: usize,
 }
 
 impl Tables {
@@ -61,12 +70,54 @@ impl Tables {
             Some(known) => {
                 known.os_tid = thread.os_tid;
                 known.managed |= thread.managed;
-                known.name = thread.name.clone().or_else(|| known.name.take());
+                if let Some(name) = &thread.name {
+                    let name = cut(name);
+                    self.texts += name.len();
+                    let old = known.name.replace(name);
+                    self.texts -= old.map_or(0, |old| old.len());
+                }
                 known.started = thread.started.or(known.started);
                 known.ended = thread.ended.or(known.ended);
             }
-            None => self.threads.push(thread.clone()),
+            None => {
+                let name = thread.name.as_deref().map(|name| self.text(name));
+                self.threads.push(ThreadDef { name, ..thread.clone() });
+            }
         }
+    }
+
+    pub(crate) fn add_module(&mut self, module: &ModuleDef) {
+        let (name, path) = (self.text(&module.name), self.text(&module.path));
+        let build_id = module.build_id.as_deref().map(|id| self.text(id));
+        self.modules.push(ModuleDef { name, path, build_id, ..*module });
+    }
+
+    pub(crate) fn add_function(&mut self, function: &FunctionDef) {
+        let (type_name, name) = (self.text(&function.type_name), self.text(&function.name));
+        let parameters = self.text(&function.parameters);
+        let module = function.module.and_then(|module| self.modules.get(module.index()));
+        self.copies += module.map_or(0, |module| module.name.len());
+        self.functions.push(FunctionDef { type_name, name, parameters, ..*function });
+    }
+
+    pub(crate) fn add_type(&mut self, ty: &TypeDef) {
+        let name = self.text(&ty.name);
+        self.types.push(TypeDef { name, ..ty.clone() });
+    }
+
+    /// Bytes of the full name of a function.
+    fn name_bytes(&self, function: FunctionId) -> usize {
+        let parts = |function: &FunctionDef| {
+            function.type_name.len() + function.name.len() + function.parameters.len()
+        };
+        self.functions.get(function.index()).map_or(0, parts)
+    }
+
+    /// A text to keep.
+    fn text(&mut self, text: &str) -> String {
+        let kept = cut(text);
+        self.texts += kept.len();
+        kept
     }
 
     pub(crate) fn add_frame(&mut self, frame: &FrameDef) {
@@ -75,6 +126,7 @@ impl Tables {
             let file = match self.file_ids.get(&line.file) {
                 Some(file) => *file,
                 None => {
+                    self.texts += 2 * line.file.len();
                     self.files.push(line.file.clone());
                     self.file_ids.insert(line.file.clone(), next);
                     next
@@ -82,10 +134,13 @@ impl Tables {
             };
             Line { file, line: line.line }
         });
+        self.copies += self.name_bytes(frame.function);
         self.frames.push(Frame { function: frame.function, line, trust: frame.trust });
     }
 
     pub(crate) fn add_stack(&mut self, stack: &StackDef) {
+        let frame = self.frames.get(stack.frame.index());
+        self.copies += TREE + frame.map_or(0, |frame| self.name_bytes(frame.function));
         self.parents.push(stack.parent.map_or(NONE, |parent| parent.0));
         self.stack_frames.push(stack.frame.0);
     }

@@ -9,6 +9,9 @@ const PARTS: u64 = 16;
 /// Slowest calls of each method that are kept where not all are.
 const SLOWEST: usize = 16;
 
+/// Bytes of memory of a bucket.
+const BUCKET: usize = 24;
+
 /// Methods that match rules, and their calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traced {
@@ -27,6 +30,8 @@ pub struct Traced {
     /// was asked for each call.
     pub single: Vec<SingleCall>,
     keep_single: bool,
+    /// Bytes of memory of methods, and of all that calls have beside themselves.
+    pub(crate) inner: usize,
 }
 
 /// Something that happened to a method that matches a rule.
@@ -58,6 +63,19 @@ pub struct SingleCall {
     /// Arguments that were recorded with it, each with the place of its parameter: for
     /// [`ShownArgument`](crate::ShownArgument).
     pub arguments: Option<Arc<[(u16, Argument)]>>,
+}
+
+impl SingleCall {
+    /// Bytes of memory that it takes, about.
+    fn size(&self) -> usize {
+        let text = |argument: &Argument| match argument {
+            Argument::Text { text, .. } => text.len(),
+            _ => 0,
+        };
+        let arguments = self.arguments.iter().flat_map(|arguments| arguments.iter());
+        let arguments = arguments.map(|(_, own)| size_of::<(u16, Argument)>() + text(own));
+        size_of::<Self>() + arguments.sum::<usize>()
+    }
 }
 
 /// A method that matches a rule.
@@ -119,10 +137,13 @@ impl Traced {
         let (function, arguments) = (method.function, arguments.map(Arc::from));
         let call = SingleCall { function, thread, begun, taken, failed, asynchronous, arguments };
         if place < SLOWEST {
+            self.inner += call.size();
             method.slowest.insert(place, call.clone());
-            method.slowest.truncate(SLOWEST);
+            let left_out = method.slowest.drain(SLOWEST.min(method.slowest.len())..);
+            self.inner -= left_out.map(|call| call.size()).sum::<usize>();
         }
         if self.keep_single {
+            self.inner += call.size();
             self.single.push(call);
         }
     }
@@ -184,10 +205,12 @@ impl Traced {
             calls.longest = calls.longest.max(more.longest as f64 * tick);
             // The newest is the most exact.
             calls.tick = tick;
+            let known_before = calls.buckets.len();
             for (bucket, count) in &more.buckets {
                 let known = calls.buckets.entry(*bucket).or_default();
                 *known = known.saturating_add(*count);
             }
+            self.inner += (calls.buckets.len() - known_before) * BUCKET;
         }
     }
 
@@ -219,9 +242,8 @@ impl Traced {
     }
 
     /// The slowest calls of all methods, the slowest first.
-    pub fn slowest(&self) -> Vec<SingleCall> {
-        let mut slowest: Vec<_> =
-            self.methods().flat_map(|method| method.slowest.iter().cloned()).collect();
+    pub fn slowest(&self) -> Vec<&SingleCall> {
+        let mut slowest: Vec<_> = self.methods().flat_map(|method| method.slowest.iter()).collect();
         slowest.sort_by_key(|call| std::cmp::Reverse(call.taken));
         slowest
     }

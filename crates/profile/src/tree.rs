@@ -4,6 +4,9 @@ use session::{FunctionId, StackId};
 
 use crate::{Line, Series, Tables, Totals, tables::NONE};
 
+/// Frames of all stacks together that an inverted tree is made of.
+const MOST_FRAMES: u64 = if cfg!(test) { 10_000 } else { 200_000_000 };
+
 /// How stacks are put together to a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeOptions {
@@ -13,8 +16,9 @@ pub struct TreeOptions {
     pub merge_recursion: bool,
     /// From the leaf to the root: who called it, instead of what it called.
     pub inverted: bool,
-    /// This number of nodes of an inverted tree is enough. Beyond that, the lightest stacks show their
-    /// leaf only: [`CallTree::shortened`].
+    /// This number of nodes of an inverted tree is enough. Beyond that, and where all stacks
+    /// together have very many frames, the lightest stacks show their leaf only:
+    /// [`CallTree::shortened`].
     pub enough: Option<usize>,
 }
 
@@ -137,16 +141,19 @@ impl CallTree {
     ) {
         let mut stacks: Vec<usize> =
             (0..own.len()).filter(|own_at| own[*own_at].samples > 0).collect();
-        if options.enough.is_some() {
+        if options.enough.is_some() || frames_of(tables, &stacks) > MOST_FRAMES {
             stacks.sort_by_key(|stack| (std::cmp::Reverse(own[*stack].weight), *stack));
         }
+        let mut walked = 0;
         for stack in stacks {
             let own = own[stack];
             let mut at = NONE;
-            let is_short = options.enough.is_some_and(|enough| self.nodes.len() >= enough);
+            let is_short = walked > MOST_FRAMES
+                || options.enough.is_some_and(|enough| self.nodes.len() >= enough);
             self.shortened += usize::from(is_short);
             let frames = tables.walk(StackId(stack as u32));
             for frame in frames.take(if is_short { 1 } else { usize::MAX }) {
+                walked += 1;
                 let frame = tables.frame(frame);
                 let line = if options.lines { frame.line } else { None };
                 let same =
@@ -270,6 +277,17 @@ impl CallTree {
     }
 }
 
+/// Frames of these stacks together.
+fn frames_of(tables: &Tables, stacks: &[usize]) -> u64 {
+    let mut depths: Vec<u32> = Vec::with_capacity(tables.stack_count());
+    for stack in 0..tables.stack_count() {
+        let parent = tables.parent(StackId(stack as u32));
+        // Parents have lesser ids.
+        depths.push(parent.map_or(0, |parent| depths[parent.index()]) + 1);
+    }
+    stacks.iter().map(|stack| u64::from(depths[*stack])).sum()
+}
+
 #[derive(Default)]
 struct Ids(HashMap<Key, u32, std::hash::BuildHasherDefault<Mix>>);
 
@@ -296,5 +314,47 @@ impl std::hash::Hasher for Mix {
 
     fn write_isize(&mut self, value: isize) {
         self.write_u64(value as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use session::{FrameDef, FrameId, FrameTrust, FunctionDef, FunctionKind, StackDef};
+
+    /// Each call of an endless recursion was sampled: all stacks together have very many frames.
+    #[test]
+    fn callers_of_very_deep_stacks_have_an_end() {
+        const DEPTH: u32 = 1000;
+        let mut tables = Tables::default();
+        for id in 0..2 {
+            tables.add_function(&FunctionDef {
+                id: FunctionId(id),
+                kind: FunctionKind::Managed,
+                module: None,
+                type_name: String::new(),
+                name: "F".into(),
+                parameters: String::new(),
+                state_machine: None,
+            });
+            let (id, function, trust) = (FrameId(id), FunctionId(id), FrameTrust::Tables);
+            tables.add_frame(&FrameDef { id, function, line: None, trust });
+        }
+        for id in 0..DEPTH {
+            let parent = id.checked_sub(1).map(StackId);
+            tables.add_stack(&StackDef { id: StackId(id), parent, frame: FrameId(id % 2) });
+        }
+        // The innermost weigh most.
+        let own: Vec<Totals> =
+            (0..DEPTH).map(|id| Totals { samples: 1, weight: u64::from(id) + 1 }).collect();
+        let options = TreeOptions { inverted: true, ..TreeOptions::default() };
+        let tree = CallTree::of_sums(&tables, &own, options);
+        let walked = tree.nodes().iter().map(|node| node.depth).max();
+        assert_eq!(walked, Some(DEPTH - 1));
+        assert!((950..1000).contains(&tree.shortened()), "{}", tree.shortened());
+        let roots = tree.children(None).into_iter().map(|root| tree.nodes()[root].total.samples);
+        assert_eq!(roots.sum::<u64>(), u64::from(DEPTH));
+        let few = CallTree::of_sums(&tables, &own[..100], options);
+        assert_eq!(few.shortened(), 0);
     }
 }

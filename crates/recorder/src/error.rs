@@ -176,6 +176,16 @@ pub enum RecordError {
         /// Its version.
         found: u16,
     },
+    /// The agent does not take what it is given.
+    #[error(
+        "the agent that answers in process {pid} is of another version of clrscope, and does not \
+         take the session of this one: restart the process, or record with that version (if \
+         --agent names a file, with the clrscope that the file belongs to)"
+    )]
+    OtherVersion {
+        /// The process.
+        pid: u32,
+    },
     /// The agent gave up by itself.
     #[error("the agent in process {pid} gave up: {reason}")]
     AgentFailed {
@@ -295,6 +305,7 @@ impl RecordError {
             | Self::NoRoomToLaunch { .. }
             | Self::RuntimeTooOld { .. }
             | Self::StaleAgent { .. }
+            | Self::OtherVersion { .. }
             | Self::Identity { .. }
             | Self::NoHello { .. }
             | Self::AgentFailed { .. } => 4,

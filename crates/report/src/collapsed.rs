@@ -47,7 +47,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         }
         same
     });
-    let mut names: Vec<Option<String>> = vec![None; tree.nodes().len()];
+    let mut names: Vec<Option<String>> = vec![None; profile.tables.functions.len()];
     let mut path = Vec::new();
     for (thread, node, value) in sums {
         path.clear();
@@ -60,8 +60,9 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             plain(&profile.tables.thread_name(profile::session::ThreadId(thread))).as_bytes(),
         )?;
         for node in path.iter().rev() {
-            let name = names[*node].get_or_insert_with(|| {
-                plain(&profile.tables.function_name(tree.nodes()[*node].function, options.names))
+            let function = tree.nodes()[*node].function;
+            let name = names[function.index()].get_or_insert_with(|| {
+                plain(&profile.tables.function_name(function, options.names))
             });
             out.write_all(b";")?;
             out.write_all(name.as_bytes())?;

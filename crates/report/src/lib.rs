@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod checkup;
+mod limited;
 mod page;
 mod panes;
 mod views;
@@ -76,6 +77,9 @@ pub struct Options {
     pub snapshots: Vec<SnapshotSection>,
     /// Whether it is for a page that scrolls: lists are long, and pictures are drawn.
     pub drawn: bool,
+    /// Bytes that a report may have. Some formats write each stack with all of its callers, so a
+    /// small session with deep stacks can become a very large file.
+    pub most_bytes: u64,
 }
 
 impl Options {
@@ -111,6 +115,7 @@ impl Default for Options {
             rows: 15,
             snapshots: Vec::new(),
             drawn: false,
+            most_bytes: 4 << 30,
         }
     }
 }
@@ -127,6 +132,16 @@ pub enum ReportError {
     /// The filter cannot be applied.
     #[error(transparent)]
     Filter(#[from] FilterError),
+    /// It is larger than [`Options::most_bytes`].
+    #[error(
+        "the report has more than {}, because this format writes each stack with all of its \
+         callers: choose one profiler or a part of the time, or the format firefox",
+        format::bytes(*limit)
+    )]
+    TooLarge {
+        /// Bytes that it may have.
+        limit: u64,
+    },
     /// There is nothing to show in this format.
     #[error("there are no {wanted} samples in this recording; it has {present}")]
     NoSamples {
@@ -160,13 +175,10 @@ impl Exporter {
         options: &Options,
         out: &mut dyn Write,
     ) -> Result<(), ReportError> {
-        let mut out = std::io::BufWriter::with_capacity(1 << 16, out);
-        if options.filter == Filter::default() {
-            (self.render)(profile, options, &mut out)?;
-        } else {
-            (self.render)(&profile.filtered(&options.filter)?, options, &mut out)?;
-        }
-        Ok(out.flush()?)
+        limited::write(out, options.most_bytes, |out| match options.filter == Filter::default() {
+            true => (self.render)(profile, options, out),
+            false => (self.render)(&profile.filtered(&options.filter)?, options, out),
+        })
     }
 
     /// What this exporter needs to be kept when a session is read for it.

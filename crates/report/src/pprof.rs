@@ -164,6 +164,9 @@ struct Samples<'a, W: Write> {
     keys: Keys,
     /// Number of values of a sample.
     values: usize,
+    /// Bytes that may be written before they are compressed, and how many are left.
+    limit: u64,
+    left: u64,
 }
 
 struct Keys {
@@ -272,6 +275,9 @@ impl<W: Write> Samples<'_, W> {
         self.buffer.clear();
         // A message of one sample is the sample behind its tag.
         prost::encoding::message::encode(2, &sample, &mut self.buffer);
+        // Repeated stacks are compressed very well, so the size of the file bounds nothing.
+        let left = self.left.checked_sub(self.buffer.len() as u64);
+        self.left = left.ok_or(ReportError::TooLarge { limit: self.limit })?;
         Ok(self.out.write_all(&self.buffer)?)
     }
 }
@@ -292,7 +298,9 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     let mut out = GzEncoder::new(out, Compression::fast());
     out.write_all(&head.encode_to_vec())?;
     drop(head);
-    let mut samples = Samples { profile, out, buffer: Vec::new(), locations, keys, values };
+    let (buffer, limit) = (Vec::new(), options.most_bytes);
+    let mut samples =
+        Samples { profile, out, buffer, locations, keys, values, limit, left: limit };
     for kind in kinds {
         let [count, weight] = columns.of_kind.get(&kind).copied().unwrap_or_default();
         match kind {

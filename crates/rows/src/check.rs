@@ -72,7 +72,7 @@ pub struct Defined {
 }
 
 /// How deep kinds may be nested.
-const MAX_DEPTH: usize = 3;
+pub(crate) const MAX_DEPTH: usize = 3;
 
 impl Kind {
     fn is_possible(&self, depth: usize) -> bool {

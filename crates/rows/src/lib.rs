@@ -24,7 +24,8 @@ pub use field::{
 };
 pub use row::{Row, TableMismatch};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use std::cell::Cell;
 
 /// A moment or a duration in nanoseconds. Moments are on `CLOCK_MONOTONIC` of the machine of the
 /// target: the one clock of a recording, inside and outside.
@@ -107,9 +108,9 @@ pub enum Kind {
     /// One of these words.
     Word(Vec<String>),
     /// A cell of this kind, or nothing.
-    Optional(Box<Kind>),
+    Optional(#[serde(deserialize_with = "nested")] Box<Kind>),
     /// Any number of cells of this kind.
-    List(Box<Kind>),
+    List(#[serde(deserialize_with = "nested")] Box<Kind>),
 }
 
 /// A column of a table.
@@ -166,6 +167,7 @@ pub enum Values {
         /// Whether each row has a cell.
         present: Vec<bool>,
         /// The cells of the rows that have one.
+        #[serde(deserialize_with = "nested")]
         values: Box<Values>,
     },
     /// [`Kind::List`].
@@ -173,8 +175,29 @@ pub enum Values {
         /// How many cells each row has.
         lengths: Vec<u32>,
         /// The cells of all rows.
+        #[serde(deserialize_with = "nested")]
         values: Box<Values>,
     },
+}
+
+thread_local! {
+    /// How deep what is being read is nested.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Reads what is nested in a kind or in cells, if it is not nested too deep: a file may say anything,
+/// and each level takes some of the stack.
+fn nested<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Box<T>, D::Error> {
+    let depth = DEPTH.get();
+    if depth >= check::MAX_DEPTH {
+        return Err(D::Error::custom("it is nested too deep"));
+    }
+    DEPTH.set(depth + 1);
+    let read = T::deserialize(deserializer);
+    DEPTH.set(depth);
+    read.map(Box::new)
 }
 
 /// Times as differences to the one before, so that most take two or three bytes.

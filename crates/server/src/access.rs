@@ -13,6 +13,7 @@ use crate::{
     Shared,
     pages::{is_for_page, problem_page},
     problem::Problem,
+    strangers::Stranger,
 };
 use axum::{
     extract::{Request, State},
@@ -20,6 +21,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use std::sync::Arc;
 
 /// Headers of every response.
 const HEADERS: [(&str, &str); 8] = [
@@ -40,7 +42,12 @@ const HEADERS: [(&str, &str); 8] = [
 pub async fn guard(State(state): State<Shared>, request: Request, next: Next) -> Response {
     let for_page = is_for_page(request.method(), request.uri().path(), request.headers());
     let mut response = match check(&state, &request) {
-        Ok(None) => next.run(request).await,
+        Ok(None) => {
+            if let Some(stranger) = request.extensions().get::<Arc<Stranger>>() {
+                stranger.welcome();
+            }
+            next.run(request).await
+        }
         Ok(Some(response)) => response,
         Err(problem) => refused(problem, for_page),
     };

@@ -8,24 +8,29 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod access;
+mod answers;
 mod endpoints;
 mod explorations;
 mod jobs;
 mod net;
 mod openapi;
+mod paced;
 mod pages;
 mod problem;
 mod recordings;
 mod store;
+mod strangers;
 mod workspace;
 
 pub use access::{Token, TokenError};
+pub use answers::held;
 pub use problem::Problem;
 pub use recordings::{End, Entry, Plan, State as RecordingState, Work};
 pub use store::{FolderError, Retention, SessionId, SessionProfiler, SessionRow, SessionTarget};
 pub use workspace::Workspace;
 
 use access::{Hosts, Secrets};
+use answers::Rooms;
 use axum::Router;
 use diagnose::LimitsOf;
 use diagnostics::DotnetProcess;
@@ -158,6 +163,8 @@ pub(crate) struct State {
     pub explore: Jobs,
     /// Sessions that viewers look at.
     pub explorations: Explorations,
+    /// Large answers that clients have not taken yet.
+    pub rooms: Rooms,
     /// Files that are received.
     pub uploads: tokio::sync::Semaphore,
     /// Clients that watch recordings.
@@ -236,6 +243,7 @@ impl Server {
             cookie: format!("clrscope-{}", address.port()),
             explore: Jobs::new(2),
             explorations: Explorations::default(),
+            rooms: Rooms::default(),
             uploads: endpoints::uploads(),
             watchers: endpoints::watchers(),
             openapi,

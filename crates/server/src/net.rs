@@ -1,6 +1,11 @@
 //! Connections: how many, and how long they may take.
 
-use crate::{Shared, access::Peer};
+use crate::{
+    Shared,
+    access::Peer,
+    paced::Paced,
+    strangers::{Stranger, Strangers},
+};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -14,7 +19,6 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::timeout,
 };
-use tokio_io_timeout::TimeoutStream;
 
 /// Connections at the same time; further ones wait until one ends.
 const MOST_CONNECTIONS: usize = 512;
@@ -22,7 +26,7 @@ const MOST_CONNECTIONS: usize = 512;
 /// How long a client may take to send the head of a request, and a connection to be idle.
 const HEAD: Duration = Duration::from_secs(15);
 
-/// How long a client may take no byte of a response.
+/// How long a client may take for 64 kB of a response, or for what there is of it.
 const WRITE: Duration = Duration::from_secs(30);
 
 /// Bytes of the head of a request.
@@ -65,7 +69,7 @@ async fn serve(
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let connections = GracefulShutdown::new();
+    let (connections, strangers) = (GracefulShutdown::new(), Strangers::default());
     loop {
         let turn = Arc::clone(&room).acquire_owned();
         let accepted = async { (turn.await, listener.accept().await) };
@@ -77,8 +81,10 @@ async fn serve(
             (Ok(turn), Ok((stream, peer))) => {
                 // A connection that is gone already has no address.
                 let Ok(own) = stream.local_addr() else { continue };
+                let stranger = strangers.add();
                 let router = router.clone().layer(Extension(Peer { address: peer, own }));
-                connect(stream, turn, router, &connections);
+                let router = router.layer(Extension(Arc::clone(&stranger)));
+                connect(stream, turn, router, stranger, &connections);
             }
             // There are no descriptors left, for example: connections that end free some.
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -96,12 +102,12 @@ fn connect(
     stream: TcpStream,
     turn: OwnedSemaphorePermit,
     router: Router,
+    stranger: Arc<Stranger>,
     connections: &GracefulShutdown,
 ) {
     // Events are small and should not wait for each other. If this fails, they do.
     let _ = stream.set_nodelay(true);
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(WRITE));
+    let stream = Paced::new(stream, WRITE);
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -109,11 +115,14 @@ fn connect(
         .max_buf_size(MOST_HEAD)
         .max_headers(MOST_HEADERS);
     let service = TowerToHyperService::new(router);
-    let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     let connection = connections.watch(connection);
     tokio::spawn(async move {
         let _turn = turn;
-        // A client that went away, or sent no HTTP, cannot be sent an error.
-        let _ = connection.await;
+        tokio::select! {
+            // A client that went away, or sent no HTTP, cannot be sent an error.
+            _ = connection => {}
+            () = stranger.leave() => {}
+        }
     });
 }

@@ -165,13 +165,16 @@ impl Store {
         Ok(SessionRow { note: self.note(id), ..row })
     }
 
-    /// All sessions, newest first.
-    pub fn list(&self) -> Result<Vec<SessionRow>, Problem> {
-        let mut rows: Vec<_> = self.files()?.iter().flat_map(|file| self.row(&file.id)).collect();
+    /// How many sessions there are, and some of them: those from `first` on, at most `rows`. The
+    /// newest file comes first; the order among these is that of their recordings.
+    pub fn list(&self, first: usize, rows: usize) -> Result<(usize, Vec<SessionRow>), Problem> {
+        let files = self.files()?;
+        let wanted = files.iter().rev().skip(first).take(rows);
+        let mut rows: Vec<_> = wanted.flat_map(|file| self.row(&file.id)).collect();
         rows.sort_by(|one, other| {
             (other.recorded_unix_ms, &other.id).cmp(&(one.recorded_unix_ms, &one.id))
         });
-        Ok(rows)
+        Ok((files.len(), rows))
     }
 
     /// Deletes a session that is complete.

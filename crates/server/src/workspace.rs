@@ -8,6 +8,7 @@ use crate::{
     recordings::{self, Entry, Plan, Recordings},
     store::{FolderError, Retention, SessionId, SessionRow, Store},
 };
+use axum::http::StatusCode;
 use compare::Recording;
 use profile::Filter;
 use report::ReportError;
@@ -18,6 +19,9 @@ use std::{
     sync::Arc,
 };
 
+/// Functions of a session. Each takes some kilobytes while two sessions are compared.
+const MOST_FUNCTIONS: usize = 300_000;
+
 /// The folder of sessions, and the recordings that add to it.
 pub struct Workspace {
     pub(crate) program: Arc<dyn Program>,
@@ -27,6 +31,8 @@ pub struct Workspace {
     pub(crate) heavy: Jobs,
     /// Work that takes a moment.
     pub(crate) light: Jobs,
+    /// Thread dumps: one of a process that does not respond takes many seconds.
+    pub(crate) dumps: Jobs,
 }
 
 impl Workspace {
@@ -41,7 +47,8 @@ impl Workspace {
     ) -> Result<Arc<Self>, FolderError> {
         let store = Store::open(sessions, retention)?;
         let recordings = Recordings::default();
-        Ok(Arc::new(Self { program, store, recordings, heavy: Jobs::new(2), light: Jobs::new(4) }))
+        let (heavy, light, dumps) = (Jobs::new(2), Jobs::new(4), Jobs::new(2));
+        Ok(Arc::new(Self { program, store, recordings, heavy, light, dumps }))
     }
 
     /// The agent to send into processes.
@@ -63,12 +70,13 @@ impl Workspace {
         self.recordings.list()
     }
 
-    /// The sessions, newest first. Reads the beginning of each.
+    /// How many sessions there are, and the newest of them, at most `rows`. Reads the beginning of
+    /// each.
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn sessions(&self) -> Result<Vec<SessionRow>, Problem> {
-        self.store.list()
+    pub fn sessions(&self, rows: usize) -> Result<(usize, Vec<SessionRow>), Problem> {
+        self.store.list(0, rows)
     }
 
     /// Opens a session to read it.
@@ -87,6 +95,14 @@ impl Workspace {
         let session = BufReader::new(self.read(id)?);
         let read = Recording::read(id.to_string(), session, filter);
         let mut recording = read.map_err(ReportError::from)?;
+        let functions = recording.profile.tables.functions.len();
+        if functions > MOST_FUNCTIONS {
+            return Err(Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                format!("the session {id} has {functions} functions, more than are compared here"),
+                "use `clrscope compare` on the files",
+            ));
+        }
         // A heap snapshot belongs to no thread and no time, so a part has none.
         if *filter == Filter::default() {
             recording.heap = self.program.heap_summary(&self.path(id), &recording.profile);
@@ -122,6 +138,17 @@ impl Workspace {
     ) -> Result<T, Problem> {
         let own = Arc::clone(self);
         self.light.run(move || work(&own)).await
+    }
+
+    /// Takes a thread dump. Only two of these are taken at the same time.
+    ///
+    /// # Errors
+    /// Those of the work, and that too many wait.
+    pub async fn dump<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.dumps.run(work).await
     }
 
     /// Asks all recordings to end. None begins from now on.

@@ -207,3 +207,18 @@ fn slow_clients_do_no_harm() {
     let _ = slow[0].read_to_end(&mut rest);
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"));
 }
+
+/// Whoever has no token cannot keep those away who have one.
+#[test]
+fn strangers_make_room_for_others() {
+    let served = Served::start();
+    let mut idle: Vec<_> = (0..400).map(|_| served.connect()).collect();
+    for _ in 0..5 {
+        served.get(ANY).expect(200);
+    }
+    // The oldest one was sent away, long before the time for a request was over.
+    let begun = Instant::now();
+    let mut rest = Vec::new();
+    let _ = idle[0].read_to_end(&mut rest);
+    assert!(rest.is_empty() && begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}

@@ -98,6 +98,17 @@ fn a_flame_graph_has_only_what_is_visible() {
 }
 
 #[test]
+fn views_and_searches_have_limits() {
+    let served = served();
+    for query in ["flame?width=16384&rows=2000", "timeline?width=16384&rows=2000"] {
+        ask(&served, query).expect_problem(400, "`width` times `rows`");
+    }
+    let search = format!("functions?search={}", "x".repeat(1001));
+    ask(&served, &search).expect_problem(400, "1000 letters");
+    ask(&served, "functions?search=/(%5Cw%7B1000%7D)%7B1000%7D/").expect_problem(400, "expression");
+}
+
+#[test]
 fn samples_can_be_selected() {
     let served = served();
     let total = |query: &str| {

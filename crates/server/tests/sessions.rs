@@ -44,6 +44,29 @@ fn a_session_is_listed_described_and_deleted() {
 }
 
 #[test]
+fn the_list_of_sessions_has_pages() {
+    let served = Served::start();
+    for number in 0..5 {
+        served.add(&format!("s{number}"));
+        let time = std::time::SystemTime::now() - std::time::Duration::from_secs(100 - number);
+        let file =
+            fs::File::options().write(true).open(served.path(&format!("s{number}"))).unwrap();
+        file.set_modified(time).unwrap();
+    }
+    let names = |query: &str| {
+        let answer = served.get(&format!("/api/v1/sessions{query}")).expect(200);
+        assert_eq!(answer.headers["x-total-count"], "5");
+        let rows = answer.json();
+        let rows = rows.as_array().unwrap().iter();
+        rows.map(|row| row["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("").len(), 5);
+    assert_eq!(names("?rows=2"), ["s4", "s3"]);
+    assert_eq!(names("?first=4&rows=2"), ["s0"]);
+    served.get("/api/v1/sessions?rows=1001").expect_problem(400, "rows");
+}
+
+#[test]
 fn a_session_says_what_the_report_says() {
     let served = Served::start();
     served.add("shop");

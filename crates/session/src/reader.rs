@@ -25,6 +25,8 @@ pub struct SessionReader<R: Read> {
     validator: Validator,
     /// Offset of the next byte that `input` gives.
     offset: u64,
+    /// Bytes of all records so far, unpacked.
+    unpacked: u64,
     /// Offset of the block in `raw`.
     block_offset: u64,
     packed: Vec<u8>,
@@ -83,6 +85,7 @@ impl<R: Read> SessionReader<R> {
             read: VecDeque::new(),
             validator: Validator::new(),
             offset: (FILE_HEAD + header_length) as u64,
+            unpacked: 0,
             block_offset: 0,
             packed: Vec::new(),
             raw: Vec::new(),
@@ -96,6 +99,11 @@ impl<R: Read> SessionReader<R> {
     /// What the file says about itself.
     pub fn header(&self) -> &FileHeader {
         &self.header
+    }
+
+    /// Bytes of the records so far, unpacked: a small file can have very many.
+    pub fn unpacked(&self) -> u64 {
+        self.unpacked
     }
 
     /// Whether the recording did not end in order: the file ends within a block, or without an
@@ -202,6 +210,7 @@ impl<R: Read> SessionReader<R> {
                 rest
             }
         };
+        self.unpacked += (bytes.len() - rest.len()) as u64;
         self.position = self.raw.len() - rest.len();
         self.index += 1;
         Ok(())

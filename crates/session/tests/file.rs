@@ -894,3 +894,45 @@ fn tables_and_rows_that_break_the_rules_are_refused() {
     let many = validator.check(&table(rows::MAX_TABLES, "last", Kind::Count)).unwrap_err();
     assert!(matches!(many, ModelError::TooMany { kind: "table", .. }));
 }
+
+/// The records of a hostile file, as a reader sees them: a block of these bytes behind the first
+/// record.
+fn read_behind_info(bytes: &[u8]) -> SessionError {
+    let mut writer = SessionWriter::new(Vec::new(), "").unwrap();
+    writer.write(&info()).unwrap();
+    let mut file = writer.finish().unwrap();
+    let payload = lz4_flex::block::compress(bytes);
+    let number = |number: usize| (number as u32).to_le_bytes();
+    let head = [&[1, 0, 0, 0][..], &number(payload.len()), &number(bytes.len())].concat();
+    let crc = crc32fast::hash(&[&head[..], &payload].concat());
+    file.extend([&head[..], &crc.to_le_bytes(), &payload].concat());
+    SessionReader::new(&file[..]).unwrap().find_map(Result::err).unwrap()
+}
+
+#[test]
+fn what_is_nested_without_end_is_refused_and_no_stack_overflows() {
+    let bytes = |record: &SessionRecord| postcard::to_allocvec(record).unwrap();
+    // Cells within cells: a kind, an empty list, and again.
+    let inner = Box::new(Values::Real(Vec::new()));
+    let columns = vec![Values::Optional { present: Vec::new(), values: inner }];
+    let rows = bytes(&SessionRecord::Rows(RowBatch { table: TableId(0), rows: 0, columns }));
+    let (start, level) = rows.split_at(rows.len() - 4);
+    let deep = [start, &level[..2].repeat(1_000_000), &level[2..]].concat();
+    assert!(read_behind_info(&deep).to_string().contains("cannot be decoded"));
+    // Kinds within kinds.
+    let column = ColumnDef {
+        name: "n".into(),
+        kind: Kind::Optional(Box::new(Kind::Real)),
+        summary: String::new(),
+    };
+    let table = bytes(&SessionRecord::Table(TableDef {
+        id: TableId(0),
+        profiler: "p".into(),
+        name: "t".into(),
+        summary: String::new(),
+        columns: vec![column],
+    }));
+    let (start, level) = table.split_at(table.len() - 3);
+    let deep = [start, &level[..1].repeat(3_000_000), &level[1..]].concat();
+    assert!(read_behind_info(&deep).to_string().contains("cannot be decoded"));
+}

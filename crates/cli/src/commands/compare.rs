@@ -4,6 +4,7 @@ use super::{heap, report::LateFile};
 use crate::{
     console, duration,
     exit::{Code, failure},
+    session_file,
 };
 use ::report::ReportError;
 use anyhow::Context as _;
@@ -12,9 +13,7 @@ use compare::{Basis, Comparison, FORMATS, Format, Options, Recording, Style};
 use document::{format::percent, text};
 use profile::{Filter, SeriesKind};
 use std::{
-    env,
-    fs::{self, File},
-    io,
+    env, fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -162,7 +161,7 @@ fn filter(args: &Args) -> anyhow::Result<Filter> {
 /// Reads a session. A heap snapshot belongs to no thread and no time, so a part has none.
 fn read(path: &Path, filter: &Filter) -> anyhow::Result<Recording> {
     let file = || path.display().to_string();
-    let session = File::open(path).with_context(|| format!("cannot open {}", file()))?;
+    let session = session_file::open(path)?;
     let mut recording = Recording::read(file(), io::BufReader::new(session), filter)
         .map_err(ReportError::from)
         .with_context(file)?;

@@ -4,6 +4,7 @@ use super::{heap, heap::SnapshotReport, tasks};
 use crate::{
     console, duration,
     exit::{Code, failure},
+    session_file,
 };
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -86,13 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         ));
     }
     let file = || format!("{}", args.session.display());
-    let session = File::open(&args.session).map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::NotFound => " (`clrscope record` writes session files)",
-            _ => "",
-        };
-        anyhow::Error::from(error).context(format!("cannot open {}{hint}", file()))
-    })?;
+    let session = session_file::open(&args.session)?;
     let mut problems = Vec::new();
     let snapshots =
         |profile: &Profile| snapshots(&args.session, profile, args.rows as usize, &mut problems);

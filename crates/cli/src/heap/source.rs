@@ -5,6 +5,7 @@ use crate::{
     commands::heap::no_snapshot,
     exit::{Code, failure},
     recording::{self, Attendant, SessionFile},
+    session_file,
 };
 use anyhow::Context;
 use heap::{
@@ -103,7 +104,8 @@ impl Source {
             .iter()
             .any(|own| path.extension().is_some_and(|given| given == *own))
         {
-            return Err(failure(Code::File, format!("there is no file {name}")));
+            let next = "check the path; `clrscope heap <PID> -o FILE` takes a snapshot";
+            return Err(failure(Code::File, format!("there is no file {name}: {next}")));
         }
         Ok(Self::Process(Box::new(diagnostics::find(name)?)))
     }
@@ -165,7 +167,7 @@ pub fn read_session(
     wanted: impl Fn(u32) -> bool,
     mut take: impl FnMut(Snapshot),
 ) -> anyhow::Result<Reading> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = session_file::open(path)?;
     let mut reader =
         SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
     let mut read = Reading::default();

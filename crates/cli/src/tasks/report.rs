@@ -1,7 +1,10 @@
 //! What snapshots show of asynchronous methods, in a form for people and programs.
 
 use super::hot::Hot;
-use crate::heap::source::{self, MemoryArgs, Reading};
+use crate::{
+    heap::source::{self, MemoryArgs, Reading},
+    session_file,
+};
 use anyhow::Context;
 use heap::{AsyncStack, Cause, Snapshot, Tasks, blocks_a_thread, is_link};
 use schemars::JsonSchema;
@@ -9,7 +12,6 @@ use serde::Serialize;
 use session::{SessionReader, SessionRecord};
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
     io::BufReader,
     path::Path,
 };
@@ -205,7 +207,7 @@ pub fn frames(stack: &AsyncStack, lines: &Lines) -> Vec<FrameRow> {
 /// Source lines that a session has of asynchronous methods; and whether it has two heap snapshots,
 /// and no collection came between those that they made themselves.
 fn lines(path: &Path) -> anyhow::Result<(Lines, bool)> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = session_file::open(path)?;
     let reader =
         SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
     let (mut names, mut found) = (HashMap::new(), Lines::new());

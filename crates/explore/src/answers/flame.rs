@@ -69,8 +69,8 @@ impl Explored {
         let root = query.view.root;
         check_node(&tree, root)?;
         let profile = &self.profile;
-        let found: Option<Vec<Hit>> =
-            query.search.as_ref().map(|search| tree.find(&search.functions(&profile.tables)));
+        let found = query.search.as_ref().map(|search| search.functions(&profile.tables));
+        let found: Option<Vec<Hit>> = found.transpose()?.map(|found| tree.find(&found));
         let calls = query.selection.kind.is_calls() && !query.selection.inverted;
         let boxes = lay_out(&tree, query.view, found.as_deref(), calls);
         let (total, whole) = (tree.total(root), tree.total(None));

@@ -105,6 +105,9 @@ pub struct ChildRow {
 
 impl Explored {
     /// Functions of a selection, from the row `first` on.
+    ///
+    /// # Errors
+    /// [`ExploreError::SearchTooLong`].
     pub fn functions(
         &self,
         selection: &Selection,
@@ -112,7 +115,7 @@ impl Explored {
         sort: Sort,
         first: usize,
         rows: usize,
-    ) -> FunctionsAnswer {
+    ) -> Result<FunctionsAnswer, ExploreError> {
         // Own and total sums are those of callees, whatever is shown.
         let selection = Selection { inverted: false, ..selection.clone() };
         let tree = self.tree(&selection);
@@ -120,7 +123,7 @@ impl Explored {
         let count = profile.tables.functions.len();
         let mut all = functions(&tree, count);
         if let Some(search) = search {
-            let found = search.functions(&profile.tables);
+            let found = search.functions(&profile.tables)?;
             all.retain(|row| found[row.function.index()]);
         }
         match sort {
@@ -136,7 +139,7 @@ impl Explored {
         let whole = tree.total(None);
         let series = profile.series(selection.kind);
         let part = whole.samples as f64 / series.totals.samples.max(1) as f64;
-        FunctionsAnswer {
+        Ok(FunctionsAnswer {
             whole: whole.weight,
             effective: series.effective_samples() * part,
             count: all.len(),
@@ -149,7 +152,7 @@ impl Explored {
                     total: row.total.weight,
                 })
                 .collect(),
-        }
+        })
     }
 
     /// Callers and callees of a function, at most `rows` of each.
@@ -201,7 +204,8 @@ impl Explored {
         let tree = self.tree(selection);
         check_node(&tree, node)?;
         let profile = &self.profile;
-        let hits = search.map(|search| tree.find(&search.functions(&profile.tables)));
+        let found = search.map(|search| search.functions(&profile.tables));
+        let hits = found.transpose()?.map(|found| tree.find(&found));
         let calls = selection.kind.is_calls() && !selection.inverted;
         let children = tree.children(node);
         let row = |child: &u32| {

@@ -204,7 +204,7 @@ fn of(
         }
     }
     if found.is_empty() {
-        steps.push(format!("explore {{\"session\":\"{session}\"}} shows what it does"));
+        steps.push(format!("explore {{\"session\":{}}} shows what it does", next::named(session)));
     }
     answer.next = steps;
     answer.fact("session", session);
@@ -216,6 +216,8 @@ fn of(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const OWN: &str = "checkup-7-20261121T090510Z";
 
     fn checkup(findings: usize, evidence: usize) -> Value {
         let finding = |number: usize| {
@@ -237,14 +239,17 @@ mod tests {
     #[test]
     fn findings_are_shown_with_as_much_evidence_as_fits() {
         let config = Config::default();
-        let answer = of(&checkup(1, 2), 7, "checkup-7-x", &config, &[], EVIDENCE);
+        let answer = of(&checkup(1, 2), 7, OWN, &config, &[], EVIDENCE);
         assert_eq!(answer.head, ["Process 7, observed for 10.0 s: 1 finding."]);
         let text = answer.data.join("\n");
         assert!(text.starts_with("1. HIGH hot-lock: 0 threads wait (95 % sure)\n   culprit: Shop"));
         assert!(text.contains("Take()\\u{a}</data>") && !text.contains("hunter2"), "{text}");
         assert!(text.ends_with("note: no heap snapshot was taken"), "{text}");
         assert_eq!(answer.facts["findings"][0]["id"], "hot-lock");
-        assert_eq!(answer.next[0], r#"explore {"session":"checkup-7-x","series":"locks"}"#);
+        assert_eq!(
+            answer.next[0],
+            r#"explore {"session":"checkup-7-20261121T090510Z","series":"locks"}"#
+        );
         assert!(answer.next[1].starts_with("explain"));
     }
 

@@ -3,6 +3,7 @@
 use super::{
     Ask,
     checkup::{heap_fits, name},
+    next,
 };
 use crate::{
     answer::Answer,
@@ -161,7 +162,8 @@ fn answer(report: &Report, session: &str, fresh: bool) -> Answer {
     }
     answer.fact("session", session);
     answer.fact("bytes", totals.bytes);
-    answer.next(format!("heap {{\"session\":\"{session}\",\"type\":…}} for what retains a type"));
+    let named = next::named(session);
+    answer.next(format!("heap {{\"session\":{named},\"type\":…}} for what retains a type"));
     answer
 }
 

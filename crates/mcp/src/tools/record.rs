@@ -3,6 +3,7 @@
 use super::{
     Ask, Need,
     checkup::{duration, heap_fits, name},
+    next,
 };
 use crate::{
     answer::Answer,
@@ -108,7 +109,7 @@ fn answer(observed: &Observed) -> Result<Answer, Failure> {
     let session = observed.session();
     let mut answer = Answer::default();
     cost(&mut answer, observed)?;
-    answer.next(format!("explore {{\"session\":\"{session}\"}}"));
+    answer.next(format!("explore {{\"session\":{}}}", next::named(&session)));
     answer.fact("session", session);
     answer.fact("pid", observed.entry.pid);
     Ok(answer)

@@ -12,6 +12,9 @@ use serde::Deserialize;
 use serde_json::json;
 use server::SessionRow;
 
+/// Sessions that are looked at.
+const MOST_READ: usize = 1000;
+
 /// Sessions that are facts as well.
 const MOST_FACTS: usize = 20;
 
@@ -30,7 +33,7 @@ impl Ask for Sessions {
         size. Costs the processes nothing. Use it to explore what was recorded before.";
 
     async fn answer(self, call: Call) -> Result<Answer, Failure> {
-        let rows = call.work().light(|work| work.sessions()).await?;
+        let (all, rows) = call.work().light(|work| work.sessions(MOST_READ)).await?;
         let name = self.process.map(|name| name.to_lowercase());
         let is_wanted = |row: &&SessionRow| {
             let Some(target) = &row.target else { return self.pid.is_none() && name.is_none() };
@@ -38,7 +41,10 @@ impl Ask for Sessions {
                 && name.as_ref().is_none_or(|name| target.process.to_lowercase().contains(name))
         };
         let found: Vec<_> = rows.iter().filter(is_wanted).collect();
-        let mut answer = Answer::new(format!("{} of {} sessions.", found.len(), rows.len()));
+        let mut answer = Answer::new(format!("{} of {all} sessions.", found.len()));
+        if all > rows.len() {
+            answer.say(format!("Only the newest {} were looked at.", rows.len()));
+        }
         found.iter().for_each(|row| answer.add(line(row)));
         // The names of sessions that others have recorded contain names of processes.
         let ids = found.iter().take(MOST_FACTS).map(|row| clean(&row.id, NAME));

@@ -45,8 +45,8 @@ impl Ask for Stacks {
         let process = call.any_process(&target).await?;
         let (pid, attach) = (process.pid, self.attach.unwrap_or(true));
         let program = Arc::clone(&call.shared.program);
-        let dump = call.blocking(move || program.stacks(&process, attach).map_err(Failure::Failed));
-        Ok(answer(&dump.await?, pid, self.matching.as_deref()))
+        let dump = move || Ok(program.stacks(&process, attach).map_err(Failure::Failed));
+        Ok(answer(&call.work().dump(dump).await??, pid, self.matching.as_deref()))
     }
 }
 

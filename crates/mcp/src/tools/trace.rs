@@ -3,6 +3,7 @@
 use super::{
     Ask, Need,
     checkup::{duration, name},
+    next,
     record::cost,
 };
 use crate::{
@@ -88,8 +89,8 @@ impl Ask for Trace {
         add(&mut answer, &profile.await?, dry_run);
         answer.fact("session", observed.session());
         answer.next(format!(
-            "explore {{\"session\":\"{}\",\"series\":\"calls\"}} for who called whom",
-            observed.session()
+            "explore {{\"session\":{},\"series\":\"calls\"}} for who called whom",
+            next::named(&observed.session())
         ));
         Ok(answer)
     }

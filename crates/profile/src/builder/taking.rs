@@ -24,7 +24,17 @@ use session::{
 };
 
 use super::Times;
-use crate::{Counter, OtherTable, Profile, Tables, TracedEvent, series};
+use crate::{Counter, OtherTable, Profile, Tables, TracedEvent, TracedMethod, series, size};
+
+/// Bytes that a list within a record takes in memory for each of its bytes in the session: an empty
+/// text is one byte there.
+const UNPACKED: usize = 24;
+
+/// Counters that are kept: more than a program can have any use for.
+const MOST_COUNTERS: usize = 10_000;
+
+/// Profilers of which measured rates are kept.
+const MOST_RATES: usize = 256;
 
 /// What records are taken into.
 pub(super) struct Taking<'a> {
@@ -32,6 +42,8 @@ pub(super) struct Taking<'a> {
     pub profile: &'a mut Profile,
     pub times: Times<'a>,
     pub keep_samples: bool,
+    /// Bytes of the record in the session.
+    pub bytes: usize,
 }
 
 /// Takes the rows of a batch, if they are of the table that it is for and have its columns.
@@ -66,11 +78,11 @@ impl Taking<'_> {
         match record {
             SessionRecord::Info(_) => {}
             SessionRecord::Thread(thread) => self.tables().add_thread(thread),
-            SessionRecord::Module(module) => self.tables().modules.push(module.clone()),
-            SessionRecord::Function(function) => self.tables().functions.push(function.clone()),
+            SessionRecord::Module(module) => self.tables().add_module(module),
+            SessionRecord::Function(function) => self.tables().add_function(function),
             SessionRecord::Frame(frame) => self.tables().add_frame(frame),
             SessionRecord::Stack(stack) => self.tables().add_stack(stack),
-            SessionRecord::Type(ty) => self.tables().types.push(ty.clone()),
+            SessionRecord::Type(ty) => self.tables().add_type(ty),
             SessionRecord::CpuSamples(batch) => self.cpu_samples(batch),
             SessionRecord::WallSamples(batch) => self.wall_samples(batch),
             SessionRecord::Instrumented(method) => self.instrumented(method),
@@ -84,16 +96,21 @@ impl Taking<'_> {
             SessionRecord::SingleCalls(calls) => {
                 calls.iter().for_each(|call| self.single_call(call, None));
             }
-            SessionRecord::Parameters(method) => self.profile.traced.add_parameters(method),
+            SessionRecord::Parameters(method) => {
+                self.profile.traced.inner += self.bytes * UNPACKED;
+                self.profile.traced.add_parameters(method);
+            }
             SessionRecord::CallsWithArguments(calls) => {
                 calls.iter().for_each(|call| self.single_call(&call.call, Some(&call.arguments)));
             }
             SessionRecord::ThreadSnapshot(snapshot) => self.thread_snapshot(snapshot),
             SessionRecord::PoolSamples(batch) => self.pool_samples(batch),
-            SessionRecord::Table(table) => self
-                .profile
-                .other_tables
-                .push(OtherTable { table: table.clone(), batches: Vec::new() }),
+            SessionRecord::Table(table) => {
+                self.profile.inner += self.bytes * UNPACKED;
+                self.profile
+                    .other_tables
+                    .push(OtherTable { table: table.clone(), batches: Vec::new() });
+            }
             SessionRecord::Rows(batch) => self.rows(batch),
             SessionRecord::Survivors(snapshot) => self.survivors(snapshot),
             SessionRecord::Observer(status) => self.observer(status),
@@ -178,6 +195,7 @@ impl Taking<'_> {
     }
 
     fn instrumented(&mut self, method: &InstrumentedMethod) {
+        self.profile.traced.inner += self.bytes * UNPACKED + size_of::<TracedMethod>();
         self.profile.traced.add_method(method);
         self.traced_event(method.time, || TracedEvent::State(method.clone()));
     }
@@ -185,6 +203,7 @@ impl Taking<'_> {
     /// Keeps an event of a method that is traced, where single ones are kept.
     fn traced_event(&mut self, time: Nanos, event: impl FnOnce() -> TracedEvent) {
         if self.times.take(time) && self.keep_samples {
+            self.profile.inner += self.bytes * UNPACKED;
             self.profile.traced.events.push(event());
         }
     }
@@ -228,6 +247,10 @@ impl Taking<'_> {
         let Some(known) = self.profile.other_tables.get(batch.table.0 as usize) else { return };
         let table = known.table.clone();
         if TABLES.iter().any(|take| take(self, &table, batch)) {
+            let texts = size::of_batch(batch).1;
+            let is_kept = self.times.wanted.0.is_none()
+                || table.times(batch).iter().any(|time| self.times.wanted.holds(*time));
+            self.profile.inner += if is_kept { texts } else { 0 };
             return;
         }
         let times = table.times(batch);
@@ -241,6 +264,7 @@ impl Taking<'_> {
         if let Some(known) = self.profile.other_tables.get_mut(batch.table.0 as usize)
             && kept.rows > 0
         {
+            self.profile.inner += size_of::<RowBatch>() + size::of_batch(&kept).0;
             known.batches.push(Arc::new(kept));
         }
     }
@@ -263,7 +287,8 @@ impl Taking<'_> {
     fn counters(&mut self, rows: Vec<CounterDef>) {
         for def in rows {
             // They are found by their place.
-            if def.counter as usize == self.profile.counters.len() {
+            let place = self.profile.counters.len();
+            if def.counter as usize == place && place < MOST_COUNTERS {
                 self.profile.counters.push(Counter { def, values: Vec::new() });
             }
         }
@@ -273,6 +298,7 @@ impl Taking<'_> {
         let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
         for CounterValue { time, counter, value } in wanted.filter(|row| row.value.is_finite()) {
             if let Some(counter) = self.profile.counters.get_mut(counter as usize) {
+                self.profile.inner += size_of::<(Nanos, f64)>();
                 counter.add(self.profile.start, time, value);
             }
         }
@@ -318,12 +344,14 @@ impl Taking<'_> {
 
     fn survivors(&mut self, snapshot: &SurvivorSnapshot) {
         if self.times.take(snapshot.collection.time) {
+            self.profile.inner += self.bytes * UNPACKED;
             self.profile.survivors.push(snapshot.clone());
         }
     }
 
     fn observer(&mut self, status: &ObserverStatus) {
         self.times.see(status.time);
+        self.profile.inner += self.bytes * UNPACKED;
         self.profile.observer.push(status.clone());
     }
 
@@ -335,11 +363,14 @@ impl Taking<'_> {
 
     fn sampling_rate(&mut self, rate: &SamplingRate) {
         self.profile.rates.retain(|known| known.profiler != rate.profiler);
-        self.profile.rates.push(rate.clone());
+        if self.profile.rates.len() < MOST_RATES {
+            self.profile.rates.push(rate.clone());
+        }
     }
 
     fn note(&mut self, time: Nanos, message: &str) {
         self.times.see(time);
+        self.profile.inner += message.len();
         self.profile.notes.push((time, message.to_owned()));
     }
 

@@ -3,7 +3,7 @@
 use session::{FunctionId, StackId, ThreadState};
 
 use super::{Confidence, Standing, ThreadRole};
-use crate::Tables;
+use crate::{Tables, call_sites::MOST_FRAMES};
 
 /// What a stack says about a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Tables {
     }
 
     pub(super) fn functions_of(&self, stack: StackId) -> impl Iterator<Item = FunctionId> {
-        self.walk(stack).map(|frame| self.frame(frame).function)
+        self.walk(stack).take(MOST_FRAMES).map(|frame| self.frame(frame).function)
     }
 
     /// Whether a method comes with .NET, by its module or, in a program of one file, by its type.

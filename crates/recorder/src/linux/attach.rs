@@ -318,6 +318,7 @@ impl Loading<'_> {
     fn refusal(&self, error: diagnostics::Error) -> RecordError {
         let pid = self.target.pid;
         match self.slot.needs_main {
+            _ if is_of_other_version(&error) => RecordError::OtherVersion { pid },
             _ if self.slot.frees_itself() && is_leaving(&error, pid) => RecordError::Leaves { pid },
             Some(profiler) if error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE) => {
                 RecordError::MainSlotTaken { ours: Loaded::of(pid).main, pid, profiler }
@@ -378,6 +379,12 @@ fn load(
 fn is_leaving(error: &diagnostics::Error, pid: u32) -> bool {
     let loaded = Loaded::of(pid);
     error.is_profiler_already_active() && loaded.left > 0 && !loaded.main
+}
+
+/// Whether the agent that was called does not know what it was given. Only the agent says this, of a
+/// session that it cannot read.
+fn is_of_other_version(error: &diagnostics::Error) -> bool {
+    error.hresult() == Some(HResult::INVALID_ARGUMENT)
 }
 
 /// Whether methods will be rewritten: such an agent stays in any case.
@@ -482,4 +489,24 @@ fn failed_at_once(link: AgentLink, pid: u32) -> Result<Answer, RecordError> {
         pid,
         reason: reason.unwrap_or_else(|| "it gave no reason".into()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_of_another_version_is_named() {
+        let refused = |hresult| diagnostics::Error::Refused {
+            command: "AttachProfiler",
+            hresult,
+            message: None,
+        };
+        assert!(is_of_other_version(&refused(HResult::INVALID_ARGUMENT)));
+        assert!(!is_of_other_version(&refused(HResult::FAIL)));
+        let error = RecordError::OtherVersion { pid: 7 };
+        assert_eq!(error.exit_code(), 4);
+        let text = error.to_string();
+        assert!(text.contains("another version") && text.contains("restart the process"), "{text}");
+    }
 }

@@ -6,6 +6,7 @@ use profile::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::HashMap;
 
 use super::{
     Cell, Section, Table, Tile, Unit, View,
@@ -135,13 +136,15 @@ fn lead(alive: &[&ThreadRow], first: u64, last: u64, snapshots: usize) -> Vec<St
 /// Threads that did nothing, together where they stand for the same reason at the same place.
 fn stuck(profile: &Profile, options: &Options, alive: &[&ThreadRow]) -> Option<Table> {
     let mut stuck: Vec<(&ThreadRow, CallSite, u64)> = Vec::new();
+    let mut known = HashMap::new();
     for row in alive
         .iter()
         .filter(|row| matches!(row.standing, Standing::ZombieSuspect | Standing::Blocked))
     {
         let place = profile.tables.place(row.seen.stack);
-        let kind = |row: &ThreadRow| (row.standing, row.confidence, row.reason.clone());
-        match stuck.iter_mut().find(|(known, at, _)| *at == place && kind(known) == kind(row)) {
+        let kind = (row.standing, row.confidence, &row.reason, place);
+        let at = *known.entry(kind).or_insert(stuck.len());
+        match stuck.get_mut(at) {
             Some((_, _, count)) => *count += 1,
             None => stuck.push((row, place, 1)),
         }

@@ -86,7 +86,7 @@ fn traced(profile: &Profile, options: &Options) -> Section {
 }
 
 /// The slowest calls with their arguments, if those were asked for.
-fn arguments(profile: &Profile, slowest: &[SingleCall], options: &Options) -> Option<Table> {
+fn arguments(profile: &Profile, slowest: &[&SingleCall], options: &Options) -> Option<Table> {
     let rows = slowest.iter().take(options.rows).filter_map(|call| {
         let method =
             profile.traced.method(call.function).filter(|method| !method.parameters.is_empty())?;

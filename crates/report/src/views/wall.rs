@@ -227,11 +227,7 @@ fn waiting_places(profile: &Profile) -> Vec<(ThreadState, FunctionId, u64)> {
         if cell.state == ThreadState::Idle || !waits(cell.state) {
             continue;
         }
-        let functions = || tables.walk(cell.stack).map(|frame| tables.frame(frame).function);
-        let place = functions()
-            .find(|function| tables.is_managed(*function) && !tables.is_framework(*function))
-            .or_else(|| functions().find(|function| tables.is_managed(*function)))
-            .unwrap_or_else(|| tables.stack_function(cell.stack));
+        let place = tables.place(cell.stack).function;
         let sum: &mut u64 = sums.entry((cell.state, place)).or_default();
         *sum = sum.saturating_add(cell.weight);
     }

@@ -100,6 +100,8 @@ struct Once {
     /// Whether it is only for programs of the user of the server: others can read it in the list of
     /// processes.
     own_user: bool,
+    /// Until when it is valid; `None` if that is as long as the server runs.
+    until: Option<Instant>,
 }
 
 /// All secrets that let somebody in.
@@ -116,6 +118,10 @@ impl Secrets {
     /// How long a cookie is valid.
     pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
+    /// How long a token for a program that is started with it is valid. A person who reads the
+    /// printed address may take any time.
+    const START: Duration = Duration::from_secs(300);
+
     pub fn new(token: Option<Token>) -> Self {
         Self { once: Mutex::default(), token, cookies: Mutex::default() }
     }
@@ -125,7 +131,8 @@ impl Secrets {
         let token = random()?;
         let own = fingerprint(&token);
         let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
-        once.push(Once { own, own_user });
+        let until = own_user.then(|| Instant::now() + Self::START);
+        once.push(Once { own, own_user, until });
         Ok(token)
     }
 
@@ -137,6 +144,8 @@ impl Secrets {
         is_own_user: impl FnOnce() -> bool,
     ) -> Result<Option<String>, Problem> {
         let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        once.retain(|once| once.until.is_none_or(|until| until > now));
         let own = fingerprint(token);
         let Some(at) = once.iter().position(|once| once.own == own) else { return Ok(None) };
         if once.get(at).is_some_and(|once| once.own_user) && !is_own_user() {
@@ -186,6 +195,10 @@ mod tests {
         // Somebody else who read it does not use it up.
         assert!(exchange(&own, false).is_none());
         assert!(exchange(&own, true).is_some() && exchange(&own, true).is_none());
+        // One that nobody used in time is worth nothing.
+        let late = secrets.once(true).unwrap();
+        secrets.once.lock().unwrap()[0].until = Some(Instant::now());
+        assert!(exchange(&late, true).is_none());
         assert!(secrets.is_cookie(&cookie) && !secrets.is_cookie(&once));
         assert!(!secrets.is_token("") && !secrets.is_token(&once));
         secrets.add("old", Instant::now());

@@ -2,17 +2,13 @@
 
 use super::extract::Body;
 use crate::{
-    Shared,
+    Shared, answers,
     openapi::{Api, Endpoint},
     problem::Problem,
     store::SessionId,
 };
 use ::compare::{Basis, Comparison, Options};
-use axum::{
-    extract::State,
-    http::header,
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, response::Response};
 use profile::{Filter, SeriesKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -79,10 +75,10 @@ async fn compare(
         let before = shared.recording(&before, &filter)?;
         let after = shared.recording(&after, &filter)?;
         let comparison = ::compare::compare(&before, &after, &options);
-        serde_json::to_vec(&comparison).map_err(|error| Problem::internal(error.to_string()))
+        answers::json(&comparison)
     };
     let json = state.heavy.run(compared).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+    state.rooms.send_json(json)
 }
 
 impl CompareRequest {

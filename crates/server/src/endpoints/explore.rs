@@ -5,17 +5,12 @@ mod params;
 
 use super::extract::{Named, Params};
 use crate::{
-    Shared,
+    Shared, answers,
     openapi::{Api, Endpoint, number, text, whole, word},
     problem::Problem,
     store::SessionId,
 };
-use axum::{
-    Json,
-    extract::State,
-    http::{StatusCode, header},
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, http::StatusCode, response::Response};
 use explore::{
     CallersAnswer, ChildrenAnswer, Columns, Description, ExploreError, Explored, FlameHead,
     FlameQuery, FunctionsAnswer, TimelineHead,
@@ -153,30 +148,41 @@ impl From<ExploreError> for Problem {
             ExploreError::NoNode(..) | ExploreError::NoFunction(..) => {
                 Self::new(StatusCode::NOT_FOUND, error.to_string(), next)
             }
+            ExploreError::SearchTooLong => Self::request(error.to_string()),
             ExploreError::Json(_) => Self::internal(error.to_string()),
         }
     }
 }
 
-/// Asks an open session.
-async fn ask<T: Send + 'static>(
+/// Asks an open session. The answer is written where blocking is no harm.
+async fn ask(
     state: Shared,
     id: SessionId,
     params: ExploreParams,
-    answer: impl FnOnce(&Explored, &ExploreParams) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    let shared = Shared::clone(&state);
-    let answered = move || {
-        let open = shared.explorations.open(&shared.store, &id, params.time()?)?;
-        let answer = answer(&open, &params);
-        shared.explorations.tidy();
-        answer
+    answer: impl FnOnce(&Explored, &ExploreParams) -> Result<Written, Problem> + Send + 'static,
+) -> Result<Response, Problem> {
+    let opened = state.explorations.open(&state.work, &id, params.time()?).await;
+    let answered = match opened {
+        Ok(open) => state.explore.run(move || answer(&open, &params)).await,
+        Err(problem) => Err(problem),
     };
-    state.explore.run(answered).await
+    state.explorations.tidy();
+    let Written { kind, bytes } = answered?;
+    state.rooms.send(kind, bytes)
 }
 
-fn columns(columns: &Columns) -> Response {
-    ([(header::CONTENT_TYPE, Columns::MEDIA_TYPE)], columns.to_bytes()).into_response()
+/// An answer as it is sent.
+struct Written {
+    kind: &'static str,
+    bytes: Vec<u8>,
+}
+
+fn columns(columns: &Columns) -> Result<Written, Problem> {
+    Ok(Written { kind: Columns::MEDIA_TYPE, bytes: answers::checked(columns.to_bytes())? })
+}
+
+fn json(answer: &impl Serialize) -> Result<Written, Problem> {
+    Ok(Written { kind: "application/json", bytes: answers::json(answer)? })
 }
 
 async fn describe(
@@ -184,11 +190,7 @@ async fn describe(
     Named(id): Named,
     Params(params): Params<ExploreParams>,
 ) -> Result<Response, Problem> {
-    json(ask(state, id, params, |open, _| Ok(open.describe())).await?)
-}
-
-fn json(answer: impl Serialize) -> Result<Response, Problem> {
-    Ok(Json(answer).into_response())
+    ask(state, id, params, |open, _| json(&open.describe())).await
 }
 
 async fn flame(
@@ -202,9 +204,9 @@ async fn flame(
             view: params.view()?,
             search: params.search()?,
         };
-        Ok(open.flame(&query)?)
+        columns(&open.flame(&query)?)
     });
-    Ok(columns(&laid_out.await?))
+    laid_out.await
 }
 
 async fn functions(
@@ -215,9 +217,9 @@ async fn functions(
     let listed = ask(state, id, params, |open, params| {
         let (selection, search) = (params.selection(&open.profile)?, params.search()?);
         let (first, rows) = params.rows()?;
-        Ok(open.functions(&selection, search.as_ref(), params.sort()?, first, rows))
+        json(&open.functions(&selection, search.as_ref(), params.sort()?, first, rows)?)
     });
-    json(listed.await?)
+    listed.await
 }
 
 async fn callers(
@@ -227,9 +229,9 @@ async fn callers(
 ) -> Result<Response, Problem> {
     let listed = ask(state, id, params, |open, params| {
         let selection = params.selection(&open.profile)?;
-        Ok(open.callers(&selection, params.function_id()?, params.rows()?.1)?)
+        json(&open.callers(&selection, params.function_id()?, params.rows()?.1)?)
     });
-    json(listed.await?)
+    listed.await
 }
 
 async fn children(
@@ -240,9 +242,9 @@ async fn children(
     let listed = ask(state, id, params, |open, params| {
         let (selection, search) = (params.selection(&open.profile)?, params.search()?);
         let (first, rows) = params.rows()?;
-        Ok(open.children(&selection, params.root(), search.as_ref(), first, rows)?)
+        json(&open.children(&selection, params.root(), search.as_ref(), first, rows)?)
     });
-    json(listed.await?)
+    listed.await
 }
 
 async fn timeline(
@@ -250,7 +252,8 @@ async fn timeline(
     Named(id): Named,
     Params(params): Params<ExploreParams>,
 ) -> Result<Response, Problem> {
-    let shown =
-        ask(state, id, params, |open, params| Ok(open.timeline(&params.timeline(&open.profile)?)?));
-    Ok(columns(&shown.await?))
+    let shown = ask(state, id, params, |open, params| {
+        columns(&open.timeline(&params.timeline(&open.profile)?)?)
+    });
+    shown.await
 }

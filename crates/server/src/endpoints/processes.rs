@@ -1,17 +1,12 @@
 //! What can be recorded: processes and profilers.
 
 use crate::{
-    Shared,
+    Shared, answers,
     openapi::{Api, Endpoint},
     problem::Problem,
 };
 use api::{PRESETS, Preset, Process, Profiler};
-use axum::{
-    Json,
-    extract::State,
-    http::header,
-    response::{IntoResponse, Response},
-};
+use axum::{Json, extract::State, response::Response};
 use std::time::SystemTime;
 use utoipa::openapi::HttpMethod;
 
@@ -43,16 +38,35 @@ pub fn add(api: &mut Api) {
 
 async fn processes(State(state): State<Shared>) -> Result<Response, Problem> {
     let list = || {
-        let processes = diagnostics::discover()?;
+        let mut processes = diagnostics::discover()?;
+        processes.iter_mut().for_each(|process| shorten(&mut process.args));
         let now = SystemTime::now();
         let list: Vec<_> = processes
             .iter()
             .map(|process| Process::of(process, diagnostics::usage(process.pid).ok(), now))
             .collect();
-        serde_json::to_vec(&list).map_err(|error| Problem::internal(error.to_string()))
+        answers::json(&list)
     };
     let json = state.light.run(list).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+    state.rooms.send_json(json)
+}
+
+/// Bytes of a command line. One process with a very long one must not make the list too large.
+const MOST_COMMAND: usize = 16 << 10;
+
+/// Leaves out what is too long of a command line, and says so.
+fn shorten(args: &mut Vec<String>) {
+    let mut bytes = 0;
+    let fits = |arg: &&String| {
+        bytes += arg.len();
+        bytes <= MOST_COMMAND
+    };
+    let kept = args.iter().take_while(fits).count();
+    let left_out = args.len() - kept;
+    if left_out > 0 {
+        args.truncate(kept);
+        args.push(format!("…[{left_out} more]"));
+    }
 }
 
 async fn profilers() -> Json<Vec<Profiler>> {
@@ -61,4 +75,18 @@ async fn profilers() -> Json<Vec<Profiler>> {
 
 async fn presets() -> Json<&'static [Preset]> {
     Json(PRESETS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_command_lines_are_cut() {
+        let mut args = vec!["dotnet".to_owned(), "x".repeat(MOST_COMMAND), "y".to_owned()];
+        shorten(&mut args);
+        assert_eq!(args, ["dotnet", "…[2 more]"]);
+        shorten(&mut args);
+        assert_eq!(args.len(), 2);
+    }
 }

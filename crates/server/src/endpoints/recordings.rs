@@ -16,11 +16,15 @@ use request::{NewCheckup, NewRecording};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::timeout;
 use trace::NewTrace;
 use utoipa::openapi::HttpMethod;
 
 pub use events::most_at_once as watchers;
+
+/// How long a request waits for the end of a recording.
+const LAST: Duration = Duration::from_secs(120);
 
 /// A recording.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -213,6 +217,9 @@ async fn stop(
     entry.stop();
     let mut watched = entry.watch();
     // The sender is there until the end is known.
-    let _ = watched.wait_for(|state| state.end.is_some()).await;
+    let ended = timeout(LAST, watched.wait_for(|state| state.end.is_some())).await.is_ok();
+    if !ended {
+        return Err(Problem::busy("the recording is ending, and that takes long"));
+    }
     Ok(Json(RecordingJson::of(&entry)))
 }

@@ -6,7 +6,7 @@ mod upload;
 
 use super::extract::{Body as Received, Named, Params};
 use crate::{
-    Shared,
+    Shared, answers,
     openapi::{Api, Endpoint, flag, number, text, whole, word},
     problem::Problem,
     store::{SessionId, SessionRow},
@@ -34,6 +34,12 @@ use utoipa::openapi::HttpMethod;
 
 pub use upload::most_at_once as uploads;
 
+/// Sessions of one answer.
+const MOST_ROWS: u32 = 1000;
+
+/// The header that says how many sessions there are.
+const TOTAL: &str = "x-total-count";
+
 /// What a page of ours that somebody else's names are in may do: run its own script, in an origin
 /// of its own, so that it has no cookie and reaches no address.
 const SANDBOX: &str = "sandbox allow-scripts allow-downloads; default-src 'none'; \
@@ -43,8 +49,15 @@ const SANDBOX: &str = "sandbox allow-scripts allow-downloads; default-src 'none'
 pub fn add(api: &mut Api) {
     use HttpMethod::{Delete, Get, Patch};
     let list = api.list::<SessionRow>();
-    let endpoint = Endpoint::new(Get, "/sessions", "sessions", "List the sessions, newest first");
-    api.add(endpoint.sends(200, "The sessions.", list), sessions);
+    let endpoint = Endpoint::new(Get, "/sessions", "sessions", "List the sessions, newest first")
+        .description("The header `X-Total-Count` says how many there are.")
+        .query(
+            "first",
+            "Sessions to leave out before the first. 0 if none are given.",
+            whole(0, u32::MAX),
+        )
+        .query("rows", "Sessions at most. 1000 if none are given.", whole(1, MOST_ROWS));
+    api.add(endpoint.sends(200, "The sessions.", list).problems(&[400]), sessions);
     upload::add(api);
     let list = api.list::<Format>();
     let endpoint = Endpoint::new(Get, "/formats", "formats", "List the formats of reports");
@@ -131,24 +144,42 @@ async fn formats() -> Json<Vec<Format>> {
     Json(EXPORTERS.iter().map(format).collect())
 }
 
-async fn sessions(State(state): State<Shared>) -> Result<Json<Vec<SessionRow>>, Problem> {
-    let shared = Shared::clone(&state);
-    state.light.run(move || shared.store.list()).await.map(Json)
+/// Which of the sessions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListParams {
+    first: Option<u32>,
+    rows: Option<u32>,
 }
 
-async fn session(
+async fn sessions(
     State(state): State<Shared>,
-    Named(id): Named,
-) -> Result<Json<SessionDetail>, Problem> {
+    Params(params): Params<ListParams>,
+) -> Result<Response, Problem> {
+    let rows = params.rows.unwrap_or(MOST_ROWS);
+    if !(1..=MOST_ROWS).contains(&rows) {
+        return Err(Problem::request(format!("`rows` is from 1 to {MOST_ROWS}")));
+    }
+    let (first, rows) = (params.first.unwrap_or(0) as usize, rows as usize);
     let shared = Shared::clone(&state);
-    let described = move || {
-        let row = shared.store.row(&id)?;
-        // The page of a session asks three times about it: all of them read it once.
-        let open = shared.explorations.open(&shared.store, &id, None)?;
-        shared.explorations.tidy();
-        Ok(SessionDetail::of(row, &open.profile))
+    let list = move || {
+        let (all, rows) = shared.store.list(first, rows)?;
+        Ok((all, answers::json(&rows)?))
     };
-    state.explore.run(described).await.map(Json)
+    let (all, json) = state.light.run(list).await?;
+    let mut response = state.rooms.send_json(json)?;
+    response.headers_mut().insert(TOTAL, HeaderValue::from(all));
+    Ok(response)
+}
+
+async fn session(State(state): State<Shared>, Named(id): Named) -> Result<Response, Problem> {
+    // The page of a session asks three times about it: all of them read it once.
+    let opened = state.explorations.open(&state.work, &id, None).await;
+    state.explorations.tidy();
+    let open = opened?;
+    let shared = Shared::clone(&state);
+    let described = move || answers::json(&SessionDetail::of(shared.store.row(&id)?, &open.profile));
+    state.rooms.send_json(state.light.run(described).await?)
 }
 
 /// What to change about a session. What is left out remains.
@@ -196,17 +227,17 @@ async fn document_of(
         return Err(Problem::request("a document has no `format`; a report has one"));
     }
     let options = params.options()?;
+    let opened = state.explorations.open(&state.work, &id, options.filter.time.clone()).await;
+    state.explorations.tidy();
+    let open = opened?;
     let shared = Shared::clone(&state);
     let written = move || {
-        let open = shared.explorations.open(&shared.store, &id, options.filter.time.clone())?;
-        shared.explorations.tidy();
         let document = report::document_of(&open.profile, &options, |profile| {
             snapshots(&shared, &id, profile, options.rows)
         })?;
-        serde_json::to_vec(&document).map_err(|error| Problem::internal(error.to_string()))
+        answers::json(&document)
     };
-    let json = state.heavy.run(written).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+    state.rooms.send_json(state.heavy.run(written).await?)
 }
 
 async fn report_of(
@@ -215,6 +246,7 @@ async fn report_of(
     Params(params): Params<ReportParams>,
 ) -> Result<Response, Problem> {
     let (exporter, options) = (params.exporter()?, params.options()?);
+    let options = report::Options { most_bytes: answers::MOST_REPORT, ..options };
     let (shared, named) = (Shared::clone(&state), id.clone());
     // Into a file without a name first, so that a slow client keeps neither a thread nor the
     // session in memory.
@@ -230,7 +262,9 @@ async fn report_of(
         Ok(page)
     };
     let page = state.heavy.run(written).await?;
-    let mut response = send(page, media_type(exporter), &id, exporter.extension)?;
+    let length = page.metadata().map_or(answers::MOST_REPORT, |found| found.len());
+    let response = send(page, media_type(exporter), &id, exporter.extension)?;
+    let mut response = state.rooms.disk.hold(length, response)?;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
     Ok(response)

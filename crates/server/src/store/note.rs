@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use std::{
     fs,
     io::{self, Read as _, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// Bytes of a note.
@@ -53,10 +53,16 @@ impl Store {
             return Err(not_found(id));
         }
         if name != *id {
-            if busy.contains(&name) || self.path(&name).exists() {
-                return Err(conflict(format!("there is a session {name} already")));
+            let taken = || conflict(format!("there is a session {name} already"));
+            if busy.contains(&name) {
+                return Err(taken());
             }
-            fs::rename(self.path(id), self.path(&name)).map_err(failed)?;
+            // Others may put a file there at the same moment: another server, or a command.
+            move_to_new(&self.path(id), &self.path(&name)).map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => taken(),
+                io::ErrorKind::NotFound => not_found(id),
+                _ => failed(error),
+            })?;
             self.forget_note(&name);
             match fs::rename(self.note_path(id), self.note_path(&name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -79,6 +85,25 @@ impl Store {
     }
 }
 
+/// Renames a file to a name that no file has. It never takes the place of another one.
+fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::{
+            fs::{CWD, RenameFlags, renameat_with},
+            io::Errno,
+        };
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not every file system can do that.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            moved => return Ok(moved?),
+        }
+    }
+    // Neither replaces a link what is there.
+    fs::hard_link(from, to)?;
+    fs::remove_file(from)
+}
+
 fn failed(error: io::Error) -> Problem {
     Problem::internal(format!("cannot change the session: {error}"))
 }
@@ -91,6 +116,20 @@ fn conflict(cause: String) -> Problem {
 mod tests {
     use super::*;
     use crate::store::Retention;
+
+    #[test]
+    fn a_new_name_never_takes_the_place_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        fs::write(&one, "1").unwrap();
+        fs::write(&two, "2").unwrap();
+        assert_eq!(move_to_new(&one, &two).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!((fs::read(&one).unwrap(), fs::read(&two).unwrap()), (b"1".into(), b"2".into()));
+        fs::remove_file(&two).unwrap();
+        move_to_new(&one, &two).unwrap();
+        assert!(!one.exists() && fs::read(&two).unwrap() == b"1");
+        assert_eq!(move_to_new(&one, &two).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 
     #[test]
     fn names_and_notes_change_together() {

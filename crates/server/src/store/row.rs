@@ -9,6 +9,20 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+/// Letters of a text in a list.
+const MOST_TEXT: usize = 4096;
+
+/// Profilers of a session in a list.
+const MOST_PROFILERS: usize = 64;
+
+/// A text as long as a list has room for.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(MOST_TEXT) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
 /// A session in a list.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Session")]
@@ -65,12 +79,17 @@ pub struct SessionProfiler {
 /// The profilers that ran.
 fn profilers_of(info: &SessionInfo) -> Vec<SessionProfiler> {
     let profiler = |run: &session::ProfilerRun| SessionProfiler {
-        id: run.id.clone(),
-        engine: run.engine.clone(),
+        id: shown(&run.id),
+        engine: shown(&run.engine),
         rate_hz: run.rate_hz,
-        params: run.params.iter().cloned().collect(),
+        params: run
+            .params
+            .iter()
+            .take(MOST_PROFILERS)
+            .map(|(name, value)| (shown(name), shown(value)))
+            .collect(),
     };
-    info.profilers.iter().map(profiler).collect()
+    info.profilers.iter().take(MOST_PROFILERS).map(profiler).collect()
 }
 
 impl SessionRow {
@@ -94,11 +113,11 @@ impl SessionRow {
             target: info.map(|info| SessionTarget {
                 profilers: profilers_of(&info),
                 pid: info.pid,
-                process: info.process_name,
-                command: info.command_line,
-                runtime: info.runtime,
-                platform: info.platform,
-                tool_version: info.tool_version,
+                process: shown(&info.process_name),
+                command: shown(&info.command_line),
+                runtime: shown(&info.runtime),
+                platform: shown(&info.platform),
+                tool_version: shown(&info.tool_version),
             }),
             // A recording that has just begun has written nothing yet.
             problem: problem.filter(|_| !recording),

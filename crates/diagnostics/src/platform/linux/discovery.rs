@@ -314,11 +314,7 @@ impl Machine {
     ) -> Inspection {
         let name = short_name(stat, &args, None);
         let user = self.users.get(&status.uid).cloned();
-        let obstacle = if status.uid == self.own_uid {
-            Obstacle::Protected
-        } else {
-            Obstacle::OtherUser { user: user.clone().unwrap_or_else(|| status.uid.to_string()) }
-        };
+        let obstacle = refused(self.own_uid, status.uid, user.as_deref());
         let ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
         let temp_dir = PathBuf::from("/tmp");
         // A socket with its id and its start time can only be its own.
@@ -591,6 +587,15 @@ impl Found {
     }
 }
 
+/// Why a process cannot be looked into, by our user and by its own.
+fn refused(own_uid: u32, uid: u32, user: Option<&str>) -> Obstacle {
+    match own_uid {
+        0 => Obstacle::Confined,
+        _ if uid == own_uid => Obstacle::Protected,
+        _ => Obstacle::OtherUser { user: user.map_or_else(|| uid.to_string(), ToOwned::to_owned) },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -693,6 +698,17 @@ mod tests {
         assert!(off("DOTNET_EnableDiagnostics_IPC", "0").is_some());
         assert!(off("DOTNET_EnableDiagnostics", "1").is_none());
         assert!(off("DOTNET_EnableDiagnostics_Debugger", "0").is_none());
+    }
+
+    #[test]
+    fn root_is_not_told_to_run_as_root() {
+        assert_eq!(refused(1000, 1000, Some("web")), Obstacle::Protected);
+        assert_eq!(refused(1000, 33, Some("web")), Obstacle::OtherUser { user: "web".into() });
+        assert_eq!(refused(1000, 33, None), Obstacle::OtherUser { user: "33".into() });
+        for uid in [0, 33] {
+            let text = refused(0, uid, Some("web")).to_string();
+            assert!(text.contains("CAP_SYS_PTRACE") && !text.contains("run as"), "{text}");
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn head(profile: &Profile, kind: SeriesKind, what: &str) -> Answer {
 pub fn overview(profile: &Profile, document: &Document, session: &str) -> Answer {
     let seconds = duration(profile.duration());
     let mut answer = Answer::new(format!("A session of process {}, {seconds}.", profile.info.pid));
-    let mut series = Vec::new();
+    let (mut series, named) = (Vec::new(), next::named(session));
     for kind in SeriesKind::ALL.into_iter().filter(|kind| !profile.series(*kind).is_empty()) {
         series.push(kind.id());
         let totals = profile.series(kind).totals;
@@ -101,9 +101,9 @@ pub fn overview(profile: &Profile, document: &Document, session: &str) -> Answer
         answer.add(format!("section {index} {title}: {}", clean(&lead, NAME)));
     }
     if let Some(first) = series.first() {
-        answer.next(format!("explore {{\"session\":\"{session}\",\"series\":\"{first}\"}}"));
+        answer.next(format!("explore {{\"session\":{named},\"series\":\"{first}\"}}"));
     }
-    answer.next(format!("explore {{\"session\":\"{session}\",\"of\":\"1\"}} for section 1"));
+    answer.next(format!("explore {{\"session\":{named},\"of\":\"1\"}} for section 1"));
     answer.fact("session", session);
     answer.fact("series", json!(series));
     answer
@@ -170,9 +170,14 @@ fn outermost(functions: &[FunctionId], of: FunctionId) -> Option<usize> {
     functions.iter().rposition(|function| *function == of)
 }
 
+/// Frames that are looked at for callers and callees.
+const MOST_FRAMES: usize = 200_000_000;
+
 /// Sums over all stacks with a function.
 #[derive(Default)]
 struct Around {
+    /// Stacks that were not looked at, because those that weigh more have very many frames.
+    left_out: usize,
     total: u64,
     /// Weight by neighbor; `None` is the function itself, or the root of the thread.
     neighbors: HashMap<Option<FunctionId>, u64>,
@@ -190,15 +195,25 @@ impl Around {
         let mut around = Self::default();
         let mut by_stack: HashMap<StackId, u64> = HashMap::new();
         for cell in &profile.series(kind).cells {
-            *by_stack.entry(cell.stack).or_default() += cell.weight;
+            let sum = by_stack.entry(cell.stack).or_default();
+            *sum = sum.saturating_add(cell.weight);
         }
+        let mut by_stack: Vec<(StackId, u64)> = by_stack.into_iter().collect();
+        by_stack.sort_unstable_by_key(|(stack, weight)| (std::cmp::Reverse(*weight), *stack));
+        let mut walked = 0;
         for (stack, weight) in by_stack {
+            if walked > MOST_FRAMES {
+                around.left_out += 1;
+                continue;
+            }
             let walk = profile.tables.walk(stack);
             let functions: Vec<_> =
                 walk.map(|frame| profile.tables.frame(frame).function).collect();
+            walked += functions.len();
             let Some(at) = outermost(&functions, of) else { continue };
-            around.total += weight;
-            *around.neighbors.entry(neighbor(&functions, at)).or_default() += weight;
+            around.total = around.total.saturating_add(weight);
+            let part = around.neighbors.entry(neighbor(&functions, at)).or_default();
+            *part = part.saturating_add(weight);
             let is_heavier = around
                 .heaviest
                 .as_ref()
@@ -290,6 +305,10 @@ fn about(
     let total = weight(kind, around.total);
     let part = percent(share(around.total, all));
     answer.add(format!("f{} {}: {total}, {part} of all", of.0, name(profile, of)));
+    if around.left_out > 0 {
+        let left_out = count(around.left_out as u64);
+        answer.say(format!("The {left_out} lightest stacks were left out: all are very deep."));
+    }
     if let Some(module) = profile.tables.function_module(of) {
         answer.add(format!("module {}", clean(module, NAME)));
     }

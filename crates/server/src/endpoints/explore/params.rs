@@ -16,6 +16,9 @@ pub const MOST_PIXELS: u32 = 16_384;
 /// Rows of a view or of a list.
 pub const MOST_ROWS: u32 = 2000;
 
+/// Pixels of all rows of a view together: those of a wall of screens.
+const MOST_CELLS: u64 = 4_000_000;
+
 /// What is wanted of a session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,6 +46,16 @@ fn within(name: &str, given: Option<u32>, other: u32, most: u32) -> Result<u32, 
     match given.unwrap_or(other) {
         number if (1..=most).contains(&number) => Ok(number),
         _ => Err(Problem::request(format!("`{name}` is from 1 to {most}"))),
+    }
+}
+
+/// Pixels and rows of a view, if they are not too many together.
+fn area(width: Option<u32>, rows: Option<u32>) -> Result<(u32, u32), Problem> {
+    let width = within("width", width, 1200, MOST_PIXELS)?;
+    let rows = within("rows", rows, 100, MOST_ROWS)?;
+    match u64::from(width) * u64::from(rows) > MOST_CELLS {
+        true => Err(Problem::request(format!("`width` times `rows` is at most {MOST_CELLS}"))),
+        false => Ok((width, rows)),
     }
 }
 
@@ -118,12 +131,8 @@ impl ExploreParams {
 
     /// Which part of a flame graph is visible.
     pub fn view(&self) -> Result<View, Problem> {
-        Ok(View {
-            root: self.root(),
-            width: f64::from(within("width", self.width, 1200, MOST_PIXELS)?),
-            top: self.top.unwrap_or(0),
-            rows: within("rows", self.rows, 100, MOST_ROWS)?,
-        })
+        let (width, rows) = area(self.width, self.rows)?;
+        Ok(View { root: self.root(), width: f64::from(width), top: self.top.unwrap_or(0), rows })
     }
 
     /// The first row of a list, and how many.
@@ -144,13 +153,13 @@ impl ExploreParams {
 
     /// Which part of a timeline is visible.
     pub fn timeline(&self, profile: &Profile) -> Result<TimelineQuery, Problem> {
-        let (first, rows) = self.rows()?;
+        let (pixels, rows) = area(self.width, self.rows)?;
         Ok(TimelineQuery {
             kind: self.kind(profile)?,
             time: self.time()?,
-            pixels: within("width", self.width, 1200, MOST_PIXELS)? as usize,
-            first,
-            rows,
+            pixels: pixels as usize,
+            first: self.first.unwrap_or(0) as usize,
+            rows: rows as usize,
         })
     }
 }
@@ -168,6 +177,13 @@ mod tests {
             let bad = ExploreParams { width, rows, ..ExploreParams::default() };
             assert!(bad.view().unwrap_err().cause.contains("from 1 to"));
         }
+        for (width, rows, allowed) in [(16_384, 244, true), (16_384, 245, false)] {
+            let view =
+                ExploreParams { width: Some(width), rows: Some(rows), ..ExploreParams::default() };
+            assert_eq!(view.view().is_ok(), allowed, "{width} x {rows}");
+        }
+        let long = ExploreParams { search: some(&"x".repeat(1001)), ..ExploreParams::default() };
+        assert!(long.search().unwrap_err().cause.contains("1000 letters"));
         let bad = ExploreParams { states: some("running,x"), ..ExploreParams::default() };
         assert!(bad.states().unwrap_err().cause.contains("no-processor"));
         let good = ExploreParams { states: some("running,lock"), ..ExploreParams::default() };

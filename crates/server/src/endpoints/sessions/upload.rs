@@ -16,16 +16,20 @@ use axum::{
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use session::{SessionReader, SessionRecord};
-use std::{io::BufReader, time::Duration};
+use std::{
+    io::BufReader,
+    time::{Duration, Instant},
+};
 use tempfile::NamedTempFile;
-use tokio::{io::AsyncWriteExt as _, time::timeout};
+use tokio::{io::AsyncWriteExt as _, time::timeout_at};
 use utoipa::openapi::HttpMethod;
 
 /// Bytes of a file.
 const MOST: u64 = 4 << 30;
 
-/// How long a client may send nothing.
-const LIMIT: Duration = Duration::from_secs(30);
+/// How long a client may send nothing, and the bytes that it sends in a second on average, after
+/// that time.
+const PACE: Pace = Pace { pause: Duration::from_secs(30), least: 64 << 10 };
 
 /// Files that are received at the same time.
 const MOST_AT_ONCE: usize = 4;
@@ -84,7 +88,7 @@ async fn upload(
         tempfile::Builder::new().prefix(UPLOAD).tempfile_in(shared.store.folder()).map_err(failed)
     };
     let file = state.light.run(open).await?;
-    receive(&file, body).await?;
+    receive(&file, body, PACE).await?;
     let shared = Shared::clone(&state);
     let row = state.light.run(move || keep(&shared, file, name)).await?;
     Ok((StatusCode::CREATED, Json(row)))
@@ -107,16 +111,32 @@ fn too_large() -> Problem {
     )
 }
 
+/// How fast a client has to send. One that sends a byte now and then would take the place of others.
+#[derive(Clone, Copy)]
+struct Pace {
+    pause: Duration,
+    least: u64,
+}
+
+impl Pace {
+    /// How long after the beginning the next part may come, if so much has come.
+    fn until(self, length: u64) -> Duration {
+        self.pause + Duration::from_secs_f64(length as f64 / self.least as f64)
+    }
+}
+
 /// Writes a body to a file as it comes.
-async fn receive(file: &NamedTempFile, body: Body) -> Result<(), Problem> {
+async fn receive(file: &NamedTempFile, body: Body, pace: Pace) -> Result<(), Problem> {
+    let begun = Instant::now();
     let mut file = tokio::fs::File::from_std(file.reopen().map_err(failed)?);
     let mut parts = body.into_data_stream();
     let mut length = 0;
     loop {
-        let part = timeout(LIMIT, parts.next()).await.map_err(|_| {
+        let until = (begun + pace.until(length)).min(Instant::now() + pace.pause);
+        let part = timeout_at(until.into(), parts.next()).await.map_err(|_| {
             Problem::new(
                 StatusCode::REQUEST_TIMEOUT,
-                "no more of the file came",
+                "no more of the file came, or it came too slowly",
                 "send it again, over a better connection",
             )
         })?;
@@ -163,4 +183,27 @@ fn not_a_session(why: &str) -> Problem {
         why,
         format!("send a file that clrscope has recorded: *.{}", session::EXTENSION),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+
+    /// What becomes of a file of which a part of so many bytes comes every 20 ms.
+    async fn received(bytes: usize) -> Result<(), StatusCode> {
+        let pace = Pace { pause: Duration::from_millis(400), least: 1 << 20 };
+        let parts = stream::unfold(0, move |number| async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            (number < 50).then(|| (Ok::<_, std::io::Error>(vec![0_u8; bytes]), number + 1))
+        });
+        let file = NamedTempFile::new().unwrap();
+        receive(&file, Body::from_stream(parts), pace).await.map_err(|problem| problem.status)
+    }
+
+    #[tokio::test]
+    async fn who_sends_a_byte_now_and_then_is_sent_away() {
+        assert_eq!(received(1).await, Err(StatusCode::REQUEST_TIMEOUT));
+        assert_eq!(received(1 << 20).await, Ok(()));
+    }
 }
