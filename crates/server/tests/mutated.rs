@@ -7,7 +7,7 @@ mod shop;
 use compare::Recording;
 use explore::{Explored, FlameQuery, Pattern, Selection, Sort, TimelineQuery, View};
 use profile::{
-    Filter, SeriesKind,
+    BuildOptions, Filter, Profile, SeriesKind,
     session::{SessionRecord, SessionWriter},
 };
 use report::{EXPORTERS, Options};
@@ -64,7 +64,11 @@ fn ask_everything(file: &[u8], other: &[u8]) {
         ..Filter::default()
     };
     let part = Options { filter: filter.clone(), ..Options::default() };
-    let _ = report::read_document(file, &part, |_| Vec::new());
+    if let Ok(profile) =
+        Profile::read(file, BuildOptions { time: filter.time, ..BuildOptions::default() })
+    {
+        let _ = report::document_of(&profile, &part, |_| Vec::new());
+    }
     explore_everything(file);
     let read = |file| Recording::read("x", file, &Filter::default());
     if let (Ok(one), Ok(two)) = (read(file), read(other)) {

@@ -199,7 +199,7 @@ impl Around {
             *sum = sum.saturating_add(cell.weight);
         }
         let mut by_stack: Vec<(StackId, u64)> = by_stack.into_iter().collect();
-        by_stack.sort_unstable_by_key(|(stack, weight)| (std::cmp::Reverse(*weight), *stack));
+        by_stack.sort_unstable_by_key(|(stack, weight)| (Reverse(*weight), *stack));
         let mut walked = 0;
         for (stack, weight) in by_stack {
             if walked > MOST_FRAMES {
