@@ -28,6 +28,12 @@ pub enum ExploreError {
     /// There is no such function.
     #[error("there is no function {0} in this session, which has {1}")]
     NoFunction(u32, usize),
+    /// There is no such type.
+    #[error("there is no type {0} in this snapshot, which has {1}")]
+    NoType(u32, usize),
+    /// The snapshot is a partial one.
+    #[error("the snapshot has no references: it does not show what retains what")]
+    NoReferences,
     /// The answer cannot be written.
     #[error("the answer cannot be written: {0}")]
     Json(String),

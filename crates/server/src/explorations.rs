@@ -1,17 +1,14 @@
 //! Sessions that viewers look at: they are read once, and kept in memory for the next question.
 
 use crate::{
+    kept::Kept,
     problem::Problem,
     store::{SessionId, Store},
 };
-use explore::Explored;
+use ::compare::viewed::Viewed;
+use explore::{Explored, HeapView};
 use session::Nanos;
-use std::{
-    collections::VecDeque,
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
-};
+use std::{fs::File, ops::Range, sync::Arc, time::SystemTime};
 
 /// Bytes that sessions may take which are kept. The one that was asked for last is kept in any
 /// case.
@@ -20,21 +17,45 @@ const MOST_BYTES: usize = 256 << 20;
 /// Sessions that are kept.
 const MOST: usize = 8;
 
-/// A session as it was, or a part of its time.
+/// Comparisons that are kept.
+const MOST_COMPARISONS: usize = 2;
+
+/// Bytes of heap snapshots that are kept. One is kept in any case.
+const MOST_HEAP: usize = 512 << 20;
+
+/// A session file as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Key {
+pub struct Stamp {
     id: SessionId,
     bytes: u64,
     changed: Option<SystemTime>,
-    time: Option<Range<Nanos>>,
 }
 
-/// Whoever comes first reads the session; the others wait for it.
-type Slot = Arc<Mutex<Option<Arc<Explored>>>>;
+impl Stamp {
+    /// That of a file as it is now.
+    pub fn of(id: &SessionId, file: &File) -> Result<Self, Problem> {
+        let found = file.metadata();
+        let found =
+            found.map_err(|error| Problem::internal(format!("cannot read {id}: {error}")))?;
+        Ok(Self { id: id.clone(), bytes: found.len(), changed: found.modified().ok() })
+    }
 
-/// Open sessions, the one that was asked for last first.
+    /// Whether the other one is of another session, or of the same file as it is now. A file that
+    /// has become longer or another one is not asked for any more.
+    fn allows(&self, known: &Self) -> bool {
+        known.id != self.id || known == self
+    }
+}
+
+/// Open sessions, comparisons and heaps.
 #[derive(Debug, Default)]
-pub struct Explorations(Mutex<VecDeque<(Key, Slot)>>);
+pub struct Explorations {
+    sessions: Kept<(Stamp, Option<Range<Nanos>>), Explored>,
+    /// By the two sessions and how they were compared.
+    comparisons: Kept<([Stamp; 2], String), Viewed>,
+    /// By the session and the number of the snapshot.
+    heaps: Kept<(Stamp, Option<u32>), HeapView>,
+}
 
 impl Explorations {
     /// A session, or a part of its time: nanoseconds since its start.
@@ -45,50 +66,44 @@ impl Explorations {
         time: Option<Range<Nanos>>,
     ) -> Result<Arc<Explored>, Problem> {
         let file = store.read(id)?;
-        let found = file.metadata();
-        let found =
-            found.map_err(|error| Problem::internal(format!("cannot read {id}: {error}")))?;
-        let key = Key { id: id.clone(), bytes: found.len(), changed: found.modified().ok(), time };
-        let slot = self.slot(&key);
-        let mut explored = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = match &*explored {
-            Some(known) => Arc::clone(known),
-            None => {
-                let read = Explored::read(file, key.time.clone());
-                let read = Arc::new(read.map_err(report::ReportError::from)?);
-                *explored = Some(Arc::clone(&read));
-                read
-            }
-        };
-        drop(explored);
-        Ok(opened)
+        let stamp = Stamp::of(id, &file)?;
+        let read = || Ok(Explored::read(file, time.clone()).map_err(report::ReportError::from)?);
+        let key = (stamp.clone(), time.clone());
+        self.sessions.open(key, |(known, _)| stamp.allows(known), read)
     }
 
-    fn slot(&self, key: &Key) -> Slot {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A file that has become longer or another one is not asked for any more.
-        let is_current = |known: &Key| {
-            known.id != key.id || (known.bytes, known.changed) == (key.bytes, key.changed)
+    /// A comparison of two sessions; `how` says in which way.
+    pub fn compare(
+        &self,
+        stamps: [Stamp; 2],
+        how: String,
+        read: impl FnOnce() -> Result<Viewed, Problem>,
+    ) -> Result<Arc<Viewed>, Problem> {
+        let current = stamps.clone();
+        let is_current = |(known, _): &([Stamp; 2], String)| {
+            known.iter().all(|known| current.iter().all(|stamp| stamp.allows(known)))
         };
-        open.retain(|(known, _)| is_current(known));
-        let known = open.iter().position(|(known, _)| known == key);
-        let entry = known.and_then(|at| open.remove(at));
-        let (_, slot) = entry.unwrap_or_else(|| (key.clone(), Slot::default()));
-        open.push_front((key.clone(), Arc::clone(&slot)));
-        slot
+        let opened = self.comparisons.open((stamps, how), is_current, read);
+        self.comparisons.tidy(usize::MAX, MOST_COMPARISONS, |_| 0);
+        opened
+    }
+
+    /// A heap snapshot of a session: its number from 1 on, or the last one.
+    pub fn heap(
+        &self,
+        stamp: Stamp,
+        number: Option<u32>,
+        read: impl FnOnce() -> Result<HeapView, Problem>,
+    ) -> Result<Arc<HeapView>, Problem> {
+        let current = stamp.clone();
+        let opened = self.heaps.open((stamp, number), |(known, _)| current.allows(known), read);
+        self.heaps.tidy(MOST_HEAP, MOST, HeapView::size);
+        opened
     }
 
     /// Forgets what was not asked for lately, as much as the limits say.
     pub fn tidy(&self) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut bytes, mut count) = (0, 0);
-        open.retain(|(_, slot)| {
-            // What is being read has its place.
-            let size = slot.try_lock().ok().and_then(|slot| slot.as_ref().map(|own| own.size()));
-            bytes += size.unwrap_or_default();
-            count += 1;
-            count == 1 || (bytes <= MOST_BYTES && count <= MOST)
-        });
+        self.sessions.tidy(MOST_BYTES, MOST, Explored::size);
     }
 }
 
@@ -139,7 +154,7 @@ mod tests {
             part(seconds);
             open.tidy();
         }
-        assert!(open.0.lock().unwrap().len() <= MOST);
+        assert!(open.sessions.len() <= MOST);
         assert!(!Arc::ptr_eq(&first, &part(1)));
     }
 }

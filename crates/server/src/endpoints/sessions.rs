@@ -25,6 +25,7 @@ use profile::{BuildOptions, Profile, SeriesKind};
 use report::{EXPORTERS, Exporter, SnapshotSection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use session::SessionRecord;
 use std::{
     fs::File,
     io::{Seek as _, SeekFrom},
@@ -143,8 +144,13 @@ async fn session(
     let shared = Shared::clone(&state);
     let described = move || {
         let row = shared.store.row(&id)?;
-        let profile = Profile::read(shared.store.read(&id)?, BuildOptions::default());
-        Ok(SessionDetail::of(row, &profile.map_err(report::ReportError::from)?))
+        let mut heap_snapshots = 0;
+        let session = shared.store.read(&id)?;
+        let profile = Profile::read_and_show(session, BuildOptions::default(), |record| {
+            heap_snapshots += u32::from(matches!(record, SessionRecord::HeapBegin { .. }));
+        });
+        let profile = profile.map_err(report::ReportError::from)?;
+        Ok(SessionDetail::of(row, &profile, heap_snapshots))
     };
     state.heavy.run(described).await.map(Json)
 }
