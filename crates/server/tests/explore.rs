@@ -236,7 +236,8 @@ fn a_heap_is_looked_at_by_types_by_what_retains_what_and_by_paths() {
     assert_eq!(rows["rows"][1]["retained"], 160);
     assert_eq!(rows["rows"][1]["by"], "static Shop.Orders");
     let map = ask("/treemap?width=200&height=100");
-    let (head, _) = parts(&map);
+    let (mut head, _) = parts(&map);
+    head.as_object_mut().unwrap().remove("columns");
     served.schema("TreemapHead").check(&head).unwrap();
     let (widths, heights) = (column(&map, "width"), column(&map, "height"));
     let depth = column(&map, "depth");
