@@ -1,8 +1,8 @@
-import { checkAccess, checkWidths, expect, sick, test } from "./help";
+import { checkAccess, checkWidths, expect, expectErrors, sick, test } from "./help";
 
 /** Records a process, and gives the name of the session. */
 async function record(page: import("@playwright/test").Page): Promise<string> {
-  const body = { pid: sick, profilers: "cpu,wall,exceptions,gc", duration_seconds: 3 };
+  const body = { pid: sick, profilers: "cpu,wall,exceptions,gc,heap", duration_seconds: 5 };
   const begun = await page.request.post("/api/v1/recordings", { data: body });
   expect(begun.ok(), await begun.text()).toBe(true);
   const { id } = (await begun.json()) as { id: string };
@@ -91,6 +91,77 @@ test("samples of a session are explored by pointer and by keyboard", async ({ pa
   await expect(page.getByRole("region", { name: "Callers and callees" })).toContainText("Called by");
   await checkAccess(page);
   await checkWidths(page, "methods");
+
+  // The heap: what retains what, by pointer and by keyboard, and paths from roots with their fields.
+  await page.getByRole("button", { name: "Heap", exact: true }).click();
+  await expect(page).toHaveURL(/view=heap/);
+  const map = page.locator(".treemap canvas");
+  await expect(map).toBeVisible();
+  const objects = page.getByRole("treegrid", { name: "Objects, those that retain most first" });
+  await expect(objects.getByRole("row").nth(1)).toContainText("%");
+  await map.focus();
+  await page.keyboard.press("ArrowRight");
+  await expect(objects.getByRole("row", { selected: true })).toBeVisible();
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/object=\d+/);
+  await page.keyboard.press("Escape");
+  await expect(page).not.toHaveURL(/object=/);
+  await page.getByRole("searchbox", { name: "Search types" }).fill("LeakedOrder");
+  await page.getByRole("button", { name: /what retains them: .*LeakedOrder$/ }).click();
+  const paths = page.getByRole("region", { name: "Retention paths" });
+  await expect(paths.getByRole("img", { name: /Paths from roots/ })).toBeVisible();
+  await paths.getByText("As a table").click();
+  await expect(paths.getByRole("row").filter({ hasText: "_items" }).first()).toBeVisible();
+  await checkAccess(page);
+  await checkWidths(page, "heap");
+});
+
+test("two sessions are compared by pointer and by keyboard", async ({ page }) => {
+  await page.goto("/sessions");
+  const [before, after] = [await record(page), await record(page)];
+  await page.goto("/compare");
+  await expect(page.getByText("Choose the session to compare with")).toBeVisible();
+  await page.getByRole("combobox", { name: "Before" }).selectOption(before);
+  await page.getByRole("combobox", { name: "After" }).selectOption(after);
+  await expect(page).toHaveURL(new RegExp(`before=${before}.*after=${after}`));
+  await expect(page.getByText(`${after} compared with ${before}`)).toBeVisible();
+  const canvas = page.getByRole("application", { name: /Differential flame graph/ });
+  await expect(canvas).toBeVisible();
+  const crumbs = page.getByRole("navigation", { name: "Zoomed to" });
+  await expect(crumbs).toContainText(/% before, [\d.]+ % after/);
+  await checkAccess(page);
+  await checkWidths(page, "compare");
+
+  await canvas.focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/root=\d+/);
+  const tree = page.getByRole("treegrid", { name: "Calls before and after" });
+  await tree.locator('[role="row"][tabindex="0"]').focus();
+  await page.keyboard.press("Home");
+  await page.keyboard.press("Enter");
+  await canvas.focus();
+  await page.keyboard.press("Escape");
+  await expect(page).not.toHaveURL(/root=/);
+  await page.getByRole("button", { name: "Methods", exact: true }).click();
+  const methods = page.getByRole("region", { name: "Methods" });
+  await expect(methods.getByRole("row").nth(1)).toContainText("%");
+  await methods.getByRole("button", { name: "After" }).click();
+  await expect(page).toHaveURL(/sort=after/);
+  await checkAccess(page);
+  await checkWidths(page, "compare-methods");
+  // The leak goes on between the two.
+  await page.getByRole("button", { name: "Heap", exact: true }).click();
+  const types = page.getByRole("region", { name: "Types on the heap" });
+  await expect(types.getByRole("row").filter({ hasText: "LeakedOrder" })).toContainText("+");
+  await checkAccess(page);
+  await checkWidths(page, "compare-heap");
+  await page.getByRole("button", { name: "Swap" }).click();
+  await expect(page).toHaveURL(new RegExp(`before=${after}`));
+  // What cannot be compared says so.
+  expectErrors(/status of 404/);
+  await page.goto(`/compare?before=${before}&after=none`);
+  await expect(page.getByRole("alert")).toContainText("none");
 });
 
 test("a method that calls thousands of others can be read to the last one", async ({ page }) => {

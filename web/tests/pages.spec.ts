@@ -5,7 +5,7 @@ test("a process is found, checked, and what is wrong with it is shown", async ({
   await page.goto("/");
   await expect(page.getByRole("heading", { level: 1, name: "Processes" })).toBeVisible();
   const row = page.getByRole("row").filter({ hasText: String(sick) });
-  await expect(row).toContainText("thrower");
+  await expect(row).toContainText("clinic");
   await expect(row).toContainText(".NET 9");
   await expect(row).toContainText(/[\d.]+ %/);
   await expect(row).toContainText(/[\d.]+ MB/);
@@ -14,9 +14,9 @@ test("a process is found, checked, and what is wrong with it is shown", async ({
 
   await page.getByRole("searchbox").fill("no such process");
   await expect(page.getByText("No process has this")).toBeVisible();
-  await page.getByRole("searchbox").fill("thrower");
-  await expect(page).toHaveURL(/q=thrower/);
-  await page.getByRole("button", { name: `Check-up of thrower, process ${sick}` }).click();
+  await page.getByRole("searchbox").fill("clinic");
+  await expect(page).toHaveURL(/q=clinic/);
+  await page.getByRole("button", { name: `Check-up of clinic, process ${sick}` }).click();
   await expect(page).toHaveURL(/\/checkups\//);
   await expect(page.getByRole("progressbar", { name: "How far it is" })).toBeVisible();
   await checkWidths(page, "checkup-running");
@@ -24,18 +24,26 @@ test("a process is found, checked, and what is wrong with it is shown", async ({
   await expect(finding).toBeVisible({ timeout: 90_000 });
   await expect(finding).toContainText("culprit");
   await expect(finding).toContainText("next step");
+  // Evidence is drawn, and said in words beside it.
+  const ring = page.getByRole("article").filter({ hasText: /deadlock, \d+ % sure/ });
+  await expect(ring.getByRole("img", { name: /who waits for whom/ })).toBeVisible();
+  await ring.getByText("As a table").click();
+  await expect(ring.getByRole("row").filter({ hasText: "held by" }).first()).toBeVisible();
+  const leak = page.getByRole("article").filter({ hasText: /leak, \d+ % sure/ });
+  await expect(leak.getByRole("img", { name: /^objects of .*LeakedOrder: / })).toBeVisible();
+  await expect(leak.getByRole("img", { name: /what retains them/ })).toBeVisible();
   await checkAccess(page);
   await checkWidths(page, "checkup");
 
   await page.getByRole("link", { name: "Open the session" }).click();
-  await expect(page.getByRole("heading", { level: 1, name: "thrower" })).toBeVisible();
+  await expect(page.getByRole("heading", { level: 1, name: "clinic" })).toBeVisible();
 });
 
 test("a process is recorded, watched, stopped, kept, downloaded and added again", async ({
   page,
 }) => {
   await page.goto(`/record?pid=${sick}`);
-  await expect(page.getByRole("heading", { name: "Record thrower" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Record clinic" })).toBeVisible();
   await checkAccess(page);
   await checkWidths(page, "record");
   await page.getByRole("button", { name: /What fails/ }).click();
@@ -131,11 +139,33 @@ test("a tree is operated by keyboard alone", async ({ page }) => {
   nodes.push(node(1, "<img src=x onerror=alert(1)>"));
   for (let index = 0; index < 5000; index += 1) nodes.push(node(0, `Root${index}`));
   const tree = { tree: { branches: true, nodes, more: 0 } };
-  const sections = [{ title: "Calls", badge: null, lead: [], blocks: [tree] }];
+  const hot = (depth: number, name: string, weight: number) => ({
+    depth,
+    forms: [name],
+    place: null,
+    kind: depth,
+    weight,
+  });
+  const weights = {
+    unit: "nanoseconds",
+    noun: "method",
+    nodes: [hot(0, "Root", 5e9), hot(1, "Hot", 4e9), hot(1, "Cold", 1e9)],
+  };
+  const figure = { figure: { caption: "where the time is", drawing: { weights } } };
+  const sections = [{ title: "Calls", badge: null, lead: [], blocks: [tree, figure] }];
   await page.route("**/document*", (route) => route.fulfill({ json: { sections } }));
   await page.goto(address);
   const grid = page.getByRole("treegrid", { name: "Calls", exact: true });
   await expect(grid).toHaveAttribute("aria-rowcount", "5006");
+  // A small flame graph is zoomed by keyboard, and its tree follows.
+  await page.getByText("As a tree").click();
+  const small = page.getByRole("application", { name: /where the time is/ });
+  await small.focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  const twin = page.getByRole("treegrid", { name: "where the time is, as a tree" });
+  await expect(twin.getByRole("row", { selected: true })).toContainText("Hot");
+  await expect(twin.getByRole("row", { selected: true })).toContainText("80.0 %");
   await checkAccess(page);
   const focused = grid.locator('[role="row"]:focus');
   // The tab key enters the tree once, from what is before it: another tree, too.

@@ -32,6 +32,8 @@ test("numbers are written as in reports", () => {
   expect(rate(190_000.4)).toBe("190,000 /s");
   expect(quantity(0.452, 0.031, "share")).toBe("45.2 % ± 3.1");
   expect(quantity(-1.5 * 2 ** 20, null, "bytes-change")).toBe("-1.50 MB");
+  expect(quantity(-12.3e6, null, "nanoseconds-change")).toBe("-12.3 ms");
+  expect(quantity(0.123, 0.02, "share-change")).toBe("+12.3 % ± 2.0");
 });
 
 test("what is invisible in names is shown", () => {

@@ -7,7 +7,7 @@ use crate::{
     diagnosis::{self, Plan},
     recording::Attendant,
 };
-use ::heap::growth::SnapshotSummary;
+use ::heap::{Snapshot, growth::SnapshotSummary};
 use ::report::SnapshotSection;
 use profile::Profile;
 use recorder::{AgentFile, RecordError, Recording, Summary};
@@ -34,6 +34,10 @@ impl Program for Clrscope {
 
     fn heap_summary(&self, session: &Path, profile: &Profile) -> Option<SnapshotSummary> {
         heap::last_summary(session, profile)
+    }
+
+    fn heap_snapshot(&self, session: &Path, number: Option<u32>) -> Result<Snapshot, String> {
+        heap::snapshot_of(session, number).map_err(|error| console::describe(&error))
     }
 
     fn check_up(

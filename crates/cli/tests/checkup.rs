@@ -59,8 +59,26 @@ fn is_found(illness: &str, seconds: u32) {
             !worst["evidence"].as_array().unwrap().is_empty()
                 && !worst["next"].as_str().unwrap().is_empty()
         );
+        let drawn = worst["figures"].as_array().unwrap().iter();
+        let drawn: Vec<&str> = drawn
+            .filter_map(|figure| figure["drawing"].as_object()?.keys().next())
+            .map(String::as_str)
+            .collect();
+        if let Some((_, expected)) = DRAWN.iter().find(|(id, _)| *id == illness) {
+            assert_eq!(drawn, *expected, "{runtime}: {worst:#?}");
+        }
     }
 }
+
+/// Evidence that is drawn, too.
+const DRAWN: &[(&str, &[&str])] = &[
+    ("cpu-hot-spot", &["weights"]),
+    ("deadlock", &["graph"]),
+    ("leak", &["series", "graph"]),
+    ("native-memory", &["series"]),
+    ("sync-over-async", &["weights"]),
+    ("thread-leak", &["series"]),
+];
 
 macro_rules! illnesses {
     ($($name:ident $id:literal $seconds:literal;)+) => {

@@ -22,8 +22,8 @@ fn all_pages_in_a_browser() {
         "the packages of web/ are not installed: run `cargo xtask web`"
     );
     let runtime = Runtime::V9.require();
-    let mut sick = Sample::named("thrower")
-        .launch(runtime, &["--seconds", "600", "--rate", "200", "--only", "plain"])
+    let mut sick = Sample::named("clinic")
+        .launch(runtime, &["--ill", "exception-storm,leak,deadlock", "--seconds", "900"])
         .private_tmp()
         .start();
     let mut traced = Sample::named("traced").start(runtime, &[] as &[&str]);

@@ -1,8 +1,12 @@
 use std::io::{self, Write};
 
 use document::{markdown, plain, text};
+use report::ReportError;
 
-use crate::{Comparison, junit, sarif};
+use crate::{Comparison, junit, sarif, viewed::Viewed};
+
+/// Nodes of each call tree in a page, at most.
+const MOST_NODES: usize = 20_000;
 
 /// How to write a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +30,7 @@ pub const FORMATS: [(Format, &str, &str); 6] = [
     (Format::Text, "text", "a short answer, and lists of what changed"),
     (Format::Json, "json", "everything, for programs"),
     (Format::Markdown, "markdown", "the same as text, for a pull request"),
-    (Format::Html, "html", "the same as text, as a page"),
+    (Format::Html, "html", "one page that needs no network, with differential flame graphs"),
     (Format::Junit, "junit", "JUnit XML: a test for each quantity, for build servers"),
     (Format::Sarif, "sarif", "SARIF 2.1.0: what got worse, at its place in the source"),
 ];
@@ -63,7 +67,14 @@ impl Comparison {
             Format::Markdown => markdown::write(&document(), out),
             Format::Html => {
                 let title = format!("{} compared with {}", self.after.name, self.before.name);
-                report::write_page("compare", &title, &self.after.process, &document(), out)
+                let viewed = Viewed::new(self.clone());
+                let page = viewed.page(MOST_NODES, style.rows);
+                report::write_comparison(&title, &self.after.process, &page, out).map_err(|error| {
+                    match error {
+                        ReportError::Io(error) => error,
+                        error => io::Error::other(error),
+                    }
+                })
             }
             Format::Junit => junit::write(self, out),
             Format::Sarif => {

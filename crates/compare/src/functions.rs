@@ -24,6 +24,9 @@ pub struct Function {
     pub file: Option<String>,
     /// Line in that file, from 1: the one with most weight.
     pub line: Option<u32>,
+    /// What kind of code it is for a reader: an index into [`profile::FRAME_KINDS`].
+    #[serde(skip)]
+    pub frame_kind: u8,
 }
 
 /// Functions of two recordings. Those that have the same name in both are one.
@@ -110,6 +113,7 @@ fn described(profile: &Profile, id: FunctionId) -> Function {
         module,
         file: None,
         line: None,
+        frame_kind: tables.frame_kind(id),
     }
 }
 

@@ -32,6 +32,7 @@ mod sarif;
 mod series;
 mod tree;
 mod view;
+pub mod viewed;
 
 pub use change::{Change, Significance};
 pub use estimate::{FEWEST, FEWEST_SLICES, SYSTEMATIC};

@@ -31,11 +31,21 @@ impl Comparison {
         }
         sections.push(self.measured(rows));
         sections.push(self.heaps(rows));
+        sections.push(self.noted());
+        said(sections)
+    }
+
+    /// The same for a view that shows functions, call trees and heaps itself: what comes before
+    /// them, and what comes after them.
+    pub(crate) fn parts(&self, rows: usize) -> (Document, Document) {
+        let before = vec![self.answer(), self.changed(rows)];
+        (said(before), said(vec![self.measured(rows), self.noted()]))
+    }
+
+    fn noted(&self) -> Section {
         let mut notes = Section::new("What cannot be compared, and other causes");
         self.notes.iter().for_each(|note| notes.say(note.as_str()));
-        sections.push(notes);
-        sections.retain(|section| !(section.lead.is_empty() && section.blocks.is_empty()));
-        Document { sections }
+        notes
     }
 
     fn answer(&self) -> Section {
@@ -306,6 +316,8 @@ impl Comparison {
                 Cell::bytes(counts.before_bytes),
                 Cell::bytes(counts.after_bytes),
                 Cell::quantity(counts.count_change(), Shown::CountChange),
+                Cell::count(counts.before_count),
+                Cell::count(counts.after_count),
             ]
         };
         let [change, before, after, objects] =
@@ -323,10 +335,16 @@ impl Comparison {
             });
             cells
         });
-        let titles = ["bytes", "before", "after", "objects"].map(right);
+        let titles = ["bytes", "before", "after", "objects", "before", "after"].map(right);
         section.add(Table::top(titles.into_iter().chain([left("type")]).collect(), types, rows));
         section
     }
+}
+
+/// What has something to say.
+fn said(mut sections: Vec<Section>) -> Document {
+    sections.retain(|section| !(section.lead.is_empty() && section.blocks.is_empty()));
+    Document { sections }
 }
 
 /// Columns of a table of changes.

@@ -2,6 +2,9 @@
 
 mod common;
 
+#[path = "../../report/tests/browser/mod.rs"]
+mod browser;
+
 use common::{MS, Made, Random, START, busy, info};
 use compare::{Comparison, FORMATS, Format, Options, Recording, Style, compare};
 use profile::session::*;
@@ -57,7 +60,7 @@ fn all_formats_say_what_changed() {
         assert!(!text.contains('\u{202e}') && !text.contains('\u{1}'), "{word}: {text}");
         // Where elements are written, that is none.
         let is_markup = matches!(format, Format::Html | Format::Junit);
-        assert!(!is_markup || !text.contains("<script>"), "{word}: {text}");
+        assert!(!is_markup || !text.contains("<script>alert"), "{word}: {text}");
     }
     let text = written(&comparison, Format::Text);
     let answer = text.lines().take(10).collect::<Vec<_>>().join("\n");
@@ -75,6 +78,27 @@ fn all_formats_say_what_changed() {
         markdown.contains("| worse | cpu |") || markdown.contains("| fails | cpu |"),
         "{markdown}"
     );
+}
+
+#[test]
+fn the_page_draws_what_changed_and_lists_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    std::fs::write(&page, written(&compared(&Options::default()), Format::Html)).unwrap();
+    let shown = browser::shown(&page, folder.path(), "");
+    assert!(shown.contains("data-ready=\"yes\""), "{shown}");
+    for part in [
+        "after.clrscope compared with before.clrscope",
+        "Differential flame graph",
+        "can be noise",
+        // The call tree, with what changed for certain.
+        "Evil&lt;script&gt;",
+        ">changed</span>",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let methods = browser::shown(&page, folder.path(), "comparison&view=functions");
+    assert!(methods.contains("changed itself") && methods.contains("Step2"), "{methods}");
 }
 
 #[test]

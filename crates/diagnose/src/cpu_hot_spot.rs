@@ -1,6 +1,6 @@
 //! `cpu-hot-spot`: one method takes much of a processor.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
 use profile::{SeriesKind};
 
 pub const RULE: Rule = Rule {
@@ -27,6 +27,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             && !profile.tables.is_framework(function.function)
             && function.own_share.low >= limits.get("share")
     });
+    let calls = figures::calls(profile, SeriesKind::Cpu, "where the CPU time is", |_| true);
     hot.map(|function| {
         let name = words::method(profile, function.function);
         Finding {
@@ -45,6 +46,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 ),
                 format!("{} samples", function.own.samples),
             ],
+            figures: calls.clone().into_iter().collect(),
             next: "look at its lines in the flame graph: clrscope report <file> --format html".to_owned(),
         }
     })

@@ -63,6 +63,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         },
         culprit: None,
         evidence: evidence(&use_of),
+        figures: Vec::new(),
         next: match cause {
             Cause::Quota => "raise the CPU limit of the container (cpu.max, resources.limits.cpu), \
                 or use less CPU time: clrscope record -p cpu",

@@ -1,6 +1,7 @@
 //! `deadlock`: threads wait for each other's locks.
 
 use crate::{Evidence, Finding, Limits, Rule, Severity, Threshold, Waiter, words};
+use document::{Figure, Graph, GraphEdge, GraphNode, format::without_namespaces};
 use profile::Profile;
 
 pub const RULE: Rule = Rule {
@@ -47,9 +48,37 @@ fn finding(profile: &Profile, threads: &[Waiter], ring: bool) -> Finding {
         title,
         culprit: Some(names.join(", ")),
         evidence,
+        figures: vec![Figure::graph("who waits for whom", graph(profile, threads, ring))],
         next: "take locks in one order everywhere, and release them with using or finally; more: \
             clrscope deadlocks <pid>".to_owned(),
     }
+}
+
+/// Kinds of things in the graph.
+const THREAD: u8 = 0;
+const LOCK: u8 = 1;
+const ENDED: u8 = 2;
+
+/// Threads and the locks between them. In a ring the last one leads back to the first.
+fn graph(profile: &Profile, threads: &[Waiter], ring: bool) -> Graph {
+    let (mut nodes, mut edges) = (Vec::new(), Vec::new());
+    for (index, thread) in threads.iter().enumerate() {
+        let place = place(profile, thread.os_tid).map_or_else(String::new, |place| format!("in {place}"));
+        nodes.push(GraphNode::new([name(thread)]).noted(place).of_kind(THREAD));
+        let lock = thread.lock.as_deref().unwrap_or("a lock");
+        nodes.push(GraphNode::new([lock.to_owned(), without_namespaces(lock)]).of_kind(LOCK));
+        let (own, lock) = (2 * index as u32, 2 * index as u32 + 1);
+        let owner = match ring {
+            true => 2 * ((index + 1) % threads.len()) as u32,
+            false => 2 * threads.len() as u32,
+        };
+        edges.push(GraphEdge { from: own, to: lock, label: "waits for".to_owned() });
+        edges.push(GraphEdge { from: lock, to: owner, label: "held by".to_owned() });
+    }
+    if !ring {
+        nodes.push(GraphNode::new(["a thread that has ended".to_owned()]).of_kind(ENDED));
+    }
+    Graph::new(nodes, edges)
 }
 
 fn name(thread: &Waiter) -> String {

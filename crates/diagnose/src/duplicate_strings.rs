@@ -1,6 +1,6 @@
 //! `duplicate-strings`: the same texts are kept many times.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
 
 pub const RULE: Rule = Rule {
     id: "duplicate-strings",
@@ -36,6 +36,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             words::bytes(row.wasted_bytes as f64)
         ));
     }
+    let paths = strings.duplicates.iter().take(3).filter_map(|row| Some((row.path.as_ref()?, row.objects)));
+    let retention = figures::retention("what retains them", paths);
     vec![Finding {
         id: RULE.id,
         severity: severity(share, limits.get("share"), 8.0),
@@ -43,6 +45,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("{} ({} of the heap) are duplicate strings", words::bytes(wasted), words::percent(share)),
         culprit: strings.duplicates.first().map(|row| shown(&row.text)),
         evidence,
+        figures: Vec::from_iter(retention),
         next: "keep one of each: a dictionary of known values, string.Intern, or an enum; more: \
             clrscope heap <pid>".to_owned(),
     }]

@@ -34,6 +34,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 title: format!("{name} is thrown {:.0} times per second", row.per_second),
                 culprit: row.thrown_at.map_or(Some(name), |(function, _)| Some(words::method(profile, function))),
                 evidence,
+                figures: Vec::new(),
                 next: "test before you throw, or use the Try… form of the call".to_owned(),
             }
         })

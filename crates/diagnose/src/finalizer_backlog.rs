@@ -79,6 +79,7 @@ fn blocked(profile: &Profile, summary: &FinalizerSummary, limits: &Limits) -> Op
         title: format!("a finalizer has not returned for {at_least}{time}; all others wait for it"),
         culprit: current.ty.map(|ty| profile.tables.ty(ty).name.clone()).or(method),
         evidence,
+        figures: Vec::new(),
         next: "do not lock, wait or call other processes in a finalizer: all finalizers share one \
             thread; dispose such objects"
             .to_owned(),
@@ -115,6 +116,7 @@ fn too_slow(profile: &Profile, summary: &FinalizerSummary, limits: &Limits) -> O
         title: format!("at least {} dead objects wait for their finalizers", summary.waiting),
         culprit: worst.map(|worst| profile.tables.ty(worst.ty).name.clone()),
         evidence,
+        figures: Vec::new(),
         next: NEXT.to_owned(),
     })
 }
@@ -150,6 +152,7 @@ fn in_heap(seen: &Evidence<'_>, limits: &Limits) -> Option<Finding> {
             worst.name,
             words::bytes(worst.retained_bytes as f64)
         )],
+        figures: Vec::new(),
         next: NEXT.to_owned(),
     })
 }

@@ -1,3 +1,4 @@
+use document::Figure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -32,6 +33,8 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// What to do next, in one line.
     pub next: String,
+    /// The evidence as pictures: what the texts say, and more of it.
+    pub figures: Vec<Figure>,
 }
 
 impl Finding {

@@ -44,6 +44,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             ),
             format!("reasons: {}", reasons.join(", ")),
         ],
+        figures: Vec::new(),
         next: "find what allocates: clrscope record <pid> -p allocations".to_owned(),
     }]
 }

@@ -37,6 +37,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             title: format!("{waiting:.1} threads wait for one lock on average"),
             culprit: Some(words::method(profile, row.waited_at.function)),
             evidence,
+            figures: Vec::new(),
             next: "hold the lock for a shorter time, or split it: clrscope report <file> \
                 --profiler locks".to_owned(),
         }

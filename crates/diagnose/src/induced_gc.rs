@@ -43,6 +43,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("the program induces {rate:.1} collections per second"),
         culprit: Some(culprit.unwrap_or_else(|| "GC.Collect".to_owned())),
         evidence,
+        figures: Vec::new(),
         next: "remove the call of GC.Collect, or call it less often".to_owned(),
     }]
 }

@@ -47,6 +47,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("at least {least:.0} methods are compiled per second all the time"),
         culprit: None,
         evidence,
+        figures: Vec::new(),
         next: "look for expressions, regular expressions or serializers that are made again and \
             again instead of being kept".to_owned(),
     }]

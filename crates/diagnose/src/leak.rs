@@ -1,6 +1,6 @@
 //! `leak`: objects become more and more.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
 use heap::{LeakReport, Suspect, growth::Verdict};
 
 pub const RULE: Rule = Rule {
@@ -59,6 +59,10 @@ fn finding(suspect: &Suspect, growth: &LeakReport, limit: f64) -> Finding {
         "all objects together grow by {} per second",
         words::bytes(growth.total.per_second)
     ));
+    let holders = suspect.leading().holders.iter().map(|holder| (&holder.path, holder.objects));
+    let paths = suspect.owner.as_ref().and_then(|owner| owner.path.as_ref()).map(|path| (path, 0));
+    let retention = figures::retention("what retains them", holders)
+        .or_else(|| figures::retention("what retains them", paths));
     Finding {
         id: RULE.id,
         severity: severity(suspect.bytes_per_second, limit, 50.0),
@@ -74,6 +78,7 @@ fn finding(suspect: &Suspect, growth: &LeakReport, limit: f64) -> Finding {
         ),
         culprit: Some(row.name.clone()),
         evidence,
+        figures: figures::growth(growth, row).into_iter().chain(retention).collect(),
         next: "see whether it continues, and what retains them: clrscope leaks <pid>".to_owned(),
     }
 }

@@ -11,6 +11,7 @@
 )]
 
 mod evidence;
+mod figures;
 mod finding;
 mod thresholds;
 mod words;

@@ -1,7 +1,8 @@
 //! `native-memory`: the process grows, and the managed heap does not.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
 use diagnostics::MemorySplit;
+use document::Unit;
 use profile::Profile;
 
 pub const RULE: Rule = Rule {
@@ -73,6 +74,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     ];
     evidence.extend(parts.iter().filter(|(_, bytes)| *bytes > 1e6).map(|(part, bytes)| format!("{} \
         more in: {part}", words::bytes(*bytes))));
+    let resident = looks.iter().map(|(seconds, split)| (*seconds, split.resident as f64));
+    let growth = figures::line("resident memory", Unit::Bytes, resident);
     vec![Finding {
         id: RULE.id,
         severity: severity(late, limits.get("growth") * 1e6, 10.0),
@@ -80,6 +83,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("memory outside of the managed heap grows by {} per second", words::bytes(early.min(late))),
         culprit: None,
         evidence,
+        figures: Vec::from_iter(growth),
         next: "look for handles that are not disposed, native libraries, and AllocHGlobal without \
             FreeHGlobal".to_owned(),
     }]

@@ -1,6 +1,7 @@
 //! `pool-starvation`: work waits for a thread of the pool.
 
-use crate::{Evidence, Finding, Limits, Rule, Severity, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Severity, Threshold, figures, finding::severity, words};
+use document::Unit;
 use profile::{PoolHealth, PoolSummary, Profile, QueueEvidence};
 
 pub const RULE: Rule = Rule {
@@ -49,6 +50,9 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     if let Some(row) = worst {
         evidence.push(format!("{} of the time of its threads in {}", words::percent(row.share), words::place(profile, &row.place)));
     }
+    let queue = profile.pool_counter("queue-length").and_then(|queue| {
+        figures::over_time(profile, "items in the queue", Unit::Count, &queue.values)
+    });
     vec![Finding {
         id: RULE.id,
         severity,
@@ -56,6 +60,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("work waits for a thread of the pool: {title}"),
         culprit: worst.map(|row| words::method(profile, row.place.function)),
         evidence,
+        figures: Vec::from_iter(queue),
         next: "do not block threads of the pool: await, or give long work a thread of its own".to_owned(),
     }]
 }

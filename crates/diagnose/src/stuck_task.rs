@@ -48,6 +48,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 title: format!("{stuck} calls of {leaf} wait and do not continue"),
                 culprit: Some(leaf),
                 evidence,
+                figures: Vec::new(),
                 next: "find the code that should complete the task, and give the wait a time limit \
                     or a cancellation token".to_owned(),
             }

@@ -1,6 +1,6 @@
 //! `sync-over-async`: threads block on tasks.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
 use profile::{SeriesKind, session::ThreadState};
 
 pub const RULE: Rule = Rule {
@@ -20,6 +20,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         return Vec::new();
     }
     let Some((place, of_it)) = words::heaviest_place(profile, SeriesKind::Wall, on_task) else { return Vec::new() };
+    let calls = figures::calls(profile, SeriesKind::Wall, "where threads block on tasks", on_task);
     vec![Finding {
         id: RULE.id,
         severity: severity(blocked, limits.get("blocked"), 6.0),
@@ -27,6 +28,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("{blocked:.1} threads block on tasks on average"),
         culprit: Some(words::method(profile, place.function)),
         evidence: vec![format!("{} of that time in {}", words::percent(of_it as f64 / weight.max(1) as f64), words::place(profile, &place))],
+        figures: Vec::from_iter(calls),
         next: "await the task instead of blocking on it".to_owned(),
     }]
 }

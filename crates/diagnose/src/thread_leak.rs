@@ -1,6 +1,7 @@
 //! `thread-leak`: threads are started and do not end.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
+use document::Unit;
 use profile::Starter;
 
 pub const RULE: Rule = Rule {
@@ -15,6 +16,9 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let profile = seen.profile;
     let rows = profile.start_rows();
     let leaks = rows.iter().filter(|row| row.leak && row.per_second >= limits.get("rate"));
+    let counts: Vec<_> =
+        profile.threads.counts.iter().map(|(time, count)| (*time, *count as f64)).collect();
+    let growth = figures::over_time(profile, "threads of the process", Unit::Count, &counts);
     leaks
         .map(|row| {
             let culprit = match row.starter {
@@ -39,6 +43,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 title: format!("{:.1} threads are started per second, and do not end", row.per_second),
                 culprit,
                 evidence,
+                figures: growth.clone().into_iter().collect(),
                 next: "use the thread pool, or end the thread when its work is done".to_owned(),
             }
         })

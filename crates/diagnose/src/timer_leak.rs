@@ -1,6 +1,6 @@
 //! `timer-leak`: timers are started and never disposed.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
 
 pub const RULE: Rule = Rule {
     id: "timer-leak",
@@ -27,6 +27,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     if let Some(holder) = timers.and_then(|timers| timers.holders.first()) {
         evidence.push(format!("retained by {}", words::path(&holder.path)));
     }
+    let holders = timers.iter().flat_map(|timers| &timers.holders);
+    let retention = figures::retention("what retains them", holders.map(|own| (&own.path, own.objects)));
     vec![Finding {
         id: RULE.id,
         severity: severity(rate, limits.get("rate"), 50.0),
@@ -34,6 +36,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("{rate:.0} additional timers per second"),
         culprit: Some(TIMER.to_owned()),
         evidence,
+        figures: figures::growth(growth, row).into_iter().chain(retention).collect(),
         next: "dispose timers, and each CancellationTokenSource that has a time limit; what \
             retains them: clrscope heap <pid> --type TimerQueueTimer".to_owned(),
     }]

@@ -73,6 +73,7 @@ fn finding(profile: &Profile, rows: &[&ThreadRow]) -> Option<Finding> {
                 words::duration(oldest)
             ),
         ],
+        figures: Vec::new(),
         next: "give the wait a time limit, or end the thread; all threads: clrscope record <pid> \
             -p threads".to_owned(),
     })

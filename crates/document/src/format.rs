@@ -137,6 +137,25 @@ pub fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
+/// Takes the namespaces out of a type name, also out of its generic arguments.
+pub fn without_namespaces(name: &str) -> String {
+    let mut short = String::with_capacity(name.len());
+    let mut word = 0;
+    for (at, character) in name.char_indices() {
+        match character {
+            '.' => word = at + 1,
+            '<' | '>' | ',' | '[' | ']' | '(' | ')' | '&' | '*' | ' ' | '+' => {
+                short.push_str(&name[word..at]);
+                short.push(character);
+                word = at + character.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    short.push_str(&name[word..]);
+    short
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

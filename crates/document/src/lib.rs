@@ -1,8 +1,9 @@
-//! What clrscope says, as values: a [`Document`] has sections of sentences, tables, trees and code,
-//! and a table has typed cells.
+//! What clrscope says, as values: a [`Document`] has sections of sentences, tables, trees, code and
+//! figures, and a table has typed cells.
 //!
-//! Whoever has something to say makes a document. [`text`], [`markdown`] and [`html`] write any
-//! document, and know nothing of what it is about.
+//! Whoever has something to say makes a document. [`text`] and [`markdown`] write any
+//! document, and know nothing of what it is about; so does the program of HTML pages (`web/src`), which
+//! reads documents as JSON.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -12,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 mod cell;
+mod figure;
 pub mod format;
 pub mod html;
 pub mod markdown;
@@ -19,6 +21,7 @@ pub mod plain;
 pub mod text;
 
 pub use cell::{Cell, Unit, Word};
+pub use figure::{Drawing, Figure, Graph, GraphEdge, GraphNode, Series, WeightedNode, Weights};
 
 /// What there is to say, from the most general to the details.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -36,7 +39,7 @@ pub struct Section {
     pub badge: Option<&'static str>,
     /// Sentences before everything else, each in a line or paragraph of its own.
     pub lead: Vec<String>,
-    /// Tables, trees and code, in order.
+    /// Tables, trees, code and figures, in order.
     pub blocks: Vec<Block>,
 }
 
@@ -72,6 +75,8 @@ pub enum Block {
     Tree(Tree),
     /// Lines as they are.
     Code(Code),
+    /// A picture of what other blocks say.
+    Figure(Figure),
 }
 
 impl From<Table> for Block {
@@ -83,6 +88,12 @@ impl From<Table> for Block {
 impl From<Tree> for Block {
     fn from(tree: Tree) -> Self {
         Block::Tree(tree)
+    }
+}
+
+impl From<Figure> for Block {
+    fn from(figure: Figure) -> Self {
+        Block::Figure(figure)
     }
 }
 

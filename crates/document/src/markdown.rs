@@ -26,7 +26,7 @@ pub fn write(document: &Document, out: &mut dyn Write) -> io::Result<()> {
         for sentence in &section.lead {
             writeln!(out, "\n{}", escape(sentence))?;
         }
-        for part in &section.blocks {
+        for part in section.blocks.iter().filter(|part| !matches!(part, Block::Figure(_))) {
             writeln!(out)?;
             match part {
                 Block::Table(table) => write_table(table, out)?,
@@ -36,6 +36,7 @@ pub fn write(document: &Document, out: &mut dyn Write) -> io::Result<()> {
                     write_more(tree.more, out)?;
                 }
                 Block::Code(code) => block(code.language, &code.text, out)?,
+                Block::Figure(_) => {}
             }
         }
     }

@@ -167,7 +167,8 @@ impl Body {
                 writeln!(out, "{indent}{line}")?;
             }
         }
-        for (index, block) in section.blocks.iter().enumerate() {
+        let written = |block: &&Block| !matches!(block, Block::Figure(_));
+        for (index, block) in section.blocks.iter().filter(written).enumerate() {
             if index > 0 || !section.lead.is_empty() {
                 writeln!(out)?;
             }
@@ -189,6 +190,7 @@ impl Body {
                     }
                     0
                 }
+                Block::Figure(_) => 0,
             };
             if more > 0 {
                 writeln!(out, "{indent}… {} more", crate::format::count(more as u64))?;

@@ -31,6 +31,12 @@ pub enum ExploreError {
     /// The expression that is searched for takes too long.
     #[error("the search takes too long: search for a part of a name, or a simpler expression")]
     SearchTooLong,
+    /// There is no such type.
+    #[error("there is no type {0} in this snapshot, which has {1}")]
+    NoType(u32, usize),
+    /// The snapshot is a partial one.
+    #[error("the snapshot has no references: it does not show what retains what")]
+    NoReferences,
     /// The answer cannot be written.
     #[error("the answer cannot be written: {0}")]
     Json(String),

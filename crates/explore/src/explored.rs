@@ -35,6 +35,8 @@ pub struct Selection {
 pub struct Explored {
     /// What was recorded.
     pub profile: Profile,
+    /// Heap snapshots that the session has, whatever part of its time this is.
+    pub heap_snapshots: u32,
     /// What threads did on processors.
     cpu: Lanes,
     /// What threads did, running or waiting.
@@ -50,6 +52,7 @@ impl Explored {
     /// Those of [`Profile::read`].
     pub fn read(input: impl Read, time: Option<Range<Nanos>>) -> Result<Self, ProfileError> {
         let mut lanes: Option<(Range<Nanos>, Lanes, Lanes)> = None;
+        let mut heap_snapshots = 0_u32;
         let options = BuildOptions { time: time.clone(), ..BuildOptions::default() };
         let profile = Profile::read_and_show(input, options, |record| {
             let add = |lanes: &mut Lanes, wanted: &Range<Nanos>, batch: &SampleBatch| {
@@ -68,6 +71,9 @@ impl Explored {
                 (SessionRecord::WallSamples(batch), Some((wanted, _, wall))) => {
                     add(wall, wanted, batch);
                 }
+                (SessionRecord::HeapBegin { .. }, _) => {
+                    heap_snapshots = heap_snapshots.saturating_add(1);
+                }
                 _ => {}
             }
         })?;
@@ -75,7 +81,7 @@ impl Explored {
             Some((_, cpu, wall)) => (cpu, wall),
             None => (Lanes::new(profile.start), Lanes::new(profile.start)),
         };
-        Ok(Self { profile, cpu, wall, trees: Mutex::default() })
+        Ok(Self { profile, heap_snapshots, cpu, wall, trees: Mutex::default() })
     }
 
     /// Lanes for samples of a kind: its own, or those of the most telling profiler that ran.

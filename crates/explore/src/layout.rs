@@ -71,6 +71,89 @@ impl Boxes {
     }
 }
 
+/// A tree whose nodes have widths. Children together are no wider than their parent.
+pub trait Layered {
+    /// Width of a node with all below it, or of the whole, in any unit.
+    fn weight(&self, node: Option<usize>) -> f64;
+
+    /// Nodes right below a node, or the roots; the heaviest first.
+    fn children(&self, node: Option<usize>) -> &[u32];
+
+    /// Levels from a node on, itself included: 1 at a leaf.
+    fn height(&self, node: usize) -> u32;
+}
+
+impl Layered for Tree {
+    fn weight(&self, node: Option<usize>) -> f64 {
+        self.total(node).weight as f64
+    }
+
+    fn children(&self, node: Option<usize>) -> &[u32] {
+        self.children(node)
+    }
+
+    fn height(&self, node: usize) -> u32 {
+        self.height(Some(node))
+    }
+}
+
+/// Where a box is: rows count from that of the root of the view, the rest is in pixels.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    /// Its first row. A line for narrow calls may begin above the view.
+    pub row: u32,
+    /// Rows that it goes down, itself included.
+    pub rows: u32,
+    /// Where it begins.
+    pub left: f32,
+    /// Its width.
+    pub width: f32,
+}
+
+/// What a box stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Nodes<'a> {
+    /// All of the tree.
+    Whole,
+    /// A node.
+    One(u32),
+    /// Narrow neighbors, at least one.
+    Merged(&'a [u32]),
+}
+
+impl Nodes<'_> {
+    /// The node, or the heaviest of several; `u32::MAX` for the whole.
+    pub fn heaviest(self, weight: impl Fn(usize) -> f64) -> u32 {
+        match self {
+            Nodes::Whole => NONE,
+            Nodes::One(node) => node,
+            Nodes::Merged(nodes) => {
+                let heavier = |best: u32, node: &u32| match best != NONE
+                    && weight(best as usize) >= weight(*node as usize)
+                {
+                    true => best,
+                    false => *node,
+                };
+                nodes.iter().fold(NONE, heavier)
+            }
+        }
+    }
+
+    /// How many are merged; 0 if it is a node of its own, or the whole.
+    pub fn merged(self) -> u32 {
+        if let Nodes::Merged(nodes) = self { nodes.len() as u32 } else { 0 }
+    }
+
+    /// The nodes; none for the whole.
+    pub fn all(&self) -> &[u32] {
+        match self {
+            Nodes::Whole => &[],
+            Nodes::One(node) => std::slice::from_ref(node),
+            Nodes::Merged(nodes) => nodes,
+        }
+    }
+}
+
 /// A part of a level: one node, or narrow neighbors.
 struct Part {
     left: f64,
@@ -78,188 +161,121 @@ struct Part {
     node: Option<usize>,
     /// Which of the members of the level are merged; empty for a node of its own.
     members: std::ops::Range<usize>,
-    weight: u64,
+    weight: f64,
 }
 
-/// Sums of a box.
-#[derive(Default)]
-struct Sums {
-    own: f64,
-    total: f64,
-    samples: f64,
-    height: u32,
-    hit: u8,
-}
-
-/// Lays out what is visible. `found` says of each node what a search says of it, if there is one.
-/// With `own_samples`, samples are those of a node itself.
+/// Lays out what is visible, and calls `put` for each box: row by row, from the left to the right.
 ///
-/// The number of boxes is bounded by pixels and rows; all calls are in one of them.
-pub fn lay_out(tree: &Tree, view: View, found: Option<&[Hit]>, own_samples: bool) -> Boxes {
-    let whole = tree.total(view.root).weight;
-    let scale = view.width / whole.max(1) as f64;
-    let mut layout = Layout { tree, view, scale, found, own_samples, boxes: Boxes::default() };
+/// The number of boxes is bounded by pixels and rows; all nodes with a weight are in one of them.
+pub fn place(tree: &impl Layered, view: View, mut put: impl FnMut(Spot, Nodes<'_>)) {
+    let whole = tree.weight(view.root);
+    let scale = if whole > 0.0 { view.width / whole } else { 0.0 };
     let end = view.top.saturating_add(view.rows);
     let mut level = vec![Part { left: 0.0, node: view.root, members: 0..0, weight: whole }];
     let mut members: Vec<u32> = Vec::new();
-    let mut row = 0;
+    let mut row = 0_u32;
     while !level.is_empty() && row < end {
         let (mut next, mut next_members) = (Vec::new(), Vec::new());
         for part in &level {
+            let mut put = |rows: u32, nodes: Nodes<'_>| {
+                if row.saturating_add(rows) > view.top {
+                    let (left, width) = (part.left as f32, (part.weight * scale) as f32);
+                    put(Spot { row, rows, left, width }, nodes);
+                }
+            };
             if part.members.is_empty() {
-                layout.single(part, row);
-                layout.below_single(part, &mut next, &mut next_members);
+                put(1, part.node.map_or(Nodes::Whole, |node| Nodes::One(node as u32)));
+                below_single(tree, part, scale, &mut next, &mut next_members);
                 continue;
             }
             let nodes = &members[part.members.clone()];
-            let is_hair = part.weight as f64 * scale < HAIR;
-            layout.merged(part, nodes, row, is_hair);
-            if !is_hair {
-                layout.below_merged(part, nodes, &mut next, &mut next_members);
+            if part.weight * scale < HAIR {
+                let heights = nodes.iter().map(|node| tree.height(*node as usize));
+                put(heights.max().unwrap_or(1), Nodes::Merged(nodes));
+                continue;
             }
+            put(1, Nodes::Merged(nodes));
+            // They are no wider.
+            let children = nodes.iter().flat_map(|node| tree.children(Some(*node as usize)));
+            merge(tree, part.left, children.copied(), &mut next, &mut next_members);
         }
         (level, members) = (next, next_members);
         row += 1;
     }
-    layout.boxes
 }
 
-struct Layout<'a> {
-    tree: &'a Tree,
-    view: View,
-    /// Pixels for a weight of 1.
+/// Children of a node: those that are wide enough, and the others as one part.
+fn below_single(
+    tree: &impl Layered,
+    part: &Part,
     scale: f64,
-    found: Option<&'a [Hit]>,
-    own_samples: bool,
-    boxes: Boxes,
-}
-
-impl Layout<'_> {
-    fn sums(&self, node: usize) -> Sums {
-        let of = &self.tree.calls().nodes()[node];
-        Sums {
-            own: of.own.weight as f64,
-            total: of.total.weight as f64,
-            samples: if self.own_samples { of.own.samples } else { of.total.samples } as f64,
-            height: self.tree.height(Some(node)),
-            hit: self.found.map_or(0, |found| found[node] as u8),
-        }
+    next: &mut Vec<Part>,
+    members: &mut Vec<u32>,
+) {
+    let mut left = part.left;
+    let children = tree.children(part.node);
+    let weight = |child: u32| tree.weight(Some(child as usize));
+    // The heaviest come first.
+    let wide = children.partition_point(|child| weight(*child) * scale >= NARROW);
+    for child in &children[..wide] {
+        let weight = weight(*child);
+        next.push(Part { left, node: Some(*child as usize), members: 0..0, weight });
+        left += weight * scale;
     }
-
-    fn single(&mut self, part: &Part, row: u32) {
-        if row < self.view.top {
-            return;
-        }
-        let sums = match part.node {
-            Some(node) => self.sums(node),
-            None => {
-                let total = self.tree.total(None);
-                let found =
-                    self.found.is_some_and(|found| found.iter().any(|hit| *hit != Hit::Nowhere));
-                Sums {
-                    total: total.weight as f64,
-                    samples: total.samples as f64,
-                    hit: u8::from(found),
-                    ..Sums::default()
-                }
-            }
-        };
-        self.push(part, (part.node.map_or(NONE, |node| node as u32), 0), (row, 1), sums);
-    }
-
-    fn merged(&mut self, part: &Part, nodes: &[u32], row: u32, is_hair: bool) {
-        if row < self.view.top && !is_hair {
-            return;
-        }
-        let mut sums = Sums::default();
-        let mut heaviest = nodes[0];
-        for node in nodes {
-            let of = self.sums(*node as usize);
-            sums.own += of.own;
-            sums.total += of.total;
-            sums.samples += of.samples;
-            sums.height = sums.height.max(of.height);
-            sums.hit = sums.hit.max(of.hit);
-            let weight = |node: u32| self.tree.total(Some(node as usize)).weight;
-            if weight(*node) > weight(heaviest) {
-                heaviest = *node;
-            }
-        }
-        let rows = if is_hair { sums.height } else { 1 };
-        if row.saturating_add(rows) > self.view.top {
-            self.push(part, (heaviest, nodes.len() as u32), (row, rows), sums);
-        }
-    }
-
-    /// Adds the box of a node, or of a number of merged nodes, with its first row and its number
-    /// of rows.
-    fn push(
-        &mut self,
-        part: &Part,
-        (node, merged): (u32, u32),
-        (row, rows): (u32, u32),
-        sums: Sums,
-    ) {
-        let boxes = &mut self.boxes;
-        boxes.row.push(row);
-        boxes.rows.push(rows);
-        boxes.left.push(part.left as f32);
-        boxes.width.push((part.weight as f64 * self.scale) as f32);
-        boxes.node.push(node);
-        boxes.merged.push(merged);
-        boxes.own.push(sums.own);
-        boxes.total.push(sums.total);
-        boxes.samples.push(sums.samples);
-        boxes.hit.push(sums.hit);
-    }
-
-    /// Children of a node: those that are wide enough, and the others as one part.
-    fn below_single(&self, part: &Part, next: &mut Vec<Part>, members: &mut Vec<u32>) {
-        let (scale, mut left) = (self.scale, part.left);
-        let children = self.tree.children(part.node);
-        let weight = |child: u32| self.tree.total(Some(child as usize)).weight;
-        // The heaviest come first.
-        let wide = children.partition_point(|child| weight(*child) as f64 * scale >= NARROW);
-        for child in &children[..wide] {
-            let weight = weight(*child);
-            next.push(Part { left, node: Some(*child as usize), members: 0..0, weight });
-            left += weight as f64 * scale;
-        }
-        merge(left, children[wide..].iter().copied(), weight, next, members);
-    }
-
-    /// Children of narrow neighbors: they are no wider.
-    fn below_merged(
-        &self,
-        part: &Part,
-        nodes: &[u32],
-        next: &mut Vec<Part>,
-        members: &mut Vec<u32>,
-    ) {
-        let children = nodes.iter().flat_map(|node| self.tree.children(Some(*node as usize)));
-        let weight = |child: u32| self.tree.total(Some(child as usize)).weight;
-        merge(part.left, children.copied(), weight, next, members);
-    }
+    merge(tree, left, children[wide..].iter().copied(), next, members);
 }
 
 /// One part of several nodes, if they have a weight.
 fn merge(
+    tree: &impl Layered,
     left: f64,
     nodes: impl Iterator<Item = u32>,
-    weight: impl Fn(u32) -> u64,
     next: &mut Vec<Part>,
     members: &mut Vec<u32>,
 ) {
     let first = members.len();
-    let mut sum = 0_u64;
+    let mut weight = 0.0;
     for node in nodes {
-        sum = sum.saturating_add(weight(node));
+        weight += tree.weight(Some(node as usize));
         members.push(node);
     }
-    match sum {
-        0 => members.truncate(first),
-        weight => next.push(Part { left, node: None, members: first..members.len(), weight }),
+    match weight > 0.0 {
+        false => members.truncate(first),
+        true => next.push(Part { left, node: None, members: first..members.len(), weight }),
     }
+}
+
+/// Lays out what is visible. `found` says of each node what a search says of it, if there is one.
+/// With `own_samples`, samples are those of a node itself.
+pub fn lay_out(tree: &Tree, view: View, found: Option<&[Hit]>, own_samples: bool) -> Boxes {
+    let mut boxes = Boxes::default();
+    place(tree, view, |spot, nodes| {
+        let (mut own, mut total, mut samples, mut hit) = (0.0, 0.0, 0.0, 0);
+        for node in nodes.all() {
+            let of = &tree.calls().nodes()[*node as usize];
+            own += of.own.weight as f64;
+            total += of.total.weight as f64;
+            samples += if own_samples { of.own.samples } else { of.total.samples } as f64;
+            hit = hit.max(found.map_or(0, |found| found[*node as usize] as u8));
+        }
+        if matches!(nodes, Nodes::Whole) {
+            let all = tree.total(None);
+            (total, samples) = (all.weight as f64, all.samples as f64);
+            let any = |found: &[Hit]| found.iter().any(|hit| *hit != Hit::Nowhere);
+            hit = u8::from(found.is_some_and(any));
+        }
+        boxes.row.push(spot.row);
+        boxes.rows.push(spot.rows);
+        boxes.left.push(spot.left);
+        boxes.width.push(spot.width);
+        boxes.node.push(nodes.heaviest(|node| tree.weight(Some(node))));
+        boxes.merged.push(nodes.merged());
+        boxes.own.push(own);
+        boxes.total.push(total);
+        boxes.samples.push(samples);
+        boxes.hit.push(hit);
+    });
+    boxes
 }
 
 #[cfg(test)]

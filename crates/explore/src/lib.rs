@@ -11,6 +11,7 @@ mod answers;
 mod columns;
 mod explored;
 mod functions;
+mod heap;
 mod lanes;
 mod layout;
 mod markers;
@@ -21,12 +22,15 @@ mod tree;
 #[path = "../../profile/tests/shop/mod.rs"]
 mod shop;
 
+pub use self::heap::{
+    HeapChildren, HeapDescription, HeapPaths, HeapTypes, HeapView, MOST_SIDE, TreemapHead, TypeSort,
+};
 pub use answers::*;
 pub use columns::{Column, Columns};
 pub use explored::{Explored, Selection};
 pub use functions::{FunctionSums, Neighbors, functions, neighbors};
 pub use lanes::{Lane, Lanes, Strip};
-pub use layout::{Boxes, Hit, View, lay_out};
+pub use layout::{Boxes, Hit, Layered, Nodes, Spot, View, lay_out, place};
 pub use markers::{Marker, MarkerKind, markers};
 pub use search::{Pattern, PatternError};
-pub use tree::Tree;
+pub use tree::{Shape, Tree};

@@ -1,11 +1,9 @@
 use profile::{CallTree, Totals};
 
-/// A call tree that is ready to be drawn: children in order, and how deep it is below each node.
+/// Children of the nodes of a tree in order, and how deep it is below each node.
 #[derive(Clone, Debug)]
-pub struct Tree {
-    calls: CallTree,
-    /// Children of all nodes, those of a node side by side and the heaviest first. The roots come
-    /// first.
+pub struct Shape {
+    /// Children of all nodes, those of a node side by side. The roots come first.
     children: Vec<u32>,
     /// Where the children of each node begin, and where the last ones end.
     starts: Vec<u32>,
@@ -15,50 +13,48 @@ pub struct Tree {
     heights: Vec<u32>,
 }
 
-impl Tree {
-    /// Prepares a tree.
-    pub fn new(calls: CallTree) -> Self {
-        let nodes = calls.nodes();
-        // Parents stand before their children: one pass counts, one fills, one goes upwards.
-        let mut starts = vec![0_u32; nodes.len() + 1];
+impl Shape {
+    /// The shape of a tree of so many nodes, each of which stands behind its parent. `order` says
+    /// which children come first: those with the least key.
+    pub fn new<K: Ord>(
+        nodes: usize,
+        parent: impl Fn(usize) -> Option<usize>,
+        order: impl Fn(usize) -> K,
+    ) -> Self {
+        // One pass counts, one fills, one goes upwards.
+        let mut starts = vec![0_u32; nodes + 1];
         let mut roots = 0;
-        for node in 0..nodes.len() {
-            match calls.parent(node) {
+        for node in 0..nodes {
+            match parent(node) {
                 Some(parent) => starts[parent + 1] += 1,
                 None => roots += 1,
             }
         }
         starts[0] = roots;
-        for node in 0..nodes.len() {
+        for node in 0..nodes {
             starts[node + 1] += starts[node];
         }
         let (mut next, mut next_root) = (starts.clone(), 0);
-        let mut children = vec![0_u32; nodes.len()];
-        for node in 0..nodes.len() {
-            let place = match calls.parent(node) {
+        let mut children = vec![0_u32; nodes];
+        for node in 0..nodes {
+            let place = match parent(node) {
                 Some(parent) => &mut next[parent],
                 None => &mut next_root,
             };
             children[*place as usize] = node as u32;
             *place += 1;
         }
-        let heaviest_first =
-            |child: &u32| (std::cmp::Reverse(nodes[*child as usize].total.weight), *child);
-        children[..roots as usize].sort_unstable_by_key(heaviest_first);
-        let mut heights = vec![1_u32; nodes.len()];
-        for node in (0..nodes.len()).rev() {
+        let key = |child: &u32| (order(*child as usize), *child);
+        children[..roots as usize].sort_unstable_by_key(key);
+        let mut heights = vec![1_u32; nodes];
+        for node in (0..nodes).rev() {
             let range = starts[node] as usize..starts[node + 1] as usize;
-            children[range].sort_unstable_by_key(heaviest_first);
-            if let Some(parent) = calls.parent(node) {
+            children[range].sort_unstable_by_key(key);
+            if let Some(parent) = parent(node) {
                 heights[parent] = heights[parent].max(heights[node] + 1);
             }
         }
-        Self { calls, children, starts, roots: roots as usize, heights }
-    }
-
-    /// The calls.
-    pub fn calls(&self) -> &CallTree {
-        &self.calls
+        Self { children, starts, roots: roots as usize, heights }
     }
 
     /// Number of nodes.
@@ -71,7 +67,7 @@ impl Tree {
         self.heights.is_empty()
     }
 
-    /// Nodes right below a node, or the roots; heaviest first.
+    /// Nodes right below a node, or the roots, in order.
     pub fn children(&self, node: Option<usize>) -> &[u32] {
         match node {
             Some(node) => {
@@ -79,11 +75,6 @@ impl Tree {
             }
             None => &self.children[..self.roots],
         }
-    }
-
-    /// Sums of a node with all below it, or of all.
-    pub fn total(&self, node: Option<usize>) -> Totals {
-        node.map_or(self.calls.total(), |node| self.calls.nodes()[node].total)
     }
 
     /// Levels from a node on, or from the whole on, itself included.
@@ -95,6 +86,57 @@ impl Tree {
                 deepest.max().unwrap_or(0) + 1
             }
         }
+    }
+}
+
+/// A call tree that is ready to be drawn: children in order, the heaviest first, and how deep it is
+/// below each node.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    calls: CallTree,
+    shape: Shape,
+}
+
+impl Tree {
+    /// Prepares a tree.
+    pub fn new(calls: CallTree) -> Self {
+        let nodes = calls.nodes();
+        let shape = Shape::new(
+            nodes.len(),
+            |node| calls.parent(node),
+            |node| std::cmp::Reverse(nodes[node].total.weight),
+        );
+        Self { calls, shape }
+    }
+
+    /// The calls.
+    pub fn calls(&self) -> &CallTree {
+        &self.calls
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.shape.is_empty()
+    }
+
+    /// Nodes right below a node, or the roots; heaviest first.
+    pub fn children(&self, node: Option<usize>) -> &[u32] {
+        self.shape.children(node)
+    }
+
+    /// Sums of a node with all below it, or of all.
+    pub fn total(&self, node: Option<usize>) -> Totals {
+        node.map_or(self.calls.total(), |node| self.calls.nodes()[node].total)
+    }
+
+    /// Levels from a node on, or from the whole on, itself included.
+    pub fn height(&self, node: Option<usize>) -> u32 {
+        self.shape.height(node)
     }
 
     /// From a root down to a node, both included.

@@ -86,6 +86,35 @@ impl Dominators {
         (above < ROOT).then_some(above)
     }
 
+    /// Objects by the one that alone keeps them alive.
+    pub fn children(&self) -> Dominated {
+        // One pass counts, one fills.
+        let nodes = self.immediate.len();
+        let place = |above: u32| if above == ROOT { 0 } else { above as usize + 1 };
+        let mut starts = vec![0_u32; nodes + 2];
+        for above in self.immediate.iter().filter(|above| **above != NONE) {
+            starts[place(*above) + 1] += 1;
+        }
+        for at in 0..=nodes {
+            starts[at + 1] += starts[at];
+        }
+        let mut next = starts.clone();
+        let mut objects = vec![0; starts[nodes + 1] as usize];
+        for (node, above) in self.immediate.iter().enumerate().filter(|(_, above)| **above != NONE)
+        {
+            let next = &mut next[place(*above)];
+            objects[*next as usize] = node as u32;
+            *next += 1;
+        }
+        for ends in starts.windows(2) {
+            let of_one = &mut objects[ends[0] as usize..ends[1] as usize];
+            of_one.sort_unstable_by_key(|node| {
+                (std::cmp::Reverse(self.retained[*node as usize]), *node)
+            });
+        }
+        Dominated { objects, starts }
+    }
+
     /// Whether a root leads to the object.
     pub fn is_reached(&self, node: NodeId) -> bool {
         self.immediate[node as usize] != NONE
@@ -125,6 +154,29 @@ impl Dominators {
             }
         }
         heaviest
+    }
+}
+
+/// Objects by the one that alone keeps them alive, those that retain most first.
+#[derive(Debug)]
+pub struct Dominated {
+    /// Those of the roots come first.
+    objects: Vec<NodeId>,
+    /// Where the objects of the roots and of each object begin, and where the last ones end.
+    starts: Vec<u32>,
+}
+
+impl Dominated {
+    /// What an object alone keeps alive, and nothing below it alone; for `None`, what only the roots
+    /// do.
+    pub fn of(&self, node: Option<NodeId>) -> &[NodeId] {
+        let at = node.map_or(0, |node| node as usize + 1);
+        &self.objects[self.starts[at] as usize..self.starts[at + 1] as usize]
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub fn size(&self) -> usize {
+        (self.objects.len() + self.starts.len()) * size_of::<u32>()
     }
 }
 

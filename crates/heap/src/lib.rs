@@ -26,6 +26,7 @@ mod builder;
 mod dominators;
 mod fields;
 pub mod gcdump;
+mod graph;
 pub mod growth;
 mod histogram;
 mod index;
@@ -40,14 +41,15 @@ mod targets;
 mod tasks;
 
 pub use builder::{MemoryBudget, SnapshotBuilder};
-pub use dominators::Dominators;
+pub use dominators::{Dominated, Dominators};
+pub use graph::retention_graph;
 pub use histogram::{Histogram, TypeCounts};
 pub use leaks::{GrowthRow, LeakReport, Member, Owner, SnapshotRow, Suspect, leaks};
 pub use partial_report::{BriefRow, BriefTotals, PartialReport, RootTypeRow, brief};
-pub use paths::{Holding, Holdings, PathStep, Paths, RootPath};
+pub use paths::{Holding, Holdings, PathStep, PathTable, Paths, RootPath};
 pub use report::{
     GenerationRow, HolderRow, Missing, PathRow, Report, ReportOptions, Retainer, RootRow, SCHEMA,
-    Step, StringRow, Strings, Totals, TypeDetail, TypeRow, report,
+    Step, StringRow, Strings, Totals, TypeDetail, TypeRow, path_row, report,
 };
 pub use snapshot::{
     Extent, GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd,

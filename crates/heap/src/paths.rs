@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::{HashMap, hash_map::Entry};
 use std::hint::black_box;
 
@@ -13,15 +14,38 @@ const STEPS: usize = 40;
 /// Objects of a type whose paths are looked at, evenly spread over all of them.
 const EXAMINED: u64 = 20_000;
 
-/// Shortest paths from roots to all objects.
-#[derive(Debug)]
-pub struct Paths<'a> {
-    snapshot: &'a Snapshot,
+/// Shortest paths from roots to all objects of a snapshot, which it is to be asked with.
+#[derive(Clone, Debug)]
+pub struct PathTable {
     /// The object before, `ROOT` for what a root holds, `NONE` for what none reaches.
     before: Vec<u32>,
     /// The first object of the stretch of objects of one type that ends here: links of a list are
     /// one step.
     first: Vec<u32>,
+}
+
+impl PathTable {
+    /// Shortest paths from all roots of a snapshot. Weak ones never are.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        Self::from_roots(snapshot, |_| true)
+    }
+
+    /// The paths, with the snapshot of which they are.
+    pub fn paths<'a>(&'a self, snapshot: &'a Snapshot) -> Paths<'a> {
+        Paths { snapshot, table: Cow::Borrowed(self) }
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub fn size(&self) -> usize {
+        self.before.len() * 8
+    }
+}
+
+/// Shortest paths from roots to all objects.
+#[derive(Debug)]
+pub struct Paths<'a> {
+    snapshot: &'a Snapshot,
+    table: Cow<'a, PathTable>,
 }
 
 /// Objects of one type in a row.
@@ -71,9 +95,8 @@ pub struct Holdings {
     pub kinds: Vec<Holding>,
 }
 
-impl<'a> Paths<'a> {
-    /// Shortest paths from those roots that are wanted. Weak ones never are.
-    pub fn of(snapshot: &'a Snapshot, wanted: impl Fn(&SnapshotRoot) -> bool) -> Self {
+impl PathTable {
+    fn from_roots(snapshot: &Snapshot, wanted: impl Fn(&SnapshotRoot) -> bool) -> Self {
         let mut before = vec![NONE; snapshot.len()];
         let mut first = vec![NONE; snapshot.len()];
         let mut queue: Vec<NodeId> = Vec::new();
@@ -120,12 +143,19 @@ impl<'a> Paths<'a> {
                 next = 0;
             }
         }
-        Self { snapshot, before, first }
+        Self { before, first }
+    }
+}
+
+impl<'a> Paths<'a> {
+    /// Shortest paths from those roots that are wanted. Weak ones never are.
+    pub fn of(snapshot: &'a Snapshot, wanted: impl Fn(&SnapshotRoot) -> bool) -> Self {
+        Self { snapshot, table: Cow::Owned(PathTable::from_roots(snapshot, wanted)) }
     }
 
     /// A shortest path from a root to an object; `None` if no root reaches it.
     pub fn to(&self, node: NodeId) -> Option<RootPath> {
-        if self.before[node as usize] == NONE {
+        if self.table.before[node as usize] == NONE {
             return None;
         }
         // From the object to the root. Long paths keep the steps at both ends.
@@ -134,7 +164,7 @@ impl<'a> Paths<'a> {
         let mut omitted = 0;
         let (mut at, mut next) = (node, None);
         loop {
-            let first = self.first[at as usize];
+            let first = self.table.first[at as usize];
             let step = PathStep {
                 type_id: self.snapshot.type_of(at),
                 times: self.length(first, at),
@@ -150,7 +180,7 @@ impl<'a> Paths<'a> {
                     omitted += 1;
                 }
             }
-            match self.before[first as usize] {
+            match self.table.before[first as usize] {
                 ROOT => {
                     let root = *self.snapshot.root_of(first)?;
                     let steps = far.into_iter().rev().chain(near.into_iter().rev()).collect();
@@ -167,7 +197,7 @@ impl<'a> Paths<'a> {
         let mut length = 1;
         // Nobody reads the exact length of a list of more.
         while at != first && length < 100_000 {
-            at = self.before[at as usize];
+            at = self.table.before[at as usize];
             length += 1;
         }
         length
@@ -212,11 +242,9 @@ impl<'a> Paths<'a> {
             if types.len() < STEPS / 2 {
                 types.push(self.snapshot.type_of(at));
             }
-            match self
-                .first
-                .get(at as usize)
-                .and_then(|first| Some((*first, *self.before.get(*first as usize)?)))
-            {
+            let table = &self.table;
+            let first = table.first.get(at as usize);
+            match first.and_then(|first| Some((*first, *table.before.get(*first as usize)?))) {
                 Some((first, ROOT)) => {
                     return (self.snapshot.root_of(first).map(|root| root.kind), types);
                 }

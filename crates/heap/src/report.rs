@@ -488,7 +488,8 @@ fn top_retainers(snapshot: &Snapshot, dominators: &Dominators, top: usize) -> Ve
     best.into_sorted_vec().into_iter().map(|entry| entry.0.1).collect()
 }
 
-pub(crate) fn path_row(snapshot: &Snapshot, path: &RootPath) -> PathRow {
+/// A path for people and programs.
+pub fn path_row(snapshot: &Snapshot, path: &RootPath) -> PathRow {
     PathRow {
         root: path.root.kind,
         root_name: snapshot.root_name(&path.root).map(str::to_owned),

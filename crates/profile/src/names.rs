@@ -1,3 +1,5 @@
+pub use document::format::without_namespaces;
+
 use session::{FunctionDef, FunctionId, FunctionKind, StateMachine, ThreadDef, ThreadId};
 
 use crate::Tables;
@@ -182,25 +184,6 @@ pub const fn state_word(state: session::ThreadState) -> &'static str {
         ThreadState::NoProcessor => "no processor",
         ThreadState::Throttled => "throttled",
     }
-}
-
-/// Takes the namespaces out of a type name, also out of its generic arguments.
-pub fn without_namespaces(name: &str) -> String {
-    let mut short = String::with_capacity(name.len());
-    let mut word = 0;
-    for (at, character) in name.char_indices() {
-        match character {
-            '.' => word = at + 1,
-            '<' | '>' | ',' | '[' | ']' | '(' | ')' | '&' | '*' | ' ' | '+' => {
-                short.push_str(&name[word..at]);
-                short.push(character);
-                word = at + character.len_utf8();
-            }
-            _ => {}
-        }
-    }
-    short.push_str(&name[word..]);
-    short
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The findings of a check-up, as text, JSON, Markdown or one page of HTML.
 
-use crate::{ReportError, json::schema_of};
+use crate::{ReportError, html, json::schema_of};
 use diagnose::{Finding, RULES, Severity};
 use document::{
-    Cell, Document, Section, Table, html, markdown, plain,
+    Cell, Document, Section, Table, markdown, plain,
     text::{self, Style},
 };
 use schemars::{JsonSchema, Schema};
@@ -106,34 +106,9 @@ impl Checkup<'_> {
     }
 
     fn html(&self, out: &mut dyn Write) -> Result<(), ReportError> {
-        Ok(write_page("checkup", &self.title(), self.target.name, &self.document(), out)?)
+        let (title, document) = (self.title(), self.document());
+        html::write_page("checkup", &title, self.target.name, &document, out)
     }
-}
-
-/// Writes a document as one page that needs nothing else: `command` says which command of clrscope
-/// made it, `title` is for the window and `heading` for the top of the page.
-///
-/// # Errors
-/// When the output fails.
-pub fn write_page(
-    command: &str,
-    title: &str,
-    heading: &str,
-    document: &Document,
-    out: &mut dyn Write,
-) -> std::io::Result<()> {
-    let [command, title, heading] = [command, title, heading].map(html::escape);
-    write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-        <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-        <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-        <title>{title} – clrscope</title>\n<style>\n{}\n</style>\n</head>\n<body>\n\
-        <div class=\"page\">\n<header><div><div class=\"brand\">clrscope {command}</div><h1>{heading}</h1></div></header>\n",
-        web::REPORT_STYLE,
-    )?;
-    html::write(document, out)?;
-    writeln!(out, "</div>\n</body>\n</html>")
 }
 
 fn section(finding: &Finding) -> Section {
@@ -149,6 +124,7 @@ fn section(finding: &Finding) -> Section {
     let summary = RULES.iter().find(|rule| rule.id == id).map_or("", |rule| rule.summary);
     facts.push(("finding", Cell::text(format!("{id}: {summary}; {sure:.0} % sure"))));
     section.add(Table::facts(facts));
+    section.extend(finding.figures.iter().cloned());
     section
 }
 
@@ -186,6 +162,7 @@ mod tests {
             culprit: Some("Shop.Stock<T>.Take()".into()),
             evidence: vec!["40 waits | 3 s\n<script>".into(), "held by *worker*".into()],
             next: "split it".into(),
+            figures: vec![document::Figure::graph("held <script>", document::Graph::default())],
         }
     }
 
@@ -214,7 +191,9 @@ mod tests {
                 "{word}: {text}"
             );
         }
-        assert!(!written(&[finding()], CheckupFormat::Html).contains("<script>"));
+        let page = written(&[finding()], CheckupFormat::Html);
+        let scripts = page.matches("<script").count();
+        assert!(scripts == 2 && page.contains("held \\u003cscript>"), "{scripts}: {page}");
         assert!(written(&[finding()], CheckupFormat::Markdown).contains("held by \\*worker\\*"));
         let json: serde_json::Value =
             serde_json::from_str(&written(&[finding()], CheckupFormat::Json)).unwrap();

@@ -34,21 +34,25 @@ const MARKER_PIXELS: usize = 2000;
 
 /// What `web/src/report/main.tsx` reads.
 #[derive(Serialize)]
-struct Page<'a> {
+struct Page<'a, C> {
+    /// What made the page, behind the name of clrscope: its version, or a command.
     tool: &'a str,
-    process: &'a str,
+    heading: &'a str,
     facts: Vec<String>,
     banners: Vec<String>,
     tiles: Vec<Tile>,
-    samples: Samples,
-    documents: Vec<Tab>,
+    /// Left out where the page is of no single recording.
+    samples: Option<Samples>,
+    documents: Vec<Tab<'a>>,
+    /// What `web/src/data/embedded-comparison.ts` reads; left out where nothing is compared.
+    comparison: Option<C>,
 }
 
 #[derive(Serialize)]
-struct Tab {
+struct Tab<'a> {
     id: &'static str,
     title: &'static str,
-    document: Document,
+    document: std::borrow::Cow<'a, Document>,
 }
 
 /// What `web/src/data/embedded-source.ts` reads.
@@ -154,10 +158,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     let info = &profile.info;
     let drawn = Options { drawn: true, rows: MOST_ROWS, ..options.clone() };
     let documents = views::tabs(profile, &drawn);
-    let documents = documents.into_iter().map(|(id, title, document)| Tab { id, title, document });
-    let page = Page {
-        tool: &info.tool_version,
-        process: &info.process_name,
+    let tab = |(id, title, document)| Tab { id, title, document: std::borrow::Cow::Owned(document) };
+    let page = Page::<()> {
         facts: vec![
             format!(".NET {}", info.runtime),
             info.platform.clone(),
@@ -166,9 +168,60 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         ],
         banners: banners(profile),
         tiles: views::tiles(profile),
-        samples: samples(profile, options),
-        documents: documents.collect(),
+        samples: Some(samples(profile, options)),
+        documents: documents.into_iter().map(tab).collect(),
+        ..Page::of(&info.tool_version, &info.process_name)
     };
+    write(&info.process_name, &page, out)
+}
+
+/// Writes a document as one page that needs nothing else: `command` says which command of clrscope
+/// made it, `title` is for the window and `heading` for the top of the page.
+///
+/// # Errors
+/// When the output fails.
+pub fn write_page(
+    command: &str,
+    title: &str,
+    heading: &str,
+    document: &Document,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let document = std::borrow::Cow::Borrowed(document);
+    let documents = vec![Tab { id: "document", title: "Report", document }];
+    write(title, &Page::<()> { documents, ..Page::of(command, heading) }, out)
+}
+
+/// Writes a comparison as one page that needs nothing else: `title` is for the window, `heading` for
+/// the top of the page.
+///
+/// # Errors
+/// When the output fails.
+pub fn write_comparison(
+    title: &str,
+    heading: &str,
+    comparison: &impl Serialize,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    write(title, &Page { comparison: Some(comparison), ..Page::of("compare", heading) }, out)
+}
+
+impl<'a, C> Page<'a, C> {
+    fn of(tool: &'a str, heading: &'a str) -> Self {
+        Self {
+            tool,
+            heading,
+            facts: Vec::new(),
+            banners: Vec::new(),
+            tiles: Vec::new(),
+            samples: None,
+            documents: Vec::new(),
+            comparison: None,
+        }
+    }
+}
+
+fn write(title: &str, page: &impl Serialize, out: &mut dyn Write) -> Result<(), ReportError> {
     // The template's parts come in a fixed order; a part is never searched for within what was put
     // in.
     let mut rest = TEMPLATE;
@@ -177,11 +230,9 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
         out.write_all(before.as_bytes())?;
         match part {
-            0 => out.write_all(
-                escape(&format!("{} – clrscope", profile.info.process_name)).as_bytes(),
-            )?,
+            0 => out.write_all(escape(&format!("{title} – clrscope")).as_bytes())?,
             1 => out.write_all(web::REPORT_STYLE.as_bytes())?,
-            2 => document::plain::write_visible_json(Embedded(out), &page)?,
+            2 => document::plain::write_visible_json(Embedded(out), page)?,
             _ => out.write_all(web::REPORT_PROGRAM.as_bytes())?,
         }
         rest = after;

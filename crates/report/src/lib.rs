@@ -12,8 +12,9 @@ mod page;
 mod panes;
 mod views;
 
-pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema, write_page};
+pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema};
 pub use events::schema as events_schema;
+pub use html::{write_comparison, write_page};
 pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of, schema_settings};
 pub use panes::{Detail, PANES, Pane, PaneContent, PaneOptions, ThreadChoice};
 use profile::format;

@@ -211,6 +211,7 @@ fn check_ups() {
         culprit: culprit.map(str::to_owned),
         evidence: vec!["42 %".into()],
         next: "Look at it.".into(),
+        figures: vec![],
     };
     let findings = [
         finding(diagnose::Severity::Critical, Some("Shop.Run()")),

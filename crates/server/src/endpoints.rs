@@ -3,6 +3,7 @@
 mod compare;
 mod explore;
 mod extract;
+mod heap;
 mod processes;
 mod recordings;
 mod sessions;
@@ -26,6 +27,7 @@ pub fn router() -> (Router<Shared>, String) {
     recordings::add(&mut api);
     sessions::add(&mut api);
     explore::add(&mut api);
+    heap::add(&mut api);
     compare::add(&mut api);
     let (router, document) = api.finish();
     let router = pages::add(router)

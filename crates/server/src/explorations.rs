@@ -1,23 +1,10 @@
 //! Sessions that viewers look at: they are read once, and kept in memory for the next question.
 
-use crate::{
-    Workspace,
-    problem::Problem,
-    store::{SessionId, Store},
-};
-use explore::Explored;
+use crate::{Workspace, kept::Kept, problem::Problem, store::SessionId};
+use ::compare::viewed::Viewed;
+use explore::{Explored, HeapView};
 use session::Nanos;
-use std::{
-    collections::VecDeque,
-    fs::File,
-    ops::Range,
-    sync::{Arc, PoisonError},
-    time::{Duration, SystemTime},
-};
-use tokio::{sync::Mutex, time::timeout};
-
-/// How long a request waits for a session that another one reads.
-const WAIT: Duration = Duration::from_secs(60);
+use std::{fs::File, ops::Range, sync::Arc, time::SystemTime};
 
 /// Bytes that sessions may take which are kept. The one that was asked for last is kept in any
 /// case.
@@ -26,96 +13,111 @@ const MOST_BYTES: usize = 256 << 20;
 /// Sessions that are kept.
 const MOST: usize = 8;
 
-/// A session as it was, or a part of its time.
+/// Comparisons that are kept.
+const MOST_COMPARISONS: usize = 2;
+
+/// Bytes of heap snapshots that are kept. One is kept in any case.
+const MOST_HEAP: usize = 512 << 20;
+
+/// A session file as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Key {
+struct Stamp {
     id: SessionId,
     bytes: u64,
     changed: Option<SystemTime>,
-    time: Option<Range<Nanos>>,
 }
 
-/// Whoever comes first reads the session; the others wait for it.
-type Slot = Arc<Mutex<Option<Arc<Explored>>>>;
+impl Stamp {
+    /// That of a file as it is now.
+    fn of(id: &SessionId, file: &File) -> Result<Self, Problem> {
+        let found = file.metadata();
+        let found =
+            found.map_err(|error| Problem::internal(format!("cannot read {id}: {error}")))?;
+        Ok(Self { id: id.clone(), bytes: found.len(), changed: found.modified().ok() })
+    }
 
-/// Open sessions, the one that was asked for last first.
+    /// Whether the other one is of another session, or of the same file as it is now. A file that
+    /// has become longer or another one is not asked for any more.
+    fn allows(&self, known: &Self) -> bool {
+        known.id != self.id || known == self
+    }
+}
+
+/// Open sessions, comparisons and heaps.
 #[derive(Debug, Default)]
-pub struct Explorations(std::sync::Mutex<VecDeque<(Key, Slot)>>);
+pub struct Explorations {
+    sessions: Kept<(Stamp, Option<Range<Nanos>>), Explored>,
+    /// By the two sessions and how they were compared.
+    comparisons: Kept<([Stamp; 2], String), Viewed>,
+    /// By the session and the number of the snapshot.
+    heaps: Kept<(Stamp, Option<u32>), HeapView>,
+}
 
 impl Explorations {
-    /// A session, or a part of its time: nanoseconds since its start. Only who reads it takes a
-    /// turn of `work`; those who wait for it leave the turns to others.
+    /// A session, or a part of its time: nanoseconds since its start.
     pub async fn open(
         &self,
         work: &Arc<Workspace>,
         id: &SessionId,
         time: Option<Range<Nanos>>,
     ) -> Result<Arc<Explored>, Problem> {
-        let found = {
-            let id = id.clone();
-            work.light(move |work| key(&work.store, id, time)).await?
-        };
-        let (file, key) = found;
-        let slot = self.slot(&key);
-        let waiting = timeout(WAIT, slot.lock_owned()).await;
-        let mut explored = waiting.map_err(|_| Problem::busy("the session is still being read"))?;
-        if let Some(known) = &*explored {
-            return Ok(Arc::clone(known));
-        }
-        // It keeps the slot until it has been read, also if nobody waits for it any more.
-        let time = key.time.clone();
-        let opened = work.heavy(move |_| {
-            let read = Explored::read(file, time).map_err(report::ReportError::from)?;
-            Ok(Arc::clone(explored.insert(Arc::new(read))))
+        let own = id.clone();
+        let found = work.light(move |work| {
+            let file = work.read(&own)?;
+            Ok((Stamp::of(&own, &file)?, file))
         });
-        let opened = opened.await;
-        if opened.is_err() {
-            self.forget(&key);
-        }
+        let (stamp, file) = found.await?;
+        let key = (stamp.clone(), time.clone());
+        let read = move |_: &Workspace| {
+            Ok(Explored::read(file, time).map_err(report::ReportError::from)?)
+        };
+        self.sessions.open(work, key, |(known, _)| stamp.allows(known), read).await
+    }
+
+    /// A comparison of two sessions; `how` says in which way.
+    pub async fn compare(
+        &self,
+        work: &Arc<Workspace>,
+        [before, after]: [SessionId; 2],
+        how: String,
+        read: impl FnOnce(&Workspace) -> Result<Viewed, Problem> + Send + 'static,
+    ) -> Result<Arc<Viewed>, Problem> {
+        let found = work.light(move |work| {
+            Ok([
+                Stamp::of(&before, &work.read(&before)?)?,
+                Stamp::of(&after, &work.read(&after)?)?,
+            ])
+        });
+        let stamps = found.await?;
+        let current = stamps.clone();
+        let is_current = |(known, _): &([Stamp; 2], String)| {
+            known.iter().all(|known| current.iter().all(|stamp| stamp.allows(known)))
+        };
+        let opened = self.comparisons.open(work, (stamps, how), is_current, read).await;
+        self.comparisons.tidy(usize::MAX, MOST_COMPARISONS, |_| 0);
         opened
     }
 
-    fn slot(&self, key: &Key) -> Slot {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A file that has become longer or another one is not asked for any more.
-        let is_current = |known: &Key| {
-            known.id != key.id || (known.bytes, known.changed) == (key.bytes, key.changed)
-        };
-        open.retain(|(known, _)| is_current(known));
-        let known = open.iter().position(|(known, _)| known == key);
-        let entry = known.and_then(|at| open.remove(at));
-        let (_, slot) = entry.unwrap_or_else(|| (key.clone(), Slot::default()));
-        open.push_front((key.clone(), Arc::clone(&slot)));
-        slot
-    }
-
-    /// Forgets a session that could not be read.
-    fn forget(&self, key: &Key) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(known, _)| known != key);
+    /// A heap snapshot of a session: its number from 1 on, or the last one.
+    pub async fn heap(
+        &self,
+        work: &Arc<Workspace>,
+        id: SessionId,
+        number: Option<u32>,
+        read: impl FnOnce(&Workspace) -> Result<HeapView, Problem> + Send + 'static,
+    ) -> Result<Arc<HeapView>, Problem> {
+        let stamp = work.light(move |work| Stamp::of(&id, &work.read(&id)?)).await?;
+        let current = stamp.clone();
+        let is_current = |(known, _): &(Stamp, Option<u32>)| current.allows(known);
+        let opened = self.heaps.open(work, (stamp, number), is_current, read).await;
+        self.heaps.tidy(MOST_HEAP, MOST, HeapView::size);
+        opened
     }
 
     /// Forgets what was not asked for lately, as much as the limits say.
     pub fn tidy(&self) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut bytes, mut count) = (0, 0);
-        open.retain(|(_, slot)| {
-            // What is being read has its place.
-            let size = slot.try_lock().ok().and_then(|slot| slot.as_ref().map(|own| own.size()));
-            bytes += size.unwrap_or_default();
-            count += 1;
-            count == 1 || (bytes <= MOST_BYTES && count <= MOST)
-        });
+        self.sessions.tidy(MOST_BYTES, MOST, Explored::size);
     }
-}
-
-/// What a session is now, to tell whether it is the one that was read.
-fn key(store: &Store, id: SessionId, time: Option<Range<Nanos>>) -> Result<(File, Key), Problem> {
-    let file = store.read(&id)?;
-    let found = file.metadata();
-    let found = found.map_err(|error| Problem::internal(format!("cannot read {id}: {error}")))?;
-    let key = Key { id, bytes: found.len(), changed: found.modified().ok(), time };
-    Ok((file, key))
 }
 
 #[cfg(test)]
@@ -187,7 +189,7 @@ mod tests {
         std::fs::write(&path, b"no session").unwrap();
         assert!(open.open(&work, &id, None).await.is_err());
         // What cannot be read takes no place.
-        assert!(open.0.lock().unwrap().is_empty());
+        assert_eq!(open.sessions.len(), 0);
     }
 
     #[tokio::test]

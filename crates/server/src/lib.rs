@@ -12,6 +12,7 @@ mod answers;
 mod endpoints;
 mod explorations;
 mod jobs;
+mod kept;
 mod net;
 mod openapi;
 mod paced;
@@ -35,7 +36,7 @@ use axum::Router;
 use diagnose::LimitsOf;
 use diagnostics::DotnetProcess;
 use explorations::Explorations;
-use heap::growth::SnapshotSummary;
+use heap::{Snapshot, growth::SnapshotSummary};
 use jobs::Jobs;
 use profile::Profile;
 use recorder::{RecordError, Recording, Summary};
@@ -69,6 +70,12 @@ pub trait Program: Send + Sync + 'static {
 
     /// What the last heap snapshot of a session counts, if it has one.
     fn heap_summary(&self, session: &Path, profile: &Profile) -> Option<SnapshotSummary>;
+
+    /// A heap snapshot of a session: its number from 1 on, or the last one.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be read.
+    fn heap_snapshot(&self, session: &Path, number: Option<u32>) -> Result<Snapshot, String>;
 
     /// Observes a process and says what is wrong with it: the summary of the recording, and a
     /// [`report::Checkup`] as JSON.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Served;
+use common::{Served, column, parts};
 use profile::Filter;
 use serde_json::{Value, json};
 
@@ -62,4 +62,56 @@ fn wrong_requests_are_named() {
     }
     ask(&served, &json!({ "before": "a" })).expect_problem(400, "after");
     served.ask("POST", "/api/v1/compare", &[], b"{}").expect_problem(415, "application/json");
+}
+
+#[test]
+fn what_is_visible_of_a_comparison_is_answered() {
+    let served = Served::start();
+    served.add("a");
+    served.add("b");
+    let get = |path: &str| served.get(&format!("/api/v1/compare/{path}"));
+    let overview = get("overview?before=a&after=b&per=second").expect(200).json();
+    served.schema("ComparisonOverview").check(&overview).unwrap();
+    assert_eq!(overview["series"][0]["id"], "cpu");
+    let title = &overview["answer"]["sections"][0]["title"];
+    assert_eq!(title, "b compared with a");
+    let flame = get("flame?before=a&after=b&per=second&profiler=cpu&width=500&rows=50");
+    let (mut head, _) = parts(&flame);
+    head.as_object_mut().unwrap().remove("columns");
+    served.schema("DifferenceHead").check(&head).unwrap();
+    // The same session twice: every box is as wide before as after.
+    let (before, after) = (column(&flame, "before_total"), column(&flame, "after_total"));
+    assert_eq!(before, after);
+    let (row, width) = (column(&flame, "row"), column(&flame, "width"));
+    assert!(before.len() > 3 && row.contains(&2.0), "{head}");
+    assert_eq!((width[0], before[0]), (500.0, head["whole"][0].as_f64().unwrap()));
+    for (box_, width) in width.iter().enumerate() {
+        assert!((before[box_] / before[0] * 500.0 - width).abs() < 0.01);
+    }
+    let children = get("children?before=a&after=b&profiler=cpu&search=price").expect(200).json();
+    served.schema("DifferenceChildren").check(&children).unwrap();
+    let root = &children["rows"][0];
+    assert_eq!(root["hit"], 1);
+    let below = format!("children?before=a&after=b&profiler=cpu&root={}", root["node"]);
+    assert!(get(&below).expect(200).json()["count"].as_u64().unwrap() > 0);
+    let functions = get("functions?before=a&after=b&sort=name&rows=2").expect(200).json();
+    served.schema("ChangedFunctions").check(&functions).unwrap();
+    let names: Vec<&str> = functions["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["name"].as_str().unwrap())
+        .collect();
+    assert!(names.len() == 2 && names[0] <= names[1], "{names:?}");
+    assert_eq!(functions["rows"][0]["total"]["significance"], "within-noise");
+    let types = get("types?before=a&after=b").expect(200).json();
+    served.schema("ChangedTypes").check(&types).unwrap();
+    assert_eq!(types["count"], 0);
+    get("flame?before=a&after=b&root=9999").expect_problem(404, "no node 9999");
+    get("flame?before=a&after=b&profiler=locks").expect_problem(422, "in common");
+    get("functions?before=a&after=b&sort=x").expect_problem(400, "self, total");
+    get("overview?before=a").expect_problem(400, "`after`");
+    get("overview?before=a&after=none").expect_problem(404, "none");
+    get("overview?before=a&after=../b").expect_problem(400, "name");
+    get("types?before=a&after=b&colour=red").expect_problem(400, "colour");
 }

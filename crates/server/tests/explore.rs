@@ -2,36 +2,9 @@
 
 mod common;
 
-use common::{HOSTILE, Served};
+use common::{HOSTILE, Served, column, parts};
 use serde_json::Value;
 use testkit::Answer;
-
-/// A column of an answer, as numbers.
-fn column(answer: &Answer, name: &str) -> Vec<f64> {
-    let (head, data) = parts(answer);
-    let columns = head["columns"].as_array().unwrap();
-    let column = columns.iter().find(|column| column["name"] == name).unwrap();
-    let number = |key: &str| column[key].as_u64().unwrap() as usize;
-    let (offset, length) = (number("offset"), number("length"));
-    let each = |size: usize| data[offset..offset + length * size].chunks(size);
-    match column["type"].as_str().unwrap() {
-        "u8" => each(1).map(|bytes| f64::from(bytes[0])).collect(),
-        "u32" => each(4).map(|b| f64::from(u32::from_le_bytes(b.try_into().unwrap()))).collect(),
-        "f32" => each(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
-        "f64" => each(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
-        other => panic!("{other}"),
-    }
-}
-
-/// The head of an answer, and its data.
-fn parts(answer: &Answer) -> (Value, &[u8]) {
-    assert_eq!(answer.headers["content-type"], "application/vnd.clrscope.columns");
-    let body = &answer.body[..];
-    assert_eq!(&body[..4], b"CLRC");
-    let length = u32::from_le_bytes(body[4..8].try_into().unwrap()) as usize;
-    assert_eq!(length % 8, 0);
-    (serde_json::from_slice(&body[8..8 + length]).unwrap(), &body[8 + length..])
-}
 
 fn served() -> Served {
     let served = Served::start();
@@ -256,4 +229,45 @@ fn a_session_that_changes_is_read_again() {
     assert_eq!(json(&served, "explore")["series"][0]["samples"], 1000);
     assert!(served.ask("DELETE", "/api/v1/sessions/shop", &[], b"").expect(204).body.is_empty());
     ask(&served, "explore").expect_problem(404, "shop");
+}
+
+#[test]
+fn a_heap_is_looked_at_by_types_by_what_retains_what_and_by_paths() {
+    let served = served();
+    served.add("heap");
+    let ask = |path: &str| served.get(&format!("/api/v1/sessions/heap/heap{path}"));
+    let described = ask("").expect(200).json();
+    served.schema("HeapDescription").check(&described).unwrap();
+    assert_eq!((&described["objects"], &described["retention"]), (&4.into(), &true.into()));
+    let types = ask("/types?sort=objects&search=order&rows=1").expect(200).json();
+    served.schema("HeapTypes").check(&types).unwrap();
+    assert_eq!((&types["count"], &types["rows"][0]["name"]), (&2.into(), &"<b>Order".into()));
+    let rows = ask("/dominated").expect(200).json();
+    served.schema("HeapChildren").check(&rows).unwrap();
+    assert_eq!(rows["rows"][1]["retained"], 160);
+    assert_eq!(rows["rows"][1]["by"], "static Shop.Orders");
+    let map = ask("/treemap?width=200&height=100");
+    let (mut head, _) = parts(&map);
+    head.as_object_mut().unwrap().remove("columns");
+    served.schema("TreemapHead").check(&head).unwrap();
+    let (widths, heights) = (column(&map, "width"), column(&map, "height"));
+    let depth = column(&map, "depth");
+    let area: f64 = (0..depth.len())
+        .filter(|cell| depth[*cell] == 0.0)
+        .map(|cell| widths[cell] * heights[cell])
+        .sum();
+    assert!((area - 20_000.0).abs() < 1.0, "{area}");
+    let id = types["rows"][0]["id"].as_u64().unwrap();
+    let paths = ask(&format!("/paths?type={id}")).expect(200).json();
+    served.schema("HeapPaths").check(&paths).unwrap();
+    assert_eq!(paths["graph"]["nodes"][0]["forms"][0], "static Shop.Orders");
+    assert_eq!(ask("/paths?of=3").expect(200).json()["examined"], 1);
+    ask("/paths").expect_problem(400, "`of` or `type`");
+    ask("/types?sort=x").expect_problem(400, "retained");
+    ask("/treemap?root=99").expect_problem(404, "no node 99");
+    ask("?snapshot=2").expect_problem(422, "no such heap snapshot");
+    ask("/types?colour=red").expect_problem(400, "colour");
+    served.get("/api/v1/sessions/none/heap").expect_problem(404, "none");
+    let detail = served.get("/api/v1/sessions/shop").expect(200).json();
+    assert_eq!(detail["heap_snapshots"], 0);
 }

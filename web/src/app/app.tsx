@@ -7,6 +7,7 @@ import { choose, chosen, type Choice } from "../views/theme";
 import { Head } from "./parts";
 import { link, setParams, usePlace, type Place } from "./router";
 import { CheckupPage } from "./checkup";
+import { ComparePage } from "./compare";
 import { Processes } from "./processes";
 import { RecordPage } from "./record";
 import { RecordingPage } from "./recording";
@@ -19,6 +20,7 @@ const PAGES = [
   { path: "record", title: "Record" },
   { path: "trace", title: "Trace" },
   { path: "sessions", title: "Sessions" },
+  { path: "compare", title: "Compare" },
 ] as const;
 
 /** The page at a place. */
@@ -37,6 +39,8 @@ function page(place: Place) {
       const Page = first === "checkups" ? CheckupPage : RecordingPage;
       return <Page key={second} id={second} />;
     }
+    case "compare":
+      return <ComparePage />;
     case "sessions":
       return second === undefined ? <Sessions /> : <SessionPage key={second} id={second} />;
     default:

@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import { api } from "../data/client";
 import { counted, percent, visible } from "../data/format";
 import type { Checkup, Finding, Recording } from "../data/types";
+import { FigureView } from "../views/figure";
 import { Charts, Running } from "./live";
 import { Failure, Head, useAction, Waiting } from "./parts";
 import { go, link } from "./router";
@@ -129,6 +130,9 @@ function FindingCard({ finding }: { finding: Finding }) {
           </dd>
         </div>
       </dl>
+      {finding.figures.map((figure, index) => (
+        <FigureView key={index} figure={figure} />
+      ))}
     </article>
   );
 }

@@ -52,6 +52,9 @@ export function SessionPage({ id }: { id: string }) {
         <button class="plain" onClick={() => setAsked("download")}>
           Download
         </button>
+        <a class="plain" href={link(["compare"], { after: id })}>
+          Compare
+        </a>
         <button class="danger" disabled={data?.recording} onClick={() => setAsked("delete")}>
           Delete
         </button>

@@ -202,8 +202,12 @@ export interface LayoutQuery {
   ownSamples: boolean;
 }
 
-/** Lays out the visible rows. */
-export function layOut(tree: CallTree, query: LayoutQuery): Boxes {
+/** Lays out the visible rows. `see` is called with the nodes of each box; the whole has none. */
+export function layOut(
+  tree: CallTree,
+  query: LayoutQuery,
+  see?: (nodes: number[]) => void,
+): Boxes {
   const { root, width, top, rows } = query;
   const boxes = new Boxes();
   const all = root === undefined ? tree.whole : tree.total[root]!;
@@ -213,7 +217,7 @@ export function layOut(tree: CallTree, query: LayoutQuery): Boxes {
     const next: Part[] = [];
     for (const part of level) {
       const isHair = part.members !== undefined && part.weight * scale < HAIR;
-      draw(tree, part, row, isHair, scale, query, boxes);
+      draw(tree, part, row, isHair, scale, query, boxes, see);
       if (isHair) continue;
       if (part.members !== undefined) {
         merge(tree, part.left, part.members.flatMap((node) => [...childrenOf(tree, node)]), next);
@@ -250,6 +254,7 @@ function draw(
   scale: number,
   query: LayoutQuery,
   boxes: Boxes,
+  see: ((nodes: number[]) => void) | undefined,
 ): void {
   const nodes = part.members ?? (part.node === undefined ? [] : [part.node]);
   let [own, samples, hit, height] = [0, 0, 0, 1];
@@ -263,6 +268,7 @@ function draw(
   }
   const rows = isHair ? height : 1;
   if (row + rows <= query.top) return;
+  see?.(nodes);
   boxes.row.push(row);
   boxes.rows.push(rows);
   boxes.left.push(part.left);

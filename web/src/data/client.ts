@@ -162,6 +162,7 @@ export interface SessionDetail extends Session {
   threads: number;
   /** Profilers that have samples with stacks. */
   series: string[];
+  heap_snapshots: number;
   dropped: number;
   notes: string[];
 }

@@ -13,7 +13,57 @@ export interface Section {
   blocks: Block[];
 }
 
-export type Block = { table: Table } | { tree: Tree } | { code: Code };
+export type Block = { table: Table } | { tree: Tree } | { code: Code } | { figure: Figure };
+
+/** A picture of what other blocks say. */
+export interface Figure {
+  caption: string;
+  drawing: { graph: Graph } | { series: Values } | { weights: Weights };
+}
+
+/** Things, and how they lead to each other, in rows and columns. */
+export interface Graph {
+  nodes: GraphNode[];
+  edges: { from: number; to: number; label: string }[];
+  rows: number;
+  columns: number;
+}
+
+export interface GraphNode {
+  /** The same name, the longest first. */
+  forms: string[];
+  note: string;
+  /** Nodes of one number look alike; those of number 1 stand out. */
+  kind: number;
+  row: number;
+  column: number;
+}
+
+/** Values over time. */
+export interface Values {
+  title: string;
+  unit: Unit;
+  seconds: number[];
+  values: number[];
+}
+
+/** A tree whose nodes have weights. */
+export interface Weights {
+  unit: Unit;
+  noun: string;
+  /** Each after the one that it stands below. */
+  nodes: WeightedNode[];
+}
+
+export interface WeightedNode {
+  depth: number;
+  forms: string[];
+  place: string | null;
+  /** Nodes of one number look alike. */
+  kind: number;
+  /** With all below it. */
+  weight: number;
+}
 
 /** Rows of cells. If no column has a title, it is a list of facts. */
 export interface Table {
@@ -83,6 +133,8 @@ export type Unit =
   | "whole-percent"
   | "count-change"
   | "bytes-change"
+  | "nanoseconds-change"
+  | "share-change"
   | "change-per-second";
 
 /** Whether a table is a list of facts: names, and what is to be said of each. */

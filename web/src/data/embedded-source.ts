@@ -1,6 +1,7 @@
 // Samples that are in the page itself: a one-file report has call trees and sums, but no single
 // samples.
 
+import { boxesOf } from "./boxes";
 import {
   childrenOf,
   complete,
@@ -8,7 +9,6 @@ import {
   foundWeight,
   functionSums,
   invert,
-  layOut,
   neighbors,
   type CallTree,
   type Pairs,
@@ -16,6 +16,7 @@ import {
 } from "./calltree";
 import { NONE } from "./columns";
 import { counted } from "./format";
+import { matcher } from "./matcher";
 import type {
   Child,
   ChildrenQuery,
@@ -148,21 +149,6 @@ class Samples {
   }
 }
 
-/** Tells which functions a search finds. `/…/` is a regular expression. */
-function matcher(search: string): (name: string) => boolean {
-  const expression = /^\/(.+)\/$/.exec(search);
-  if (!expression) {
-    const text = search.toLowerCase();
-    return (name) => name.toLowerCase().includes(text);
-  }
-  try {
-    const regular = new RegExp(expression[1]!, "i");
-    return (name) => regular.test(name);
-  } catch {
-    return () => false;
-  }
-}
-
 /** Threads with their weights, of what the cells have. */
 function describe(data: EmbeddedSamples): Description {
   const weights = new Map<number, Record<string, number>>();
@@ -257,33 +243,19 @@ class Embedded implements Source {
 
   async flame(query: FlameQuery): Promise<Flame> {
     const { samples, series, tree } = this.of(query.selection);
-    const root = query.root !== undefined && query.root < tree.size ? query.root : undefined;
     const hits = query.search === "" ? undefined : find(tree, this.found(query.search));
     const ownSamples = series.calls && !query.selection.callers;
-    const boxes = layOut(tree, { ...query, root, hits, ownSamples });
-    const functions = new Map<number, number>();
-    const numbers = boxes.node.map((node, box) => {
-      const fn = node === NONE || boxes.merged[box]! > 0 ? -1 : tree.fn[node]!;
-      if (fn < 0) return NONE;
-      if (!functions.has(fn)) functions.set(fn, functions.size);
-      return functions.get(fn)!;
-    });
+    const fn = (id: number) => this.fn(id);
+    const boxes = boxesOf(tree, { ...query, hits, ownSamples, fn });
+    const { root } = boxes;
     const total = root === undefined ? tree.whole : tree.total[root]!;
-    const path: number[] = [];
-    for (let at = root ?? -1; at >= 0; at = tree.parent[at]!) path.unshift(at);
-    const left_out = Math.max(0, path.length - 8);
-    const kept = left_out === 0 ? path : [...path.slice(0, 2), ...path.slice(2 + left_out)];
     const folded = samples.data.folded;
-    const deepest = (nodes: Uint32Array) =>
-      nodes.reduce((most, node) => Math.max(most, tree.heights[node]!), 0);
     return {
+      ...boxes,
       total,
       samples: root === undefined ? tree.wholeSamples : tree.samples[root]!,
       whole: tree.whole,
       effective: series.samples ? (tree.wholeSamples * series.effective) / series.samples : 0,
-      height: root === undefined ? deepest(childrenOf(tree, undefined)) + 1 : tree.heights[root]!,
-      path: kept.map((node) => ({ node, function: this.fn(tree.fn[node]!) })),
-      left_out,
       found: hits ? foundWeight(tree, root, hits) / (total || 1) : null,
       kinds: this.kinds(tree, query.selection.callers),
       shortened: tree.shortened,
@@ -291,21 +263,8 @@ class Embedded implements Source {
         folded && !query.selection.callers
           ? `${counted(folded[1], "node")} below ${(folded[0] * 100).toPrecision(2)} % folded`
           : "",
-      functions: [...functions.keys()].map((fn) => this.fn(fn)),
       places: samples.places,
-      size: boxes.row.length,
-      row: Uint32Array.from(boxes.row),
-      rows: Uint32Array.from(boxes.rows),
-      left: Float32Array.from(boxes.left),
-      width: Float32Array.from(boxes.width),
-      node: Uint32Array.from(boxes.node),
-      merged: Uint32Array.from(boxes.merged),
-      function: Uint32Array.from(numbers),
-      place: Uint32Array.from(boxes.node, (node) => (node === NONE ? NONE : tree.place[node]!)),
-      own: Float64Array.from(boxes.own),
-      total_of: Float64Array.from(boxes.total),
-      samples_of: Float64Array.from(boxes.samples),
-      hit: Uint8Array.from(boxes.hit),
+      place: boxes.node.map((node) => (node === NONE ? NONE : tree.place[node]!)),
     };
   }
 

@@ -107,6 +107,10 @@ export function inUnit(value: number, unit: Unit): string {
       return plus(count(Math.abs(value)), value);
     case "bytes-change":
       return plus(bytes(Math.abs(value)), value);
+    case "nanoseconds-change":
+      return plus(duration(Math.abs(value)), value);
+    case "share-change":
+      return plus(percent(Math.abs(value)), value);
     case "change-per-second":
       return plus(rate(Math.abs(value)), value);
   }
@@ -116,7 +120,7 @@ export function inUnit(value: number, unit: Unit): string {
 export function quantity(value: number, margin: number | null, unit: Unit): string {
   const shown = inUnit(value, unit);
   if (margin === null) return shown;
-  const points = unit === "share" || unit === "whole-percent";
+  const points = unit === "share" || unit === "whole-percent" || unit === "share-change";
   return `${shown} ± ${points ? (margin * 100).toFixed(1) : inUnit(margin, unit)}`;
 }
 

@@ -84,26 +84,13 @@ export interface PathNode {
   function: Fn;
 }
 
-/** What is visible of a flame graph. */
-export interface Flame {
-  total: number;
-  samples: number;
-  /** Of all that is selected. */
-  whole: number;
-  effective: number;
+/** The boxes of a flame graph, of whatever it is. */
+export interface FlameBoxes {
   /** Rows that there are. */
   height: number;
   path: PathNode[];
   left_out: number;
-  /** Share in which the search finds something. */
-  found: number | null;
-  /** What was sampled in code of each kind itself, of all that is selected. */
-  kinds: number[];
-  shortened: number;
-  /** What is to be said of nodes that are not shown singly; empty if there is nothing. */
-  folded: string;
   functions: Fn[];
-  places: string[];
   /** Number of boxes. */
   size: number;
   row: Uint32Array;
@@ -113,20 +100,41 @@ export interface Flame {
   node: Uint32Array;
   merged: Uint32Array;
   function: Uint32Array;
+  hit: Uint8Array;
+}
+
+/** What is visible of a flame graph. */
+export interface Flame extends FlameBoxes {
+  total: number;
+  samples: number;
+  /** Of all that is selected. */
+  whole: number;
+  effective: number;
+  /** Share in which the search finds something. */
+  found: number | null;
+  /** What was sampled in code of each kind itself, of all that is selected. */
+  kinds: number[];
+  shortened: number;
+  /** What is to be said of nodes that are not shown singly; empty if there is nothing. */
+  folded: string;
+  places: string[];
   place: Uint32Array;
   own: Float64Array;
   total_of: Float64Array;
   samples_of: Float64Array;
-  hit: Uint8Array;
 }
 
-export interface FlameQuery {
-  selection: Selection;
+/** Which part of a flame graph is visible. */
+export interface BoxQuery {
   root: number | undefined;
   width: number;
   top: number;
   rows: number;
   search: string;
+}
+
+export interface FlameQuery extends BoxQuery {
+  selection: Selection;
 }
 
 export interface FunctionRow {

@@ -1,6 +1,6 @@
 // What the server sends and takes, as its OpenAPI document (GET /api/v1/openapi.json) says.
 
-import type { Document } from "./document";
+import type { Document, Figure } from "./document";
 
 /** A .NET process. */
 export interface Process {
@@ -80,6 +80,8 @@ export interface Finding {
   culprit: string | null;
   evidence: string[];
   next: string;
+  /** The evidence as pictures. */
+  figures: Figure[];
 }
 
 export interface Checkup {

@@ -3,8 +3,10 @@
 import { render } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Document } from "../data/document";
+import { embeddedComparison, type EmbeddedComparison } from "../data/embedded-comparison";
 import { embeddedSource, type EmbeddedSamples } from "../data/embedded-source";
 import { visible } from "../data/format";
+import { ComparisonView } from "../views/comparison";
 import { DocumentView } from "../views/document";
 import { Samples, type View } from "../views/explore";
 import { StoreContext, type Store } from "../views/state";
@@ -14,13 +16,16 @@ import "./report.css";
 
 /** What crates/report (html.rs) writes. */
 interface Report {
+  /** What made the page, behind the name of clrscope. */
   tool: string;
-  process: string;
+  heading: string;
   facts: string[];
   /** What a reader has to know first. */
   banners: string[];
   tiles: Tile[];
-  samples: EmbeddedSamples;
+  /** `null` where the page is of no single recording. */
+  samples: EmbeddedSamples | null;
+  comparison: EmbeddedComparison | null;
   documents: { id: string; title: string; document: Document }[];
 }
 
@@ -70,14 +75,14 @@ interface Tab {
 
 function ReportPage({ report }: { report: Report }) {
   const store = useHash();
-  const source = useMemo(() => embeddedSource(report.samples), [report]);
-  const tabs: Tab[] = [
-    { id: "flame", title: "Flame graph", view: "flame" },
-    { id: "functions", title: "Methods", view: "functions" },
-    ...report.documents,
-  ];
+  const source = useMemo(() => report.samples && embeddedSource(report.samples), [report]);
+  const comparison = useMemo(
+    () => report.comparison && embeddedComparison(report.comparison),
+    [report],
+  );
+  const tabs = tabsOf(report);
   // A recording without samples begins with what it has.
-  const hasSamples = report.samples.series.length > 0;
+  const hasSamples = report.samples === null || report.samples.series.length > 0;
   const first = hasSamples ? tabs[0]! : (tabs[2] ?? tabs[0]!);
   const tab = tabs.find(({ id }) => id === store.get("tab")) ?? first;
   const open = (id: string) => store.set({ tab: id === first.id ? "" : id });
@@ -90,23 +95,39 @@ function ReportPage({ report }: { report: Report }) {
             {visible(banner)}
           </p>
         ))}
-        <Tiles tiles={report.tiles} />
-        <Tabs tabs={tabs} tab={tab} open={open} />
+        {report.tiles.length > 0 && <Tiles tiles={report.tiles} />}
+        {tabs.length > 1 && <Tabs tabs={tabs} tab={tab} open={open} />}
         <main>
-          <div id="content" role="tabpanel" aria-label={tab.title} tabIndex={-1}>
-          {tab.view && (
-            <Samples
-              source={source}
-              view={tab.view}
-              go={(view) => ({ tab: view === first.id ? "" : view })}
-            />
-          )}
-          {tab.document && <DocumentView document={tab.document} key={tab.id} />}
+          <div
+            id="content"
+            {...(tabs.length > 1 ? { role: "tabpanel", "aria-label": tab.title } : {})}
+            tabIndex={-1}
+          >
+            {tab.view && source && (
+              <Samples
+                source={source}
+                view={tab.view}
+                go={(view) => ({ tab: view === first.id ? "" : view })}
+              />
+            )}
+            {tab.document && <DocumentView document={tab.document} key={tab.id} />}
+            {tab.id === "comparison" && comparison && <ComparisonView source={comparison} />}
           </div>
         </main>
       </div>
     </StoreContext.Provider>
   );
+}
+
+/** What the page has, in tabs. */
+function tabsOf(report: Report): Tab[] {
+  const tabs: Tab[] = [];
+  if (report.samples) {
+    tabs.push({ id: "flame", title: "Flame graph", view: "flame" });
+    tabs.push({ id: "functions", title: "Methods", view: "functions" });
+  }
+  if (report.comparison) tabs.push({ id: "comparison", title: "Comparison" });
+  return [...tabs, ...report.documents];
 }
 
 function Heading({ report }: { report: Report }) {
@@ -115,7 +136,7 @@ function Heading({ report }: { report: Report }) {
     <header>
       <div>
         <div class="brand">clrscope {report.tool}</div>
-        <h1>{visible(report.process)}</h1>
+        <h1>{visible(report.heading)}</h1>
         <div class="facts">
           {report.facts.map((fact) => (
             <span key={fact}>{visible(fact)}</span>

@@ -80,6 +80,12 @@ export function usePaint(paint: () => void): () => void {
   return again;
 }
 
+/** Renders a component again when the theme changes: colors in its elements are those of a theme. */
+export function useThemed(): void {
+  const [, again] = useState(0);
+  useEffect(() => onTheme(() => again((times) => times + 1)), []);
+}
+
 /** The inner size of an element; 0 wide until it is known. */
 export function useSize(place: { current: HTMLElement | null }): { width: number; height: number } {
   const [size, setSize] = useState({ width: 0, height: 400 });

@@ -1,17 +1,22 @@
-// Any document: sections of sentences, tables, trees and code. Nothing here knows what it is about.
+// Any document: sections of sentences, tables, trees, code and figures. Nothing here knows what it is about.
 
 import { isFacts, type Block, type Document, type Section, type Table } from "../data/document";
 import { visible, visibleLines } from "../data/format";
 import { CellView, shown } from "./cells";
+import { FigureView } from "./figure";
 import { More, TableView } from "./table";
 import { TreeView } from "./tree";
 
-/** A document. `from`: sections before it are left out. */
-export function DocumentView({ document, from = 0 }: { document: Document; from?: number }) {
+/**
+ * A document. `from`: sections before it are left out. `prefix`: what ids of sections begin with, of
+ * several documents of a page.
+ */
+export function DocumentView(props: { document: Document; from?: number; prefix?: string }) {
+  const { document, from = 0, prefix = "s" } = props;
   return (
     <>
       {document.sections.slice(from).map((section, index) => (
-        <SectionView key={index} section={section} id={`s${index + from + 1}`} />
+        <SectionView key={index} section={section} id={`${prefix}${index + from + 1}`} />
       ))}
     </>
   );
@@ -45,6 +50,7 @@ function BlockView({ block, id, label }: { block: Block; id: string; label: stri
       </pre>
     );
   }
+  if ("figure" in block) return <FigureView figure={block.figure} />;
   if ("tree" in block) return <TreeView tree={block.tree} label={visible(label)} />;
   if (isFacts(block.table)) return <Facts table={block.table} />;
   return <TableView table={block.table} id={id} label={visible(label)} />;

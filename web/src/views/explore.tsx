@@ -1,7 +1,7 @@
 // What can be explored in a session: flame graph and call tree, methods with callers and callees,
 // and what threads did over time, all of the same selection of samples.
 
-import { Fragment, type JSX } from "preact";
+import type { JSX } from "preact";
 import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { SessionDetail } from "../data/client";
 import { counted, percent, visible } from "../data/format";
@@ -9,10 +9,12 @@ import { useQuery } from "../data/query";
 import { serverSource } from "../data/server-source";
 import type { Description, Flame, Selection, Series, Source } from "../data/source";
 import { CallsView } from "./calls";
-import { FlameView } from "./flame";
-import type { Coloring } from "./flame-draw";
 import { FunctionsView } from "./functions";
+import { useThemed } from "./canvas";
+import { Crumbs } from "./crumbs";
+import { HeapView } from "./heap";
 import { kindColor, MARKERS, stateColor } from "./palette";
+import { keyOf, SamplesFlame, type Coloring } from "./samples-flame";
 import { StoreContext, useKept } from "./state";
 import { TimelineView } from "./timeline";
 import { amount, samples } from "./weights";
@@ -28,17 +30,15 @@ export type View = "flame" | "functions";
 /** Threads that can be chosen from a list. */
 const MOST_THREADS = 1000;
 
-/** Views of the samples of a session. */
+/** Views of what a session has: its samples, and its heap snapshots. */
 export function Explore({ session }: ExploreProps) {
   const source = useMemo(() => serverSource(session.id), [session.id]);
-  const [view, setView] = useKept("view");
-  if (session.series.length === 0) {
-    return <p class="hint">This session has no samples with stacks.</p>;
-  }
-  const views = [
-    ["", "Flame graph"],
-    ["functions", "Methods"],
-  ] as const;
+  const [kept, setView] = useKept("view");
+  const views: [string, string][] = [];
+  if (session.series.length > 0) views.push(["", "Flame graph"], ["functions", "Methods"]);
+  if (session.heap_snapshots > 0) views.push(["heap", "Heap"]);
+  if (views.length === 0) return <p class="hint">This session has no samples with stacks.</p>;
+  const [view] = views.find(([id]) => id === kept) ?? views[0]!;
   return (
     <>
       <div class="segments views" role="group" aria-label="View">
@@ -48,11 +48,15 @@ export function Explore({ session }: ExploreProps) {
           </button>
         ))}
       </div>
-      <Samples
-        source={source}
-        view={view === "functions" ? "functions" : "flame"}
-        go={(next) => ({ view: next === "flame" ? "" : next })}
-      />
+      {view === "heap" ? (
+        <HeapView session={session.id} snapshots={session.heap_snapshots} />
+      ) : (
+        <Samples
+          source={source}
+          view={view === "functions" ? "functions" : "flame"}
+          go={(next) => ({ view: next === "flame" ? "" : next })}
+        />
+      )}
     </>
   );
 }
@@ -359,6 +363,7 @@ interface FlameAndCallsProps {
 }
 
 function FlameAndCalls(props: FlameAndCallsProps) {
+  useThemed();
   const { source, description, series, selection, search, found } = props;
   const [rootText, setRoot] = useKept("root");
   const [up] = useKept("up");
@@ -376,9 +381,12 @@ function FlameAndCalls(props: FlameAndCallsProps) {
     <>
       <section class="card" aria-label="Flame graph">
         {props.timeline}
-        <Crumbs {...{ flame, series, selection, root, zoom }} />
-        <FlameView
+        <Crumbs {...{ root, zoom }} of={flame} end={flame ? notesOf(flame, series) : ""} />
+        <SamplesFlame
           {...shared}
+          id={`${source.id} ${keyOf(selection)}`}
+          ask={(query, signal) => source.flame({ ...query, selection }, signal)}
+          label="Flame graph. The call tree below says the same."
           description={description}
           focus={focus.node}
           setFocus={focused}
@@ -411,48 +419,12 @@ function FlameAndCalls(props: FlameAndCallsProps) {
   );
 }
 
-interface CrumbsProps {
-  flame: Flame | undefined;
-  series: Series;
-  selection: Selection;
-  root: number | undefined;
-  zoom: (root: number | undefined) => void;
-}
-
-/** The way from the outermost call to what is zoomed to. */
-function Crumbs({ flame, series, root, zoom }: CrumbsProps) {
-  if (!flame) return <nav class="crumbs" aria-label="Zoomed to" />;
-  // Until the new picture is here, the way is that of the one before.
-  const path = root === undefined ? [] : flame.path;
-  const notes: string[] = [];
+/** What the flame graph shows, in short. */
+function notesOf(flame: Flame, series: Series): string {
+  const notes = [amount(series, flame.total), samples(series, flame.samples)];
   if (flame.folded !== "") notes.push(flame.folded);
   if (flame.shortened > 0) notes.push(`callers of ${counted(flame.shortened, "stack")} left out`);
-  const end = [amount(series, flame.total), samples(series, flame.samples), ...notes];
-  return (
-    <nav class="crumbs" aria-label="Zoomed to">
-      {root === undefined ? (
-        <b aria-current="true">all</b>
-      ) : (
-        <button onClick={() => zoom(undefined)}>all</button>
-      )}
-      {path.map(({ node, function: fn }, index) => (
-        <Fragment key={node}>
-          <span aria-hidden="true">›</span>
-          {flame.left_out > 0 && index === 2 && <span>… {flame.left_out} frames … ›</span>}
-          {index === path.length - 1 ? (
-            <b aria-current="true" title={visible(fn.name)}>
-              {visible(fn.short)}
-            </b>
-          ) : (
-            <button title={visible(fn.name)} onClick={() => zoom(node)}>
-              {visible(fn.short)}
-            </button>
-          )}
-        </Fragment>
-      ))}
-      <span class="end">{end.join(" · ")}</span>
-    </nav>
-  );
+  return notes.join(" · ");
 }
 
 /** Colors, with the share of each kind of code by itself. */

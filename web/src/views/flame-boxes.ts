@@ -1,7 +1,7 @@
 // Which box is where. Boxes are in the order of their rows, and from the left to the right; but
 // lines for narrow calls go down several rows.
 
-import type { Flame } from "../data/source";
+import type { FlameBoxes } from "../data/source";
 import { ROW, TOP } from "./flame-draw";
 
 /** Where the canvas is in the flame graph. */
@@ -12,7 +12,7 @@ export interface Place {
 }
 
 /** The first box of a row, or where it would be. */
-export function firstOfRow(flame: Flame, row: number): number {
+export function firstOfRow(flame: FlameBoxes, row: number): number {
   let [low, high] = [0, flame.size];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -23,7 +23,7 @@ export function firstOfRow(flame: Flame, row: number): number {
 }
 
 /** The box at a place of a row. */
-function boxInRow(flame: Flame, row: number, x: number): number | undefined {
+function boxInRow(flame: FlameBoxes, row: number, x: number): number | undefined {
   const end = firstOfRow(flame, row + 1);
   let [low, high] = [firstOfRow(flame, row), end];
   while (low < high) {
@@ -37,21 +37,21 @@ function boxInRow(flame: Flame, row: number, x: number): number | undefined {
 }
 
 /** The box at a point of the canvas. */
-export function boxAt(flame: Flame, x: number, y: number, place: Place): number | undefined {
+export function boxAt(flame: FlameBoxes, x: number, y: number, place: Place): number | undefined {
   const at = Math.floor((y - TOP + place.scroll) / ROW);
   const row = place.upward ? place.levels - 1 - at : at;
   return row < 0 ? undefined : boxInRow(flame, row, x);
 }
 
 /** The box of a node that is shown singly; that of the root if none is given. */
-export function boxOfNode(flame: Flame, node: number | undefined): number | undefined {
+export function boxOfNode(flame: FlameBoxes, node: number | undefined): number | undefined {
   if (node === undefined) return flame.size > 0 ? 0 : undefined;
   const box = flame.node.indexOf(node);
   return box < 0 ? undefined : box;
 }
 
 /** The box of the row above that a box belongs to. */
-export function coveringBox(flame: Flame, box: number): number | undefined {
+export function coveringBox(flame: FlameBoxes, box: number): number | undefined {
   const row = flame.row[box]!;
   if (row === 0) return undefined;
   return boxInRow(flame, row - 1, flame.left[box]! + Math.min(flame.width[box]! / 2, 0.25));
@@ -59,7 +59,7 @@ export function coveringBox(flame: Flame, box: number): number | undefined {
 
 /** The box beside or below a box. */
 export function neighborBox(
-  flame: Flame,
+  flame: FlameBoxes,
   box: number,
   where: "below" | "left" | "right",
 ): number | undefined {

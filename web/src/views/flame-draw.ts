@@ -2,10 +2,10 @@
 
 import { NONE } from "../data/columns";
 import { visible } from "../data/format";
-import type { Flame } from "../data/source";
+import type { FlameBoxes } from "../data/source";
 import { fitText, widthOf } from "./canvas";
 import { firstOfRow } from "./flame-boxes";
-import { isDark, kindColor, moduleColor } from "./palette";
+import { isDark } from "./palette";
 import { color } from "./theme";
 
 /** Height of a row in pixels. */
@@ -14,40 +14,55 @@ export const ROW = 19;
 /** Pixels above the first row. */
 export const TOP = 3;
 
-export type Coloring = "kind" | "module";
+/** What boxes look like. */
+export interface BoxLook<F extends FlameBoxes> {
+  /** Changes when colors do. */
+  key: string;
+  /** The color of a box that stands for a node of a function. */
+  fill: (flame: F, box: number) => string;
+  /** What stands before the name of a box, if there is room for that. */
+  mark?: (flame: F, box: number) => string;
+  /** The name of the whole. */
+  all: string;
+  /** Whether there is nothing to draw. */
+  isEmpty: (flame: F) => boolean;
+}
 
-export interface Drawing {
+export interface Drawing<F extends FlameBoxes> {
   scroll: number;
   upward: boolean;
   levels: number;
   width: number;
   height: number;
   searching: boolean;
-  coloring: Coloring;
+  look: BoxLook<F>;
   hover: number | undefined;
   focus: number | undefined;
-  callers: boolean;
 }
 
-/** Colors of functions, until something else is drawn. */
+/** Colors of boxes. */
 interface Paints {
-  of: Flame;
   key: string;
   fills: (string | undefined)[];
 }
 
-let paints: Paints | undefined;
+const paints = new WeakMap<FlameBoxes, Paints>();
 
-function paintsOf(flame: Flame, coloring: Coloring): Paints {
-  const key = `${coloring} ${isDark()}`;
-  if (paints?.of !== flame || paints.key !== key) {
-    paints = { of: flame, key, fills: new Array<string | undefined>(flame.functions.length) };
-  }
-  return paints;
+function paintsOf(flame: FlameBoxes, look: string): Paints {
+  const key = `${look} ${isDark()}`;
+  const known = paints.get(flame);
+  if (known?.key === key) return known;
+  const made = { key, fills: new Array<string | undefined>(flame.size) };
+  paints.set(flame, made);
+  return made;
 }
 
 /** Draws the visible rows. */
-export function drawFlame(g: CanvasRenderingContext2D, flame: Flame, drawing: Drawing): void {
+export function drawFlame<F extends FlameBoxes>(
+  g: CanvasRenderingContext2D,
+  flame: F,
+  drawing: Drawing<F>,
+): void {
   const { scroll, upward, levels, height } = drawing;
   const first = Math.max(0, Math.floor((scroll - TOP) / ROW));
   const last = Math.ceil((scroll + height) / ROW);
@@ -59,7 +74,7 @@ export function drawFlame(g: CanvasRenderingContext2D, flame: Flame, drawing: Dr
     accent: color("--accent"),
     all: isDark() ? "#39424f" : "#d5dbe4",
     merged: isDark() ? "#4a5361" : "#c3cad4",
-    paints: paintsOf(flame, drawing.coloring),
+    paints: paintsOf(flame, drawing.look.key),
   };
   g.font = `12px ${color("--sans")}`;
   g.textBaseline = "middle";
@@ -73,7 +88,7 @@ export function drawFlame(g: CanvasRenderingContext2D, flame: Flame, drawing: Dr
   const end = firstOfRow(flame, to + 1);
   for (let box = start; box < end; box += 1) drawBox(g, flame, box, drawing, style);
   g.globalAlpha = 1;
-  if (flame.whole === 0) {
+  if (drawing.look.isEmpty(flame)) {
     g.fillStyle = style.soft;
     g.textAlign = "center";
     g.fillText("No samples with this choice.", drawing.width / 2, Math.min(60, height - 10));
@@ -91,21 +106,19 @@ interface Style {
   paints: Paints;
 }
 
-function fillOf(flame: Flame, box: number, coloring: Coloring, style: Style): string {
+function fillOf<F extends FlameBoxes>(flame: F, box: number, look: BoxLook<F>, style: Style): string {
   if (flame.merged[box]! > 0) return style.merged;
-  const index = flame.function[box]!;
-  const fn = flame.functions[index];
-  if (!fn) return flame.node[box] === NONE ? style.all : style.soft;
-  const { fills } = style.paints;
-  return (fills[index] ??=
-    coloring === "module" ? moduleColor(fn.module) : kindColor(fn.kind, fn.id));
+  if (!flame.functions[flame.function[box]!]) {
+    return flame.node[box] === NONE ? style.all : style.soft;
+  }
+  return (style.paints.fills[box] ??= look.fill(flame, box));
 }
 
-function drawBox(
+function drawBox<F extends FlameBoxes>(
   g: CanvasRenderingContext2D,
-  flame: Flame,
+  flame: F,
   box: number,
-  drawing: Drawing,
+  drawing: Drawing<F>,
   style: Style,
 ): void {
   const { scroll, upward, levels, searching } = drawing;
@@ -116,7 +129,7 @@ function drawBox(
   const isHit = searching && flame.hit[box] === 2;
   const dimmed = searching && !isHit && flame.node[box] !== NONE;
   g.globalAlpha = dimmed ? 0.42 : 1;
-  g.fillStyle = isHit ? style.hit : fillOf(flame, box, drawing.coloring, style);
+  g.fillStyle = isHit ? style.hit : fillOf(flame, box, drawing.look, style);
   g.fillRect(left, y, width, rows * ROW - 1);
   const focused = box === drawing.focus;
   if (focused || box === drawing.hover) {
@@ -128,25 +141,27 @@ function drawBox(
   if (wide < 26) return;
   g.globalAlpha = dimmed ? 0.65 : 1;
   g.fillStyle = isHit ? (isDark() ? "#201018" : "#ffffff") : style.ink;
-  g.fillText(labelOf(g, flame, box, wide - 9, drawing.callers), left + 5, y + ROW / 2);
+  g.fillText(labelOf(g, flame, box, wide - 9, drawing.look), left + 5, y + ROW / 2);
 }
 
 /** The longest form of a name that fits, or the beginning of the shortest. */
-function labelOf(
+function labelOf<F extends FlameBoxes>(
   g: CanvasRenderingContext2D,
-  flame: Flame,
+  flame: F,
   box: number,
   room: number,
-  callers: boolean,
+  look: BoxLook<F>,
 ): string {
   const merged = flame.merged[box]!;
   if (merged > 0) return fitText(g, `${merged} narrow calls`, room);
   const fn = flame.functions[flame.function[box]!];
+  const mark = look.mark?.(flame, box) ?? "";
+  const before = mark === "" ? "" : `${mark} `;
   if (!fn) {
-    const all = callers ? "all samples, by the method they were in" : "all";
-    return fitText(g, flame.node[box] === NONE ? all : "(light calls, folded)", room);
+    const name = flame.node[box] === NONE ? look.all : "(light calls, folded)";
+    return fitText(g, before + name, room);
   }
-  const forms = [fn.name, fn.short];
+  const forms = [before + fn.name, before + fn.short, fn.short];
   // No letter is narrower than two pixels, so most forms need not be measured.
   const fitting = forms.find((form) => form.length * 2 <= room && widthOf(g, visible(form)) <= room);
   return fitText(g, visible(fitting ?? fn.short), room);

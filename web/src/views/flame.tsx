@@ -3,23 +3,31 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { NONE } from "../data/columns";
-import { count, percent, visible } from "../data/format";
+import { visible } from "../data/format";
 import { useQuery } from "../data/query";
-import type { Description, Flame, Selection, Series, Source } from "../data/source";
+import type { BoxQuery, FlameBoxes } from "../data/source";
 import { fit, usePaint, useSize } from "./canvas";
 import { boxAt, boxOfNode, coveringBox, neighborBox, type Place } from "./flame-boxes";
-import { drawFlame, ROW, TOP, type Coloring } from "./flame-draw";
+import { drawFlame, ROW, TOP, type BoxLook } from "./flame-draw";
 import { TipView, type Tip } from "./tip";
-import { amount, points } from "./weights";
 
 /** Rows are fetched in steps of so many, so that scrolling asks seldom. */
 const STEP = 64;
 
-export interface FlameProps {
-  source: Source;
-  description: Description;
-  series: Series;
-  selection: Selection;
+/** What boxes look like, and what there is to be said of them. */
+export interface FlameLook<F extends FlameBoxes> extends BoxLook<F> {
+  tip: (flame: F, box: number, at: MouseEvent) => Tip;
+  /** What a reader of the screen hears of a box, behind its name. */
+  spoken: (flame: F, box: number) => string;
+}
+
+export interface FlameProps<F extends FlameBoxes> {
+  /** What is shown: with another one, the view begins at its beginning. */
+  id: string;
+  ask: (query: BoxQuery, signal: AbortSignal) => Promise<F>;
+  look: FlameLook<F>;
+  /** Its name, and where the same is said in words. */
+  label: string;
   search: string;
   /** The node that is as wide as the view; `undefined` for all. */
   root: number | undefined;
@@ -29,67 +37,34 @@ export interface FlameProps {
   setFocus: (node: number | undefined, path: number[]) => void;
   /** The root at the bottom, as in a flame graph, instead of at the top, as in an icicle. */
   upward: boolean;
-  coloring: Coloring;
   /** Called with what is shown. */
-  loaded: (flame: Flame) => void;
-}
-
-/** What there is to be said of a box. */
-function tipOf(props: FlameProps, flame: Flame, box: number, at: MouseEvent): Tip {
-  const { series, description, selection, root } = props;
-  const [total, own] = [flame.total_of[box]!, flame.own[box]!];
-  const [share, self] = [total / (flame.whole || 1), own / (flame.whole || 1)];
-  const fn = flame.functions[flame.function[box]!];
-  const where: string[] = [];
-  if (fn) {
-    where.push(description.kinds[fn.kind] ?? "");
-    if (fn.module !== null) where.push(fn.module);
-    const place = flame.places[flame.place[box]!];
-    if (place !== undefined) where.push(place);
-  }
-  const error = (of: number) => points(series, of, flame.effective);
-  const rows: [string, string][] = [
-    ["total", `${percent(share)}${error(share)}   ${amount(series, total)}`],
-  ];
-  if (!selection.callers && flame.node[box] !== NONE) {
-    rows.push(["self", `${percent(self)}${error(self)}   ${amount(series, own)}`]);
-  }
-  rows.push([series.calls ? "calls" : "samples", count(flame.samples_of[box]!)]);
-  if (root !== undefined) rows.push(["of the zoomed frame", percent(total / (flame.total || 1))]);
-  const above = coveringBox(flame, box);
-  if (above !== undefined && flame.node[above] !== NONE) {
-    const name = selection.callers ? "of the callee" : "of the caller";
-    rows.push([name, percent(total / (flame.total_of[above]! || 1))]);
-  }
-  return { x: at.clientX, y: at.clientY, title: nameOf(flame, box, selection), where, rows };
+  loaded: (flame: F) => void;
 }
 
 /** The full name of a box. */
-export function nameOf(flame: Flame, box: number, selection: Selection): string {
+export function nameOf(flame: FlameBoxes, box: number, all: string): string {
   const merged = flame.merged[box]!;
   if (merged > 0) return `${merged} narrow calls, merged`;
-  if (flame.node[box] === NONE) {
-    return selection.callers ? "all samples, by the method they were in" : "all";
-  }
+  if (flame.node[box] === NONE) return all;
   return flame.functions[flame.function[box]!]?.name ?? "(light calls, folded)";
 }
 
-/** Identifies what is selected. */
-export function keyOf(selection: Selection): string {
-  return JSON.stringify(selection);
-}
-
 /** What is shown: the latest answer, also while the next one is on its way. */
-function useFlame(props: FlameProps, width: number, first: number, rows: number) {
-  const { source, selection, root, search } = props;
-  const key = `${source.id} ${keyOf(selection)} ${root} ${search} ${width} ${first} ${rows}`;
+function useFlame<F extends FlameBoxes>(
+  props: FlameProps<F>,
+  width: number,
+  first: number,
+  rows: number,
+) {
+  const { id, root, search } = props;
+  const key = `${id} ${root} ${search} ${width} ${first} ${rows}`;
   const query = useQuery(key, (signal) => {
     // Nothing is visible yet.
-    if (width === 0) return new Promise<Flame>(() => {});
+    if (width === 0) return new Promise<F>(() => {});
     const pixels = Math.max(1, Math.round(width));
-    return source.flame({ selection, root, width: pixels, top: first, rows, search }, signal);
+    return props.ask({ root, width: pixels, top: first, rows, search }, signal);
   });
-  const shown = useRef<Flame>(undefined);
+  const shown = useRef<F>(undefined);
   if (query.data) shown.current = query.data;
   useEffect(() => {
     if (query.data) props.loaded(query.data);
@@ -98,7 +73,7 @@ function useFlame(props: FlameProps, width: number, first: number, rows: number)
 }
 
 /** The box that is as wide as the view after a click on a box. */
-function targetOf(flame: Flame, box: number): number {
+function targetOf(flame: FlameBoxes, box: number): number {
   if (flame.merged[box] === 0) return box;
   // Merged calls become wider when what calls them does.
   const above = coveringBox(flame, box);
@@ -107,7 +82,7 @@ function targetOf(flame: Flame, box: number): number {
 }
 
 /** Nodes from the root of the view down to a box. */
-function pathTo(flame: Flame, box: number): number[] {
+function pathTo(flame: FlameBoxes, box: number): number[] {
   const path: number[] = [];
   for (let at: number | undefined = box; at !== undefined; at = coveringBox(flame, at)) {
     if (flame.node[at] !== NONE && flame.merged[at] === 0) path.unshift(flame.node[at]!);
@@ -115,11 +90,11 @@ function pathTo(flame: Flame, box: number): number[] {
   return path;
 }
 
-const nodeOf = (flame: Flame, box: number) =>
+const nodeOf = (flame: FlameBoxes, box: number) =>
   flame.node[box] === NONE ? undefined : flame.node[box];
 
 /** The box that a key moves to; `undefined` if it is no such key. */
-function moved(flame: Flame, at: number, key: string, upward: boolean): number | undefined {
+function moved(flame: FlameBoxes, at: number, key: string, upward: boolean): number | undefined {
   const [down, up] = upward ? ["ArrowUp", "ArrowDown"] : ["ArrowDown", "ArrowUp"];
   if (key === down) return neighborBox(flame, at, "below") ?? at;
   if (key === up) return coveringBox(flame, at) ?? at;
@@ -138,8 +113,8 @@ function reveal(place: HTMLElement | null, row: number): void {
   }
 }
 
-export function FlameView(props: FlameProps) {
-  const { selection, root, search, upward, focus } = props;
+export function FlameView<F extends FlameBoxes>(props: FlameProps<F>) {
+  const { id, root, search, upward, focus, look } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const size = useSize(scroller);
   const [first, setFirst] = useState(0);
@@ -160,7 +135,7 @@ export function FlameView(props: FlameProps) {
     const element = scroller.current;
     if (element) element.scrollTop = upward ? element.scrollHeight : 0;
     setFirst(0);
-  }, [root, keyOf(selection), upward, flame === undefined]);
+  }, [root, id, upward, flame === undefined]);
   const scrolled = () => {
     const element = scroller.current;
     if (!element || !flame) return;
@@ -178,8 +153,7 @@ export function FlameView(props: FlameProps) {
     const next = moved(flame, at, event.key, upward);
     if (next !== undefined) {
       props.setFocus(nodeOf(flame, next), pathTo(flame, next));
-      const share = percent(flame.total_of[next]! / (flame.whole || 1));
-      setSpoken(`${nameOf(flame, next, selection)}, ${share}`);
+      setSpoken(`${nameOf(flame, next, look.all)}, ${look.spoken(flame, next)}`);
       const row = flame.row[next]!;
       reveal(scroller.current, upward ? flame.height - 1 - row : row);
     } else if (event.key === "Enter" || event.key === " ") {
@@ -225,8 +199,8 @@ interface Placed extends Place {
   height: number;
 }
 
-interface CanvasProps extends FlameProps {
-  flame: Flame | undefined;
+interface CanvasProps<F extends FlameBoxes> extends FlameProps<F> {
+  flame: F | undefined;
   place: () => Placed;
   scroller: { current: HTMLElement | null };
   click: (box: number) => void;
@@ -235,8 +209,8 @@ interface CanvasProps extends FlameProps {
 }
 
 /** The canvas, and what the pointer is on. */
-function FlameCanvas(props: CanvasProps) {
-  const { flame, place, focus, selection, scroller } = props;
+function FlameCanvas<F extends FlameBoxes>(props: CanvasProps<F>) {
+  const { flame, place, focus, look, scroller } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [tip, setTip] = useState<Tip>();
   const [focused, setFocused] = useState(false);
@@ -250,10 +224,9 @@ function FlameCanvas(props: CanvasProps) {
     drawFlame(context, flame, {
       ...placed,
       searching: props.searching,
-      coloring: props.coloring,
+      look,
       hover: hover.current,
       focus: focused ? boxOfNode(flame, focus) : undefined,
-      callers: selection.callers,
     });
   };
   const repaint = usePaint(paint);
@@ -277,7 +250,7 @@ function FlameCanvas(props: CanvasProps) {
       hover.current = box;
       repaint();
     }
-    setTip(event && flame && box !== undefined ? tipOf(props, flame, box, event) : undefined);
+    setTip(event && flame && box !== undefined ? look.tip(flame, box, event) : undefined);
   };
   return (
     <>
@@ -285,7 +258,7 @@ function FlameCanvas(props: CanvasProps) {
         ref={canvas}
         tabIndex={0}
         role="application"
-        aria-label="Flame graph. Arrow keys move, Enter zooms in, Backspace zooms out, Escape shows all. The call tree below says the same."
+        aria-label={`${props.label} Arrow keys move, Enter zooms in, Backspace zooms out, Escape shows all.`}
         onMouseMove={over}
         onMouseLeave={() => over(undefined)}
         onClick={(event) => {

@@ -15,8 +15,8 @@ import type {
   Source,
 } from "../data/source";
 import { fileOf } from "./calls";
-import { keyOf } from "./flame";
 import { kindColor } from "./palette";
+import { keyOf } from "./samples-flame";
 import { useKept } from "./state";
 import { amount, points } from "./weights";
 

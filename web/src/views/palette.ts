@@ -59,3 +59,31 @@ export function moduleColor(module: string | null): string {
 export function stateColor(title: string, index: number): string {
   return STATES[title] ?? OTHERS[index % OTHERS.length]!;
 }
+
+/** Steps of the colors of changes, from all gone to all new: -1 to 1. */
+export const CHANGES = [-1, -0.5, -0.2, 0, 0.2, 0.5, 1] as const;
+
+/**
+ * The color of a change: blue for less, orange for more, which people with any kind of color
+ * blindness tell apart; the paler, the smaller it is. What may be noise is paler still.
+ */
+export function changeColor(change: number, certain: boolean): string {
+  const size = Math.min(Math.abs(change), 1);
+  const strength = (size < 0.02 ? 0 : 0.25 + 0.75 * size) * (certain ? 1 : 0.3);
+  const [hue, full] = change > 0 ? [26, 88] : [211, 72];
+  const [plain, strong] = isDark() ? [27, 40] : [90, 62];
+  const lightness = plain + (strong - plain) * strength;
+  return `hsl(${hue} ${8 + (full - 8) * strength * (isDark() ? 0.75 : 1)}% ${lightness}%)`;
+}
+
+/** The color of objects of a type in cells within cells; that of several types is gray. */
+export function typeColor(type: string | undefined, depth: number): string {
+  let hash = 5381;
+  for (const letter of type ?? "") hash = (Math.imul(hash, 33) ^ letter.codePointAt(0)!) | 0;
+  const hue = type === undefined ? 220 : (hash >>> 0) % 360;
+  const saturation = type === undefined ? 7 : 46;
+  const inner = Math.min(depth, 6) * 1.5;
+  return isDark()
+    ? `hsl(${hue} ${saturation * 0.7}% ${33 + inner}%)`
+    : `hsl(${hue} ${saturation}% ${84 - inner}%)`;
+}

@@ -153,6 +153,14 @@ pub fn last_summary(path: &Path, profile: &Profile) -> Option<SnapshotSummary> {
     (snapshot.end().extent != Extent::Roots).then(|| SnapshotSummary::of(&snapshot))
 }
 
+/// A snapshot of a session: its number from 1 on, or the last one.
+///
+/// # Errors
+/// When there is none, or it cannot be read.
+pub fn snapshot_of(path: &Path, number: Option<u32>) -> anyhow::Result<Snapshot> {
+    Ok(one_look(path, MemoryArgs::default(), number)?.0)
+}
+
 /// The last snapshot of a session, analyzed.
 ///
 /// # Errors

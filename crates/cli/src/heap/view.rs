@@ -1,7 +1,7 @@
 //! What heap snapshots show, for people.
 
 use document::{
-    Cell, Column, Document, Section, Table, Tree, Unit,
+    Cell, Column, Document, Figure, Section, Table, Tree, Unit,
     format::{bytes, count, counted, duration, utc},
     left,
     plain::visible,
@@ -9,12 +9,15 @@ use document::{
 };
 use heap::{
     Extent, Gaps, GenerationRow, GrowthRow, LeakReport, PartialReport, PathRow, Report, RootRow,
-    Strings, Suspect, TypeDetail, TypeRow, growth::Verdict,
+    Strings, Suspect, TypeDetail, TypeRow, growth::Verdict, retention_graph,
 };
 use std::fmt::Write as _;
 
 /// Steps of a path that are shown at each end.
 const STEPS_AT_END: usize = 4;
+
+/// Paths that are drawn together.
+const DRAWN: usize = 6;
 
 /// Letters of a string that are shown.
 const LETTERS: usize = 60;
@@ -210,6 +213,8 @@ fn retainers(report: &Report) -> Option<Section> {
     }
     let mut section = Section::new("Where most is retained");
     section.add(tree);
+    let paths = report.retainers.iter().filter_map(|retainer| Some((retainer.path.as_ref()?, 0)));
+    section.add(Figure::graph("How it is retained", retention_graph(paths.take(DRAWN))));
     (!report.retainers.is_empty()).then_some(section)
 }
 
@@ -280,6 +285,8 @@ fn asked(asked: &TypeDetail) -> Section {
     }
     if !tree.nodes.is_empty() {
         section.add(tree);
+        let paths = asked.holders.iter().map(|holder| (&holder.path, holder.objects));
+        section.add(Figure::graph("How they are retained", retention_graph(paths)));
     }
     section
 }

@@ -92,6 +92,8 @@ pub fn section(
                 let code = plain::visible_lines(&code.text).replace('\t', "    ");
                 lines(frame, rest, code.lines().map(str::to_owned), Style::new())
             }
+            // What it shows is said beside it.
+            Block::Figure(_) => rest,
         };
     }
     rest

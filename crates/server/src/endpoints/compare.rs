@@ -1,5 +1,7 @@
 //! Two sessions, compared.
 
+mod views;
+
 use super::extract::Body;
 use crate::{
     Shared, answers,
@@ -18,7 +20,7 @@ use utoipa::openapi::HttpMethod;
 const CONFIDENCE: std::ops::RangeInclusive<f64> = 0.5..=0.999_999;
 
 /// What is to be compared, and how.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CompareRequest {
     /// The session to compare with.
@@ -60,6 +62,7 @@ pub fn add(api: &mut Api) {
         .sends(200, "What differs, and how certain that is.", answer)
         .problems(&[404, 422]);
     api.add(endpoint, compare);
+    views::add(api);
 }
 
 async fn compare(

@@ -15,7 +15,8 @@ use explore::{
     CallersAnswer, ChildrenAnswer, Columns, Description, ExploreError, Explored, FlameHead,
     FlameQuery, FunctionsAnswer, TimelineHead,
 };
-use params::{DIRECTIONS, ExploreParams, MOST_PIXELS, MOST_ROWS, ORDERS};
+use params::{DIRECTIONS, ExploreParams, ORDERS};
+pub(super) use params::{MOST_PIXELS, MOST_ROWS, within};
 use profile::SeriesKind;
 use serde::Serialize;
 use utoipa::openapi::HttpMethod::Get;
@@ -145,10 +146,14 @@ impl From<ExploreError> for Problem {
     fn from(error: ExploreError) -> Self {
         let next = "ask for the whole, or for a node or function of an answer";
         match error {
-            ExploreError::NoNode(..) | ExploreError::NoFunction(..) => {
+            ExploreError::NoNode(..) | ExploreError::NoFunction(..) | ExploreError::NoType(..) => {
                 Self::new(StatusCode::NOT_FOUND, error.to_string(), next)
             }
             ExploreError::SearchTooLong => Self::request(error.to_string()),
+            ExploreError::NoReferences => {
+                let next = "take a snapshot that is not limited to types or roots";
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string(), next)
+            }
             ExploreError::Json(_) => Self::internal(error.to_string()),
         }
     }

@@ -25,6 +25,7 @@ use profile::{Profile, SeriesKind};
 use report::{EXPORTERS, Exporter, SnapshotSection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use session::SessionRecord;
 use std::{
     fs::File,
     io::{Seek as _, SeekFrom},
@@ -179,7 +180,7 @@ async fn session(State(state): State<Shared>, Named(id): Named) -> Result<Respon
     let open = opened?;
     let shared = Shared::clone(&state);
     let described =
-        move || answers::json(&SessionDetail::of(shared.store.row(&id)?, &open.profile));
+        move || answers::json(&SessionDetail::of(shared.store.row(&id)?, &open.profile, open.heap_snapshots));
     state.rooms.send_json(state.light.run(described).await?)
 }
 

@@ -4,7 +4,9 @@
 #[path = "../../../profile/tests/shop/mod.rs"]
 mod shop;
 
-use heap::growth::SnapshotSummary;
+use heap::{
+    MemoryBudget, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd, growth::SnapshotSummary,
+};
 use profile::Profile;
 use recorder::Summary;
 use report::SnapshotSection;
@@ -45,9 +47,36 @@ impl Program for Bare {
         None
     }
 
+    fn heap_snapshot(&self, session: &Path, number: Option<u32>) -> Result<Snapshot, String> {
+        match (session.file_stem().is_some_and(|name| name == "heap"), number) {
+            (true, None | Some(1)) => Ok(heap_of_orders()),
+            _ => Err("there is no such heap snapshot".to_owned()),
+        }
+    }
+
     fn check_up(&self, _: &CheckupPlan, _: &dyn Control) -> Result<(Summary, Value), String> {
         Err("it has no agent".to_owned())
     }
+}
+
+/// A static list of two orders, and an array on a stack.
+fn heap_of_orders() -> Snapshot {
+    let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+    for (class, name) in [(1, "List<Order>"), (2, "<b>Order"), (3, "System.Byte[]")] {
+        builder.class(class, name, "shop.dll");
+    }
+    builder.object(8, 1, 40);
+    builder.reference(80);
+    builder.reference(160);
+    builder.object(80, 2, 60);
+    builder.object(160, 2, 60);
+    builder.object(800, 3, 1000);
+    let root =
+        |target, kind, id| Root { target, kind, pinned: false, weak: false, interior: false, id };
+    builder.root_name(7, "Shop.Orders");
+    builder.root(root(8, RootKind::Statics, 7));
+    builder.root(root(800, RootKind::Stack, 0));
+    builder.finish(SnapshotEnd { complete: true, ..SnapshotEnd::default() })
 }
 
 /// The same, for servers of a test's own.
@@ -152,4 +181,31 @@ impl Drop for Served {
 /// The number of files in a folder.
 pub fn files_in(folder: &Path) -> usize {
     fs::read_dir(folder).unwrap().count()
+}
+
+/// A column of an answer, as numbers.
+pub fn column(answer: &Answer, name: &str) -> Vec<f64> {
+    let (head, data) = parts(answer);
+    let columns = head["columns"].as_array().unwrap();
+    let column = columns.iter().find(|column| column["name"] == name).unwrap();
+    let number = |key: &str| column[key].as_u64().unwrap() as usize;
+    let (offset, length) = (number("offset"), number("length"));
+    let each = |size: usize| data[offset..offset + length * size].chunks(size);
+    match column["type"].as_str().unwrap() {
+        "u8" => each(1).map(|bytes| f64::from(bytes[0])).collect(),
+        "u32" => each(4).map(|b| f64::from(u32::from_le_bytes(b.try_into().unwrap()))).collect(),
+        "f32" => each(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
+        "f64" => each(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
+        other => panic!("{other}"),
+    }
+}
+
+/// The head of an answer, and its data.
+pub fn parts(answer: &Answer) -> (Value, &[u8]) {
+    assert_eq!(answer.headers["content-type"], "application/vnd.clrscope.columns");
+    let body = &answer.body[..];
+    assert_eq!(&body[..4], b"CLRC");
+    let length = u32::from_le_bytes(body[4..8].try_into().unwrap()) as usize;
+    assert_eq!(length % 8, 0);
+    (serde_json::from_slice(&body[8..8 + length]).unwrap(), &body[8 + length..])
 }

@@ -42,7 +42,7 @@ pub struct ExploreParams {
 }
 
 /// A number in its range.
-fn within(name: &str, given: Option<u32>, other: u32, most: u32) -> Result<u32, Problem> {
+pub fn within(name: &str, given: Option<u32>, other: u32, most: u32) -> Result<u32, Problem> {
     match given.unwrap_or(other) {
         number if (1..=most).contains(&number) => Ok(number),
         _ => Err(Problem::request(format!("`{name}` is from 1 to {most}"))),

@@ -22,6 +22,8 @@ pub struct SessionDetail {
     threads: usize,
     /// Profilers that have samples with stacks, for the parameter `profiler` of reports.
     series: Vec<&'static str>,
+    /// Heap snapshots that it has.
+    heap_snapshots: u32,
     /// Samples and events that were dropped.
     dropped: u64,
     /// What clrscope noticed during the recording.
@@ -29,7 +31,7 @@ pub struct SessionDetail {
 }
 
 impl SessionDetail {
-    pub fn of(session: SessionRow, profile: &Profile) -> Self {
+    pub fn of(session: SessionRow, profile: &Profile, heap_snapshots: u32) -> Self {
         let series = SeriesKind::ALL.into_iter().filter(|kind| !profile.series(*kind).is_empty());
         Self {
             session,
@@ -43,6 +45,7 @@ impl SessionDetail {
             }),
             threads: profile.tables.threads.len(),
             series: series.map(SeriesKind::id).collect(),
+            heap_snapshots,
             dropped: profile.dropped(),
             notes: profile.notes.iter().map(|(_, note)| note.clone()).collect(),
         }

@@ -1,0 +1,198 @@
+//! What viewers of a heap snapshot show: types, a treemap of what retains what, and paths from roots.
+//! Only what is visible is answered.
+
+use super::{
+    explore::{MOST_ROWS, within},
+    extract::{Named, Params},
+};
+use crate::{
+    Shared,
+    openapi::{Api, Endpoint, text, whole, word},
+    problem::Problem,
+    store::SessionId,
+};
+use axum::{
+    Json,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use explore::{
+    Columns, HeapChildren, HeapDescription, HeapPaths, HeapTypes, HeapView, MOST_SIDE, Pattern,
+    TreemapHead, TypeSort,
+};
+use serde::Deserialize;
+use utoipa::openapi::HttpMethod::Get;
+
+pub fn add(api: &mut Api) {
+    let answer = api.answer::<HeapDescription>();
+    let summary = "Describe a heap snapshot of a session";
+    let endpoint = of_snapshot(Endpoint::new(Get, "/sessions/{id}/heap", "heap", summary));
+    api.add(endpoint.sends(200, "The snapshot.", answer), describe);
+    let answer = api.answer::<HeapTypes>();
+    let summary = "List types on the heap, or search for some";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/heap/types", "heap_types", summary)
+        .query(
+            "sort",
+            "The order; `bytes` if none is given.",
+            word(TypeSort::ALL.map(|(word, _)| word)),
+        )
+        .query("search", "A part of the names, or a regular expression between slashes.", text());
+    api.add(of_snapshot(listed(endpoint)).sends(200, "The types.", answer), types);
+    let head = api.answer::<TreemapHead>();
+    let summary = "Lay out a treemap of what retains what";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/heap/treemap", "heap_treemap", summary)
+        .description("See TreemapHead for the head and the columns.")
+        .query(
+            "root",
+            "The object that is as large as the view; all that roots retain if none is given.",
+            whole(0, u32::MAX),
+        )
+        .query("width", "Pixels of the view. 1200 if none are given.", whole(1, MOST_SIDE))
+        .query("height", "Pixels of the view. 600 if none are given.", whole(1, MOST_SIDE));
+    api.add(of_snapshot(endpoint).sends_columns("The visible cells.", head), treemap);
+    let answer = api.answer::<HeapChildren>();
+    let summary = "List what an object alone keeps alive";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/heap/dominated", "heap_dominated", summary)
+        .query("root", "The object; the roots if none is given.", whole(0, u32::MAX));
+    api.add(of_snapshot(listed(endpoint)).sends(200, "The objects.", answer), dominated);
+    let answer = api.answer::<HeapPaths>();
+    let summary = "Say what retains an object, or the objects of a type";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/heap/paths", "heap_paths", summary)
+        .query("of", "The object.", whole(0, u32::MAX))
+        .query("type", "The `id` of the type. One of the two is needed.", whole(0, u32::MAX));
+    api.add(of_snapshot(endpoint).sends(200, "The paths from roots, as a graph.", answer), paths);
+}
+
+fn of_snapshot(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .query(
+            "snapshot",
+            "The number of the snapshot, from 1 on; the last one if none is given.",
+            whole(1, u32::MAX),
+        )
+        .problems(&[422])
+}
+
+fn listed(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .query(
+            "first",
+            "Rows to leave out before the first. 0 if none are given.",
+            whole(0, u32::MAX),
+        )
+        .query("rows", "Rows at most. 100 if none are given.", whole(1, MOST_ROWS))
+}
+
+/// What is wanted of a heap snapshot.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeapParams {
+    snapshot: Option<u32>,
+    root: Option<u32>,
+    of: Option<u32>,
+    r#type: Option<u32>,
+    search: Option<String>,
+    sort: Option<String>,
+    width: Option<u32>,
+    height: Option<u32>,
+    first: Option<u32>,
+    rows: Option<u32>,
+}
+
+impl HeapParams {
+    fn rows(&self) -> Result<(usize, usize), Problem> {
+        let rows = within("rows", self.rows, 100, MOST_ROWS)?;
+        Ok((self.first.unwrap_or(0) as usize, rows as usize))
+    }
+
+    fn sort(&self) -> Result<TypeSort, Problem> {
+        let wanted = self.sort.as_deref().unwrap_or("bytes");
+        let found = TypeSort::ALL.into_iter().find(|(word, _)| *word == wanted);
+        found.map(|(_, sort)| sort).ok_or_else(|| {
+            let known = TypeSort::ALL.map(|(word, _)| word).join(", ");
+            Problem::request(format!("`sort` is one of {known}"))
+        })
+    }
+}
+
+/// Asks a heap snapshot, which is read if it is not open.
+async fn ask<T: Send + 'static>(
+    state: Shared,
+    id: SessionId,
+    params: HeapParams,
+    answer: impl FnOnce(&HeapView, &HeapParams) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let (own, number) = (id.clone(), params.snapshot);
+    let opened = state.explorations.heap(&state.work, id, number, move |work| {
+        let read = work.program.heap_snapshot(&work.path(&own), number);
+        read.map(HeapView::new).map_err(|cause| {
+            let next = "GET sessions/{id} says how many heap snapshots a session has";
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, cause, next)
+        })
+    });
+    let heap = opened.await?;
+    state.explore.run(move || answer(&heap, &params)).await
+}
+
+async fn describe(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<HeapParams>,
+) -> Result<Json<HeapDescription>, Problem> {
+    ask(state, id, params, |heap, _| Ok(heap.describe())).await.map(Json)
+}
+
+async fn types(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<HeapParams>,
+) -> Result<Json<HeapTypes>, Problem> {
+    let listed = ask(state, id, params, |heap, params| {
+        let search = Pattern::parse(params.search.as_deref().unwrap_or_default());
+        let search = search.map_err(|error| Problem::request(error.to_string()))?;
+        let (first, rows) = params.rows()?;
+        Ok(heap.types(search.as_ref(), params.sort()?, first, rows))
+    });
+    listed.await.map(Json)
+}
+
+async fn treemap(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<HeapParams>,
+) -> Result<Response, Problem> {
+    let laid_out = ask(state, id, params, |heap, params| {
+        let width = within("width", params.width, 1200, MOST_SIDE)?;
+        let height = within("height", params.height, 600, MOST_SIDE)?;
+        Ok(heap.treemap(params.root, width.into(), height.into())?.to_bytes())
+    });
+    Ok(([(header::CONTENT_TYPE, Columns::MEDIA_TYPE)], laid_out.await?).into_response())
+}
+
+async fn dominated(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<HeapParams>,
+) -> Result<Json<HeapChildren>, Problem> {
+    let listed = ask(state, id, params, |heap, params| {
+        let (first, rows) = params.rows()?;
+        Ok(heap.dominated(params.root, first, rows)?)
+    });
+    listed.await.map(Json)
+}
+
+async fn paths(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<HeapParams>,
+) -> Result<Json<HeapPaths>, Problem> {
+    let found = ask(state, id, params, |heap, params| match (params.of, params.r#type) {
+        (Some(node), None) => Ok(heap.paths_of_object(node)?),
+        (None, Some(id)) => Ok(heap.paths_of_type(id)?),
+        _ => {
+            Err(Problem::request("`of` or `type` is missing: the object, or the `id` of the type"))
+        }
+    });
+    found.await.map(Json)
+}
