@@ -15,6 +15,7 @@ pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema, writ
 pub use events::schema as events_schema;
 pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of, schema_settings};
 pub use panes::{Detail, PANES, Pane, PaneContent, PaneOptions, ThreadChoice};
+pub use pprof::proto as pprof_messages;
 use profile::format;
 pub use views::document;
 

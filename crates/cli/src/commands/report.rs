@@ -4,6 +4,7 @@ use super::{heap, heap::SnapshotReport, tasks};
 use crate::{
     console, duration,
     exit::{Code, failure},
+    foreign::SessionFile,
 };
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -19,12 +20,15 @@ use std::{
 
 /// Write a recorded session as text, HTML, or a format of another tool
 ///
+/// Reads files of other tools, too: pprof, collapsed stacks, speedscope, Firefox Profiler, .nettrace
+/// and .gcdump.
+///
 /// If the session has heap snapshots, shows what `clrscope heap` and `clrscope async` show. A
 /// session that was cut short or is damaged is reported as far as it can be read; the exit code
 /// then says so.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Session file
+    /// Session file, or a file of another tool
     #[arg(value_name = "FILE")]
     session: PathBuf,
     /// Format of the report
@@ -86,7 +90,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         ));
     }
     let file = || format!("{}", args.session.display());
-    let session = File::open(&args.session).map_err(|error| {
+    let source = SessionFile::of(&args.session)?;
+    let session = File::open(source.path()).map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::NotFound => " (`clrscope record` writes session files)",
             _ => "",
@@ -95,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     })?;
     let mut problems = Vec::new();
     let snapshots =
-        |profile: &Profile| snapshots(&args.session, profile, args.rows as usize, &mut problems);
+        |profile: &Profile| snapshots(source.path(), profile, args.rows as usize, &mut problems);
     let profile = match &args.output {
         Some(path) if same_file(&args.session, path) => {
             return Err(failure(
