@@ -1,15 +1,16 @@
 //! Connections: how many, and how long they may take.
 
-use crate::{Shared, access::Peer};
+use crate::{Shared, Tls, access::Peer};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
+    server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
 use std::{io, net::TcpListener, sync::Arc, time::Duration};
 use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::timeout,
@@ -42,6 +43,7 @@ pub fn run(
     listener: TcpListener,
     router: Router,
     state: Shared,
+    tls: Option<Tls>,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -51,7 +53,7 @@ pub fn run(
         .enable_io()
         .enable_time()
         .build()?;
-    let ended = runtime.block_on(serve(listener, router, &state, stopped));
+    let ended = runtime.block_on(serve(listener, router, &state, tls, stopped));
     // Work of requests that have ended is left behind.
     runtime.shutdown_background();
     ended
@@ -61,6 +63,7 @@ async fn serve(
     listener: TcpListener,
     router: Router,
     state: &Shared,
+    tls: Option<Tls>,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -78,7 +81,7 @@ async fn serve(
                 // A connection that is gone already has no address.
                 let Ok(own) = stream.local_addr() else { continue };
                 let router = router.clone().layer(Extension(Peer { address: peer, own }));
-                connect(stream, turn, router, &connections);
+                connect(stream, turn, router, connections.watcher(), tls.clone());
             }
             // There are no descriptors left, for example: connections that end free some.
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -96,12 +99,55 @@ fn connect(
     stream: TcpStream,
     turn: OwnedSemaphorePermit,
     router: Router,
-    connections: &GracefulShutdown,
+    watcher: Watcher,
+    tls: Option<Tls>,
 ) {
     // Events are small and should not wait for each other. If this fails, they do.
     let _ = stream.set_nodelay(true);
+    tokio::spawn(async move {
+        let _turn = turn;
+        let Some(tls) = tls else { return answer(limited(stream), router, watcher).await };
+        // Whoever is silent, or does not speak TLS, has no connection.
+        match timeout(HEAD, is_encrypted(&stream)).await {
+            Ok(true) => {}
+            Ok(false) => return refuse(stream).await,
+            Err(_) => return,
+        }
+        if let Ok(Ok(stream)) = timeout(HEAD, tls.accept(limited(stream))).await {
+            answer(stream, router, watcher).await;
+        }
+    });
+}
+
+/// A connection whose other end has to take what is sent.
+fn limited(stream: TcpStream) -> std::pin::Pin<Box<TimeoutStream<TcpStream>>> {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE));
+    Box::pin(stream)
+}
+
+/// Whether a connection begins as TLS does: with a handshake.
+async fn is_encrypted(stream: &TcpStream) -> bool {
+    let mut first = [0];
+    matches!(stream.peek(&mut first).await, Ok(1)) && first == [22]
+}
+
+/// Says to who does not speak TLS what is wrong.
+async fn refuse(mut stream: TcpStream) {
+    const TEXT: &str = "This server speaks HTTPS: the address begins with https://\n";
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{TEXT}",
+        TEXT.len()
+    );
+    let _ = timeout(LAST, stream.write_all(answer.as_bytes())).await;
+}
+
+/// Answers the requests of a connection.
+async fn answer<S>(stream: S, router: Router, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -109,11 +155,7 @@ fn connect(
         .max_buf_size(MOST_HEAD)
         .max_headers(MOST_HEADERS);
     let service = TowerToHyperService::new(router);
-    let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
-    let connection = connections.watch(connection);
-    tokio::spawn(async move {
-        let _turn = turn;
-        // A client that went away, or sent no HTTP, cannot be sent an error.
-        let _ = connection.await;
-    });
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    // A client that went away, or sent no HTTP, cannot be sent an error.
+    let _ = watcher.watch(connection).await;
 }
