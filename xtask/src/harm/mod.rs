@@ -98,14 +98,9 @@ pub fn run(options: &Options) -> Result<()> {
     if !options.list {
         setup::run()?;
         if !options.no_build {
-            let builds = [
-                &["build", "--quiet"][..],
-                &["build", "--quiet", "--package", "newrelic"],
-                &["build", "--quiet", "--package", "corprof", "--example", "empty_allocated"],
-            ];
-            for build in builds {
-                tool::run(cargo().args(build), BUILD_LIMIT)?;
-            }
+            // All at once, so that dependencies have the features that they have in the tests.
+            let build = ["build", "--quiet", "--workspace", "--all-targets"];
+            tool::run(cargo().args(build), BUILD_LIMIT)?;
         }
     }
     let (table, absent) = Table::of_machine();
