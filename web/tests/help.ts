@@ -18,6 +18,9 @@ const url = setting("CLRSCOPE_URL");
 export const sick = Number(setting("CLRSCOPE_SICK"));
 export const traced = Number(setting("CLRSCOPE_TRACED"));
 
+/** The command line of a program that can be started. */
+export const program = setting("CLRSCOPE_PROGRAM");
+
 /** A folder for files of this run. */
 export const folder = setting("CLRSCOPE_FOLDER");
 

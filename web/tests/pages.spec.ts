@@ -1,5 +1,15 @@
 import { join } from "node:path";
-import { checkAccess, checkWidths, expect, expectErrors, folder, sick, test, traced } from "./help";
+import {
+  checkAccess,
+  checkWidths,
+  expect,
+  expectErrors,
+  folder,
+  program,
+  sick,
+  test,
+  traced,
+} from "./help";
 
 test("a process is found, checked, and what is wrong with it is shown", async ({ page }) => {
   await page.goto("/");
@@ -9,6 +19,9 @@ test("a process is found, checked, and what is wrong with it is shown", async ({
   await expect(row).toContainText(".NET 9");
   await expect(row).toContainText(/[\d.]+ %/);
   await expect(row).toContainText(/[\d.]+ MB/);
+  // Its own threads collect.
+  await expect(page.getByRole("columnheader", { name: /GC threads/ }).first()).toBeVisible();
+  await expect(row).toContainText("not visible from outside");
   await checkAccess(page);
   await checkWidths(page, "processes");
 
@@ -116,11 +129,39 @@ test("files are dropped, and those that are no sessions are refused", async ({ p
   const data = await page.evaluateHandle(() => {
     const transfer = new DataTransfer();
     transfer.items.add(new File(["nonsense"], "<b>no session</b>.clrscope"));
+    transfer.items.add(new File(["main;work 3\nmain;rest 1\n"], "of another tool.folded"));
     return transfer;
   });
   await page.dispatchEvent(".drop", "drop", { dataTransfer: data });
   await expect(page.getByRole("alert")).toBeVisible();
   await expect(page.getByText("<b>no session</b>.clrscope")).toBeVisible();
+  await page.getByRole("link", { name: "open it" }).click();
+  await expect(page).toHaveURL(/\/sessions\/of_another_tool$/);
+  await expect(page.getByRole("cell", { name: "work" }).first()).toBeVisible();
+  await expect(page.getByText(/no times, no threads/).first()).toBeVisible();
+  await checkAccess(page);
+});
+
+test("a program is started, watched, and ended with its recording", async ({ page }) => {
+  await page.goto("/");
+  await page.getByRole("link", { name: "start a program" }).click();
+  await expect(page).toHaveURL(/what=program/);
+  const start = page.getByRole("button", { name: "Start recording" });
+  await expect(start).toBeDisabled();
+  await page.getByLabel("Command", { exact: true }).fill(program);
+  await page.getByLabel("Environment variables").fill("DOTNET_gcServer=1\nSHOP_SECRET=hidden");
+  await expect(page).not.toHaveURL(/hidden/);
+  await checkAccess(page);
+  await checkWidths(page, "launch");
+  await start.click();
+  await expect(page).toHaveURL(/\/recordings\//);
+  const output = page.getByRole("region", { name: "Output of the program" });
+  await expect(output).toContainText("ready", { timeout: 60_000 });
+  await checkAccess(page);
+  await checkWidths(page, "launch-running");
+  await page.getByRole("button", { name: "Stop" }).click();
+  await expect(page).toHaveURL(/\/sessions\//);
+  await expect(page.getByRole("heading", { level: 1, name: "burn" })).toBeVisible();
 });
 
 test("a tree is operated by keyboard alone", async ({ page }) => {

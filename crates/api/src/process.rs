@@ -22,10 +22,18 @@ pub struct Process<'a> {
     pub hosting: Option<&'static str>,
     /// Whether it runs in a container.
     pub container: bool,
+    /// Who made the container, such as `docker`, where its control group says so.
+    pub container_engine: Option<&'static str>,
+    /// The first twelve digits of the container's id.
+    pub container_id: Option<String>,
     /// For how long it has been running.
     pub uptime_seconds: Option<f64>,
     /// CPU time of all its threads since it started.
     pub cpu_seconds: Option<f64>,
+    /// CPU time of the threads that only collect garbage, since they started. Null if none can be
+    /// recognized: without server GC or a background collection, the threads of the program collect,
+    /// which cannot be seen from outside; on .NET Core 3.1 those threads have no names.
+    pub gc_cpu_seconds: Option<f64>,
     /// Bytes that it has in memory (resident set).
     pub memory_bytes: Option<u64>,
     /// Its threads.
@@ -47,6 +55,7 @@ pub struct Process<'a> {
 impl<'a> Process<'a> {
     /// What is known of a process at this time, and what it uses, where that is known.
     pub fn of(process: &'a DotnetProcess, usage: Option<Usage>, now: SystemTime) -> Self {
+        let container = process.contained.then(|| diagnostics::container(process.pid)).flatten();
         Self {
             pid: process.pid,
             namespace_pid: process.ns_pid,
@@ -60,8 +69,11 @@ impl<'a> Process<'a> {
                 Hosting::NativeAot => "native-aot",
             }),
             container: process.contained,
+            container_engine: container.as_ref().map(|container| container.engine),
+            container_id: container.as_ref().map(|container| container.short_id().to_owned()),
             uptime_seconds: uptime(process, now).map(|uptime| uptime.as_secs_f64()),
             cpu_seconds: usage.map(|usage| usage.cpu.as_secs_f64()),
+            gc_cpu_seconds: usage.and_then(|usage| usage.gc).map(|time| time.as_secs_f64()),
             memory_bytes: usage.map(|usage| usage.resident),
             threads: usage.map(|usage| usage.threads),
             name: &process.name,
@@ -106,9 +118,11 @@ mod tests {
             obstacle: Some(Obstacle::Stopped { tracer: None }),
         };
         let now = UNIX_EPOCH + Duration::from_secs(1001);
-        let usage = Usage { cpu: Duration::from_millis(1500), resident: 4096, threads: 3 };
+        let (cpu, gc) = (Duration::from_millis(1500), Some(Duration::from_millis(500)));
+        let usage = Usage { cpu, resident: 4096, threads: 3, gc };
         let json = serde_json::to_value(Process::of(&process, Some(usage), now)).unwrap();
         assert_eq!((&json["cpu_seconds"], &json["memory_bytes"]), (&1.5.into(), &4096.into()));
+        assert_eq!(json["gc_cpu_seconds"], 0.5);
         let json = serde_json::to_value(Process::of(&process, None, now)).unwrap();
         assert!(json["threads"].is_null() && json["cpu_seconds"].is_null());
         assert_eq!((&json["pid"], &json["attachable"]), (&1234.into(), &false.into()));

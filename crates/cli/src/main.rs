@@ -13,6 +13,7 @@ mod console;
 mod diagnosis;
 mod duration;
 mod exit;
+mod foreign;
 mod heap;
 mod interrupt;
 mod newrelic;

@@ -75,6 +75,10 @@ fn a_look_tells_what_the_program_knows() {
         ])
         .expect(0)
         .json();
+        // As the file of another tool it is a session.
+        let imported = run(["report", dump.to_str().unwrap(), "--json"]).expect(0).json();
+        let classes = imported["heap"]["totals"]["types"].as_u64().unwrap();
+        assert!(classes > 10, "{runtime}: {imported}");
         process.send_line("over").unwrap();
         let truth = process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());

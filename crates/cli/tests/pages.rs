@@ -13,6 +13,15 @@ use std::{
 };
 use testkit::{Runtime, Sample, source_root};
 
+/// A program that a page starts, in one line.
+fn program(runtime: Runtime) -> String {
+    let launch = Sample::named("burn").launch(runtime, &["--seconds", "600"]);
+    let command = launch.command();
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words = words.map(|word| format!("'{}'", word.to_str().unwrap()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn all_pages_in_a_browser() {
     let folder = scratch();
@@ -37,7 +46,8 @@ fn all_pages_in_a_browser() {
     // A method that calls more others than the server answers at once.
     let samples = (0..3000).map(|method| (method as u64 * MS, method)).collect();
     fs::write(sessions.join("wide.clrscope"), Made::of(3, 3000, samples).file()).unwrap();
-    let mut command = clrscope(["serve", "--sessions", sessions.to_str().unwrap()]);
+    let mut command =
+        clrscope(["serve", "--allow-launch", "--sessions", sessions.to_str().unwrap()]);
     let mut serving = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut url = String::new();
     BufReader::new(serving.stdout.take().unwrap()).read_line(&mut url).unwrap();
@@ -50,6 +60,7 @@ fn all_pages_in_a_browser() {
         .env("CLRSCOPE_SICK", sick.pid().to_string())
         .env("CLRSCOPE_TRACED", traced.pid().to_string())
         .env("CLRSCOPE_FOLDER", &run)
+        .env("CLRSCOPE_PROGRAM", program(runtime))
         .stdin(Stdio::null())
         .status();
     let _ = serving.kill();

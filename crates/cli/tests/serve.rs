@@ -431,6 +431,69 @@ fn methods_are_traced_and_reverted() {
 }
 
 #[test]
+fn a_program_is_started_recorded_and_ended() {
+    let folder = scratch();
+    let serving = Serving::start_with(&file(&folder, "sessions"), &["--allow-launch"]);
+    assert_eq!(serving.get("launch").expect(200).json()["allowed"], true);
+    let launch = Sample::named("burn").launch(Runtime::V9.require(), &["--seconds", "600"]);
+    let command = launch.command();
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_str().unwrap())
+        .collect();
+    let mut variables: std::collections::BTreeMap<_, _> = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_str().unwrap(), value?.to_str().unwrap())))
+        .collect();
+    // The collector then has threads of its own, whose time can be seen from outside.
+    variables.insert("DOTNET_gcServer", "1");
+    let request = json!({
+        "profilers": "cpu,gc",
+        "launch": {"command": words, "folder": folder.path(), "environment": variables},
+    });
+    let id = serving.record(&request.to_string());
+    // It runs, prints, and is recorded.
+    let until = Instant::now() + LIMIT;
+    let printed = loop {
+        let output = serving.get(&format!("recordings/{id}/output")).expect(200).json();
+        let recording = serving.get(&format!("recordings/{id}")).expect(200).json();
+        let samples = recording["progress"]["samples"]["cpu"].as_u64().unwrap_or(0);
+        assert!(recording["failure"].is_null(), "{recording}");
+        if output["text"].as_str().unwrap().contains("ready") && samples > 50 {
+            break output;
+        }
+        assert!(Instant::now() < until, "{recording} {output}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    serving.schema("ProgramOutput").check(&printed).unwrap();
+    let recording = serving.get(&format!("recordings/{id}")).expect(200).json();
+    assert_eq!(recording["process"], "burn");
+    assert!(recording["command"].as_str().unwrap().contains("burn.dll"), "{recording}");
+    let pid = recording["pid"].as_u64().unwrap() as i32;
+    let processes = serving.get("processes").expect(200).json();
+    let found = processes.as_array().unwrap().iter().find(|found| found["pid"] == pid).unwrap();
+    assert!(found["gc_cpu_seconds"].is_number(), "{found}");
+    let lives = || rustix::process::test_kill_process(Pid::from_raw(pid).unwrap()).is_ok();
+    assert!(lives());
+    // It ends with its recording.
+    let ended = serving.ask("DELETE", &format!("recordings/{id}"), "").expect(200).json();
+    assert!(ended["failure"].is_null() && !lives(), "{ended}");
+    let document = serving.get(&format!("sessions/{id}/document")).expect(200).text();
+    assert!(document.contains("Burn") && document.contains("launched"), "{document}");
+
+    // So it does when the server ends.
+    let id = serving.record(&request.to_string());
+    let pid = serving.get(&format!("recordings/{id}")).expect(200).json()["pid"].as_u64().unwrap();
+    let missing = r#"{"launch":{"command":"/no/such/program"}}"#;
+    serving.ask("POST", "recordings", missing).expect_problem(422, "/no/such/program");
+    serving.signal(Signal::TERM);
+    let (code, _, err) = serving.wait();
+    assert_eq!(code, Some(0), "{err}");
+    let group = Pid::from_raw(pid as i32).unwrap();
+    assert!(rustix::process::test_kill_process_group(group).is_err());
+}
+
+#[test]
 fn ui_opens_the_browser_with_a_token_of_its_own() {
     use std::os::unix::fs::PermissionsExt;
     let folder = scratch();
@@ -482,6 +545,12 @@ fn what_cannot_be_served_is_refused() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     serve(&["--listen", &address]).expect_error(6, &[address.as_str(), "--listen"]);
+    let pem = file(&folder, "nothing.pem");
+    std::fs::write(&pem, "nothing").unwrap();
+    let pem = pem.to_str().unwrap();
+    serve(&["--tls-cert", pem]).expect_error(2, &["--tls-key"]);
+    serve(&["--tls-cert", "/nowhere/a", "--tls-key", pem]).expect_error(6, &["/nowhere/a"]);
+    serve(&["--tls-cert", pem, "--tls-key", pem]).expect_error(2, &["no certificate in it"]);
     let blocked = file(&folder, "blocked");
     std::fs::write(&blocked, "").unwrap();
     run(["serve", "--sessions", blocked.to_str().unwrap()]).expect_error(6, &["--sessions"]);

@@ -62,14 +62,19 @@ pub fn of(before: &Recording, after: &Recording, options: &Options) -> Vec<Strin
 fn of_program(profiles: [&Profile; 2], notes: &mut Vec<String>) {
     let [before, after] = profiles.map(|profile| &profile.info);
     let mut differ = |what: &str, one: &str, other: &str| {
-        if one != other {
+        // Files of other tools may not say it.
+        let is_known = !one.is_empty() && !other.is_empty();
+        if one != other && is_known {
             notes.push(format!("{what} differs: {one} before, {other} after"));
         }
     };
     differ("the process", &before.process_name, &after.process_name);
     differ("the runtime", &before.runtime, &after.runtime);
     differ("the platform", &before.platform, &after.platform);
-    let cpus = |info: &profile::session::SessionInfo| counted(info.cpus.into(), "processor");
+    let cpus = |info: &profile::session::SessionInfo| match info.cpus {
+        0 => String::new(),
+        cpus => counted(cpus.into(), "processor"),
+    };
     differ("the machine", &cpus(before), &cpus(after));
     let filters = profiles.map(|profile| profile.filtered.as_deref().unwrap_or("nothing"));
     if filters[0] != "nothing" {

@@ -25,6 +25,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod container;
 mod error;
 mod eventpipe;
 mod hresult;
@@ -38,6 +39,7 @@ mod process;
 mod reverse;
 mod usage;
 
+pub use container::{Container, container};
 pub use error::{Candidate, Error};
 pub use eventpipe::{EventPipeConfig, EventPipeSession, Provider, Stopper};
 pub use hresult::HResult;

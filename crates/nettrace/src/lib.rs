@@ -12,6 +12,7 @@
 //! - [`thread_pool`]: what the thread pool does with its workers.
 //! - [`jit::Collector`]: compiled methods.
 //! - [`loads::Collector`]: loaded assemblies, modules and types.
+//! - [`names`]: names in events, as clrscope writes them.
 //! - [`Fields`]: the fields of any other event.
 //!
 //! What these collect are the rows of profilers, of which threads, stacks and types have no ids of a
@@ -39,6 +40,7 @@ pub mod jit;
 pub mod loads;
 mod located;
 pub mod locks;
+pub mod names;
 mod reader;
 pub mod runtime;
 pub mod thread_pool;

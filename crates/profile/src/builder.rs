@@ -7,8 +7,8 @@ use session::{
 use document::format::{bytes, duration};
 
 use crate::{
-    Allocations, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads,
-    Traced, series::Keep,
+    Allocations, Exceptions, Imported, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind,
+    Tables, Threads, Traced, series::Keep,
 };
 
 mod taking;
@@ -152,6 +152,7 @@ impl ProfileBuilder {
             traced: Traced::new(keep.samples),
             jit: Jit::new(start, keep),
             loads: Loads::new(start, keep),
+            imported: Imported::new(start, sums),
             counters: Vec::new(),
             threads: Threads::new(start),
             pool: Pool::new(start, keep),
@@ -204,6 +205,7 @@ impl ProfileBuilder {
             profile.traced.forget_calls();
             profile.jit = Jit::new(latest, keep);
             profile.loads = Loads::new(latest, keep);
+            profile.imported = Imported::new(latest, sums);
             profile.counters = std::mem::take(&mut old.counters);
             profile.counters.iter_mut().for_each(|counter| counter.values.clear());
             profile.end = old.end.take();
@@ -238,6 +240,7 @@ impl ProfileBuilder {
         profile.transitions.settle();
         profile.jit.series.settle();
         profile.loads.series.settle();
+        profile.imported.settle();
         profile.tables = Arc::clone(&self.tables);
         // The report of the cost comes after the end.
         let last = profile.end.as_ref().map_or(self.latest, |end| end.time).max(profile.start);

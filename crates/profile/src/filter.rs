@@ -257,8 +257,11 @@ impl Profile {
     /// # Errors
     /// When the filter picks a time and single samples were not kept.
     pub fn filtered(&self, filter: &Filter) -> Result<Profile, FilterError> {
+        let imported = &self.imported;
+        let imported = [&imported.samples, &imported.time, &imported.bytes];
         let sums_only = [&self.cpu, &self.wall, &self.calls, &self.transitions]
             .iter()
+            .chain(&imported)
             .any(|series| series.samples.is_none() && !series.is_empty());
         if filter.time.is_some() && sums_only {
             return Err(FilterError::NeedsSamples);
@@ -274,6 +277,7 @@ impl Profile {
         profile.wall = sieve.series(&self.wall, start);
         profile.calls = sieve.series(&self.calls, start);
         profile.transitions = sieve.series(&self.transitions, start);
+        profile.imported.map(|series| *series = sieve.series(series, start));
         if filter != &Filter::default() {
             sieve.exceptions(&mut profile.exceptions, start);
         }

@@ -23,6 +23,7 @@ pub fn entry(entry: Entry) -> &'static str {
         Entry::AttachedBeside => "attached beside another profiler",
         Entry::Launched => "launched",
         Entry::LaunchedBeside => "launched beside another profiler",
+        Entry::Imported => "imported",
     }
 }
 
@@ -32,6 +33,7 @@ pub fn ending(profile: &Profile) -> String {
         return damage.clone();
     }
     match &profile.end {
+        Some(_) if profile.info.entry == Entry::Imported => "all of the file was read".to_owned(),
         _ if profile.cut_short => {
             "cut short: the recorder was killed or the file is incomplete; all that was written is \
                 here"
@@ -50,8 +52,11 @@ pub fn ending(profile: &Profile) -> String {
     }
 }
 
-/// `shop (pid 4711)`.
+/// `shop (pid 4711)`; without the number where it is not known.
 pub fn process(info: &SessionInfo) -> String {
+    if info.pid == 0 {
+        return info.process_name.clone();
+    }
     format!("{} (pid {})", info.process_name, info.pid)
 }
 

@@ -7,8 +7,8 @@ use session::{
 };
 
 use crate::{
-    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, OtherTable, Pool,
-    Series, SeriesKind, Tables, Threads, Totals, Traced, TreeOptions,
+    Allocations, CallTree, Counter, Estimate, Exceptions, Imported, Jit, Loads, Locks, OtherTable,
+    Pool, Series, SeriesKind, Tables, Threads, Totals, Traced, TreeOptions,
 };
 
 /// A recording, ready to be asked.
@@ -42,6 +42,8 @@ pub struct Profile {
     pub jit: Jit,
     /// Loaded assemblies and types.
     pub loads: Loads,
+    /// What another tool has recorded.
+    pub imported: Imported,
     /// What the process counted about itself, in the order of their ids.
     pub counters: Vec<Counter>,
     /// Thread snapshots.
@@ -117,6 +119,9 @@ impl Profile {
             SeriesKind::Transitions => &self.transitions,
             SeriesKind::Jit => &self.jit.series,
             SeriesKind::Loads => &self.loads.series,
+            SeriesKind::Samples => &self.imported.samples,
+            SeriesKind::Time => &self.imported.time,
+            SeriesKind::Bytes => &self.imported.bytes,
         }
     }
 

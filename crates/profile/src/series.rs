@@ -79,11 +79,17 @@ pub enum SeriesKind {
     Jit,
     /// Time of loading assemblies and types.
     Loads,
+    /// Samples of another tool.
+    Samples,
+    /// Time that another tool has recorded, without saying which.
+    Time,
+    /// Bytes that another tool has recorded.
+    Bytes,
 }
 
 impl SeriesKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [SeriesKind; 11] = [
+    pub const ALL: [SeriesKind; 14] = [
         SeriesKind::Cpu,
         SeriesKind::Wall,
         SeriesKind::Exceptions,
@@ -95,6 +101,9 @@ impl SeriesKind {
         SeriesKind::Transitions,
         SeriesKind::Jit,
         SeriesKind::Loads,
+        SeriesKind::Samples,
+        SeriesKind::Time,
+        SeriesKind::Bytes,
     ];
 
     /// Whether its samples are calls, all of them: shares are no estimates, and the number of
@@ -117,6 +126,9 @@ impl SeriesKind {
             SeriesKind::Transitions => "transitions",
             SeriesKind::Jit => "jit",
             SeriesKind::Loads => "loads",
+            SeriesKind::Samples => "samples",
+            SeriesKind::Time => "time",
+            SeriesKind::Bytes => "bytes",
         }
     }
 
@@ -134,6 +146,9 @@ impl SeriesKind {
             SeriesKind::Transitions => "Transitions",
             SeriesKind::Jit => "Compilation",
             SeriesKind::Loads => "Loads",
+            SeriesKind::Samples => "Samples",
+            SeriesKind::Time => "Time",
+            SeriesKind::Bytes => "Bytes",
         }
     }
 
@@ -142,6 +157,7 @@ impl SeriesKind {
         match self {
             SeriesKind::Exceptions => "exception",
             SeriesKind::Threads => "thread",
+            SeriesKind::Samples => "sample",
             _ => "",
         }
     }
@@ -149,7 +165,10 @@ impl SeriesKind {
     /// Whether more of it is worse, whatever the program does: time on a processor, allocations. Time
     /// of threads that wait is not: they may have nothing to do.
     pub fn more_is_worse(self) -> bool {
-        !matches!(self, SeriesKind::Wall | SeriesKind::Threads | SeriesKind::Pool)
+        !matches!(
+            self,
+            SeriesKind::Wall | SeriesKind::Threads | SeriesKind::Pool | SeriesKind::Time
+        )
     }
 
     /// What the weight of a sample counts.
@@ -161,8 +180,9 @@ impl SeriesKind {
             SeriesKind::Calls | SeriesKind::Transitions | SeriesKind::Jit | SeriesKind::Loads => {
                 Unit::Nanoseconds
             }
-            SeriesKind::Exceptions | SeriesKind::Threads => Unit::Count,
-            SeriesKind::Allocations => Unit::Bytes,
+            SeriesKind::Time => Unit::Nanoseconds,
+            SeriesKind::Exceptions | SeriesKind::Threads | SeriesKind::Samples => Unit::Count,
+            SeriesKind::Allocations | SeriesKind::Bytes => Unit::Bytes,
         };
         ValueType { kind: self.id(), unit }
     }

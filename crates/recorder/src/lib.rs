@@ -24,6 +24,6 @@ pub use agent_file::AgentFile;
 pub use error::RecordError;
 pub use linux::{Departure, Recording, attach, dump, dump_outside, launch};
 pub use notice::on_wait;
-pub use options::{EngineChoice, RecordOptions};
+pub use options::{EngineChoice, LaunchCommand, RecordOptions};
 pub use progress::{Progress, RuleHandle, SessionSummary, StopHandle, Summary, Timings};
 pub use thread_dump::{CodeReader, DumpedFrame, DumpedThread, StackEnd, ThreadDump};

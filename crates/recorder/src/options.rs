@@ -1,7 +1,28 @@
 use crate::AgentFile;
 use profilers::Selection;
 use rules::RuleSet;
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, io::PipeWriter, path::PathBuf, time::Duration};
+
+/// A command to launch.
+#[derive(Debug, Default)]
+pub struct LaunchCommand {
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// The folder that it runs in; ours if there is none.
+    pub folder: Option<PathBuf>,
+    /// Environment variables that it gets beside ours, or in place of them.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Takes what it prints. It then has no input, and a process group of its own, whose number is
+    /// [`crate::Recording::command_pid`]. Without it, it has our standard streams and our group, so
+    /// the terminal's signals reach it as if we were not there.
+    pub output: Option<PipeWriter>,
+}
+
+impl From<Vec<OsString>> for LaunchCommand {
+    fn from(words: Vec<OsString>) -> Self {
+        Self { words, ..Self::default() }
+    }
+}
 
 /// What to record, and how.
 #[derive(Clone, Debug)]

@@ -35,6 +35,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
                 | SeriesKind::Calls
                 | SeriesKind::Transitions => cell.weight,
                 SeriesKind::Jit | SeriesKind::Loads => cell.weight,
+                SeriesKind::Samples | SeriesKind::Time | SeriesKind::Bytes => cell.weight,
             };
             Some((cell.thread.0, tree.node_of(cell.stack)?, value))
         })

@@ -5,7 +5,7 @@ use fx::{
 };
 use fxprof_processed_profile as fx;
 use profile::{
-    Profile, SeriesKind,
+    Profile, SeriesKind, Unit,
     session::{FunctionKind, Nanos, StackId, ThreadId},
 };
 
@@ -259,15 +259,12 @@ impl Writer<'_> {
             }
             (None, _) => {
                 for cell in &profile.series(kind).cells {
-                    let weight = cell.samples.min(i32::MAX as u32) as i32;
-                    self.sample(
-                        &mut tracks,
-                        cell.thread,
-                        cell.stack,
-                        profile.start,
-                        cell.weight,
-                        weight,
-                    );
+                    let (cpu, weight) = match kind.value_type().unit {
+                        Unit::Nanoseconds => (cell.weight, u64::from(cell.samples)),
+                        Unit::Bytes | Unit::Count => (0, cell.weight),
+                    };
+                    let weight = weight.min(i32::MAX as u64) as i32;
+                    self.sample(&mut tracks, cell.thread, cell.stack, profile.start, cpu, weight);
                 }
             }
         }
@@ -300,7 +297,7 @@ impl Writer<'_> {
             let start = self.time(thread.started.unwrap_or(self.profile.start));
             let handle = self.out.add_thread(process, thread.os_tid, start, is_main);
             self.out.set_thread_name(handle, &self.profile.tables.thread_name(thread.id));
-            if kind == SeriesKind::Allocations {
+            if kind.value_type().unit == Unit::Bytes {
                 self.out.set_thread_samples_weight_type(handle, fx::WeightType::Bytes);
             }
             if let Some(ended) = thread.ended {

@@ -17,6 +17,7 @@ pub use events::schema as events_schema;
 pub use html::{write_comparison, write_page};
 pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of, schema_settings};
 pub use panes::{Detail, PANES, Pane, PaneContent, PaneOptions, ThreadChoice};
+pub use pprof::proto as pprof_messages;
 use profile::format;
 pub use views::document;
 

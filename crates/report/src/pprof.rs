@@ -23,8 +23,10 @@ pub const EXPORTER: Exporter = Exporter {
     render,
 };
 
-/// The messages of github.com/google/pprof/proto/profile.proto, as far as they are written here.
-mod proto {
+/// The messages of github.com/google/pprof/proto/profile.proto, as far as clrscope writes or reads
+/// them.
+#[allow(missing_docs)] // As documented there.
+pub mod proto {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Profile {
         #[prost(message, repeated, tag = "1")]
@@ -103,6 +105,8 @@ mod proto {
         pub id: u64,
         #[prost(uint64, tag = "2")]
         pub mapping_id: u64,
+        #[prost(uint64, tag = "3")]
+        pub address: u64,
         #[prost(message, repeated, tag = "4")]
         pub line: Vec<Line>,
     }
@@ -427,6 +431,7 @@ fn places(
             head.location.push(proto::Location {
                 id,
                 mapping_id: module.map_or(0, |module| u64::from(module.0) + 1),
+                address: 0,
                 line: vec![proto::Line {
                     function_id: u64::from(frame.function.0) + 1,
                     line: line.map_or(0, |line| line.line.into()),

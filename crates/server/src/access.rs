@@ -156,9 +156,10 @@ fn exchange(state: &Shared, token: &str, request: &Request) -> Result<Response, 
         ));
     };
     let cookie = format!(
-        "{}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
+        "{}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{}",
         state.cookie,
-        Secrets::LIFETIME.as_secs()
+        Secrets::LIFETIME.as_secs(),
+        if state.is_encrypted { "; Secure" } else { "" }
     );
     Ok((StatusCode::SEE_OTHER, first_page, [(header::SET_COOKIE, cookie)]).into_response())
 }

@@ -68,9 +68,8 @@ impl Explorations {
         });
         let (stamp, file) = found.await?;
         let key = (stamp.clone(), time.clone());
-        let read = move |_: &Workspace| {
-            Ok(Explored::read(file, time).map_err(report::ReportError::from)?)
-        };
+        let read =
+            move |_: &Workspace| Ok(Explored::read(file, time).map_err(report::ReportError::from)?);
         self.sessions.open(work, key, |(known, _)| stamp.allows(known), read).await
     }
 
@@ -83,10 +82,7 @@ impl Explorations {
         read: impl FnOnce(&Workspace) -> Result<Viewed, Problem> + Send + 'static,
     ) -> Result<Arc<Viewed>, Problem> {
         let found = work.light(move |work| {
-            Ok([
-                Stamp::of(&before, &work.read(&before)?)?,
-                Stamp::of(&after, &work.read(&after)?)?,
-            ])
+            Ok([Stamp::of(&before, &work.read(&before)?)?, Stamp::of(&after, &work.read(&after)?)?])
         });
         let stamps = found.await?;
         let current = stamps.clone();

@@ -21,6 +21,7 @@ mod problem;
 mod recordings;
 mod store;
 mod strangers;
+mod tls;
 mod workspace;
 
 pub use access::{Token, TokenError};
@@ -28,6 +29,7 @@ pub use answers::held;
 pub use problem::Problem;
 pub use recordings::{End, Entry, Plan, State as RecordingState, Work};
 pub use store::{FolderError, Retention, SessionId, SessionProfiler, SessionRow, SessionTarget};
+pub use tls::{Tls, TlsError};
 pub use workspace::Workspace;
 
 use access::{Hosts, Secrets};
@@ -128,6 +130,10 @@ pub struct Config {
     pub token: Option<Token>,
     /// Names of this server beside `localhost` and addresses.
     pub hosts: Vec<String>,
+    /// What connections are encrypted with; without it they are not.
+    pub tls: Option<Tls>,
+    /// Whether recordings may start programs.
+    pub launch: bool,
     /// The folder of sessions.
     pub sessions: PathBuf,
     /// How many sessions are kept.
@@ -166,6 +172,10 @@ pub(crate) struct State {
     pub secrets: Secrets,
     /// Name of the cookie. Browsers do not tell the ports of a host apart, so it has the port.
     pub cookie: String,
+    /// Whether connections are encrypted: the cookie is only sent over such.
+    pub is_encrypted: bool,
+    /// Whether recordings may start programs.
+    pub launch: bool,
     /// Questions of viewers.
     pub explore: Jobs,
     /// Sessions that viewers look at.
@@ -195,6 +205,7 @@ pub struct Server {
     listener: TcpListener,
     state: Shared,
     router: Router,
+    tls: Option<Tls>,
     origin: String,
     url: String,
     stopped: watch::Receiver<bool>,
@@ -242,12 +253,16 @@ impl Server {
         let secrets = Secrets::new(config.token);
         let once = secrets.once(false)?;
         let (router, openapi) = endpoints::router();
+        let (is_encrypted, launch) = (config.tls.is_some(), config.launch);
+        let origin = origin(address, is_encrypted, config.hosts.first());
         let more = more(&work);
         let state = Arc::new(State {
             work,
             hosts: Hosts::new(ip.is_loopback(), config.hosts),
             secrets,
             cookie: format!("clrscope-{}", address.port()),
+            is_encrypted,
+            launch,
             explore: Jobs::new(2),
             explorations: Explorations::default(),
             rooms: Rooms::default(),
@@ -258,9 +273,9 @@ impl Server {
         let guard = axum::middleware::from_fn_with_state(Arc::clone(&state), access::guard);
         let router = router.with_state(Arc::clone(&state)).merge(more).layer(guard);
         let (stopper, stopped) = watch::channel(false);
-        let origin = format!("http://{}", reachable(address));
+        let tls = config.tls;
         let url = format!("{origin}/?token={once}");
-        Ok(Self { listener, state, router, origin, url, stopped, stopper: Stopper(stopper) })
+        Ok(Self { listener, state, router, tls, origin, url, stopped, stopper: Stopper(stopper) })
     }
 
     /// The address for a browser, with a token that can be used once.
@@ -287,7 +302,16 @@ impl Server {
     /// # Errors
     /// When the system refuses threads or the like.
     pub fn run(self) -> Result<(), ServeError> {
-        Ok(net::run(self.listener, self.router, self.state, self.stopped)?)
+        Ok(net::run(self.listener, self.router, self.state, self.tls, self.stopped)?)
+    }
+}
+
+/// What addresses of this server begin with. A certificate is mostly of a name.
+fn origin(address: SocketAddr, is_encrypted: bool, name: Option<&String>) -> String {
+    match (is_encrypted, name) {
+        (false, _) => format!("http://{}", reachable(address)),
+        (true, None) => format!("https://{}", reachable(address)),
+        (true, Some(name)) => format!("https://{name}:{}", address.port()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Connections: how many, and how long they may take.
 
 use crate::{
-    Shared,
+    Shared, Tls,
     access::Peer,
     paced::Paced,
     strangers::{Stranger, Strangers},
@@ -10,11 +10,12 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
+    server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
 use std::{io, net::TcpListener, sync::Arc, time::Duration};
 use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::timeout,
@@ -46,6 +47,7 @@ pub fn run(
     listener: TcpListener,
     router: Router,
     state: Shared,
+    tls: Option<Tls>,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -55,7 +57,7 @@ pub fn run(
         .enable_io()
         .enable_time()
         .build()?;
-    let ended = runtime.block_on(serve(listener, router, &state, stopped));
+    let ended = runtime.block_on(serve(listener, router, &state, tls, stopped));
     // Work of requests that have ended is left behind.
     runtime.shutdown_background();
     ended
@@ -65,6 +67,7 @@ async fn serve(
     listener: TcpListener,
     router: Router,
     state: &Shared,
+    tls: Option<Tls>,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -84,7 +87,7 @@ async fn serve(
                 let stranger = strangers.add();
                 let router = router.clone().layer(Extension(Peer { address: peer, own }));
                 let router = router.layer(Extension(Arc::clone(&stranger)));
-                connect(stream, turn, router, stranger, &connections);
+                connect(stream, turn, router, stranger, connections.watcher(), tls.clone());
             }
             // There are no descriptors left, for example: connections that end free some.
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -103,11 +106,56 @@ fn connect(
     turn: OwnedSemaphorePermit,
     router: Router,
     stranger: Arc<Stranger>,
-    connections: &GracefulShutdown,
+    watcher: Watcher,
+    tls: Option<Tls>,
 ) {
     // Events are small and should not wait for each other. If this fails, they do.
     let _ = stream.set_nodelay(true);
-    let stream = Paced::new(stream, WRITE);
+    tokio::spawn(async move {
+        let _turn = turn;
+        tokio::select! {
+            () = speak(stream, router, watcher, tls) => {}
+            () = stranger.leave() => {}
+        }
+    });
+}
+
+/// Answers a connection, by TLS if there is a certificate.
+async fn speak(stream: TcpStream, router: Router, watcher: Watcher, tls: Option<Tls>) {
+    let Some(tls) = tls else { return answer(Paced::new(stream, WRITE), router, watcher).await };
+    // Whoever is silent, or does not speak TLS, has no connection.
+    match timeout(HEAD, is_encrypted(&stream)).await {
+        Ok(true) => {}
+        Ok(false) => return refuse(stream).await,
+        Err(_) => return,
+    }
+    if let Ok(Ok(stream)) = timeout(HEAD, tls.accept(Paced::new(stream, WRITE))).await {
+        answer(stream, router, watcher).await;
+    }
+}
+
+/// Whether a connection begins as TLS does: with a handshake.
+async fn is_encrypted(stream: &TcpStream) -> bool {
+    let mut first = [0];
+    matches!(stream.peek(&mut first).await, Ok(1)) && first == [22]
+}
+
+/// Says to who does not speak TLS what is wrong.
+async fn refuse(mut stream: TcpStream) {
+    const TEXT: &str = "This server speaks HTTPS: the address begins with https://\n";
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{TEXT}",
+        TEXT.len()
+    );
+    let _ = timeout(LAST, stream.write_all(answer.as_bytes())).await;
+}
+
+/// Answers the requests of a connection.
+async fn answer<S>(stream: S, router: Router, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -116,13 +164,6 @@ fn connect(
         .max_headers(MOST_HEADERS);
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let connection = connections.watch(connection);
-    tokio::spawn(async move {
-        let _turn = turn;
-        tokio::select! {
-            // A client that went away, or sent no HTTP, cannot be sent an error.
-            _ = connection => {}
-            () = stranger.leave() => {}
-        }
-    });
+    // A client that went away, or sent no HTTP, cannot be sent an error.
+    let _ = watcher.watch(connection).await;
 }

@@ -1,5 +1,9 @@
 //! Recordings that run, and the latest that have ended.
 
+mod launched;
+
+pub(crate) use launched::{LaunchPlan, Launched, Program};
+
 use crate::{
     CheckupPlan, Control, Workspace,
     problem::Problem,
@@ -41,6 +45,25 @@ pub struct Plan {
     pub work: Work,
     /// What is doubtful about it.
     pub warnings: Vec<String>,
+}
+
+/// A recording that is asked for.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Of a process that runs.
+    Process(Box<Plan>),
+    /// Of a program that is started.
+    Launch(Box<LaunchPlan>),
+}
+
+impl Job {
+    /// The process, where there is one already.
+    fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Process(plan) => Some(plan.process.pid),
+            Self::Launch(_) => None,
+        }
+    }
 }
 
 /// What is done with a process.
@@ -91,6 +114,8 @@ pub struct Entry {
     pub duration: Option<Duration>,
     /// Whether it is a check-up.
     pub is_checkup: bool,
+    /// The program that it has started, if its process did not run before.
+    pub(crate) launched: Option<Launched>,
     /// What is doubtful about it.
     pub warnings: Vec<String>,
     ender: Ender,
@@ -178,8 +203,9 @@ pub(crate) struct Recordings {
 #[derive(Debug, Default)]
 struct All {
     entries: VecDeque<Arc<Entry>>,
-    /// Processes to which a recording is being attached.
-    beginning: Vec<u32>,
+    /// Processes to which a recording is being attached, and nothing for each program that is being
+    /// started.
+    beginning: Vec<Option<u32>>,
     /// Whether the server ends: no recording begins any more.
     stopping: bool,
 }
@@ -225,22 +251,22 @@ impl Recordings {
         let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
     }
 
-    /// Notes that a recording of a process is about to begin.
-    fn begin(&self, pid: u32) -> Result<(), Problem> {
+    /// Notes that a recording of a process, or of a program that is started, is about to begin.
+    fn begin(&self, pid: Option<u32>) -> Result<(), Problem> {
         let mut all = self.all();
         if all.stopping {
             return Err(Problem::busy("the server is ending"));
         }
         let running = |entry: &&Arc<Entry>| !entry.has_ended();
-        let same = all.entries.iter().filter(running).find(|entry| entry.pid == pid);
-        if let Some(same) = same {
+        let same = all.entries.iter().filter(running).find(|entry| Some(entry.pid) == pid);
+        if let (Some(same), Some(pid)) = (same, pid) {
             return Err(Problem::new(
                 StatusCode::CONFLICT,
                 format!("process {pid} is being recorded by the recording {}", same.id),
                 "wait for its end, or stop it: DELETE /api/v1/recordings/{id}",
             ));
         }
-        if all.beginning.contains(&pid) {
+        if let Some(pid) = pid.filter(|_| all.beginning.contains(&pid)) {
             return Err(Problem::busy(format!("another recording of process {pid} is beginning")));
         }
         if all.entries.iter().filter(running).count() + all.beginning.len() >= MOST {
@@ -254,7 +280,6 @@ impl Recordings {
     /// Adds a recording that has begun.
     fn add(&self, entry: Arc<Entry>) {
         let mut all = self.all();
-        all.beginning.retain(|pid| *pid != entry.pid);
         if all.stopping {
             entry.stop();
         }
@@ -266,9 +291,16 @@ impl Recordings {
         }
     }
 
-    /// Notes that a recording is over, or did not begin.
-    fn over(&self, pid: u32) {
-        self.all().beginning.retain(|beginning| *beginning != pid);
+    /// Notes that a recording has begun, or did not.
+    fn begun(&self, pid: Option<u32>) {
+        let beginning = &mut self.all().beginning;
+        if let Some(at) = beginning.iter().position(|other| *other == pid) {
+            beginning.remove(at);
+        }
+    }
+
+    /// Notes that a recording is over.
+    fn over(&self) {
         self.running.send_modify(|running| *running -= 1);
     }
 }
@@ -277,31 +309,42 @@ impl Recordings {
 ///
 /// # Errors
 /// When it does not begin.
-pub(crate) async fn start(state: &Arc<Workspace>, plan: Plan) -> Result<Arc<Entry>, Problem> {
-    let pid = plan.process.pid;
+pub(crate) async fn start(state: &Arc<Workspace>, job: Job) -> Result<Arc<Entry>, Problem> {
+    let pid = job.pid();
     state.recordings.begin(pid)?;
     let (begins, begun) = oneshot::channel();
     let shared = Arc::clone(state);
-    let thread = std::thread::Builder::new().name(format!("recording-{pid}"));
+    let thread = std::thread::Builder::new().name("recording".to_owned());
     let thread = thread.spawn(move || {
-        let record = AssertUnwindSafe(|| record(&shared, plan, begins));
+        let record = AssertUnwindSafe(|| record(&shared, job, begins));
         // The hook has said what happened; who waits sees that the sender is gone.
-        let _ = std::panic::catch_unwind(record);
-        shared.recordings.over(pid);
+        if std::panic::catch_unwind(record).is_err() {
+            shared.recordings.begun(pid);
+        }
+        shared.recordings.over();
     });
     if let Err(error) = thread {
-        state.recordings.over(pid);
+        state.recordings.begun(pid);
+        state.recordings.over();
         return Err(Problem::busy(format!("no thread for the recording: {error}")));
     }
     let lost = || Problem::internal("the recording failed: a bug in clrscope");
     begun.await.unwrap_or_else(|_| Err(lost()))
 }
 
-fn record(state: &Workspace, plan: Plan, begins: oneshot::Sender<Result<Arc<Entry>, Problem>>) {
+fn record(state: &Workspace, job: Job, begins: oneshot::Sender<Result<Arc<Entry>, Problem>>) {
+    let pid = job.pid();
     let (sender, receiver) = watch::channel(State::default());
-    let (begun, writing) = match begin(state, &plan, receiver) {
+    let begun = match &job {
+        Job::Process(plan) => begin(state, plan, receiver),
+        Job::Launch(plan) => launch(state, plan, receiver),
+    };
+    let (begun, writing) = match begun {
         Ok(begun) => begun,
-        Err(problem) => return drop(begins.send(Err(problem))),
+        Err(problem) => {
+            state.recordings.begun(pid);
+            return drop(begins.send(Err(problem)));
+        }
     };
     let (entry, recording) = begun;
     let entry = Arc::new(entry);
@@ -309,19 +352,23 @@ fn record(state: &Workspace, plan: Plan, begins: oneshot::Sender<Result<Arc<Entr
         entry.ender.set(recording.stop_handle());
     }
     state.recordings.add(Arc::clone(&entry));
+    state.recordings.begun(pid);
     // A client that does not wait any more has a recording all the same: it is in the list.
     let _ = begins.send(Ok(Arc::clone(&entry)));
     let session = state.store.path(&writing.id);
-    let ended = std::panic::catch_unwind(AssertUnwindSafe(|| match (plan.work, recording) {
-        (Work::CheckUp { duration, heap, limits }, _) => {
-            let plan = CheckupPlan { process: plan.process, duration, heap, limits, session };
-            check_up(state, &plan, &entry, &sender)
-        }
-        (Work::Record(_), Some(recording)) => {
-            let summary = follow(recording, &sender).map_err(|error| error.to_string())?;
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(|| match (job, recording) {
+        (Job::Process(plan), None) => match *plan {
+            Plan { process, work: Work::CheckUp { duration, heap, limits }, .. } => {
+                let plan = CheckupPlan { process, duration, heap, limits, session };
+                check_up(state, &plan, &entry, &sender)
+            }
+            _ => Err("it did not begin".to_owned()),
+        },
+        (_, Some(recording)) => {
+            let summary = follow(recording, &entry, &sender).map_err(|error| error.to_string())?;
             Ok(End { summary: summary_of(&summary), checkup: None })
         }
-        (Work::Record(_), None) => Err("it did not begin".to_owned()),
+        (_, None) => Err("it did not begin".to_owned()),
     }));
     let end = ended.unwrap_or_else(|_| Err("the recording failed: a bug in clrscope".to_owned()));
     // Its session can be read and deleted before its end is reported.
@@ -354,20 +401,56 @@ fn begin<'a>(
             Some(recorder::attach(process, RecordOptions { output, ..options.clone() })?)
         }
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let entry = Entry {
         id: writing.id.clone(),
         pid: process.pid,
         process: process.name.clone(),
         profilers,
-        started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        started_unix_ms: now_unix_ms(),
         duration,
         is_checkup: recording.is_none(),
+        launched: None,
         warnings: plan.warnings.clone(),
         ender: Ender::default(),
         state: receiver,
     };
     Ok(((entry, recording), writing))
+}
+
+/// Starts a program. Its further processes have sessions beside that of the first.
+fn launch<'a>(
+    state: &'a Workspace,
+    plan: &LaunchPlan,
+    receiver: watch::Receiver<State>,
+) -> Result<(Begun, Writing<'a>), Problem> {
+    let process = plan.program.name();
+    let name = match &plan.name {
+        Some(name) => name.to_string(),
+        None => api::session_name(&process, None),
+    };
+    let writing = state.store.create(&name)?;
+    let output = Some(state.store.path(&writing.id));
+    let options = RecordOptions { output, ..plan.options.clone() };
+    let (recording, launched) = plan.program.start(options)?;
+    let entry = Entry {
+        id: writing.id.clone(),
+        pid: recording.command_pid().unwrap_or(0),
+        process,
+        profilers: plan.options.profilers.iter().map(|selection| selection.spec.id).collect(),
+        started_unix_ms: now_unix_ms(),
+        duration: plan.options.duration,
+        is_checkup: false,
+        launched: Some(launched),
+        warnings: Vec::new(),
+        ender: Ender::default(),
+        state: receiver,
+    };
+    Ok(((entry, Some(recording)), writing))
+}
+
+fn now_unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Observes a process and judges it.
@@ -395,7 +478,7 @@ impl Control for Attended<'_> {
 
     fn wait(&self, recording: Recording) -> Result<Summary, RecordError> {
         self.entry.ender.set(recording.stop_handle());
-        follow(recording, self.sender)
+        follow(recording, self.entry, self.sender)
     }
 
     fn is_ending(&self) -> bool {
@@ -404,7 +487,11 @@ impl Control for Attended<'_> {
 }
 
 /// Reports how far a recording is until it has ended.
-fn follow(mut recording: Recording, sender: &watch::Sender<State>) -> Result<Summary, RecordError> {
+fn follow(
+    mut recording: Recording,
+    entry: &Entry,
+    sender: &watch::Sender<State>,
+) -> Result<Summary, RecordError> {
     let figures = recording.subscribe().map(Feed::new);
     let (end, ended) = mpsc::channel::<()>();
     let view = figures.map(|figures| {
@@ -413,8 +500,13 @@ fn follow(mut recording: Recording, sender: &watch::Sender<State>) -> Result<Sum
             .name("figures".to_owned())
             .spawn(move || show(figures, &sender, &ended))
     });
+    let mut ending = entry.launched.as_ref().map(Launched::ending);
     while !recording.finishes_within(POLL) {
         let progress = recording.progress();
+        if let Some(ending) = &mut ending {
+            let is_over = ending.is_over(&progress, entry.duration) || entry.ender.is_ending();
+            ending.tend(&recording, is_over);
+        }
         sender.send_modify(|state| state.progress = progress);
     }
     let progress = recording.progress();

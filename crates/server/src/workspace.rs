@@ -62,7 +62,7 @@ impl Workspace {
     /// # Errors
     /// When it does not begin.
     pub async fn start(self: &Arc<Self>, plan: Plan) -> Result<Arc<Entry>, Problem> {
-        recordings::start(self, plan).await
+        recordings::start(self, recordings::Job::Process(Box::new(plan))).await
     }
 
     /// The recordings that run, and the latest that have ended, latest first.

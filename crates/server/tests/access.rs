@@ -150,6 +150,8 @@ fn an_open_address_needs_a_token() {
         listen: "0.0.0.0:0".parse().unwrap(),
         token: None,
         hosts: Vec::new(),
+        tls: None,
+        launch: false,
         sessions: folder.path().to_owned(),
         retention: server::Retention::default(),
     };

@@ -244,6 +244,63 @@ fn sessions_are_uploaded() {
 }
 
 #[test]
+fn files_of_other_tools_become_sessions() {
+    let served = Served::start();
+    let kind = [("Content-Type", "application/octet-stream")];
+    let upload = |query: &str, body: &[u8]| {
+        served.ask("POST", &format!("/api/v1/sessions{query}"), &kind, body)
+    };
+    let export = |format: &str| {
+        let (mut out, options) = (Vec::new(), report::Options::default());
+        report::exporter(format).unwrap().convert(&file()[..], &options, &mut out).unwrap();
+        out
+    };
+    for format in ["pprof", "collapsed", "speedscope", "firefox"] {
+        let row = upload(&format!("?name={format}"), &export(format)).expect(201).json();
+        served.schema("Session").check(&row).unwrap();
+        assert_eq!(row["id"], format);
+        assert!(row["recorded_unix_ms"].as_u64().unwrap() > 1_600_000_000_000, "{row}");
+        let detail = served.get(&format!("/api/v1/sessions/{format}")).expect(200).json();
+        served.schema("SessionDetail").check(&detail).unwrap();
+        assert!(detail["complete"].as_bool().unwrap(), "{detail}");
+        assert!(!detail["notes"].as_array().unwrap().is_empty(), "{detail}");
+        let series = detail["series"][0].as_str().unwrap();
+        let path = format!("/api/v1/sessions/{format}/flame?profiler={series}&width=800&rows=20");
+        assert!(served.get(&path).expect(200).body.starts_with(b"CLRC"));
+        served.get(&format!("/api/v1/sessions/{format}/document")).expect(200);
+    }
+    let row = upload("", b"main;work 3\n").expect(201).json();
+    assert!(row["id"].as_str().unwrap().starts_with("imported-"), "{row}");
+    let compared = served.post("/api/v1/compare", r#"{"before":"pprof","after":"speedscope"}"#);
+    assert!(compared.expect(200).text().contains("cpu"));
+    // What cannot be imported says why and what to do, and leaves nothing.
+    for (body, part) in [
+        (&b"main;work 3\nno number\n"[..], "line 2"),
+        (br#"{"traceEvents":[]}"#, "Chrome"),
+        (b"Nettrace\x14\0\0\0!FastSerialization.1", "cut short"),
+        (b"\x1f\x8b\x08\0", "cannot be read"),
+    ] {
+        upload("?name=bad", body).expect_problem(422, part);
+    }
+    assert!(!served.path("bad").exists());
+    assert_eq!(common::files_in(served.path("x").parent().unwrap()), 5);
+}
+
+#[test]
+fn programs_are_not_started_unless_that_is_allowed() {
+    let served = Served::start();
+    let body = r#"{"launch":{"command":"touch /tmp/never"}}"#;
+    let problem = served.post("/api/v1/recordings", body).expect_problem(403, "start programs");
+    assert!(problem.text().contains("--allow-launch"));
+    let allowed = served.get("/api/v1/launch").expect(200).json();
+    served.schema("LaunchAllowed").check(&allowed).unwrap();
+    assert_eq!(allowed["allowed"], false);
+    let both = r#"{"pid":1,"launch":{"command":"true"}}"#;
+    served.post("/api/v1/recordings", both).expect_problem(400, "beside it");
+    served.post("/api/v1/recordings", r#"{"launch":{}}"#).expect_problem(400, "command");
+}
+
+#[test]
 fn an_upload_that_is_cut_off_leaves_nothing() {
     use std::io::Write as _;
     let served = Served::start();
@@ -318,12 +375,14 @@ fn the_description_has_all_addresses_and_no_other() {
             "get /api/v1/compare/overview",
             "get /api/v1/compare/types",
             "get /api/v1/formats",
+            "get /api/v1/launch",
             "get /api/v1/presets",
             "get /api/v1/processes",
             "get /api/v1/profilers",
             "get /api/v1/recordings",
             "get /api/v1/recordings/{id}",
             "get /api/v1/recordings/{id}/events",
+            "get /api/v1/recordings/{id}/output",
             "get /api/v1/sessions",
             "get /api/v1/sessions/{id}",
             "get /api/v1/sessions/{id}/callers",

@@ -4,11 +4,13 @@ use serde::{Deserialize, Serialize};
 mod costs;
 mod definitions;
 mod heap;
+mod imported;
 mod traced;
 
 pub use costs::*;
 pub use definitions::*;
 pub use heap::*;
+pub use imported::*;
 pub use traced::*;
 
 pub use rows::Nanos;
@@ -212,6 +214,9 @@ pub enum Entry {
     Launched,
     /// Launched with the process beside another profiler, which holds the main slot.
     LaunchedBeside,
+    /// Not at all: another tool recorded, and its file was imported. Numbers and texts of the
+    /// process that the file does not have are 0 and empty.
+    Imported,
 }
 
 /// One profiler of the recording.

@@ -2,7 +2,7 @@
 
 import { useMemo, useRef } from "preact/hooks";
 import { api } from "../data/client";
-import { bytes, count, uptime, visible } from "../data/format";
+import { bytes, count, percent, uptime, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import type { Process, Recording } from "../data/types";
 import { Bar } from "../views/cells";
@@ -16,10 +16,12 @@ const EVERY = 2000;
 interface Row extends Process {
   /** CPU time by time since the last request, or since the process started: 1 is one processor. */
   cpu: number | null;
+  /** The same of the threads that only collect garbage. */
+  gc: number | null;
   recording: Recording | undefined;
 }
 
-/** The CPU time of each process at the last request. */
+/** The CPU time of each process at the last request, and that of its collector. */
 type Before = Map<string, { seconds: number; at: number; cpu: number | null }>;
 
 /** A process is the same if it has the same id and started at the same time. */
@@ -29,11 +31,16 @@ function identity(process: Process, now: number): string {
 }
 
 /** CPU time by time, from two requests where there are two. */
-function usage(processes: Process[], before: Before, now: number): Map<number, number | null> {
+function usage(
+  processes: Process[],
+  before: Before,
+  now: number,
+  of: (process: Process) => number | null | undefined,
+): Map<number, number | null> {
   const found = new Map<number, number | null>();
   const next: Before = new Map();
   for (const process of processes) {
-    const seconds = process.cpu_seconds ?? null;
+    const seconds = of(process) ?? null;
     if (seconds === null) continue;
     const id = identity(process, now);
     const last = before.get(id);
@@ -51,6 +58,7 @@ function usage(processes: Process[], before: Before, now: number): Map<number, n
 
 export function Processes() {
   const before = useRef<Before>(new Map());
+  const beforeGc = useRef<Before>(new Map());
   const { data, problem, reload } = useQuery(
     "processes",
     async (signal) => {
@@ -58,11 +66,14 @@ export function Processes() {
         api.processes(signal),
         api.recordings(signal),
       ]);
-      const cpu = usage(processes, before.current, Date.now());
+      const now = Date.now();
+      const cpu = usage(processes, before.current, now, (process) => process.cpu_seconds);
+      const gc = usage(processes, beforeGc.current, now, (process) => process.gc_cpu_seconds);
       const running = recordings.filter((recording) => !recording.ended);
       return processes.map((process) => ({
         ...process,
         cpu: cpu.get(process.pid) ?? null,
+        gc: gc.get(process.pid) ?? null,
         recording: running.find((recording) => recording.pid === process.pid),
       }));
     },
@@ -80,7 +91,12 @@ export function Processes() {
     <>
       <Head
         title="Processes"
-        about="The .NET processes of this machine. A check-up observes one and says what is wrong."
+        about={
+          <>
+            The .NET processes of this machine. A check-up observes one and says what is wrong. Or{" "}
+            <a href={link(["record"], { what: "program" })}>start a program</a> and record it.
+          </>
+        }
       >
         <Search
           label="Find a process"
@@ -176,6 +192,13 @@ function columns(checkUp: (pid: number) => void, busy: boolean): ListColumn<Row>
         ),
     },
     {
+      id: "gc",
+      title: "of it GC threads",
+      right: true,
+      key: (row) => gcShare(row),
+      cell: (row) => <GcShare of={row} />,
+    },
+    {
       id: "memory",
       title: "memory",
       right: true,
@@ -218,9 +241,35 @@ function columns(checkUp: (pid: number) => void, busy: boolean): ListColumn<Row>
   ];
 }
 
+/** The part of a process's CPU time that its GC threads have; null if that is not known. */
+function gcShare({ cpu, gc }: Row): number | null {
+  if (cpu === null || gc === null) return null;
+  return cpu > 0 ? Math.min(gc / cpu, 1) : 0;
+}
+
+const NOT_SEEN =
+  "No GC threads can be seen from outside: the threads of the program collect, or it is .NET Core 3.1. " +
+  "A check-up measures GC pauses.";
+
+function GcShare({ of }: { of: Row }) {
+  const share = gcShare(of);
+  return share === null ? (
+    <span class="weak" title={NOT_SEEN}>
+      <span aria-hidden="true">·</span>
+      <span class="sr">not visible from outside</span>
+    </span>
+  ) : (
+    <>{percent(share)}</>
+  );
+}
+
 /** The page that shows a recording while it runs. */
 export function watching(recording: Recording): string {
   return link([recording.is_checkup ? "checkups" : "recordings", recording.id]);
+}
+
+function containerName({ container_engine: engine, container_id: id }: Process): string {
+  return engine === null || id === null ? "container" : visible(`${engine} ${id}`);
 }
 
 function Name({ of }: { of: Process }) {
@@ -228,7 +277,7 @@ function Name({ of }: { of: Process }) {
   return (
     <>
       <b>{visible(of.name)}</b>
-      {of.container && <span class="badge inline">container</span>}
+      {of.container && <span class="badge inline">{containerName(of)}</span>}
       {assembly && <span class="weak"> {visible(of.entry_assembly ?? "")}</span>}
       <span class="command" title={visible(of.command)}>
         {visible(of.command)}
@@ -247,6 +296,9 @@ function Closed({ processes }: { processes: Process[] }) {
           <div key={process.pid}>
             <dt>
               <b>{visible(process.name)}</b> {process.pid}
+              {process.container && (
+                <span class="badge inline">{containerName(process)}</span>
+              )}
             </dt>
             <dd>{visible(process.obstacle ?? "")}</dd>
           </div>

@@ -6,19 +6,23 @@ import { counted, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import { parseSelection, whyNot, writeSelection, type Selection } from "../data/selection";
 import type { Preset, Process, Profiler, ProfilerParam } from "../data/types";
+import { LaunchFields, launchOf, LaunchSwitch, useLaunch } from "./launch";
 import { Failure, Field, Head, useAction, Waiting } from "./parts";
 import { go, link, setParams, usePlace } from "./router";
 
 export function RecordPage() {
   const { params } = usePlace();
   const { data, problem, reload } = useQuery("registry", async (signal) => {
-    const [processes, profilers, presets] = await Promise.all([
+    const [processes, profilers, presets, launch] = await Promise.all([
       api.processes(signal),
       api.profilers(signal),
       api.presets(signal),
+      api.launch(signal),
     ]);
-    return { processes, profilers, presets };
+    return { processes, profilers, presets, mayLaunch: launch.allowed };
   });
+  const launch = useLaunch();
+  const command = launch.chosen ? "launch" : "record";
   const usual = data?.presets[0]?.profilers ?? "";
   const pid = Number(params.get("pid") ?? "0");
   const selection = parseSelection(params.get("p") ?? usual);
@@ -27,21 +31,30 @@ export function RecordPage() {
   const start = useAction(async () => {
     const profilers = [...selection].map(([id, params]) => ({ id, params }));
     const recording = await api.record({
-      pid,
+      ...(launch.chosen ? { launch: launchOf(launch) } : { pid }),
       profilers,
       ...(seconds === "" ? {} : { duration_seconds: Number(seconds) }),
       ...(rate === "" ? {} : { rate_hz: Number(rate) }),
     });
     go(link(["recordings", recording.id]));
   });
-  const process = data?.processes.find((process) => process.pid === pid);
+  const process = launch.chosen
+    ? undefined
+    : data?.processes.find((process) => process.pid === pid);
+  const isReady = launch.chosen ? launch.command !== "" && data?.mayLaunch : pid !== 0;
   const choose = (next: Selection) => setParams({ p: writeSelection(next) }, { replace: true });
   return (
     <>
       <Head
         title={process ? `Record ${process.name}` : "Record"}
-        about="A recording does not stop or restart the program. Choose a question, or profilers."
-      />
+        about={
+          launch.chosen
+            ? "The program is recorded from its first instruction on, and ends with the recording."
+            : "A recording does not stop or restart the program. Choose a question, or profilers."
+        }
+      >
+        <LaunchSwitch chosen={launch.chosen} />
+      </Head>
       {problem && !problem.isLockedOut && <Failure problem={problem} retry={reload} />}
       {!data && !problem && <Waiting what="Reading the list of profilers" />}
       {data && (
@@ -53,7 +66,11 @@ export function RecordPage() {
           }}
         >
           <div class="card pad fields">
-            <ProcessChoice processes={data.processes} pid={pid} />
+            {launch.chosen ? (
+              <LaunchFields launch={launch} allowed={data.mayLaunch} />
+            ) : (
+              <ProcessChoice processes={data.processes} pid={pid} />
+            )}
             <Field label="Seconds" hint="Until it is stopped if empty">
               <input
                 type="number"
@@ -76,10 +93,10 @@ export function RecordPage() {
             </Field>
             <button
               class="primary"
-              disabled={start.busy || selection.size === 0 || pid === 0}
+              disabled={start.busy || selection.size === 0 || !isReady}
               type="submit"
             >
-              {start.busy ? "Attaching …" : "Start recording"}
+              {start.busy ? (launch.chosen ? "Starting …" : "Attaching …") : "Start recording"}
             </button>
           </div>
           {start.problem && <Failure problem={start.problem} />}
@@ -87,18 +104,18 @@ export function RecordPage() {
           <fieldset class="profilers">
             <legend>{counted(selection.size, "profiler")} of the recording</legend>
             {data.profilers
-              .filter((profiler) => profiler.commands.includes("record"))
+              .filter((profiler) => profiler.commands.includes(command))
               .map((profiler) => (
                 <ProfilerChoice
                   key={profiler.id}
                   profiler={profiler}
-                  why={whyNot(profiler, process?.runtime ?? null)}
+                  why={whyNot(profiler, process?.runtime ?? null, command)}
                   selection={selection}
                   choose={choose}
                 />
               ))}
           </fieldset>
-          <Others profilers={data.profilers} />
+          <Others profilers={data.profilers} command={command} />
         </form>
       )}
     </>
@@ -259,9 +276,9 @@ function ParamInput(props: {
   );
 }
 
-/** Profilers that no recording of a running process has, and how they are started. */
-function Others({ profilers }: { profilers: Profiler[] }) {
-  const others = profilers.filter((profiler) => !profiler.commands.includes("record"));
+/** Profilers that no recording of this kind has, and how they are started. */
+function Others({ profilers, command }: { profilers: Profiler[]; command: string }) {
+  const others = profilers.filter((profiler) => !profiler.commands.includes(command));
   return (
     <details class="card pad">
       <summary>{counted(others.length, "profiler")} with commands of their own</summary>

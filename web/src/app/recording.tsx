@@ -7,6 +7,7 @@ import { useQuery } from "../data/query";
 import type { Recording } from "../data/types";
 import { DocumentView } from "../views/document";
 import { Failed, Forgotten } from "./checkup";
+import { ProgramOutput } from "./launch";
 import { Charts, Now, Running, Samples } from "./live";
 import { Failure, Head, Tile, Tiles, useAction, Waiting } from "./parts";
 import { go, link, useParam } from "./router";
@@ -24,8 +25,8 @@ export function RecordingPage({ id }: { id: string }) {
     if (problem?.status === 404) return <Forgotten id={id} />;
     return problem ? <Failure problem={problem} /> : <Waiting what="Reading the recording" />;
   }
-  const { process, pid, profilers, ended } = recording;
-  const about = `Process ${pid} · ${profilers.join(", ")}`;
+  const { process, pid, command, profilers, ended } = recording;
+  const about = `Process ${pid} · ${profilers.join(", ")}${command ? ` · ${visible(command)}` : ""}`;
   return (
     <>
       <Head title={ended ? `Recording of ${process}` : `Recording ${process}`} about={about}>
@@ -52,6 +53,7 @@ export function RecordingPage({ id }: { id: string }) {
       {figures?.note && <p class="banner">{visible(figures.note)}</p>}
       {history.time.length > 0 && <Charts history={history} />}
       {progress && <Samples progress={progress} />}
+      {command !== null && <ProgramOutput id={id} ended={ended} />}
       {!ended && figures && <Now figures={figures} />}
       {!ended && <SoFar id={id} />}
     </>

@@ -98,7 +98,13 @@ export function SessionPage({ id }: { id: string }) {
 function About({ session }: { session: SessionDetail }) {
   const { target, recorded_unix_ms: when } = session;
   if (!target) return <>{visible(session.id)}</>;
-  const words = [`process ${target.pid}`, `.NET ${target.runtime}`, target.platform, clock(when)];
+  // Files of other tools may not say all of it.
+  const words = [
+    target.pid === 0 ? "" : `process ${target.pid}`,
+    target.runtime === "" ? "" : `.NET ${target.runtime}`,
+    target.platform,
+    clock(when),
+  ].filter((word) => word !== "");
   return <>{visible(words.join(" · "))}</>;
 }
 

@@ -25,7 +25,7 @@ export function Sessions() {
     <DropZone added={reload}>
       <Head
         title="Sessions"
-        about="What was recorded. Drop session files anywhere on this page to add them."
+        about="What was recorded. Drop files anywhere on this page to add them: sessions, and what other tools have recorded (pprof, collapsed stacks, speedscope, Firefox Profiler, .nettrace, .gcdump)."
       >
         <Search
           label="Find a session"
@@ -40,7 +40,7 @@ export function Sessions() {
         <div class="card empty">
           <p>
             {query === ""
-              ? "Nothing was recorded yet. Choose a process, or drop a session file here."
+              ? "Nothing was recorded yet. Choose a process, or drop a file here."
               : "No session has this in its name, note, process, command line or profilers."}
           </p>
           {query === "" && (
@@ -106,7 +106,8 @@ function columns(ask: (asked: Asked) => void): ListColumn<Session>[] {
       id: "runtime",
       title: "runtime",
       key: (session) => session.target?.runtime ?? null,
-      cell: (session) => (session.target ? `.NET ${visible(session.target.runtime)}` : "·"),
+      cell: (session) =>
+        session.target?.runtime ? `.NET ${visible(session.target.runtime)}` : "·",
     },
     {
       id: "size",
@@ -211,12 +212,11 @@ function DropZone(props: { added: () => void; children: preact.ComponentChildren
       {props.children}
       <p class="tools">
         <button class="plain" onClick={() => input.current?.click()}>
-          Add session files
+          Add files
         </button>
         <input
           ref={input}
           type="file"
-          accept=".clrscope"
           multiple
           hidden
           onChange={(event) => {

@@ -130,6 +130,11 @@ export const api = {
   recordings: (signal?: AbortSignal) => get<Recording[]>("recordings", signal),
   recording: (id: string, signal?: AbortSignal) =>
     get<Recording>(`recordings/${named(id)}`, signal),
+  /** Whether recordings may start programs. */
+  launch: (signal?: AbortSignal) => get<{ allowed: boolean }>("launch", signal),
+  /** What the program of a recording has printed. */
+  output: (id: string, signal?: AbortSignal) =>
+    get<{ text: string; left_out: number }>(`recordings/${named(id)}/output`, signal),
   record: (body: NewRecording) => sendJson<Recording>("POST", "recordings", body),
   checkUp: (body: NewCheckup) => sendJson<Recording>("POST", "checkups", body),
   trace: (body: NewTrace) => sendJson<Recording>("POST", "traces", body),

@@ -34,9 +34,13 @@ function major(version: string | null): number | undefined {
   return found ? Number(found[1]) : undefined;
 }
 
-/** Why a profiler cannot be attached to a process of this runtime; `undefined` if it can. */
-export function whyNot(profiler: Profiler, runtime: string | null): string | undefined {
-  if (!profiler.commands.includes("record")) {
+/** Why a profiler cannot run by this command on this runtime; `undefined` if it can. */
+export function whyNot(
+  profiler: Profiler,
+  runtime: string | null,
+  command = "record",
+): string | undefined {
+  if (!profiler.commands.includes(command)) {
     return `Only with clrscope ${profiler.commands.join(" or clrscope ")}.`;
   }
   const [has, needs] = [major(runtime), major(profiler.since)];

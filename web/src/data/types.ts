@@ -12,6 +12,9 @@ export interface Process {
   arch: string | null;
   hosting: string | null;
   container: boolean;
+  /** Who made the container, and the first digits of its id, where that is known. */
+  container_engine: string | null;
+  container_id: string | null;
   uptime_seconds: number | null;
   name: string;
   entry_assembly: string | null;
@@ -21,6 +24,8 @@ export interface Process {
   obstacle: string | null;
   /** CPU time since it started, of all its threads. */
   cpu_seconds?: number | null;
+  /** The same of the threads that only collect garbage; null if it has none. */
+  gc_cpu_seconds?: number | null;
   /** Memory that it has in RAM. */
   memory_bytes?: number | null;
   threads?: number | null;
@@ -111,6 +116,8 @@ export interface Recording {
   is_checkup: boolean;
   pid: number;
   process: string;
+  /** The command line, if the recording has started the process. */
+  command: string | null;
   profilers: string[];
   started_unix_ms: number;
   duration_seconds: number | null;
@@ -199,8 +206,17 @@ export interface ReportFormat {
   summary: string;
 }
 
+/** A program to start. */
+export interface NewLaunch {
+  command: string;
+  folder?: string;
+  environment: Record<string, string>;
+}
+
 export interface NewRecording {
-  pid: number;
+  /** Either this or `launch`. */
+  pid?: number;
+  launch?: NewLaunch;
   profilers?: { id: string; params: Record<string, string> }[];
   rate_hz?: number;
   duration_seconds?: number;

@@ -5,11 +5,12 @@ import type { Session } from "./types";
 
 /** What a name of a session may have: as the server says. */
 function nameOf(file: File): string {
-  const plain = file.name.replace(/\.clrscope$/i, "").replace(/[^\p{L}\p{N}._-]/gu, "_");
+  const endings = /(\.(clrscope|nettrace|gcdump|folded|speedscope|json|pb|gz|txt))+$/i;
+  const plain = file.name.replace(endings, "").replace(/[^\p{L}\p{N}._-]/gu, "_");
   return plain.replace(/^[.-]+/, "").slice(0, 200);
 }
 
-/** Adds a session file; `progress` gets shares from 0 to 1. */
+/** Adds a session file, or one of another tool; `progress` gets shares from 0 to 1. */
 export function upload(
   file: File,
   progress: (share: number) => void,

@@ -4,6 +4,7 @@ use super::{heap, report::LateFile};
 use crate::{
     console, duration,
     exit::{Code, failure},
+    foreign::SessionFile,
     session_file,
 };
 use ::report::ReportError;
@@ -30,10 +31,10 @@ use std::{
         something that got worse, 8 that a session is damaged or that there is nothing to compare."
 )]
 pub struct Args {
-    /// Session file to compare with
+    /// Session file to compare with, or a file of another tool, as `clrscope report` reads it
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
-    /// Session file that is compared
+    /// Session file that is compared, or a file of another tool
     #[arg(value_name = "AFTER")]
     after: PathBuf,
     /// Format of the output
@@ -55,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "99%", value_parser = confidence)]
     confidence: f64,
     /// What amounts are related to: a second, a whole run, or all samples of the profiler [default:
-    /// run if both are whole runs of `clrscope launch`, else second]
+    /// run if both are whole runs of `clrscope launch`, total if one has no times, else second]
     #[arg(long, value_name = "WHAT", value_parser = PossibleValuesParser::new(Basis::ALL.map(|(_, word)| word)))]
     per: Option<String>,
     /// Only what this profiler has recorded
@@ -161,12 +162,13 @@ fn filter(args: &Args) -> anyhow::Result<Filter> {
 /// Reads a session. A heap snapshot belongs to no thread and no time, so a part has none.
 fn read(path: &Path, filter: &Filter) -> anyhow::Result<Recording> {
     let file = || path.display().to_string();
-    let session = session_file::open(path)?;
+    let source = SessionFile::of(path)?;
+    let session = session_file::open(source.path())?;
     let mut recording = Recording::read(file(), io::BufReader::new(session), filter)
         .map_err(ReportError::from)
         .with_context(file)?;
     if *filter == Filter::default() {
-        recording.heap = heap::last_summary(path, &recording.profile);
+        recording.heap = heap::last_summary(source.path(), &recording.profile);
     }
     Ok(recording)
 }

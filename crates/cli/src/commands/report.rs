@@ -4,6 +4,7 @@ use super::{heap, heap::SnapshotReport, tasks};
 use crate::{
     console, duration,
     exit::{Code, failure},
+    foreign::SessionFile,
     session_file,
 };
 use anyhow::Context;
@@ -20,12 +21,15 @@ use std::{
 
 /// Write a recorded session as text, HTML, or a format of another tool
 ///
+/// Reads files of other tools, too: pprof, collapsed stacks, speedscope, Firefox Profiler, .nettrace
+/// and .gcdump.
+///
 /// If the session has heap snapshots, shows what `clrscope heap` and `clrscope async` show. A
 /// session that was cut short or is damaged is reported as far as it can be read; the exit code
 /// then says so.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Session file
+    /// Session file, or a file of another tool
     #[arg(value_name = "FILE")]
     session: PathBuf,
     /// Format of the report
@@ -87,10 +91,11 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         ));
     }
     let file = || format!("{}", args.session.display());
-    let session = session_file::open(&args.session)?;
+    let source = SessionFile::of(&args.session)?;
+    let session = session_file::open(source.path())?;
     let mut problems = Vec::new();
     let snapshots =
-        |profile: &Profile| snapshots(&args.session, profile, args.rows as usize, &mut problems);
+        |profile: &Profile| snapshots(source.path(), profile, args.rows as usize, &mut problems);
     let profile = match &args.output {
         Some(path) if same_file(&args.session, path) => {
             return Err(failure(

@@ -8,7 +8,7 @@ use crate::{
     served::Clrscope,
 };
 use anyhow::Context;
-use server::{Config, Retention, Server, Stopper, Token};
+use server::{Config, Retention, Server, Stopper, Tls, TlsError, Token};
 use std::{env, net::SocketAddr, path::PathBuf, sync::Arc};
 
 /// Serve processes, recordings and sessions over HTTP
@@ -19,8 +19,8 @@ use std::{env, net::SocketAddr, path::PathBuf, sync::Arc};
 /// use the same token at /mcp; by default their tools change nothing (see `clrscope mcp --help`).
 ///
 /// Whoever is let in can do what you can do with clrscope. Without --token-file, only addresses of
-/// this machine (127.0.0.1, ::1) are listened at. Use a reverse proxy for TLS, and an SSH tunnel or
-/// a VPN otherwise: what is sent is not encrypted.
+/// this machine (127.0.0.1, ::1) are listened at. What is sent is encrypted only with --tls-cert and
+/// --tls-key; otherwise use a reverse proxy with TLS, an SSH tunnel or a VPN.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Where to listen; port 0 is a free port
@@ -29,6 +29,15 @@ pub struct Args {
     /// File with a token for scripts, which only you can read
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// PEM file with the certificate of this server, and those of its issuers: HTTPS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of the certificate, which others cannot read
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Let those who are let in start programs, as you, to record them from their first instruction
+    #[arg(long)]
+    allow_launch: bool,
     /// Answer to this host name, too, such as that of a reverse proxy; may be repeated
     #[arg(long = "allow-host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -60,6 +69,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         listen: args.listen,
         token: token.transpose()?,
         hosts: args.hosts.clone(),
+        tls: tls(args)?,
+        launch: args.allow_launch,
         sessions: args.sessions.clone().map_or_else(default_folder, Ok)?,
         retention: Retention {
             count: args.max_sessions as usize,
@@ -74,6 +85,20 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     serve(config, &args.agent, assistants, |server| {
         Ok(console::print(&format!("{}\n", server.url()))?)
     })
+}
+
+/// What connections are encrypted with.
+fn tls(args: &Args) -> anyhow::Result<Option<Tls>> {
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+    let tls = Tls::read(certificate, key).map_err(|error| {
+        let code = match error {
+            TlsError::Io { .. } => Code::File,
+            TlsError::Unsupported => Code::Unsupported,
+            _ => Code::Usage,
+        };
+        failure(code, error.to_string())
+    });
+    tls.map(Some)
 }
 
 /// Serves until a signal comes. `begun` is called when the port is open and signals are handled.

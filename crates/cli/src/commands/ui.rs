@@ -27,6 +27,9 @@ pub struct Args {
     /// Only print the address
     #[arg(long)]
     no_browser: bool,
+    /// Let the pages start programs, as you, to record them from their first instruction
+    #[arg(long)]
+    allow_launch: bool,
     #[command(flatten)]
     agent: AgentArgs,
 }
@@ -36,6 +39,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         token: None,
         hosts: Vec::new(),
+        tls: None,
+        launch: args.allow_launch,
         sessions: args.sessions.clone().map_or_else(serve::default_folder, Ok)?,
         retention: Retention::default(),
     };

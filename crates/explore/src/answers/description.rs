@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use profile::{
     FRAME_KINDS, Profile, STATES, SeriesKind, format,
-    session::{ThreadId, ThreadState},
+    session::{Entry, ThreadId, ThreadState},
     state_id, state_index, state_word,
 };
 use schemars::JsonSchema;
@@ -178,6 +178,9 @@ fn warnings(profile: &Profile) -> Vec<String> {
     let dropped = profile.dropped();
     if dropped > 0 {
         warnings.push(format!("{} were dropped.", format::counted(dropped, "sample")));
+    }
+    if profile.info.entry == Entry::Imported {
+        warnings.extend(profile.notes.iter().map(|(_, note)| note.clone()));
     }
     warnings
 }

@@ -18,9 +18,9 @@ use profilers::{
 };
 use rows::{Row, RowBatch, TableDef};
 use session::{
-    Argument, InstrumentedMethod, Nanos, ObserverStatus, ProcessorUse, SampleBatch, SamplingRate,
-    SessionEnd, SessionRecord, SingleCall, StackId, SurvivorSnapshot, ThreadId, ThreadSnapshot,
-    ThreadState, TracedCalls,
+    Argument, ImportedValue, InstrumentedMethod, Nanos, ObserverStatus, ProcessorUse, SampleBatch,
+    SamplingRate, SessionEnd, SessionRecord, SingleCall, StackId, SurvivorSnapshot, ThreadId,
+    ThreadSnapshot, ThreadState, TracedCalls,
 };
 
 use super::Times;
@@ -71,6 +71,7 @@ const TABLES: &[TakeRows] = &[
     |taking, table, batch| taking.known(table, batch, Taking::assembly_loads),
     |taking, table, batch| taking.known(table, batch, Taking::type_loads),
     |taking, table, batch| taking.known(table, batch, Taking::unloaded),
+    |taking, table, batch| taking.known(table, batch, Taking::imported),
 ];
 
 impl Taking<'_> {
@@ -282,6 +283,11 @@ impl Taking<'_> {
     fn type_loads(&mut self, rows: Vec<TypeLoad>) {
         let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
         wanted.for_each(|row| self.profile.loads.add_type(row));
+    }
+
+    fn imported(&mut self, rows: Vec<ImportedValue>) {
+        let wanted = rows.into_iter().filter(|row| self.times.take(row.time));
+        wanted.for_each(|row| self.profile.imported.add(&row));
     }
 
     fn counters(&mut self, rows: Vec<CounterDef>) {

@@ -11,7 +11,8 @@ use super::{
     target::Target,
 };
 use crate::{
-    Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary,
+    LaunchCommand, Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle,
+    Summary,
 };
 use diagnostics::{Keeper, Port, clsid_text, proc};
 use rustix::process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open, setrlimit};
@@ -21,10 +22,13 @@ use std::{
     iter,
     os::{
         fd::AsFd,
-        unix::{net::UnixStream, process::ExitStatusExt},
+        unix::{
+            net::UnixStream,
+            process::{CommandExt as _, ExitStatusExt},
+        },
     },
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicU32, Ordering},
@@ -56,10 +60,14 @@ const MAIN_SLOT: [&str; 3] =
 /// instruction.
 ///
 /// Tools of the .NET SDK are left alone, but for MSBuild where the command is a build, unless
-/// [`RecordOptions::sdk_tools`] asks for them. The command has our standard streams and our process
-/// group, so the terminal's signals reach it as if we were not there.
-pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recording, RecordError> {
-    let shown = command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
+/// [`RecordOptions::sdk_tools`] asks for them.
+pub fn launch(
+    command: impl Into<LaunchCommand>,
+    options: RecordOptions,
+) -> Result<Recording, RecordError> {
+    let command = command.into();
+    let shown =
+        command.words.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let no_root = |source| RecordError::Io { what: "opening the root directory".into(), source };
     let viewer = Viewer::own().map_err(no_root)?;
     start::check_together(&options)?;
@@ -87,22 +95,24 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     let admits_all = geteuid().is_root() && place.admit_all().unwrap_or(false);
     let first_output = options.output.as_deref().map(OutputFile::create).transpose()?;
     let engine = engine?;
-    let wanted = tools_of(&command);
+    let wanted = tools_of(&command.words);
     let sdk_tools = if options.sdk_tools { SdkTools::All } else { wanted };
     let config = SessionConfig {
         sdk_tools,
         ..start::config(std::process::id(), &place, &options, engine, true)?
     };
-    let mut program = command.into_iter();
-    let mut child = Command::new(program.next().unwrap_or_default());
-    child.args(program);
+    let cannot = |source| RecordError::Spawn { command: shown.clone(), source };
+    let mut child = prepared(command).map_err(cannot)?;
     set_profiler(&mut child, &place, &config);
     tell_outer_launch();
     // Rings of samples take many, so trying one has raised the limit. It is inherited, and raised
     // again where it is needed.
     let _ = setrlimit(Resource::Nofile, files);
-    let child =
-        child.spawn().map_err(|source| RecordError::Spawn { command: shown.clone(), source })?;
+    let child = {
+        // Our ends of its streams go with it.
+        let mut prepared = child;
+        prepared.spawn().map_err(cannot)?
+    };
 
     let (stop, rules) = (StopHandle::default(), RuleHandle::new(options.instrument.clone()));
     let progress = Arc::new(Mutex::new(Progress {
@@ -137,6 +147,21 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     };
     let worker = Worker::start("clrscope-launch", move || supervisor.run())?;
     Ok(Recording { stop, rules, progress, live, worker, command: pid })
+}
+
+/// A command with its arguments, folder, environment and streams.
+fn prepared(command: LaunchCommand) -> std::io::Result<Command> {
+    let LaunchCommand { words, folder, environment, output } = command;
+    let mut words = words.into_iter();
+    let mut child = Command::new(words.next().unwrap_or_default());
+    child.args(words).envs(environment);
+    if let Some(folder) = folder {
+        child.current_dir(folder);
+    }
+    if let Some(output) = output {
+        child.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
+    }
+    Ok(child)
 }
 
 /// Whether the environment, which the child inherits, names another profiler (an APM). The agent of

@@ -9,7 +9,6 @@ mod context;
 mod cpu;
 mod define;
 mod dump;
-mod event_names;
 mod events;
 mod frames;
 mod held;

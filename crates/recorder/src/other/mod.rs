@@ -1,12 +1,12 @@
 //! Systems on which recording is not built yet.
 
 use crate::{
-    AgentFile, CodeReader, Progress, RecordError, RecordOptions, RuleHandle, StopHandle, Summary,
-    ThreadDump,
+    AgentFile, CodeReader, LaunchCommand, Progress, RecordError, RecordOptions, RuleHandle,
+    StopHandle, Summary, ThreadDump,
 };
 use diagnostics::DotnetProcess;
 use session::LiveStream;
-use std::{convert::Infallible, ffi::OsString, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 /// A recording: there can be none here.
 #[derive(Debug)]
@@ -18,7 +18,10 @@ pub fn attach(_process: &DotnetProcess, _options: RecordOptions) -> Result<Recor
 }
 
 /// Refuses: recording is not built for this system.
-pub fn launch(_command: Vec<OsString>, _options: RecordOptions) -> Result<Recording, RecordError> {
+pub fn launch(
+    _command: impl Into<LaunchCommand>,
+    _options: RecordOptions,
+) -> Result<Recording, RecordError> {
     Err(RecordError::Unsupported(std::env::consts::OS))
 }
 

@@ -22,9 +22,10 @@ pub(super) struct RecordingJson<'a> {
     platform: &'a str,
     /// Number of processors of the machine.
     processors: u32,
-    /// How the recording came into the process; `beside` another profiler.
+    /// How the recording came into the process; `beside` another profiler. `imported` is the file
+    /// of another tool: numbers and texts of the process that it does not have are 0 and empty.
     #[schemars(extend("enum" = [
-        "attached", "attached-beside", "launched", "launched-beside"
+        "attached", "attached-beside", "launched", "launched-beside", "imported"
     ]))]
     entry: &'static str,
     /// The start on the wall clock, milliseconds since 1970, UTC.
@@ -126,6 +127,7 @@ pub(super) fn recording(profile: &Profile) -> RecordingJson<'_> {
             session::Entry::AttachedBeside => "attached-beside",
             session::Entry::Launched => "launched",
             session::Entry::LaunchedBeside => "launched-beside",
+            session::Entry::Imported => "imported",
         },
         start_unix_ms: info.start_unix_ms,
         clock_start_ns: info.start,

@@ -24,7 +24,7 @@ macro_rules! views {
     ($($whole:ident),* $(,)?) => {
         views! {
             all recording, cpu, wall, exceptions, gc, survivors, allocations, locks, threads,
-            threadpool, trace, calls, transitions, jit, loads, counters $(, $whole)*
+            threadpool, trace, calls, transitions, jit, loads, counters, imported $(, $whole)*
         }
     };
     (all $($name:ident),*) => {

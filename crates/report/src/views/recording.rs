@@ -1,6 +1,6 @@
 //! The recording itself: process, runtime, time, profilers.
 
-use profile::{Profile, SeriesKind};
+use profile::{Profile, SeriesKind, session::Entry};
 
 use super::{Cell, Section, Table, Tile, View};
 use crate::{Options, format};
@@ -13,9 +13,10 @@ fn tile(profile: &Profile) -> Option<Tile> {
     Some(tile.note(format::entry(profile.info.entry)))
 }
 
-fn section(profile: &Profile, _: &Options) -> Option<Section> {
+/// What was recorded, where and when.
+fn recorded(profile: &Profile) -> Vec<(&str, String)> {
     let info = &profile.info;
-    let mut rows = vec![
+    vec![
         ("command", info.command_line.clone()),
         (
             "runtime",
@@ -36,7 +37,42 @@ fn section(profile: &Profile, _: &Options) -> Option<Section> {
                 format::ending(profile)
             ),
         ),
-    ];
+    ]
+}
+
+/// The same as far as the file of another tool says it.
+fn imported(profile: &Profile) -> Vec<(&str, String)> {
+    let info = &profile.info;
+    let mut rows = Vec::new();
+    if !info.command_line.is_empty() {
+        rows.push(("command", info.command_line.clone()));
+    }
+    let runtime = Some(&info.runtime).filter(|text| !text.is_empty());
+    let runtime = runtime.map(|version| format!(".NET {version}"));
+    let platform = Some(info.platform.clone()).filter(|text| !text.is_empty());
+    let cpus = (info.cpus > 0).then(|| format::counted(info.cpus.into(), "processor"));
+    let facts: Vec<String> = runtime.into_iter().chain(platform).chain(cpus).collect();
+    if !facts.is_empty() {
+        rows.push(("runtime", facts.join(", ")));
+    }
+    let length = match profile.duration() {
+        0 => "the file has no times".to_owned(),
+        length => format::duration(length),
+    };
+    let begun = match info.start_unix_ms {
+        0 => "the file does not say when".to_owned(),
+        begun => format!("from {}", format::utc(begun)),
+    };
+    rows.push(("imported", format!("{length}; {begun}; {}", format::ending(profile))));
+    rows
+}
+
+fn section(profile: &Profile, _: &Options) -> Option<Section> {
+    let info = &profile.info;
+    let mut rows = match info.entry {
+        Entry::Imported => imported(profile),
+        _ => recorded(profile),
+    };
     for run in &info.profilers {
         let mut text = run.engine.clone();
         if let Some(rate) = run.rate_hz {

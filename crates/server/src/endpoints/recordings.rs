@@ -1,6 +1,7 @@
 //! Recordings: begin, watch, stop.
 
 mod events;
+mod launch;
 mod request;
 mod trace;
 
@@ -9,7 +10,7 @@ use crate::{
     Shared,
     openapi::{Api, Endpoint},
     problem::Problem,
-    recordings::{Entry, State as Progress},
+    recordings::{self, Entry, State as Progress},
 };
 use axum::{Json, extract::State, http::StatusCode};
 use request::{NewCheckup, NewRecording};
@@ -38,6 +39,8 @@ pub struct RecordingJson {
     pid: u32,
     /// Name of the process.
     process: String,
+    /// The command line, if the recording has started the process.
+    command: Option<String>,
     /// Profilers that run.
     profilers: Vec<&'static str>,
     /// When it began, in milliseconds since 1970.
@@ -100,6 +103,7 @@ impl RecordingJson {
             is_checkup: entry.is_checkup,
             pid: entry.pid,
             process: entry.process.clone(),
+            command: entry.launched.as_ref().map(|launched| launched.command.clone()),
             profilers: entry.profilers.clone(),
             started_unix_ms: entry.started_unix_ms,
             duration_seconds: entry.duration.map(|duration| duration.as_secs_f64()),
@@ -127,7 +131,8 @@ pub fn add(api: &mut Api) {
     let endpoint = Endpoint::new(Post, "/recordings", "record", "Begin to record a process")
         .description(
             "It is recorded until its time is up, it is stopped, or the process ends, whether \
-             somebody watches or not.",
+             somebody watches or not. If the recording has started its process (`launch`), that \
+             ends with it.",
         )
         .body("application/json", Some(request))
         .sends(201, "The recording has begun.", answer.clone())
@@ -167,6 +172,7 @@ pub fn add(api: &mut Api) {
         .sends(200, "It has ended.", answer);
     api.add(endpoint, stop);
     events::add(api);
+    launch::add(api);
 }
 
 async fn list_recordings(State(state): State<Shared>) -> Json<Vec<RecordingJson>> {
@@ -178,8 +184,8 @@ async fn record(
     Body(request): Body<NewRecording>,
 ) -> Result<(StatusCode, Json<RecordingJson>), Problem> {
     let shared = Shared::clone(&state);
-    let plan = state.light.run(move || request.plan(shared.program.agent())).await?;
-    let entry = state.work.start(plan).await?;
+    let job = state.light.run(move || request.job(shared.program.agent(), shared.launch)).await?;
+    let entry = recordings::start(&state.work, job).await?;
     Ok((StatusCode::CREATED, Json(RecordingJson::of(&entry))))
 }
 

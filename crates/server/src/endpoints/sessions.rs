@@ -179,8 +179,13 @@ async fn session(State(state): State<Shared>, Named(id): Named) -> Result<Respon
     state.explorations.tidy();
     let open = opened?;
     let shared = Shared::clone(&state);
-    let described =
-        move || answers::json(&SessionDetail::of(shared.store.row(&id)?, &open.profile, open.heap_snapshots));
+    let described = move || {
+        answers::json(&SessionDetail::of(
+            shared.store.row(&id)?,
+            &open.profile,
+            open.heap_snapshots,
+        ))
+    };
     state.rooms.send_json(state.light.run(described).await?)
 }
 

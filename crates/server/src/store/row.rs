@@ -103,7 +103,9 @@ impl SessionRow {
             Err(problem) => (None, Some(problem)),
         };
         let changed = changed.and_then(|time| u64::try_from(time.as_millis()).ok());
-        let begun = info.as_ref().map(|info| info.start_unix_ms).or(changed);
+        // Files of other tools may not say when they were recorded.
+        let begun = info.as_ref().map(|info| info.start_unix_ms).filter(|begun| *begun > 0);
+        let begun = begun.or(changed);
         Self {
             id: id.to_string(),
             bytes: found.map_or(0, |found| found.len()),

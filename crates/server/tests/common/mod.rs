@@ -108,6 +108,8 @@ impl Served {
             listen: "127.0.0.1:0".parse().unwrap(),
             token: Some(Token::read(&token).unwrap()),
             hosts: vec!["box.example".into()],
+            tls: None,
+            launch: false,
             sessions: folder.path().join("sessions"),
             retention,
         };

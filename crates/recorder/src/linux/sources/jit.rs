@@ -2,11 +2,13 @@
 
 use super::{Context, EventSample, NO_CALLER, Samples, Source, States, collected};
 use crate::linux::{
-    event_names,
     frames::{EventMethod, Frames},
     window::Window,
 };
-use nettrace::jit::{Collector, Compiled, Output};
+use nettrace::{
+    jit::{Collector, Compiled, Output},
+    names,
+};
 use profilers::jit::{Lookups, SPEC};
 use session::FunctionId;
 use std::collections::HashMap;
@@ -149,8 +151,8 @@ fn function(context: &mut Context<'_>, compiled: &Compiled) -> FunctionId {
 fn method(compiled: &Compiled) -> EventMethod {
     EventMethod {
         dynamic: compiled.dynamic,
-        type_name: event_names::type_name(&compiled.type_name),
-        name: event_names::cut(compiled.name.clone()),
-        parameters: event_names::parameters(&compiled.signature),
+        type_name: names::type_name(&compiled.type_name),
+        name: names::cut(compiled.name.clone()),
+        parameters: names::parameters(&compiled.signature),
     }
 }

@@ -5,7 +5,6 @@
 
 use super::{
     define::Definitions,
-    event_names,
     events::{EventSessions, SessionStart},
     frames::Frames,
     held::MakeBatch,
@@ -408,7 +407,7 @@ impl Context<'_> {
     /// A type, by its name as events about loaded types write it.
     pub fn type_of_events(&mut self, name: String) -> rows::TypeId {
         let names = &mut self.states.of::<TypeNames>().events;
-        let name = names.entry(name).or_insert_with_key(|name| event_names::type_name(name));
+        let name = names.entry(name).or_insert_with_key(|name| nettrace::names::type_name(name));
         self.definitions.ty(name)
     }
 }

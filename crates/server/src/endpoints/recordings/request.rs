@@ -1,6 +1,7 @@
+use super::launch::NewLaunch;
 use crate::{
     problem::Problem,
-    recordings::{Plan, Work},
+    recordings::{Job, LaunchPlan, Plan, Work},
     store::SessionId,
 };
 use diagnose::LimitsOf;
@@ -25,10 +26,12 @@ const CHECKUP: f64 = 10.0;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewRecording {
-    /// Process id, as in the list of processes. Either this or `process` is needed.
+    /// Process id, as in the list of processes. Either this, `process` or `launch` is needed.
     pid: Option<u32>,
     /// Name of the process, as in the list of processes.
     process: Option<String>,
+    /// A program to start and record, if the server allows it.
+    launch: Option<NewLaunch>,
     /// Profilers with their parameters; the usual ones if none are named.
     profilers: Option<Profilers>,
     /// CPU samples per second and running thread, 1 to 1000; 100 if none are named.
@@ -85,12 +88,25 @@ impl Profiler {
 }
 
 impl NewRecording {
-    /// What it is for, if there is such a process.
-    pub fn plan(self, agent: AgentFile) -> Result<Plan, Problem> {
+    /// What it is for, if there is such a process. `allowed`: whether programs may be started.
+    pub fn job(self, agent: AgentFile, allowed: bool) -> Result<Job, Problem> {
         let options = self.options(agent)?;
         let name = self.name.as_deref().map(SessionId::parse).transpose()?;
-        let process = process(self.pid, self.process.as_deref())?;
-        Ok(Plan { process, name, work: Work::Record(options), warnings: Vec::new() })
+        match (&self.launch, self.pid, &self.process) {
+            (Some(_), None, None) if !allowed => Err(NewLaunch::refused()),
+            (Some(launch), None, None) => {
+                let program = launch.program()?;
+                Ok(Job::Launch(Box::new(LaunchPlan { program, name, options })))
+            }
+            (Some(_), ..) => {
+                Err(Problem::request("`launch` has no `pid` and no `process` beside it"))
+            }
+            (None, pid, of) => {
+                let (process, work) = (process(pid, of.as_deref())?, Work::Record(options));
+                let plan = Plan { process, name, work, warnings: Vec::new() };
+                Ok(Job::Process(Box::new(plan)))
+            }
+        }
     }
 
     fn options(&self, agent: AgentFile) -> Result<RecordOptions, Problem> {
@@ -241,7 +257,7 @@ mod tests {
             let problem = options(json).unwrap_err();
             assert!(problem.cause.contains(part), "{json}: {}", problem.cause);
         }
-        let plan = |json| read(json).plan(AgentFile::Embedded(&[])).unwrap_err().cause;
+        let plan = |json| read(json).job(AgentFile::Embedded(&[]), false).unwrap_err().cause;
         assert!(
             plan("{}").contains("`pid`") && plan(r#"{"pid":1,"process":"a"}"#).contains("both")
         );

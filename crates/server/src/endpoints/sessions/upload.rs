@@ -1,4 +1,4 @@
-//! Sessions that were recorded elsewhere.
+//! Sessions that were recorded elsewhere, also by other tools.
 
 use crate::{
     Shared,
@@ -14,6 +14,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
 };
 use futures_util::StreamExt as _;
+use import::ImportError;
 use serde::Deserialize;
 use session::{SessionReader, SessionRecord};
 use std::{
@@ -46,7 +47,8 @@ pub fn add(api: &mut Api) {
         HttpMethod::Post,
         "/sessions",
         "upload_session",
-        "Add a session that was recorded elsewhere",
+        "Add a session that was recorded elsewhere, or a file of another tool: pprof, collapsed stacks, \
+         speedscope, Firefox Profiler, .nettrace or .gcdump",
     )
     .query(
         "name",
@@ -71,7 +73,7 @@ async fn upload(
         return Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "the body is not of the type application/octet-stream",
-            "send a session file, with the header `Content-Type: application/octet-stream`",
+            "send the file, with the header `Content-Type: application/octet-stream`",
         ));
     }
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
@@ -83,14 +85,16 @@ async fn upload(
         return Err(Problem::busy("too many files are being received"));
     };
     let shared = Shared::clone(&state);
-    let open = move || {
-        // Its name is none of a session, and it goes with the request.
-        tempfile::Builder::new().prefix(UPLOAD).tempfile_in(shared.store.folder()).map_err(failed)
-    };
+    let open = move || temporary(&shared).map_err(failed);
     let file = state.light.run(open).await?;
     receive(&file, body, PACE).await?;
     let shared = Shared::clone(&state);
-    let row = state.light.run(move || keep(&shared, file, name)).await?;
+    // Others are read from front to back.
+    let own = state.light.run(move || is_own(file)).await?;
+    let row = match own {
+        (file, true) => state.light.run(move || keep(&shared, file, name)).await?,
+        (file, false) => state.heavy.run(move || convert(&shared, file, name)).await?,
+    };
     Ok((StatusCode::CREATED, Json(row)))
 }
 
@@ -151,6 +155,38 @@ async fn receive(file: &NamedTempFile, body: Body, pace: Pace) -> Result<(), Pro
     file.flush().await.map_err(failed)
 }
 
+/// A file whose name is none of a session, and that goes with what is returned.
+fn temporary(state: &Shared) -> std::io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(UPLOAD).tempfile_in(state.store.folder())
+}
+
+/// Whether a file is no other tool's.
+fn is_own(file: NamedTempFile) -> Result<(NamedTempFile, bool), Problem> {
+    let format = import::detect(&mut file.reopen().map_err(failed)?).map_err(failed)?;
+    Ok((file, format.is_none()))
+}
+
+/// Makes a session of a file of another tool.
+fn convert(
+    state: &Shared,
+    file: NamedTempFile,
+    name: Option<SessionId>,
+) -> Result<SessionRow, Problem> {
+    let mut input = file.reopen().map_err(failed)?;
+    let process = name.as_ref().map_or_else(|| "imported".to_owned(), ToString::to_string);
+    let made = import::to_session(&mut input, &process, || temporary(state));
+    let made = made.map_err(|error| match error {
+        ImportError::Session(error) => Problem::internal(error.to_string()),
+        // The file is here, so what cannot be read is what came out of it.
+        error => not_a_session(&error.to_string()),
+    })?;
+    drop(file);
+    match made {
+        Some(made) => keep(state, made, name),
+        None => Err(not_a_session("the file is empty")),
+    }
+}
+
 /// Makes a session of a file, if it is one.
 fn keep(
     state: &Shared,
@@ -165,7 +201,7 @@ fn keep(
         _ => return Err(not_a_session("nothing was recorded")),
     };
     let name = name.map_or_else(
-        || api::session_name(&info.process_name, Some(info.pid)),
+        || api::session_name(&info.process_name, Some(info.pid).filter(|pid| *pid > 0)),
         |name| name.to_string(),
     );
     let writing = state.store.create(&name)?;
@@ -181,7 +217,11 @@ fn not_a_session(why: &str) -> Problem {
     Problem::new(
         StatusCode::UNPROCESSABLE_ENTITY,
         why,
-        format!("send a file that clrscope has recorded: *.{}", session::EXTENSION),
+        format!(
+            "send a file that clrscope has recorded (*.{}), or one of pprof, collapsed stacks, \
+             speedscope, the Firefox Profiler, dotnet-trace or dotnet-gcdump",
+            session::EXTENSION
+        ),
     )
 }
 

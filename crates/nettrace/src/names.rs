@@ -1,4 +1,6 @@
 //! Names as the runtime's events write them, in the form that clrscope writes them.
+// Parts of texts are cut where a character of one byte was found.
+#![allow(clippy::indexing_slicing)]
 
 /// Longest name that is kept, in characters; longer ones are cut.
 const MAX_NAME: usize = 2048;
@@ -9,7 +11,7 @@ const MAX_DEPTH: u32 = 32;
 /// A type's name as C# writes it, from the form that events have: ``List`1[System.Int32]`` or
 /// ``List`1<System.Int32>``. Arguments of nested types go to the type that declares them:
 /// ``A`1+B`1[X,Y]`` is `A<X>+B<Y>`.
-pub(super) fn type_name(name: &str) -> String {
+pub fn type_name(name: &str) -> String {
     let characters: Vec<char> = name.chars().take(4 * MAX_NAME).collect();
     let mut parser = Parser { characters: &characters, at: 0 };
     let mut parsed = parser.ty(0);
@@ -22,7 +24,7 @@ pub(super) fn type_name(name: &str) -> String {
 
 /// Parameter types in parentheses as C# writes them, from a signature as IL assemblers write it:
 /// `instance void  (int32,class System.String[])` is `(int, string[])`.
-pub(super) fn parameters(signature: &str) -> String {
+pub fn parameters(signature: &str) -> String {
     // Return types may have parentheses of their own: function pointers. The parameters are what
     // the last ones hold.
     if signature.len() > 8 * MAX_NAME {
@@ -175,7 +177,7 @@ fn distribute(segments: &[(String, usize)], arguments: &[String]) -> String {
 }
 
 /// Cuts a name to at most `MAX_NAME` characters.
-pub(super) fn cut(name: String) -> String {
+pub fn cut(name: String) -> String {
     match name.char_indices().nth(MAX_NAME) {
         Some((at, _)) => format!("{}…", &name[..at]),
         None => name,
