@@ -151,7 +151,7 @@ impl Graph {
         let columns = layers.iter().map(Vec::len).max().unwrap_or(0);
         let mut column = vec![0.0_f32; nodes.len()];
         // Things stand below the middle of what leads to them, so that edges cross seldom.
-        for layer in 0..layers.len() {
+        for layer in &mut layers {
             let middle = |node: &usize| {
                 let above: Vec<f32> = (edges.iter())
                     .filter(|edge| {
@@ -162,13 +162,13 @@ impl Graph {
                 above.iter().sum::<f32>() / above.len().max(1) as f32
             };
             let mut keyed: Vec<(f32, usize)> =
-                layers[layer].iter().map(|node| (middle(node), *node)).collect();
+                layer.iter().map(|node| (middle(node), *node)).collect();
             keyed.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
             let left = (columns - keyed.len()) as f32 / 2.0;
             for (place, (_, node)) in keyed.iter().enumerate() {
                 column[*node] = left + place as f32;
             }
-            layers[layer] = keyed.into_iter().map(|(_, node)| node).collect();
+            *layer = keyed.into_iter().map(|(_, node)| node).collect();
         }
         let order: Vec<usize> = layers.into_iter().flatten().collect();
         let mut place_of = vec![0_u32; nodes.len()];

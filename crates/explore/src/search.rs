@@ -90,7 +90,7 @@ impl Pattern {
     ) -> Result<Vec<bool>, ExploreError> {
         let begun = Instant::now();
         let find = |id: usize| {
-            if id % BETWEEN == 0 && begun.elapsed() > limit {
+            if id.is_multiple_of(BETWEEN) && begun.elapsed() > limit {
                 return Err(ExploreError::SearchTooLong);
             }
             let name = tables.function_name(FunctionId(id as u32), NameStyle::FULL);

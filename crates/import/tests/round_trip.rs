@@ -4,7 +4,7 @@ mod common;
 
 use common::{export, profile, read, sums};
 use document::plain::visible;
-use profile::{Profile, SeriesKind};
+use profile::{BuildOptions, Profile, SeriesKind};
 use session::Entry;
 
 fn escaped(name: String) -> String {
@@ -168,7 +168,9 @@ fn what_is_imported_can_be_reported_explored_and_exported() {
                 .unwrap_or_else(|error| panic!("{format} as {}: {error}", exporter.id));
             assert!(!out.is_empty(), "{format} as {}", exporter.id);
         }
-        let text = report::read_document(&session[..], &report::Options::default(), |_| Vec::new());
+        let profile = Profile::read(&session[..], BuildOptions::default());
+        let options = report::Options::default();
+        let text = report::document_of(&profile.unwrap(), &options, |_| Vec::new());
         let text = document::text::of(&text.unwrap(), document::text::Style::default());
         assert!(text.contains("imported") && !text.contains(".NET ,"), "{format}: {text}");
     }

@@ -41,7 +41,7 @@ pub fn clean(text: &str, most: usize) -> String {
 pub fn unmarked(line: &str) -> Cow<'_, str> {
     let looks_like = |(at, _): &(usize, char)| {
         let behind = line.get(at + 1..).unwrap_or_default();
-        let word = behind.trim_start_matches(|letter: char| letter == '/' || letter == ' ');
+        let word = behind.trim_start_matches(['/', ' ']);
         let is_end = behind.len() > word.len() && behind.trim_start().starts_with('/');
         // `List<Data>` is the name of a type.
         word.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("data"))

@@ -124,7 +124,8 @@ mod shop;
 mod tests {
     use super::*;
     use crate::{Program, store::Retention};
-    use std::{path::Path, sync::atomic::Ordering};
+    use std::{path::Path, sync::atomic::Ordering, time::Duration};
+    use tokio::time::timeout;
 
     /// A program that has no agent.
     struct Bare;
@@ -149,6 +150,10 @@ mod tests {
             _: &profile::Profile,
         ) -> Option<heap::growth::SnapshotSummary> {
             None
+        }
+
+        fn heap_snapshot(&self, _: &Path, _: Option<u32>) -> Result<heap::Snapshot, String> {
+            Err("it reads no snapshots".to_owned())
         }
 
         fn check_up(
@@ -178,7 +183,7 @@ mod tests {
         let part = open.open(&work, &id, Some(0..1_000_000_000)).await.unwrap();
         assert!(part.profile.cpu.totals.samples < first.profile.cpu.totals.samples);
         assert!(Arc::ptr_eq(&first, &open.open(&work, &id, None).await.unwrap()));
-        let later = SystemTime::now() + std::time::Duration::from_secs(2);
+        let later = SystemTime::now() + Duration::from_secs(2);
         let file = File::options().write(true).open(&path).unwrap();
         file.set_modified(later).unwrap();
         assert!(!Arc::ptr_eq(&first, &open.open(&work, &id, None).await.unwrap()));
@@ -203,7 +208,7 @@ mod tests {
             part(seconds).await;
             open.tidy();
         }
-        assert!(open.0.lock().unwrap().len() <= MOST);
+        assert!(open.sessions.len() <= MOST);
         assert!(!Arc::ptr_eq(&first, &part(1).await));
     }
 
@@ -215,8 +220,8 @@ mod tests {
         let id = SessionId::parse("shop").unwrap();
         std::fs::write(work.path(&id), shop::file()).unwrap();
         // Another request reads it and is not ready.
-        let (_, own) = key(&work.store, id.clone(), None).unwrap();
-        let slot = open.slot(&own);
+        let stamp = Stamp::of(&id, &work.read(&id).unwrap()).unwrap();
+        let slot = open.sessions.slot((stamp, None), |_| true);
         let reading = slot.lock().await;
         let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let waiting: Vec<_> = (0..8)

@@ -55,7 +55,8 @@ impl<K: Clone + PartialEq, V: Send + Sync + 'static> Kept<K, V> {
         kept.retain(|(known, _)| known != key);
     }
 
-    fn slot(&self, key: K, is_current: impl Fn(&K) -> bool) -> Slot<V> {
+    /// The place of what has this key.
+    pub(crate) fn slot(&self, key: K, is_current: impl Fn(&K) -> bool) -> Slot<V> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(known, _)| is_current(known));
         let known = kept.iter().position(|(known, _)| *known == key);

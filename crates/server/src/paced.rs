@@ -125,7 +125,7 @@ mod tests {
         let taking = tokio::spawn(async move {
             let mut buffer = vec![0; each];
             while client.read_exact(&mut buffer).await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                sleep(Duration::from_millis(50)).await;
             }
         });
         let answer = vec![0; 4 * Paced::<()>::LEAST];

@@ -25,7 +25,6 @@ use profile::{Profile, SeriesKind};
 use report::{EXPORTERS, Exporter, SnapshotSection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use session::SessionRecord;
 use std::{
     fs::File,
     io::{Seek as _, SeekFrom},
