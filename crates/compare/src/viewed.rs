@@ -445,7 +445,7 @@ impl Viewed {
     }
 
     /// All of a series and of its functions, with the nodes of its tree in columns: for a page that
-    /// has no server. At most so many nodes, the widest.
+    /// has no server. At most `most` nodes, the widest.
     pub fn page(&self, most_nodes: usize, rows: usize) -> Page<'_> {
         let series = (0..self.trees.len()).map(|series| self.page_series(series, most_nodes));
         Page {

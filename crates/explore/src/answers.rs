@@ -73,7 +73,7 @@ impl ShownFunction {
 /// Letters of a name.
 const MOST_NAME: usize = 4096;
 
-/// A text with at most so many letters, and a sign where there were more.
+/// A text with at most `most` letters, and a sign where there were more.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

@@ -20,7 +20,7 @@ use crate::{ExploreError, Pattern};
 /// Ways to be retained that a graph shows.
 const WAYS: usize = 12;
 
-/// An object is listed by itself if it retains at least one part in so many of what is looked at;
+/// An object is listed by itself if it retains at least this fraction (1 divided by it) of what is looked at;
 /// the others are listed by type.
 const SINGLE: u64 = 500;
 

@@ -14,7 +14,7 @@ const MOST_STATES: usize = 4 << 20;
 /// Letters of what is typed.
 const MOST_LETTERS: usize = 1000;
 
-/// How long a search may take, and how many names are looked at between two looks at the clock.
+/// How long a search may take, and after how many names the clock is read again.
 const LIMIT: Duration = Duration::from_secs(3);
 const BETWEEN: usize = 64;
 

@@ -14,7 +14,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of a tree of so many nodes, each of which stands behind its parent. `order` says
+    /// The shape of a tree with this number of nodes, each of which stands behind its parent. `order` says
     /// which children come first: those with the least key.
     pub fn new<K: Ord>(
         nodes: usize,

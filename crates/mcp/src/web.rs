@@ -67,6 +67,6 @@ async fn bounded(room: Arc<Semaphore>, request: Request, next: Next) -> Response
             return (StatusCode::REQUEST_TIMEOUT, cause).into_response();
         }
     };
-    // An answer that comes as events goes on long after its head.
+    // An answer that comes as events continues long after its head.
     server::held(next.run(Request::from_parts(head, Body::from(content))).await, turn)
 }

@@ -66,8 +66,8 @@ impl<K: Clone + PartialEq, V: Send + Sync + 'static> Kept<K, V> {
         slot
     }
 
-    /// Forgets what was not asked for lately: at most `count` are kept, which take at most so many
-    /// bytes together. The latest is kept in any case.
+    /// Forgets what was not asked for lately: at most `count` are kept, which take at most `bytes`
+    /// together. The latest is kept in any case.
     pub fn tidy(&self, bytes: usize, count: usize, size: impl Fn(&V) -> usize) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut all, mut number) = (0, 0);

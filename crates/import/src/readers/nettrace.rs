@@ -32,7 +32,7 @@ const KNOWN: usize = 4 << 20;
 /// Characters of a message or a name in an event.
 const TEXT: usize = 4096;
 
-/// Weight of the very first sample: the interval of the sampler unless it was told otherwise.
+/// Weight of the very first sample: the interval of the sampler unless another one was set.
 const INTERVAL: u64 = 1_000_000;
 
 pub fn read(file: &mut (impl Read + Seek), out: &mut Out<'_>) -> Result<(), ImportError> {

@@ -77,18 +77,7 @@ pub fn launch(
         return Err(RecordError::NeedsMainSlot { profiler: selection.spec.id });
     }
     let files = getrlimit(Resource::Nofile);
-    // Side by side, since the command does not run yet.
-    let (place, engine) = std::thread::scope(|scope| {
-        let probe =
-            std::thread::Builder::new().spawn_scoped(scope, || start::engine_for_launch(&options));
-        let place = Staging::make(&viewer, &options.agent);
-        let engine = match probe {
-            Ok(probe) => probe.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // There is no room for one more thread.
-            Err(_) => start::engine_for_launch(&options),
-        };
-        (place, engine)
-    });
+    let (place, engine) = place_and_engine(&viewer, &options);
     let place = place?;
     // Only root's command can become another user whose processes we may record. Where the folder
     // cannot be opened to them, these are not recorded, which is said at the end.
@@ -147,6 +136,25 @@ pub fn launch(
     };
     let worker = Worker::start("clrscope-launch", move || supervisor.run())?;
     Ok(Recording { stop, rules, progress, live, worker, command: pid })
+}
+
+/// The folder for the agent, and the engine that samples. Both are found side by side, since the
+/// command does not run yet.
+fn place_and_engine(
+    viewer: &Viewer,
+    options: &RecordOptions,
+) -> (Result<Staging, RecordError>, Result<CpuEngine, RecordError>) {
+    std::thread::scope(|scope| {
+        let probe =
+            std::thread::Builder::new().spawn_scoped(scope, || start::engine_for_launch(options));
+        let place = Staging::make(viewer, &options.agent);
+        let engine = match probe {
+            Ok(probe) => probe.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // There is no room for one more thread.
+            Err(_) => start::engine_for_launch(options),
+        };
+        (place, engine)
+    })
 }
 
 /// A command with its arguments, folder, environment and streams.

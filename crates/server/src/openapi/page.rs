@@ -15,7 +15,9 @@ const EXAMPLES: &[(&str, &str)] = &[
         r#"-H "$JSON" -d '{"pid":'$PID',"profilers":"cpu,gc","name":"shop"}' "$SERVER/recordings""#,
     ),
     ("recordings", r#""$SERVER/recordings""#),
+    ("launch_allowed", r#""$SERVER/launch""#),
     ("recording", r#""$SERVER/recordings/shop""#),
+    ("program_output", r#""$SERVER/recordings/shop/output""#),
     ("events", r#"-N "$SERVER/recordings/shop/events""#),
     ("stop", r#"-X DELETE "$SERVER/recordings/shop""#),
     (
@@ -46,7 +48,23 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("callers", r#""$SERVER/sessions/shop/callers?of=0&rows=3""#),
     ("children", r#""$SERVER/sessions/shop/children?rows=3""#),
     ("timeline", r#"-o timeline.bin "$SERVER/sessions/shop/timeline?width=1200&rows=10""#),
+    ("heap", r#""$SERVER/sessions/check/heap""#),
+    ("heap_types", r#""$SERVER/sessions/check/heap/types?rows=3""#),
+    (
+        "heap_treemap",
+        r#"-o treemap.bin "$SERVER/sessions/check/heap/treemap?width=1200&height=600""#,
+    ),
+    ("heap_dominated", r#""$SERVER/sessions/check/heap/dominated?rows=3""#),
+    ("heap_paths", r#""$SERVER/sessions/check/heap/paths?type=0""#),
     ("compare", r#"-H "$JSON" -d '{"before":"shop","after":"check"}' "$SERVER/compare""#),
+    ("compare_overview", r#""$SERVER/compare/overview?before=shop&after=check""#),
+    (
+        "compare_flame",
+        r#"-o differences.bin "$SERVER/compare/flame?before=shop&after=check&width=1200&rows=40""#,
+    ),
+    ("compare_children", r#""$SERVER/compare/children?before=shop&after=check&rows=3""#),
+    ("compare_functions", r#""$SERVER/compare/functions?before=shop&after=check&rows=3""#),
+    ("compare_types", r#""$SERVER/compare/types?before=shop&after=check&rows=3""#),
 ];
 
 const INTRODUCTION: &str = r#"# Requests of the server

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
     use futures_util::stream;
 
-    /// What becomes of a file of which a part of so many bytes comes every 20 ms.
+    /// What becomes of a file of which a part of this size comes every 20 ms.
     async fn received(bytes: usize) -> Result<(), StatusCode> {
         let pace = Pace { pause: Duration::from_millis(400), least: 1 << 20 };
         let parts = stream::unfold(0, move |number| async move {
