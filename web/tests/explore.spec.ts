@@ -107,7 +107,7 @@ test("samples of a session are explored by pointer and by keyboard", async ({ pa
   await page.keyboard.press("Escape");
   await expect(page).not.toHaveURL(/object=/);
   await page.getByRole("searchbox", { name: "Search types" }).fill("LeakedOrder");
-  await page.getByRole("button", { name: /what retains them: .*LeakedOrder$/ }).click();
+  await page.getByRole("button", { name: /what retains them ?: .*LeakedOrder$/ }).click();
   const paths = page.getByRole("region", { name: "Retention paths" });
   await expect(paths.getByRole("img", { name: /Paths from roots/ })).toBeVisible();
   await paths.getByText("As a table").click();
@@ -173,7 +173,7 @@ test("a method that calls thousands of others can be read to the last one", asyn
   await expect(focused).toHaveAttribute("aria-expanded", "true");
   // The last row stands for those that were not fetched.
   await page.keyboard.press("End");
-  await expect(focused).toContainText("2800 lighter ones");
+  await expect(focused).toContainText("2,800 lighter ones");
   await page.keyboard.press("Enter");
   await expect(tree).toHaveAttribute("aria-rowcount", "3002");
   await page.keyboard.press("End");

@@ -50,7 +50,7 @@ export const test = base.extend<{ page: Page }>({
     const errors: string[] = [];
     page.on("pageerror", (error) => errors.push(String(error)));
     page.on("console", (message) => {
-      if (message.type() === "error") errors.push(message.text());
+      if (message.type() === "error") errors.push(`${message.text()} ${message.location().url}`);
     });
     if (!known) {
       await page.goto(url);

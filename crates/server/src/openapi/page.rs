@@ -12,7 +12,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("formats", r#""$SERVER/formats""#),
     (
         "record",
-        r#"-H "$JSON" -d '{"pid":'$PID',"profilers":"cpu,gc","name":"shop"}' "$SERVER/recordings""#,
+        r#"-H "$JSON" -d '{"pid":'$PID',"profilers":"cpu,gc,heap","name":"shop"}' "$SERVER/recordings""#,
     ),
     ("recordings", r#""$SERVER/recordings""#),
     ("launch_allowed", r#""$SERVER/launch""#),
@@ -48,14 +48,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("callers", r#""$SERVER/sessions/shop/callers?of=0&rows=3""#),
     ("children", r#""$SERVER/sessions/shop/children?rows=3""#),
     ("timeline", r#"-o timeline.bin "$SERVER/sessions/shop/timeline?width=1200&rows=10""#),
-    ("heap", r#""$SERVER/sessions/check/heap""#),
-    ("heap_types", r#""$SERVER/sessions/check/heap/types?rows=3""#),
+    ("heap", r#""$SERVER/sessions/shop/heap""#),
+    ("heap_types", r#""$SERVER/sessions/shop/heap/types?rows=3""#),
     (
         "heap_treemap",
-        r#"-o treemap.bin "$SERVER/sessions/check/heap/treemap?width=1200&height=600""#,
+        r#"-o treemap.bin "$SERVER/sessions/shop/heap/treemap?width=1200&height=600""#,
     ),
-    ("heap_dominated", r#""$SERVER/sessions/check/heap/dominated?rows=3""#),
-    ("heap_paths", r#""$SERVER/sessions/check/heap/paths?type=0""#),
+    ("heap_dominated", r#""$SERVER/sessions/shop/heap/dominated?rows=3""#),
+    ("heap_paths", r#""$SERVER/sessions/shop/heap/paths?type=0""#),
     ("compare", r#"-H "$JSON" -d '{"before":"shop","after":"check"}' "$SERVER/compare""#),
     ("compare_overview", r#""$SERVER/compare/overview?before=shop&after=check""#),
     (
