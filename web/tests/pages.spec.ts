@@ -50,10 +50,10 @@ test("a process is found, checked, and what is wrong with it is shown", async ({
 });
 
 test("a process is recorded, watched, stopped, kept, downloaded and added again", async ({
-  // A tree that another choice has just replaced may still be asked about.
-  expectErrors(/status of 404.*\/children\?/);
   page,
 }) => {
+  // A tree that another choice has just replaced may still be asked about.
+  expectErrors(/status of 404.*\/children\?/);
   await page.goto(`/record?pid=${sick}`);
   await expect(page.getByRole("heading", { name: "Record clinic" })).toBeVisible();
   await checkAccess(page);
