@@ -2,7 +2,7 @@
 //! pprof, collapsed stacks, speedscope, the Firefox Profiler, nettrace (`dotnet-trace`) and gcdump
 //! (`dotnet-gcdump`).
 //!
-//! What a file is, its content says ([`detect`]), not its name. What a file does not say, such as
+//! What a file is, its content says ([`detect()`]), not its name. What a file does not say, such as
 //! times in collapsed stacks, is not made up: the session has notes on it.
 //!
 //! Files are hostile. Memory is bounded by [`limits`], whatever they contain: what would need more
