@@ -8,7 +8,9 @@ pub use functions::{ChangedFunction, FunctionsHead, Order};
 pub use heap::{TypeOrder, TypesHead};
 
 use document::Document;
-use explore::{Column, Columns, ExploreError, Hit, Layered, Pattern, Shape, View, place};
+use explore::{
+    Column, Columns, ExploreError, Hit, Layered, Pattern, Shape, View, ends_of_path, place,
+};
 use profile::{NONE, SeriesKind};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,9 +19,6 @@ use std::collections::HashMap;
 use crate::{
     Basis, Change, Comparison, HeapCounts, SeriesComparison, recording::Recorded, tree::DiffTree,
 };
-
-/// Nodes of a path that are shown at its beginning, and at its end.
-const PATH: (usize, usize) = (2, 6);
 
 /// A comparison whose trees are ready to be drawn.
 #[derive(Debug)]
@@ -432,16 +431,12 @@ impl Viewed {
         let mut path: Vec<u32> =
             std::iter::successors(root.map(|root| root as u32), above).collect();
         path.reverse();
-        let left_out = path.len().saturating_sub(PATH.0 + PATH.1);
-        let kept = path
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| left_out == 0 || *index < PATH.0 || *index >= PATH.0 + left_out);
+        let (path, left_out) = ends_of_path(path);
         let node = |node: u32| PathNode {
             node,
             function: self.function(series, nodes[node as usize].function),
         };
-        (kept.map(|(_, at)| node(*at)).collect(), left_out)
+        (path.into_iter().map(node).collect(), left_out)
     }
 
     /// All of a series and of its functions, with the nodes of its tree in columns: for a page that

@@ -73,6 +73,19 @@ impl ShownFunction {
 /// Letters of a name.
 const MOST_NAME: usize = 4096;
 
+/// Nodes of a path that are shown at its beginning, and at its end.
+const PATH: (usize, usize) = (2, 6);
+
+/// What is shown of a path from a root: its beginning and its end, and how many nodes are left out
+/// between them.
+pub fn ends_of_path<T>(mut path: Vec<T>) -> (Vec<T>, usize) {
+    let left_out = path.len().saturating_sub(PATH.0 + PATH.1);
+    if left_out > 0 {
+        path.drain(PATH.0..PATH.0 + left_out);
+    }
+    (path, left_out)
+}
+
 /// A text with at most `most` letters, and a sign where there were more.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {

@@ -5,7 +5,7 @@ use std::{
 
 use crate::unpack;
 
-/// A format of another tool. The two in JSON are told apart when they are read.
+/// A format of another tool. The two in JSON are distinguished when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `profile.proto` of pprof, usually compressed.

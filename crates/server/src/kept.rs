@@ -40,7 +40,7 @@ impl<K: Clone + PartialEq, V: Send + Sync + 'static> Kept<K, V> {
         if let Some(known) = &*kept {
             return Ok(Arc::clone(known));
         }
-        // It keeps the slot until it has been read, also if nobody waits for it any more.
+        // It keeps the slot until it has been read, also if no request waits for it any more.
         let opened = work.heavy(move |work| Ok(Arc::clone(kept.insert(Arc::new(read(work)?)))));
         let opened = opened.await;
         if opened.is_err() {

@@ -1,4 +1,4 @@
-//! Connections of which nobody knows yet whether they may be here.
+//! Connections without a request that was let in.
 
 use std::{
     collections::VecDeque,

@@ -85,7 +85,7 @@ fn browsers_and_scripts_speak_https() {
     assert!(script.starts_with("HTTP/1.1 200"), "{script}");
     assert!(ask("/api/v1/sessions", "").starts_with("HTTP/1.1 401"));
 
-    // Who does not speak TLS is told so, and gets nothing else.
+    // Who does not speak TLS gets this answer and nothing else.
     let mut plain = TcpStream::connect(&address).unwrap();
     write!(
         plain,

@@ -6,6 +6,7 @@ import { bytes, count, counted, inUnit, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import { ChangedFunctions, DiffView, wordOf, written } from "./diff";
 import { DocumentView } from "./document";
+import { More } from "./more";
 import { useKept } from "./state";
 import "./explore.css";
 
@@ -205,13 +206,8 @@ function HeapTypes(props: { source: ComparisonSource; overview: Overview; search
           </table>
         </div>
       )}
-      {table && table.count > table.rows.length && (
-        <p class="more">
-          <button class="plain" onClick={() => setMost(Math.min(most + 400, 2000))}>
-            Show more
-          </button>{" "}
-          {count(table.rows.length)} of {counted(table.count, "type")}
-        </p>
+      {table && (
+        <More shown={table.rows.length} all={table.count} what="type" most={most} setMost={setMost} />
       )}
     </section>
   );

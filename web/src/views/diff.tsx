@@ -13,13 +13,14 @@ import type {
   Pair,
 } from "../data/comparison";
 import { NONE } from "../data/columns";
-import { bytes, count, counted, duration, number, percent, visible } from "../data/format";
+import { bytes, duration, number, percent, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import { fileOf } from "./calls";
 import { useThemed } from "./canvas";
 import { Crumbs } from "./crumbs";
 import { FlameView, nameOf, type FlameLook } from "./flame";
 import { LazyTree } from "./lazy-tree";
+import { More } from "./more";
 import { CHANGES, changeColor } from "./palette";
 import { useKept } from "./state";
 import type { Tip } from "./tip";
@@ -330,13 +331,8 @@ export function ChangedFunctions(props: DiffProps & { show: (name: string) => vo
           </table>
         </div>
       )}
-      {table && table.count > table.rows.length && (
-        <p class="more">
-          <button class="plain" onClick={() => setMost(Math.min(most + 400, 2000))}>
-            Show more
-          </button>{" "}
-          {count(table.rows.length)} of {counted(table.count, "method")}
-        </p>
+      {table && (
+        <More shown={table.rows.length} all={table.count} what="method" most={most} setMost={setMost} />
       )}
       <p class="hint inner">
         Amounts are {per(overview)}; changes have their 95 % interval. What changed for certain comes

@@ -1,7 +1,7 @@
 // Functions with their own and total sums, and who calls them.
 
 import { useState } from "preact/hooks";
-import { count, counted, percent, visible } from "../data/format";
+import { counted, percent, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import type {
   Callers,
@@ -15,6 +15,7 @@ import type {
   Source,
 } from "../data/source";
 import { fileOf } from "./calls";
+import { More } from "./more";
 import { kindColor } from "./palette";
 import { keyOf } from "./samples-flame";
 import { useKept } from "./state";
@@ -22,9 +23,6 @@ import { amount, points } from "./weights";
 
 /** Rows that are shown at first, and that a click adds. */
 const STEP = 100;
-
-/** Most methods in one answer. */
-const MOST = 2000;
 
 export interface FunctionsProps {
   source: Source;
@@ -66,16 +64,8 @@ export function FunctionsView(props: FunctionsProps) {
           <FunctionTable {...props} table={table} sort={sort} order={keep} callers={setOf} />
         )}
         {table && table.rows.length === 0 && <p class="empty">No method with this choice.</p>}
-        {table && table.count > table.rows.length && (
-          <p class="more">
-            {most < MOST && (
-              <button class="plain" onClick={() => setMost(Math.min(most + 400, MOST))}>
-                Show more
-              </button>
-            )}{" "}
-            {count(table.rows.length)} of {counted(table.count, "method")}
-            {most >= MOST && ": search for the others"}
-          </p>
+        {table && (
+          <More shown={table.rows.length} all={table.count} what="method" most={most} setMost={setMost} />
         )}
       </section>
       <p class="hint">

@@ -15,6 +15,7 @@ import { useThemed } from "./canvas";
 import { Crumbs } from "./crumbs";
 import { GraphView } from "./graph";
 import { LazyTree } from "./lazy-tree";
+import { More } from "./more";
 import { typeColor } from "./palette";
 import { useKept } from "./state";
 import { TreemapView } from "./treemap";
@@ -321,13 +322,8 @@ function Types({ source, heap, show }: PartProps) {
           </table>
         </div>
       )}
-      {table && table.count > table.rows.length && (
-        <p class="more">
-          <button class="plain" onClick={() => setMost(Math.min(most + 400, 2000))}>
-            Show more
-          </button>{" "}
-          {count(table.rows.length)} of {counted(table.count, "type")}
-        </p>
+      {table && (
+        <More shown={table.rows.length} all={table.count} what="type" most={most} setMost={setMost} />
       )}
     </section>
   );

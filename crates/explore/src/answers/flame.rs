@@ -2,11 +2,8 @@ use profile::{FRAME_KINDS, NONE, Profile, session::FunctionId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ExploreError, Once, ShownFunction, place};
+use super::{ExploreError, Once, ShownFunction, ends_of_path, place};
 use crate::{Boxes, Column, Columns, Explored, Hit, Pattern, Selection, Tree, View, lay_out};
-
-/// Nodes of a path that are shown at its beginning, and at its end.
-const PATH: (usize, usize) = (2, 6);
 
 /// What is to be laid out.
 #[derive(Clone, Debug)]
@@ -131,16 +128,12 @@ pub(super) fn check_node(tree: &Tree, node: Option<usize>) -> Result<(), Explore
 
 fn path_of(profile: &Profile, tree: &Tree, root: Option<usize>) -> (Vec<PathNode>, usize) {
     let path = root.map(|root| tree.path(root)).unwrap_or_default();
-    let left_out = path.len().saturating_sub(PATH.0 + PATH.1);
-    let kept = path
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| left_out == 0 || *index < PATH.0 || *index >= PATH.0 + left_out);
+    let (path, left_out) = ends_of_path(path);
     let node = |node: usize| PathNode {
         node: node as u32,
         function: ShownFunction::of(profile, tree.calls().nodes()[node].function),
     };
-    (kept.map(|(_, at)| node(*at)).collect(), left_out)
+    (path.into_iter().map(node).collect(), left_out)
 }
 
 type Named = (Vec<ShownFunction>, Vec<String>, Vec<(&'static str, Column)>);

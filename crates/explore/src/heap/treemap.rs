@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 
 use super::{Group, HeapView, Retention};
-use crate::{Column, Columns, ExploreError};
+use crate::{Column, Columns, ExploreError, ends_of_path};
 
 /// Pixels of a side of the view, at most.
 pub const MOST_SIDE: u32 = 16_384;
@@ -66,9 +66,6 @@ struct ShownType {
     /// Name without namespaces.
     short: String,
 }
-
-/// Objects of a path that are shown at its beginning, and at its end.
-const PATH: (usize, usize) = (2, 6);
 
 /// A part of the view.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -227,16 +224,12 @@ impl HeapView {
         let above = |node: &NodeId| retention.dominators.immediate(*node);
         let mut path: Vec<NodeId> = std::iter::successors(root, above).collect();
         path.reverse();
-        let left_out = path.len().saturating_sub(PATH.0 + PATH.1);
-        let kept = path
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| left_out == 0 || *index < PATH.0 || *index >= PATH.0 + left_out);
+        let (path, left_out) = ends_of_path(path);
         let node = |node: NodeId| HeapPathNode {
             node,
             short: without_namespaces(self.type_name(self.snapshot.type_of(node))),
         };
-        (kept.map(|(_, at)| node(*at)).collect(), left_out)
+        (path.into_iter().map(node).collect(), left_out)
     }
 }
 

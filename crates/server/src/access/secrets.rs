@@ -195,7 +195,7 @@ mod tests {
         // Somebody else who read it does not use it up.
         assert!(exchange(&own, false).is_none());
         assert!(exchange(&own, true).is_some() && exchange(&own, true).is_none());
-        // One that nobody used in time is worth nothing.
+        // One that was not used in time is worth nothing.
         let late = secrets.once(true).unwrap();
         secrets.once.lock().unwrap()[0].until = Some(Instant::now());
         assert!(exchange(&late, true).is_none());

@@ -132,7 +132,8 @@ fn searched(endpoint: Endpoint) -> Endpoint {
     )
 }
 
-fn listed(endpoint: Endpoint) -> Endpoint {
+/// Which rows of a list.
+pub(super) fn listed(endpoint: Endpoint) -> Endpoint {
     endpoint
         .query(
             "first",

@@ -2,7 +2,7 @@
 //! Only what is visible is answered.
 
 use super::{
-    explore::{MOST_ROWS, within},
+    explore::{MOST_ROWS, listed, within},
     extract::{Named, Params},
 };
 use crate::{
@@ -72,16 +72,6 @@ fn of_snapshot(endpoint: Endpoint) -> Endpoint {
             whole(1, u32::MAX),
         )
         .problems(&[422])
-}
-
-fn listed(endpoint: Endpoint) -> Endpoint {
-    endpoint
-        .query(
-            "first",
-            "Rows to leave out before the first. 0 if none are given.",
-            whole(0, u32::MAX),
-        )
-        .query("rows", "Rows at most. 100 if none are given.", whole(1, MOST_ROWS))
 }
 
 /// What is wanted of a heap snapshot.

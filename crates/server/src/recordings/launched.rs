@@ -56,7 +56,7 @@ impl Program {
         let (reader, writer) = io::pipe().map_err(|error| Problem::busy(error.to_string()))?;
         let output = Arc::new(Output::default());
         let kept = Arc::clone(&output);
-        // It ends when nobody has the other end any more: all who could print are gone.
+        // It ends when no process has the other end any more: all that could print are gone.
         let thread = std::thread::Builder::new().name("output".to_owned());
         let reading = thread.spawn(move || kept.read(reader));
         reading.map_err(|error| Problem::busy(format!("no thread for the output: {error}")))?;
