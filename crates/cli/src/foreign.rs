@@ -5,6 +5,7 @@ use anyhow::Context as _;
 use import::ImportError;
 use std::{
     fs::File,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 use tempfile::NamedTempFile;
@@ -29,6 +30,15 @@ impl SessionFile {
         let made = import::to_session(&mut file, &stem.unwrap_or_default(), make);
         let made = made.map_err(|error| {
             let code = match &error {
+                // What was compressed is broken: the file itself could be read.
+                ImportError::Io(broken)
+                    if matches!(
+                        broken.kind(),
+                        ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                    ) =>
+                {
+                    Code::BadSession
+                }
                 ImportError::Io(_) | ImportError::Session(_) => Code::File,
                 _ => Code::BadSession,
             };

@@ -90,6 +90,7 @@ fn files_that_cannot_be_imported_say_why() {
         (&b"main;work 3\nno number\n"[..], "line 2"),
         (b"Nettrace\x14\0\0\0!FastSerialization.1", "cut short"),
         (br#"{"nodes":[]}"#, "V8"),
+        (b"\x1f\x8b\x08garbage", "gzip"),
         (b"\x14\0\0\0!FastSerialization.1\x05", "gcdump"),
     ] {
         fs::write(&path, bytes).unwrap();

@@ -18,7 +18,11 @@ use std::{fmt, io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("cannot read the {what} {}: {source}", path.display())]
+    #[error(
+        "cannot read the {what} {}: {source}: check the path, and that the user of the server may \
+         read the file",
+        path.display()
+    )]
     Io {
         /// Which file.
         what: &'static str,
