@@ -207,10 +207,10 @@ impl Drop for Scene {
     }
 }
 
-/// This program, by a name that stays when a build replaces the program during a run.
+/// A copy of this program, which stays when a build replaces the program during a run.
 ///
 /// # Errors
-/// When the system does not say where it is, or the name cannot be made.
+/// When it cannot be copied.
 pub fn launcher() -> Result<PathBuf> {
     static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = LAUNCHER.get() {
@@ -221,8 +221,9 @@ pub fn launcher() -> Result<PathBuf> {
     let path = folder.join("launcher");
     // It may not be there yet.
     let _ = fs::remove_file(&path);
-    let own = std::env::current_exe()?;
-    fs::hard_link(&own, &path).or_else(|_| fs::copy(&own, &path).map(drop))?;
+    // This link leads to the program that runs also when its file has been replaced, which the build
+    // before the matrix may have done.
+    fs::copy("/proc/self/exe", &path).with_context(|| path.display().to_string())?;
     Ok(LAUNCHER.get_or_init(|| path).clone())
 }
 
