@@ -135,6 +135,21 @@ pub enum Error {
         /// What to do.
         next: &'static str,
     },
+    /// The process waits so long for processors that the end of an event session could make it
+    /// hang.
+    #[error(
+        "the threads of process {pid} wait {} ms for a processor whenever they are ready, on the \
+        average, and the end of an event session could make .NET Core 3.1 hang then: try again \
+        when the machine has less to do, or leave out the profilers that listen to runtime events \
+        (cpu, wall and exceptions do not)",
+        wait.as_millis()
+    )]
+    Overloaded {
+        /// The process.
+        pid: u32,
+        /// The average of the waits.
+        wait: Duration,
+    },
     /// The process that ends EventPipe sessions in order cannot be started, or is gone.
     #[error(
         "cannot run the process that ends event sessions in order when clrscope is killed, and \

@@ -8,6 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// The last form of the command that old runtimes know, which can hang when a session ends while
+/// they are overloaded.
+#[cfg(target_os = "linux")]
+pub(crate) const OLD_FORM: u32 = 2;
+
 /// How long an orderly end may take when a session is dropped that nobody keeps.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
@@ -115,13 +120,15 @@ impl EventPipeConfig {
 /// normal for a quiet process; reading again continues where it was. When the session is dropped it
 /// is stopped.
 ///
+/// Where the end was [put off](Stopper::stop), reading fails with
+/// [`io::ErrorKind::ConnectionAborted`], so that whoever reads drops the session.
+///
 /// The connection is never just closed: a runtime whose connection breaks ends the session in a way
 /// that can hang .NET Core 3.1 and crash later ones.
 #[derive(Debug)]
 pub struct EventPipeSession {
     stream: Stream,
     stopper: Stopper,
-    form: u32,
     kept: Option<Kept>,
 }
 
@@ -130,7 +137,13 @@ pub struct EventPipeSession {
 pub struct Stopper {
     port: Port,
     id: u64,
+    form: u32,
+    /// Whether a keeper ends the session when it is dropped.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no keepers"))]
+    is_kept: bool,
     asked: Arc<AtomicBool>,
+    /// The session is left to its keeper.
+    left: Arc<AtomicBool>,
     /// The runtime answered that the session has ended.
     stopped: Arc<AtomicBool>,
 }
@@ -147,12 +160,16 @@ impl EventPipeSession {
         kept: Option<Kept>,
     ) -> Self {
         stream.set_idle_limit(Self::DEFAULT_IDLE_LIMIT);
-        Self {
-            stream,
-            stopper: Stopper { port, id, asked: Arc::default(), stopped: Arc::default() },
+        let stopper = Stopper {
+            port,
+            id,
             form,
-            kept,
-        }
+            is_kept: kept.is_some(),
+            asked: Arc::default(),
+            left: Arc::default(),
+            stopped: Arc::default(),
+        };
+        Self { stream, stopper, kept }
     }
 
     /// The runtime's number for the session.
@@ -162,7 +179,7 @@ impl EventPipeSession {
 
     /// The form of the command that the runtime knew: 1 (.NET Core 3.0) to 4 (.NET 9).
     pub fn form(&self) -> u32 {
-        self.form
+        self.stopper.form
     }
 
     /// Sets how long a read waits for events.
@@ -180,9 +197,25 @@ impl EventPipeSession {
 impl Stopper {
     /// Ends the session. Blocks until the runtime has written everything that it buffered, so the
     /// stream has to be read meanwhile. Does nothing the second time.
+    ///
+    /// The end of a session can make .NET Core 3.1 hang on an overloaded machine (see
+    /// [`overload`](crate::overload), Linux): then it is put off for half of the time. A session
+    /// that has a keeper is left to it afterwards; any other is ended all the same.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] when the session is left to its keeper: reading it fails from now on.
     pub fn stop(&self, timeout: Duration) -> Result<(), Error> {
         if self.asked.swap(true, Ordering::Relaxed) {
             return Ok(());
+        }
+        #[cfg(target_os = "linux")]
+        if self.form <= OLD_FORM
+            && let Some(pid) = self.port.pid()
+            && let Some(wait) = crate::overload::wait_until_over(pid, timeout / 2)
+            && self.is_kept
+        {
+            self.left.store(true, Ordering::Release);
+            return Err(Error::Overloaded { pid, wait });
         }
         self.port.stop_tracing(self.id, timeout)?;
         self.stopped.store(true, Ordering::Release);
@@ -192,6 +225,13 @@ impl Stopper {
 
 impl Read for EventPipeSession {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stopper.left.load(Ordering::Acquire) {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the process waits long for processors, and the end of an event session could \
+                 make it hang: the session ends later, without what it has of the last moments",
+            ));
+        }
         self.stream.read(buffer)
     }
 }

@@ -12,10 +12,16 @@
 //! no moment in which nobody does. It reads nothing while we live. When we are gone, or drop a
 //! session that has not ended, it reads what comes, throws it away, sends `StopTracing`, and goes
 //! when all sessions have ended.
+//!
+//! Also a `StopTracing` can make .NET Core 3.1 hang: `SuspendWriteEvent` takes the lock of the
+//! buffers twice, and the second time waits under it for every thread that is just writing an event,
+//! while such a thread may wait for the same lock to get a new buffer. It has had the time between
+//! for that, unless it got no processor. So the keeper puts the end off while the process is
+//! [overloaded](crate::overload).
 
-use crate::message::{Answer, Fields, HEADER, MAX_MESSAGE, parse_answer};
+use crate::message::{Answer, Command as PortCommand, Fields, HEADER, MAX_MESSAGE, parse_answer};
 use crate::platform::transport::Stream;
-use crate::{Error, EventPipeConfig, EventPipeSession, Port};
+use crate::{Error, EventPipeConfig, EventPipeSession, Port, overload};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
@@ -50,6 +56,9 @@ const END_LIMIT: Duration = Duration::from_millis(200);
 /// How long the runtime may take to answer the keeper's `StopTracing`; the session is read
 /// meanwhile.
 const STOP_LIMIT: Duration = Duration::from_secs(3600);
+
+/// How long the keeper waits for the end of an overload, before it ends a session all the same.
+const OVERLOAD_LIMIT: Duration = Duration::from_secs(600);
 
 /// How long the keeper waits before it tries again to connect.
 const RETRY: Duration = Duration::from_secs(1);
@@ -300,7 +309,12 @@ impl Session {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = ended.clone();
         // It ends with this process, at the latest.
+        let old = collects_in_old_form(&self.request).then_some(self.pid).flatten();
         let stopping = std::thread::Builder::new().spawn(move || {
+            if let Some(pid) = old {
+                // It is over, or this is as long as events may cost the process anything for nobody.
+                let _ = overload::wait_until_over(pid, OVERLOAD_LIMIT);
+            }
             while !seen.load(Ordering::Acquire)
                 && matches!(port.stop_tracing(id, STOP_LIMIT), Err(Error::Connect { .. }))
             {
@@ -311,6 +325,12 @@ impl Session {
         ended.store(true, Ordering::Release);
         drop(stopping);
     }
+}
+
+/// Whether a message asks for a session in a form that old runtimes know.
+fn collects_in_old_form(message: &[u8]) -> bool {
+    let old = [PortCommand::COLLECT_TRACING, PortCommand::COLLECT_TRACING_2];
+    old.iter().any(|command| command.is_of(message))
 }
 
 /// What a runtime answered, and the session's id if it began one.
@@ -345,5 +365,22 @@ fn drain(connection: &UnixStream, flags: RecvFlags) -> bool {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return error != Errno::AGAIN,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EventPipeConfig, Provider};
+
+    #[test]
+    fn the_forms_of_old_runtimes_are_known() {
+        let config = EventPipeConfig::new(vec![Provider::gc()]);
+        for form in 1..=4 {
+            let (command, payload) = config.command(form);
+            let message = payload.message(command).unwrap();
+            assert_eq!(collects_in_old_form(&message), form <= crate::eventpipe::OLD_FORM);
+        }
+        assert!(!collects_in_old_form(&[]));
     }
 }

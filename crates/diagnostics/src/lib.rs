@@ -47,7 +47,7 @@ pub use hresult::HResult;
 pub use keeper::Keeper;
 pub use memory::{MemorySplit, memory};
 #[cfg(target_os = "linux")]
-pub use platform::{discovery::named_port, limits, proc, processors};
+pub use platform::{discovery::named_port, limits, overload, proc, processors};
 pub use port::{DumpFlags, DumpType, PerfMapType, Port, ProcessInfo, clsid_text};
 pub use process::{DotnetProcess, Hosting, Obstacle, discover, find, find_name, find_pid, locate};
 pub use reverse::{ConnectedRuntime, ReversePort};

@@ -55,6 +55,14 @@ commands! {
     PROCESS_INFO_3 = 0x04 0x08 "ProcessInfo3";
 }
 
+#[cfg(target_os = "linux")]
+impl Command {
+    /// Whether this is the command of a message.
+    pub fn is_of(self, message: &[u8]) -> bool {
+        message.get(MAGIC.len() + 2..).is_some_and(|rest| rest.starts_with(&[self.set, self.id]))
+    }
+}
+
 /// Builds a command's payload.
 #[derive(Debug, Default)]
 pub struct Payload(Vec<u8>);

@@ -124,6 +124,15 @@ impl Port {
         self.timeout.unwrap_or(Self::DEFAULT_TIMEOUT)
     }
 
+    /// The process that is expected at the port, if one is.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn pid(&self) -> Option<u32> {
+        match &self.source {
+            Source::Listening { pid, .. } => *pid,
+            Source::Reverse(_) => None,
+        }
+    }
+
     /// Where the port is, for messages.
     pub fn address(&self) -> String {
         match &self.source {

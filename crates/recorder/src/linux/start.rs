@@ -29,12 +29,12 @@ use super::{
     target::Target,
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
-use diagnostics::{Keeper, Port, processors::CpuGroup};
+use diagnostics::{Keeper, Port, overload, processors::CpuGroup};
 use profilers::{EventPipeSpec, ProfilerSpec, Selection};
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, Tee, live};
 use std::{
     sync::{Arc, Mutex, OnceLock},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use wire::{CpuEngine, ProfilerConfig, SessionConfig, sdk::SdkTools};
 
@@ -113,6 +113,40 @@ pub(super) fn fit_to_runtime(
     };
     let notes = too_old.iter().map(note).collect();
     Ok((RecordOptions { profilers: fit, ..options.clone() }, notes))
+}
+
+/// Whether some profiler listens to runtime events of .NET Core 3.1, which can hang when it ends an
+/// event session while it is overloaded.
+fn listens_on_3_1(profilers: &[Selection], major: u16) -> bool {
+    major <= 3 && profilers.iter().any(|selection| listens(selection, major))
+}
+
+fn listens(selection: &Selection, major: u16) -> bool {
+    !selection.event_sources(major, "").is_empty()
+}
+
+/// Refuses profilers that listen to runtime events of .NET Core 3.1, because a process has to wait
+/// `wait` for a processor on the average. Leaves optional ones out, and says so.
+fn leave_out_events(
+    options: &mut RecordOptions,
+    pid: u32,
+    wait: Duration,
+) -> Result<Vec<String>, RecordError> {
+    let (out, rest): (Vec<_>, Vec<_>) =
+        options.profilers.iter().cloned().partition(|selection| listens(selection, 3));
+    if out.iter().any(|selection| !selection.optional) {
+        return Err(diagnostics::Error::Overloaded { pid, wait }.into());
+    }
+    options.profilers = rest;
+    let note = |selection: &Selection| {
+        format!(
+            "{} was left out: the process waits {} ms for a processor whenever it is ready, and \
+             the end of an event session could make .NET Core 3.1 hang then",
+            selection.spec.id,
+            wait.as_millis()
+        )
+    };
+    Ok(out.iter().map(note).collect())
 }
 
 /// Refuses profilers that cannot be in one recording.
@@ -205,7 +239,14 @@ impl Start {
     /// Opens the session file and the EventPipe session.
     pub fn recorder(mut self, options: &RecordOptions) -> Result<Recorder, RecordError> {
         let [major, minor, ..] = self.link.hello.runtime;
-        let (options, notes) = fit_to_runtime(options, self.target.pid, (major, minor))?;
+        let (mut options, mut notes) = fit_to_runtime(options, self.target.pid, (major, minor))?;
+        // A process that is starting has no port yet.
+        if self.port.is_some()
+            && listens_on_3_1(&options.profilers, major)
+            && let Some(wait) = overload::of_process(self.target.pid)
+        {
+            notes.extend(leave_out_events(&mut options, self.target.pid, wait)?);
+        }
         let options = &options;
         let path = self.output.as_ref().map(|output| output.path().to_owned());
         let writer = self.output.take().map(OutputFile::writer).transpose()?;
@@ -345,7 +386,6 @@ impl Start {
 mod tests {
     use super::*;
     use crate::{AgentFile, EngineChoice};
-    use std::time::Duration;
 
     pub(super) fn options(profilers: &str, duration: Option<u64>) -> RecordOptions {
         RecordOptions {
@@ -376,6 +416,25 @@ mod tests {
         let (fit, notes) = fit_to_runtime(&optional, 1, (3, 1)).unwrap();
         let expected = "counters was left out: it is not safe on runtimes older than .NET 6";
         assert_eq!((ids(fit), notes), (vec!["cpu"], vec![expected.to_owned()]));
+    }
+
+    #[test]
+    fn runtime_events_of_an_overloaded_process_on_3_1_are_refused_or_left_out() {
+        assert!(listens_on_3_1(&options("cpu,gc", None).profilers, 3));
+        assert!(!listens_on_3_1(&options("cpu,wall,exceptions", None).profilers, 3));
+        assert!(!listens_on_3_1(&options("cpu,gc", None).profilers, 8));
+        let wait = Duration::from_millis(31);
+        let refused = leave_out_events(&mut options("cpu,gc", None), 1, wait).unwrap_err();
+        assert_eq!(refused.exit_code(), 4);
+        let expected = "the threads of process 1 wait 31 ms for a processor";
+        assert!(refused.to_string().contains(expected), "{refused}");
+        let mut optional = options("cpu,gc,allocations", None);
+        optional.profilers.iter_mut().for_each(|selection| selection.optional = true);
+        let notes = leave_out_events(&mut optional, 1, wait).unwrap();
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].starts_with("gc was left out: the process waits 31 ms"), "{notes:?}");
+        let left: Vec<_> = optional.profilers.iter().map(|left| left.spec.id).collect();
+        assert_eq!(left, ["cpu"]);
     }
 
     #[test]

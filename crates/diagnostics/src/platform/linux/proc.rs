@@ -335,6 +335,13 @@ pub fn thread_schedule(pid: u32, tid: u32) -> io::Result<(u64, u64)> {
     Ok((run, waited))
 }
 
+/// For how long a thread was ready and waited for a processor since it began, in nanoseconds, and
+/// how often it got one.
+pub fn thread_waits(pid: u32, tid: u32) -> io::Result<(u64, u64)> {
+    let [_, waited, times] = schedstat(pid, tid)?;
+    Ok((waited, times))
+}
+
 /// How often a thread was put on a processor since it began.
 pub fn thread_switches(pid: u32, tid: u32) -> io::Result<u64> {
     Ok(schedstat(pid, tid)?[2])

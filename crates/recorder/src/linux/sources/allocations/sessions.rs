@@ -346,8 +346,11 @@ impl Follower {
         let mut quiet = self.config.clone();
         let stopping =
             std::thread::Builder::new().name("clrscope-events".into()).spawn(move || {
-                // A process that has ended has no session to stop.
-                let _ = stopper.stop(STOP_LIMIT);
+                // A process that has ended has no session to stop, and one that is overloaded is
+                // asked for nothing more.
+                if stopper.stop(STOP_LIMIT).is_err() {
+                    return;
+                }
                 // When a session stops, the runtime computes the level of its provider with that
                 // session still included, and continues to prepare events that nobody receives. It
                 // computes the level anew with the next session, even one that asks for next to
