@@ -1,6 +1,7 @@
 //! Runs one cell, and judges it.
 
 mod judge;
+mod ledger;
 mod run;
 mod weigh;
 
@@ -345,6 +346,7 @@ impl Attempt<'_> {
         drop_process(live.target);
         let _ = writeln!(self.log, "{ended:#?}\n{outcome:#?}");
         self.files();
+        self.ledger();
         Ok(match (std::mem::take(&mut self.failures), outcome) {
             (failures, _) if !failures.is_empty() || !self.left.is_empty() => {
                 Verdict::Failed(failures)

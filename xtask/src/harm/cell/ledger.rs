@@ -1,0 +1,80 @@
+//! What the agent itself counted of what it held in the target.
+
+use super::{Attempt, LIMIT};
+use crate::tool;
+use serde::Deserialize;
+use std::fmt::Write as _;
+use std::process::Command;
+use wire::Resource;
+
+/// The part of a JSON report that says what was held.
+#[derive(Deserialize)]
+struct Report {
+    #[serde(default)]
+    resources: Vec<Use>,
+}
+
+/// One resource.
+#[derive(Deserialize)]
+struct Use {
+    name: String,
+    highest: u64,
+    budget: u64,
+    /// Absent where the agent did not come to its last record.
+    left: Option<u64>,
+}
+
+impl Use {
+    /// What is wrong with it: more than the budget, or something that is left.
+    fn wrong(&self, traces: bool) -> Option<String> {
+        if self.highest > self.budget {
+            return Some(format!("{} {} of at most {}", self.highest, self.name, self.budget));
+        }
+        // Threads keep alternate stacks until they end, and what calls are counted in.
+        let stays = self.name == Resource::AlternateStacks.name() || traces;
+        self.left
+            .filter(|left| *left > 0 && !stays)
+            .map(|left| format!("{left} {} are left", self.name))
+    }
+}
+
+impl Attempt<'_> {
+    /// Reads the agent's account in the session file. A session that broke off has none, or cannot
+    /// be read.
+    pub(super) fn ledger(&mut self) {
+        if !self.with || !self.scene.output.is_file() {
+            return;
+        }
+        let mut command = Command::new(&self.bench.clrscope);
+        command.arg("report").arg(&self.scene.output).arg("--json");
+        let report = tool::output(&mut command, LIMIT)
+            .and_then(|text| Ok(serde_json::from_str::<Report>(&text)?));
+        match report {
+            Ok(report) => {
+                let _ = writeln!(self.log, "ledger: {} resources", report.resources.len());
+                let traces = self.action.traces() || self.action.name.contains("calls");
+                let wrong = report.resources.iter().filter_map(|used| used.wrong(traces));
+                self.failures.extend(wrong.map(|wrong| format!("the agent's account: {wrong}")));
+            }
+            Err(error) => {
+                let _ = writeln!(self.log, "ledger: {error:#}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_or_too_much_is_wrong() {
+        let used = |name: &str, highest, left| Use { name: name.into(), highest, budget: 8, left };
+        assert_eq!(used("threads", 8, Some(0)).wrong(false), None);
+        assert_eq!(used("threads", 8, None).wrong(false), None);
+        assert_eq!(used("threads", 9, None).wrong(true).unwrap(), "9 threads of at most 8");
+        assert_eq!(used("timers", 3, Some(2)).wrong(false).unwrap(), "2 timers are left");
+        assert_eq!(used("mappings", 3, Some(2)).wrong(true), None);
+        assert_eq!(used(Resource::AlternateStacks.name(), 3, Some(2)).wrong(false), None);
+    }
+}
