@@ -5,8 +5,8 @@ mod client;
 use client::{
     Client, LIMIT, Listener, agent_threads, attach, clsid, config, is_mapped, library, wait_gone,
 };
-use std::time::Duration;
-use testkit::{Sample, TargetProcess, sample_runtimes};
+use std::time::{Duration, Instant};
+use testkit::{Sample, TargetProcess, on_sample_runtimes_at_once, sample_runtimes};
 use wire::{ByeReason, CpuEngine};
 
 fn ends_well(mut process: TargetProcess) {
@@ -75,9 +75,9 @@ fn an_agent_that_fails_to_start_leaves_nothing_behind() {
             Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "100", "--gate"]);
         process.wait_for_ready();
         let pid = process.pid();
-        for _ in 0..3 {
+        for fault in ["fail-initialize", "panic-initialize", "fail-initialize"] {
             let listener = Listener::new();
-            let mut asked = config(&["exceptions:fail-initialize=1"], CpuEngine::Off);
+            let mut asked = config(&[&format!("exceptions:{fault}=1")], CpuEngine::Off);
             asked.socket = listener.path();
             assert!(attach(pid, &asked, clsid(pid)).is_err(), "{runtime}");
             // The runtime has unloaded it, or is about to: no thread may still need it.
@@ -90,4 +90,35 @@ fn an_agent_that_fails_to_start_leaves_nothing_behind() {
         wait_gone(pid);
         ends_well(process);
     }
+}
+
+#[test]
+fn an_agent_that_may_not_leave_is_called_no_more_than_it_has_to_be() {
+    on_sample_runtimes_at_once(|runtime| {
+        let mut process =
+            Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "100", "--gate"]);
+        process.wait_for_ready();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("events");
+        let asked = format!("exceptions:refuse-detach={}", file.display());
+        let mut client = Client::attach(&process, config(&[&asked], CpuEngine::Off));
+        let (low, high) = client.hello.as_ref().unwrap().event_mask;
+        client.stop();
+        // It asks for five seconds before that.
+        let until = Instant::now() + LIMIT;
+        let left = loop {
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            if let Some((low, high)) = text.split_once(' ') {
+                break (low.parse::<u32>().unwrap(), high.parse::<u32>().unwrap());
+            }
+            assert!(Instant::now() < until, "{runtime}: all events stay on");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert!(left.0.count_ones() + left.1.count_ones() < low.count_ones() + high.count_ones());
+        // Exceptions and suspensions (corprof.h).
+        assert_eq!(left.0 & (0x40 | 0x1_0000), 0, "{runtime}: {left:x?}");
+        // Now the runtime lets it go.
+        wait_gone(process.pid());
+        ends_well(process);
+    });
 }

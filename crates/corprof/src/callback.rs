@@ -382,7 +382,10 @@ callbacks! {
         }
 
         unsafe fn Shutdown(&self) -> HResult {
-            self.tell_even_if_off(|profiler, cx| profiler.shutdown(cx))
+            self.tell_even_if_off(|profiler, cx| {
+                profiler.shutdown(cx);
+                cx.info().end();
+            })
         }
 
         unsafe fn JITCachedFunctionSearchStarted(&self, function: FunctionId, use_cached: *mut BOOL) -> HResult {

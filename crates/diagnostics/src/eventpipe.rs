@@ -23,6 +23,10 @@ pub(crate) enum Kept {}
 
 #[cfg(not(target_os = "linux"))]
 impl Kept {
+    pub(crate) fn is_taken(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn stopped(&self) {
         match *self {}
     }
@@ -120,8 +124,9 @@ impl EventPipeConfig {
 /// normal for a quiet process; reading again continues where it was. When the session is dropped it
 /// is stopped.
 ///
-/// Where the end was [put off](Stopper::stop), reading fails with
-/// [`io::ErrorKind::ConnectionAborted`], so that whoever reads drops the session.
+/// Where the end was [put off](Stopper::stop), or nothing was read for so long that the keeper has
+/// ended the session, reading fails with [`io::ErrorKind::ConnectionAborted`], so that whoever
+/// reads drops the session.
 ///
 /// The connection is never just closed: a runtime whose connection breaks ends the session in a way
 /// that can hang .NET Core 3.1 and crash later ones.
@@ -226,14 +231,26 @@ impl Stopper {
 impl Read for EventPipeSession {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.stopper.left.load(Ordering::Acquire) {
-            return Err(io::Error::new(
-                io::ErrorKind::ConnectionAborted,
+            return Err(aborted(
                 "the process waits long for processors, and the end of an event session could \
                  make it hang: the session ends later, without what it has of the last moments",
             ));
         }
-        self.stream.read(buffer)
+        let read = self.stream.read(buffer);
+        // Looked at afterwards: what was read before the keeper began is whole.
+        if self.kept.as_ref().is_some_and(Kept::is_taken) {
+            self.stopper.asked.store(true, Ordering::Relaxed);
+            return Err(aborted(
+                "clrscope was stopped, or waited for its disk, and did not read its events: the \
+                 session was ended, so that the process does not wait for that",
+            ));
+        }
+        read
     }
+}
+
+fn aborted(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, why)
 }
 
 impl Drop for EventPipeSession {

@@ -9,9 +9,12 @@
 //!
 //! The keeper is this program once more, started before the first session. It sends the request
 //! that begins a session, holds a duplicate of the connection, and knows the session's id: there is
-//! no moment in which nobody does. It reads nothing while we live. When we are gone, or drop a
-//! session that has not ended, it reads what comes, throws it away, sends `StopTracing`, and goes
-//! when all sessions have ended.
+//! no moment in which nobody does. It reads nothing while we read. When we are gone, drop a session
+//! that has not ended, or read nothing although something is there, it reads what comes, throws it
+//! away, sends `StopTracing`, and goes when all sessions have ended. The last is for a process that
+//! was stopped (Ctrl-Z), or waits for a disk: a runtime that cannot write its events does not come to
+//! its end (`EventPipe::Shutdown` waits for the thread that writes them, without a limit), and an end
+//! of the session makes other threads wait meanwhile.
 //!
 //! Also a `StopTracing` can make .NET Core 3.1 hang: `SuspendWriteEvent` takes the lock of the
 //! buffers twice, and the second time waits under it for every thread that is just writing an event,
@@ -21,7 +24,9 @@
 
 use crate::message::{Answer, Command as PortCommand, Fields, HEADER, MAX_MESSAGE, parse_answer};
 use crate::platform::transport::Stream;
+use crate::proc::{self, State};
 use crate::{Error, EventPipeConfig, EventPipeSession, Port, overload};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
@@ -62,6 +67,17 @@ const OVERLOAD_LIMIT: Duration = Duration::from_secs(600);
 
 /// How long the keeper waits before it tries again to connect.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How often the keeper looks whether sessions are read.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+
+/// For how many looks in turn nothing is read of what is there until the keeper takes a session
+/// over: where the other process is stopped, and where it runs.
+const UNREAD_WHILE_STOPPED: u32 = 2;
+const UNREAD: u32 = 20;
+
+/// What tells the other side that the keeper has taken the session over.
+const TAKEN: u8 = b't';
 
 /// What tells the keeper that a session ended in order.
 const STOPPED: u8 = b's';
@@ -198,6 +214,14 @@ impl Kept {
         Self { channel }
     }
 
+    /// Whether the keeper has taken the session over, because it was not read: what comes from now
+    /// on is incomplete.
+    pub(crate) fn is_taken(&self) -> bool {
+        let mut byte = [0];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        matches!(recv(&self.channel, &mut byte, flags), Ok((1, _))) && byte == [TAKEN]
+    }
+
     /// Says that the runtime has ended the session.
     pub(crate) fn stopped(&self) {
         // A keeper that is gone needs no notification.
@@ -283,6 +307,29 @@ impl Session {
         })
     }
 
+    /// Waits as long as the session is read. Whether it ended in order then; otherwise the other
+    /// process is gone, has dropped it, or does not read.
+    fn is_ended_by_reader(&mut self) -> bool {
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+        let mut unread = Unread::default();
+        loop {
+            let mut polled = [PollFd::new(&self.channel, PollFlags::IN)];
+            match poll(&mut polled, Some(&LOOK)) {
+                Ok(0) => {}
+                Ok(_) => return matches!(self.channel.read(&mut [0]), Ok(1)),
+                Err(Errno::INTR) => continue,
+                Err(_) => return false,
+            }
+            let waiting = rustix::io::ioctl_fionread(&self.connection).unwrap_or(0);
+            let stopped = || parent.is_some_and(|pid| proc::state(pid).is_ok_and(State::is_stopped));
+            if unread.look(waiting, stopped) {
+                // Said before anything is read here: what the other side reads from now on does not
+                // count.
+                return self.channel.write_all(&[TAKEN]).is_err();
+            }
+        }
+    }
+
     fn keep(mut self) {
         if self.connection.set_read_timeout(None).is_err()
             || self.connection.write_all(&self.request).is_err()
@@ -294,7 +341,7 @@ impl Session {
         // same.
         let told = self.channel.write_all(&answer.bytes).is_ok();
         let Some(id) = answer.session else { return };
-        let stopped = told && matches!(self.channel.read(&mut [0]), Ok(1));
+        let stopped = told && self.is_ended_by_reader();
         // Nobody else reads from now on. Time-outs are of the socket, which both of us have.
         let _ = self.connection.set_read_timeout(None);
         if stopped || drain(&self.connection, RecvFlags::DONTWAIT) {
@@ -331,6 +378,26 @@ impl Session {
 fn collects_in_old_form(message: &[u8]) -> bool {
     let old = [PortCommand::COLLECT_TRACING, PortCommand::COLLECT_TRACING_2];
     old.iter().any(|command| command.is_of(message))
+}
+
+/// How often in turn the same bytes were there, and nobody took them.
+#[derive(Default)]
+struct Unread {
+    waiting: u64,
+    looks: u32,
+}
+
+impl Unread {
+    /// One more look, at which so many bytes were there. Whether the session is to be taken over.
+    /// A socket that is full stays so, and one that is read has another number each time, or 0.
+    fn look(&mut self, waiting: u64, stopped: impl FnOnce() -> bool) -> bool {
+        if waiting == 0 || waiting != std::mem::replace(&mut self.waiting, waiting) {
+            self.looks = 0;
+            return false;
+        }
+        self.looks += 1;
+        self.looks >= UNREAD || self.looks >= UNREAD_WHILE_STOPPED && stopped()
+    }
 }
 
 /// What a runtime answered, and the session's id if it began one.
@@ -372,6 +439,20 @@ fn drain(connection: &UnixStream, flags: RecvFlags) -> bool {
 mod tests {
     use super::*;
     use crate::{EventPipeConfig, Provider};
+
+    #[test]
+    fn a_session_is_taken_over_when_it_is_not_read() {
+        let mut unread = Unread::default();
+        // Read all the time, or nothing comes.
+        assert!((0..100).all(|look| !unread.look(look % 2 * 8, || true)));
+        assert!((1..100).all(|look| !unread.look(look, || true)));
+        let mut unread = Unread::default();
+        let stopped: Vec<bool> = (0..4).map(|_| unread.look(9, || true)).collect();
+        assert_eq!(stopped, [false, false, true, true]);
+        let mut unread = Unread::default();
+        let runs = (0..30).position(|_| unread.look(9, || false));
+        assert_eq!(runs, Some(UNREAD as usize));
+    }
 
     #[test]
     fn the_forms_of_old_runtimes_are_known() {

@@ -98,10 +98,9 @@ impl<N: Clone> Numbers<N> {
     /// Ids whose names and modules are to be found out.
     fn take_fresh(&mut self) -> Vec<(u32, usize)> {
         let fresh = std::mem::take(&mut self.fresh);
-        fresh
-            .into_iter()
-            .filter_map(|number| Some((number, self.entries.get(&number)?.id)))
-            .collect()
+        // A dynamic method may have gone meanwhile.
+        let loaded = |number: &u32| self.entries.get(number).filter(|entry| entry.is_loaded);
+        fresh.into_iter().filter_map(|number| Some((number, loaded(&number)?.id))).collect()
     }
 
     fn keep(&mut self, number: u32, name: Option<N>, modules: Vec<ModuleId>) {
@@ -270,6 +269,16 @@ mod tests {
         numbers.keep(met_meanwhile, Some("met"), vec![ModuleId(2)]);
         numbers.unload(ModuleId(2));
         assert_eq!(numbers.meaning(met_meanwhile), Meaning::Unloaded("met"));
+    }
+
+    #[test]
+    fn what_is_freed_before_its_name_was_asked_for_is_never_asked_about() {
+        let mut numbers = Numbers::<&str>::default();
+        let freed = numbers.number(0x10).unwrap();
+        numbers.forget(0x10);
+        let again = numbers.number(0x10).unwrap();
+        assert_eq!(numbers.take_fresh(), [(again, 0x10)]);
+        assert_eq!(numbers.meaning(freed), Meaning::Unknown);
     }
 
     #[test]

@@ -26,8 +26,11 @@ use wire::Nanos;
 /// src/coreclr/vm/ceeload.cpp). While a module goes, new questions wait.
 #[derive(Debug, Default)]
 pub struct Unloads {
-    /// How many threads of ours ask just now.
+    /// How many threads of ours ask just now, for a moment each.
     asking: AtomicU32,
+    /// How many hold one module, perhaps for seconds. What they ask is about that module alone, so
+    /// no dynamic method waits for them: its thread is in cooperative mode.
+    holding: AtomicU32,
     /// Number of modules whose unloading is being handled right now.
     going: AtomicU32,
     /// Modules go one after the other.
@@ -75,6 +78,7 @@ impl Unloads {
         }
         let _going = Counted::new(&self.going);
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        wait_for_none(&self.holding);
         wait_for_none(&self.asking);
         let _hold = Nested::new();
         last();
@@ -116,6 +120,16 @@ impl Unloads {
         }
     }
 
+    /// As [`Self::asking`], for questions about one module only.
+    fn holding(&self) -> Asking<'_> {
+        loop {
+            match self.try_counted(&self.holding) {
+                Some(holding) => return holding,
+                None => clock::sleep_until(clock::monotonic() + HOLD_PAUSE),
+            }
+        }
+    }
+
     /// Whether [`Self::try_asking`] would succeed just now.
     pub(super) fn may_ask(&self) -> bool {
         HOLDS.try_with(Cell::get).unwrap_or(1) > 0 || self.going.load(SeqCst) == 0
@@ -123,8 +137,12 @@ impl Unloads {
 
     /// As [`Self::asking`]; `None` while a module goes.
     pub(super) fn try_asking(&self) -> Option<Asking<'_>> {
+        self.try_counted(&self.asking)
+    }
+
+    fn try_counted<'a>(&'a self, count: &'a AtomicU32) -> Option<Asking<'a>> {
         let nested = Nested::new();
-        let asking = Counted::new(&self.asking);
+        let asking = Counted::new(count);
         (nested.0 || self.going.load(SeqCst) == 0)
             .then_some(Asking { _asking: asking, _nested: nested })
     }
@@ -135,9 +153,11 @@ impl Unloads {
         then()
     }
 
-    /// Does something with a module that is there until it is done; `None` if it is gone.
+    /// Does something with a module that is there until it is done; `None` if it is gone. What is
+    /// asked meanwhile is about this module; for addresses of code and for dynamic methods there
+    /// are the others.
     pub fn hold<R>(&self, module: ModuleId, then: impl FnOnce() -> R) -> Option<R> {
-        let _asking = self.asking();
+        let _holding = self.holding();
         (!self.is_gone(module)).then(then)
     }
 
@@ -146,9 +166,9 @@ impl Unloads {
     pub fn let_pass(&self, module: ModuleId) -> bool {
         if HOLDS.try_with(Cell::get).unwrap_or(0) == 1 {
             while self.going.load(SeqCst) != 0 {
-                self.asking.fetch_sub(1, SeqCst);
+                self.holding.fetch_sub(1, SeqCst);
                 wait_for_none(&self.going);
-                self.asking.fetch_add(1, SeqCst);
+                self.holding.fetch_add(1, SeqCst);
             }
         }
         !self.is_gone(module)
@@ -290,9 +310,26 @@ mod tests {
                 assert_eq!(asked.load(SeqCst), 0);
             });
         });
-        assert_eq!(
-            (asked.into_inner(), unloads.asking.into_inner(), unloads.going.into_inner()),
-            (1, 0, 0)
-        );
+        let counts = [unloads.asking, unloads.holding, unloads.going].map(AtomicU32::into_inner);
+        assert_eq!((asked.into_inner(), counts), (1, [0, 0, 0]));
+    }
+
+    #[test]
+    fn a_dynamic_method_waits_for_questions_and_not_for_who_holds_a_module() {
+        let unloads = Unloads::default();
+        let took = |then: &dyn Fn()| {
+            let begun = clock::monotonic();
+            then();
+            clock::monotonic() - begun
+        };
+        let held = unloads.hold(ModuleId(8), || took(&|| unloads.function_goes())).unwrap();
+        assert!(held < Unloads::FUNCTION_LIMIT, "{held} ns");
+        let asked = unloads.hold_all(|| took(&|| unloads.function_goes()));
+        assert!(asked >= Unloads::FUNCTION_LIMIT, "{asked} ns");
+        // A question within a hold counts as well.
+        let both = unloads.hold(ModuleId(8), || {
+            unloads.hold_all(|| took(&|| unloads.function_goes()))
+        });
+        assert!(both.unwrap() >= Unloads::FUNCTION_LIMIT);
     }
 }

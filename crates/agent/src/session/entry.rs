@@ -117,6 +117,7 @@ impl Entry {
         let main = OwnThread::spawn(name, move || reattach::run(for_thread, &sessions))
             .map_err(|_| E_FAIL)?;
         agent.keep_main(main);
+        fault::panic_if_asked(&agent, "panic-initialize");
         if fault::is_asked_for(&agent, "fail-initialize") {
             return Err(E_FAIL);
         }

@@ -66,11 +66,14 @@ fn both(a: EventMask, b: EventMask) -> EventMask {
 }
 
 /// The events that stay on while nothing is recorded: those that the runtime never reverts, and
-/// loads and unloads of modules.
+/// what makes ids stand for something else: loads and unloads of modules, and freed dynamic
+/// methods. The next session still has the ids of this one.
 pub fn kept(agent: &Agent) -> EventMask {
     let forever = EventMask::IMMUTABLE.union(EventMask::ENABLE_REJIT);
     let (low, high) = agent.event_mask;
-    EventMask::from_words(low & forever.low(), high & forever.high()).union(EventMask::MODULE_LOADS)
+    EventMask::from_words(low & forever.low(), high & forever.high())
+        .union(EventMask::MODULE_LOADS)
+        .union(EventMask::DYNAMIC_FUNCTION_UNLOADS)
 }
 
 /// The runtime does no more work for us than it has to. Should it refuse, callbacks find a session

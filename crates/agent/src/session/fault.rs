@@ -21,3 +21,22 @@ pub fn panic_if_asked(host: &Host, name: &str) {
         panic!("a test has asked for it");
     }
 }
+
+/// Whether the runtime refuses to let the agent go, as a test has asked for.
+pub fn refuses_detach(host: &Host) -> bool {
+    is_asked_for(host, EVENTS_TO)
+}
+
+/// Writes the events that the agent still gets into the file that a test has named.
+pub fn write_events(host: &Host) {
+    let params = host.config.profilers.iter().flat_map(|profiler| &profiler.params);
+    let file = params.filter(|(param, _)| param == EVENTS_TO).map(|(_, file)| file).next();
+    if let (true, Some(file), Ok(mask)) =
+        (cfg!(debug_assertions), file, host.runtime.info().event_mask())
+    {
+        let _ = std::fs::write(file, format!("{} {}", mask.low(), mask.high()));
+    }
+}
+
+/// The parameter that names the file.
+const EVENTS_TO: &str = "refuse-detach";

@@ -40,13 +40,13 @@ impl ProfilerInfo {
     /// `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER` or `E_FAIL` for a flag that cannot be set
     /// (any more); `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE` for `GC` at any time but in
     /// `InitializeForAttach`; [`Error::NeedsRuntime`] if the upper half is used on a runtime that
-    /// does not have it.
+    /// does not have it; `CORPROF_E_PROFILER_DETACHING` after `Shutdown`.
     pub fn set_event_mask(&self, mask: EventMask) -> Result<()> {
-        match self.info5() {
+        self.before_the_end("SetEventMask2", || match self.info5() {
             Ok(info) => check("SetEventMask2", raw!(*info, SetEventMask2(mask.low(), mask.high()))),
             Err(error @ Error::NeedsRuntime { .. }) if mask.high() != 0 => Err(error),
             Err(_) => check("SetEventMask", raw!(self.raw, SetEventMask(mask.low()))),
-        }
+        })
     }
 
     /// The exception clause that the calling thread is about to run or has just left

@@ -15,6 +15,7 @@
 pub(crate) mod call;
 mod classes;
 mod code;
+mod ending;
 mod enumerate;
 mod environment;
 pub(crate) mod error;
@@ -65,13 +66,16 @@ pub use threads::OsThreadId;
 /// Its methods may be called as long as the profiler is attached. Many of them take locks of the
 /// runtime or look at structures that a collection moves, so inside a signal handler only the
 /// address look-ups may be called, and inside some callbacks others are barred: the runtime then
-/// answers `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`.
+/// answers `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`. When the callback `Shutdown` has returned, other
+/// threads get `CORPROF_E_PROFILER_DETACHING` for new event masks and ReJIT, because .NET Core 3.1
+/// would crash.
 #[derive(Clone, Debug)]
 pub struct ProfilerInfo {
     /// A pointer to interface number `version`, kept as the oldest one that is supported.
     raw: ICorProfilerInfo3,
     version: u8,
     cache: Arc<objects::ObjectCache>,
+    ending: Arc<ending::Ending>,
 }
 
 macro_rules! newer {
@@ -138,7 +142,7 @@ impl ProfilerInfo {
             Some(newest) => newest,
             None => (unknown.cast::<ICorProfilerInfo3>()?, 3),
         };
-        Ok(Self { raw, version, cache: Arc::default() })
+        Ok(Self { raw, version, cache: Arc::default(), ending: Arc::default() })
     }
 
     /// Number of the newest `ICorProfilerInfo` that the runtime answers to, from 3.

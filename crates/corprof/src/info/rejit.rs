@@ -24,17 +24,21 @@ impl ProfilerInfo {
     /// body: see [`Self::request_rejit_with_inliners`].
     ///
     /// # Errors
-    /// `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_CALLBACK4_REQUIRED`, `E_INVALIDARG`. Faults of
-    /// single methods come by the callback `ReJITError`.
+    /// `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_CALLBACK4_REQUIRED`, `E_INVALIDARG`,
+    /// `CORPROF_E_PROFILER_DETACHING` after `Shutdown`. Faults of single methods come by the
+    /// callback `ReJITError`.
     pub fn request_rejit(&self, methods: &[ModuleMethod]) -> Result<()> {
         let (modules, tokens) = split(methods);
-        check(
-            "RequestReJIT",
-            raw!(
-                *self.info4()?,
-                RequestReJIT(methods.len() as u32, modules.as_ptr(), tokens.as_ptr())
-            ),
-        )
+        let info = self.info4()?;
+        self.before_the_end("RequestReJIT", || {
+            check(
+                "RequestReJIT",
+                raw!(
+                    *info,
+                    RequestReJIT(methods.len() as u32, modules.as_ptr(), tokens.as_ptr())
+                ),
+            )
+        })
     }
 
     /// As [`Self::request_rejit`], also for every method that has one of them inlined
@@ -49,18 +53,21 @@ impl ProfilerInfo {
         methods: &[ModuleMethod],
     ) -> Result<()> {
         let (modules, tokens) = split(methods);
-        check(
-            "RequestReJITWithInliners",
-            raw!(
-                *self.info10()?,
-                RequestReJITWithInliners(
-                    flags.0,
-                    methods.len() as u32,
-                    modules.as_ptr(),
-                    tokens.as_ptr()
-                )
-            ),
-        )
+        let info = self.info10()?;
+        self.before_the_end("RequestReJITWithInliners", || {
+            check(
+                "RequestReJITWithInliners",
+                raw!(
+                    *info,
+                    RequestReJITWithInliners(
+                        flags.0,
+                        methods.len() as u32,
+                        modules.as_ptr(),
+                        tokens.as_ptr()
+                    )
+                ),
+            )
+        })
     }
 
     /// Gives methods their original bodies back (`RequestRevert`), and answers for each whether it
@@ -71,18 +78,21 @@ impl ProfilerInfo {
     pub fn request_revert(&self, methods: &[ModuleMethod]) -> Result<Vec<HResult>> {
         let (modules, tokens) = split(methods);
         let mut status = vec![HResult::default(); methods.len()];
-        check(
-            "RequestRevert",
-            raw!(
-                *self.info4()?,
-                RequestRevert(
-                    methods.len() as u32,
-                    modules.as_ptr(),
-                    tokens.as_ptr(),
-                    status.as_mut_ptr()
-                )
-            ),
-        )?;
+        let info = self.info4()?;
+        self.before_the_end("RequestRevert", || {
+            check(
+                "RequestRevert",
+                raw!(
+                    *info,
+                    RequestRevert(
+                        methods.len() as u32,
+                        modules.as_ptr(),
+                        tokens.as_ptr(),
+                        status.as_mut_ptr()
+                    )
+                ),
+            )
+        })?;
         Ok(status)
     }
 

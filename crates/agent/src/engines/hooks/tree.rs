@@ -19,7 +19,7 @@ use std::sync::atomic::{
 pub const MOST_DEEP: usize = 131_072;
 /// Most nodes of a tree.
 pub const MOST_NODES: usize = 131_072;
-/// Most nodes of all trees of the process: 80 MB.
+/// Most nodes of all trees of the process: 64 MB.
 const MOST_IN_ALL: u32 = 1 << 20;
 /// Slots of the table of children: never more than half of them are used.
 const SLOTS: usize = MOST_NODES * 2;

@@ -147,9 +147,9 @@ struct Snapshot {
     sums: Sums,
     /// Events when it is over.
     quiet: EventMask,
-    /// How long the telling may take, and when that time is over.
+    /// How long the telling may take.
     limit: Nanos,
-    deadline: Nanos,
+    time: Time,
     generation: u8,
     induced: bool,
     /// Modules that had been unloaded by then.
@@ -161,8 +161,31 @@ struct Snapshot {
     /// The origin of the last object that was recorded: the generation in which it was before the
     /// collection, or [`NOT_COLLECTED`].
     origin: Option<u8>,
+}
+
+/// Until when a collection may be told.
+struct Time {
+    until: Nanos,
     /// Whether it took too long.
-    late: bool,
+    is_over: bool,
+}
+
+impl Time {
+    /// None has begun.
+    const ANY: Self = Self { until: Nanos::MAX, is_over: false };
+
+    /// Whether the time is over, at the root or reference of this number. Looks at the clock once
+    /// in a while.
+    fn is_over_at(&mut self, number: usize) -> bool {
+        if number.is_multiple_of(BETWEEN_ROOTS) {
+            self.look();
+        }
+        self.is_over
+    }
+
+    fn look(&mut self) {
+        self.is_over |= clock::monotonic() >= self.until;
+    }
 }
 
 impl Snapshot {
@@ -175,7 +198,7 @@ impl Snapshot {
             sums: Sums::new(SUMS),
             quiet,
             limit: 0,
-            deadline: Nanos::MAX,
+            time: Time::ANY,
             generation: 0,
             induced: false,
             gone: 0,
@@ -183,7 +206,6 @@ impl Snapshot {
             first: 0,
             telling: 0,
             origin: None,
-            late: false,
         }
     }
 
@@ -194,8 +216,8 @@ impl Snapshot {
         self.methods.clear();
         self.sums.clear();
         self.before = [0; GENERATIONS];
-        (self.first, self.telling, self.deadline) = (0, 0, Nanos::MAX);
-        (self.origin, self.late) = (None, false);
+        (self.first, self.telling, self.time) = (0, 0, Time::ANY);
+        self.origin = None;
     }
 
     fn memory(&self) -> usize {
@@ -224,17 +246,9 @@ impl Snapshot {
     fn begin(&mut self) {
         if self.first == 0 {
             self.first = clock::monotonic();
-            self.deadline = self.first.saturating_add(self.limit);
+            self.time.until = self.first.saturating_add(self.limit);
             self.places.settle();
         }
-    }
-
-    /// Whether the time is over. Looks at the clock once in a while.
-    fn is_late(&mut self, number: usize) -> bool {
-        if number.is_multiple_of(BETWEEN_ROOTS) {
-            self.late |= clock::monotonic() >= self.deadline;
-        }
-        self.late
     }
 }
 
@@ -242,7 +256,7 @@ impl Reported for Snapshot {
     fn roots(&mut self, host: &Host, roots: Roots<'_>) {
         self.begin();
         for (number, root) in roots.iter().enumerate() {
-            if self.is_late(number) {
+            if self.time.is_over_at(number) {
                 return;
             }
             let Some(target) = root.object else { continue };
@@ -261,7 +275,7 @@ impl Reported for Snapshot {
     fn dependent(&mut self, host: &Host, references: DependentReferences<'_>) {
         self.begin();
         for (number, reference) in references.iter().enumerate() {
-            if self.is_late(number) {
+            if self.time.is_over_at(number) {
                 return;
             }
             if reference.key.is_null()
@@ -287,12 +301,12 @@ impl Reported for Snapshot {
         self.begin();
         self.chunks.objects += 1;
         if self.chunks.objects.is_multiple_of(BETWEEN) {
-            self.late |= clock::monotonic() >= self.deadline;
+            self.time.look();
             if host.phase() == Phase::Stopping {
                 self.chunks.abort.get_or_insert(Abort::Stopped);
             }
         }
-        if self.late || self.chunks.abort.is_some() {
+        if self.time.is_over || self.chunks.abort.is_some() {
             return false;
         }
         let origin = self.places.origin(object);
@@ -396,7 +410,7 @@ impl Walker<'_> {
         let complete = taken.told
             && snapshot.first != 0
             && snapshot.chunks.abort.is_none()
-            && !snapshot.late
+            && !snapshot.time.is_over
             && !lost;
         if snapshot.gone != self.gone {
             // What has been unloaded may come again with another meaning.
@@ -412,7 +426,7 @@ impl Walker<'_> {
         let reason = match snapshot.chunks.abort {
             Some(Abort::Stopped) => Some("the recording was stopped".to_owned()),
             Some(Abort::Unread) => Some(UNREAD.to_owned()),
-            _ if snapshot.late => {
+            _ if snapshot.time.is_over => {
                 Some(format!("it took longer than {} ms", self.settings.limit / 1_000_000))
             }
             _ if taken.told && snapshot.first == 0 => {
@@ -453,6 +467,18 @@ mod tests {
         let stretch = |start, end, generation| Stretch { start, end, generation };
         places.collected = vec![stretch(0x1000, 0x2000, 1), stretch(0x2000, 0x4000, 0)];
         places
+    }
+
+    #[test]
+    fn roots_end_with_the_time() {
+        let mut time = Time { until: clock::monotonic() + 20_000_000, is_over: false };
+        let begun = clock::monotonic();
+        let told = (0..usize::MAX).take_while(|number| !time.is_over_at(*number)).count();
+        let took = clock::monotonic() - begun;
+        assert!(told > 0 && told.is_multiple_of(BETWEEN_ROOTS), "{told}");
+        assert!(took >= 19_000_000, "{took} ns");
+        assert!(time.is_over_at(1), "it stays so");
+        assert!(!(0..1_000_000).any(|number| Time::ANY.is_over_at(number)));
     }
 
     #[test]

@@ -8,11 +8,12 @@ use crate::os::connection::Connection;
 use crate::os::signals::{self};
 use crate::os::{clock, tasks};
 use crate::session::agent::Agent;
-use crate::session::event_mask;
+use crate::session::{event_mask, fault};
 use com::codes::{
     CORPROF_E_IMMUTABLE_FLAGS_SET, CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT,
     CORPROF_E_PROFILER_DETACHING,
 };
+use com::hresult::E_FAIL;
 use corprof::Error;
 use std::sync::atomic::Ordering::SeqCst;
 use wire::frame::FrameBuilder;
@@ -117,7 +118,11 @@ impl Agent {
         let soon = clock::monotonic() + DETACH_SOON;
         let mut is_idle = false;
         while !self.is_shutdown() {
-            match self.runtime.request_detach(self.config.quota) {
+            let answer = match fault::refuses_detach(self) && !is_idle {
+                true => Err(Error::Hr { call: "RequestProfilerDetach", hresult: E_FAIL }),
+                false => self.runtime.request_detach(self.config.quota),
+            };
+            match answer {
                 Ok(()) => return,
                 Err(Error::Hr { hresult: CORPROF_E_PROFILER_DETACHING, .. }) => return,
                 // It never will: we stay, and do nothing.
@@ -133,6 +138,7 @@ impl Agent {
                 // Until it does, it need not call us more than it has to.
                 is_idle = true;
                 event_mask::idle(self);
+                fault::write_events(self);
             }
             clock::sleep_until(
                 clock::monotonic() + if is_late { DETACH_LATER } else { DETACH_PAUSE },

@@ -36,3 +36,26 @@ pub(super) fn map_ring(layout: &Layout) -> Result<(Kept, NonNull<u8>), SignalErr
     };
     Ok((file, ring))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn the_ring_takes_memory_as_it_is_used() {
+        let layout = Layout { slots: 256, slot_size: 48 << 10 };
+        let (file, ring) = map_ring(&layout).unwrap();
+        let path = format!("/proc/self/fd/{}", file.number().unwrap());
+        let used = || std::fs::metadata(&path).unwrap().blocks() * 512;
+        assert!(std::fs::metadata(&path).unwrap().len() >= 12 << 20);
+        let is_strict = std::fs::read("/proc/sys/vm/overcommit_memory").unwrap().starts_with(b"2");
+        assert!(used() == 0 || is_strict, "{}", used());
+        // SAFETY: the first byte of the mapping, which nobody else has.
+        unsafe { ring.as_ptr().write_volatile(1) };
+        assert!(used() > 0 && (used() < 1 << 20 || is_strict), "{}", used());
+        // SAFETY: the mapping was made above, and nothing uses it any more.
+        unsafe { libc::munmap(ring.as_ptr().cast(), layout.size()) };
+        map::returned(layout.size());
+    }
+}
