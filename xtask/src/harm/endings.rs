@@ -45,6 +45,12 @@ impl Ending {
 
 const NATURAL: &str = "natural";
 
+/// The target ends by itself while clrscope is stopped, as by Ctrl-Z.
+pub const UNREAD: &str = "target-stops-unread";
+
+/// After how many milliseconds clrscope continues then: the target has ended before that.
+const UNREAD_FOR: u64 = 7000;
+
 /// The axis.
 pub fn all() -> Vec<Ending> {
     vec![
@@ -76,6 +82,15 @@ pub fn all() -> Vec<Ending> {
         Ending {
             name: "target-stops",
             blows: |random| vec![(random.milliseconds(0, LATEST), Blow::StopTarget)],
+        },
+        Ending {
+            name: UNREAD,
+            blows: |random| {
+                let at = random.milliseconds(0, LATEST);
+                let stop = Blow::Clrscope(Signal::STOP);
+                let resume = Blow::Clrscope(Signal::CONT);
+                vec![(at, stop), (at + 800, Blow::StopTarget), (at + UNREAD_FOR, resume)]
+            },
         },
         Ending {
             name: "target-killed",

@@ -3,6 +3,7 @@
 use super::{Attempt, DEAD, INTERRUPTED_TWICE, LIMIT, POLL, SETTLE, Schedule};
 use crate::harm::conditions;
 use crate::harm::driver::{Driver, Ended};
+use crate::harm::endings::UNREAD;
 use crate::harm::evidence;
 use crate::harm::scene::{Live, is_alive};
 use crate::harm::state::{Before, Budget, Leftover, State, files_of_ours};
@@ -162,7 +163,7 @@ impl Attempt<'_> {
             "sigterm" | "hangup" if self.patience > 1 => &[5, INTERRUPTED_TWICE],
             "ctrl-c" | "sigterm" | "hangup" => &[5],
             "ctrl-c-twice" => &[5, INTERRUPTED_TWICE],
-            "target-stops" | "target-killed" => &[3, 5],
+            "target-stops" | "target-killed" | UNREAD => &[3, 5],
             _ => &[],
         };
         let of_conditions =

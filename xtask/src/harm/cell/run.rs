@@ -5,7 +5,7 @@ use super::{
     Attempt, LAUNCHED, LIMIT, LIMIT_AFTER_BLOW, NotMade, POLL, READY, Schedule, Verdict, WARM_UP,
 };
 use crate::harm::driver::{Driver, Ended};
-use crate::harm::endings::Blow;
+use crate::harm::endings::{Blow, UNREAD};
 use crate::harm::scene::{Live, find_below, is_alive, signal};
 use crate::harm::state::{Before, State};
 use crate::tool;
@@ -225,6 +225,15 @@ impl Attempt<'_> {
 
     fn strike(&mut self, blow: Blow, live: &Live, driver: &Driver) {
         let _ = writeln!(self.log, "{blow:?}");
+        // A target that was launched is a zombie as long as clrscope stands still.
+        if self.ending.name == UNREAD
+            && blow == Blow::Clrscope(Signal::CONT)
+            && self.patience == 1
+            && is_alive(live.target)
+        {
+            self.failures.push("the target waits for a clrscope that is stopped".into());
+            self.evidence(live);
+        }
         // Whoever is gone already cannot be hit.
         let _ = match blow {
             Blow::Clrscope(what) => live.clrscope.map_or(Ok(()), |pid| signal(pid, what)),
