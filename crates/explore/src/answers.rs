@@ -37,6 +37,11 @@ pub enum ExploreError {
     /// The snapshot is a partial one.
     #[error("the snapshot has no references: it does not show what retains what")]
     NoReferences,
+    /// Growth shows only in several snapshots.
+    #[error(
+        "there are {0} heap snapshots with objects in this session: growth shows in two or more"
+    )]
+    NoGrowth(usize),
     /// The answer cannot be written.
     #[error("the answer cannot be written: {0}")]
     Json(String),
