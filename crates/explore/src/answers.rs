@@ -38,9 +38,7 @@ pub enum ExploreError {
     #[error("the snapshot has no references: it does not show what retains what")]
     NoReferences,
     /// Growth shows only in several snapshots.
-    #[error(
-        "there are {0} heap snapshots with objects in this session: growth shows in two or more"
-    )]
+    #[error("growth shows in two or more heap snapshots with objects; this session has {0}")]
     NoGrowth(usize),
     /// The answer cannot be written.
     #[error("the answer cannot be written: {0}")]
