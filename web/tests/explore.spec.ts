@@ -2,7 +2,8 @@ import { checkAccess, checkWidths, expect, expectErrors, sick, test } from "./he
 
 /** Records a process, and gives the name of the session. */
 async function record(page: import("@playwright/test").Page): Promise<string> {
-  const body = { pid: sick, profilers: "cpu,wall,exceptions,gc,heap", duration_seconds: 5 };
+  const profilers = "cpu,wall,exceptions,gc,heap:snapshots=2:every=2";
+  const body = { pid: sick, profilers, duration_seconds: 5 };
   const begun = await page.request.post("/api/v1/recordings", { data: body });
   expect(begun.ok(), await begun.text()).toBe(true);
   const { id } = (await begun.json()) as { id: string };
@@ -114,6 +115,24 @@ test("samples of a session are explored by pointer and by keyboard", async ({ pa
   await expect(paths.getByRole("row").filter({ hasText: "_items" }).first()).toBeVisible();
   await checkAccess(page);
   await checkWidths(page, "heap");
+
+  // Growth over both snapshots: the address has the view, the measure and the type.
+  await page.getByRole("button", { name: "Heap growth", exact: true }).click();
+  await expect(page).toHaveURL(/view=growth/);
+  await expect(page.getByRole("img", { name: /over the heap snapshots/ })).toBeVisible();
+  const grown = page.getByRole("region", { name: "Types that grew" });
+  await page.getByRole("button", { name: "Objects", exact: true }).click();
+  await expect(page).toHaveURL(/measure=objects/);
+  await grown.getByRole("searchbox", { name: "Search types" }).fill("LeakedOrder");
+  const leaked = grown.getByRole("row").filter({ hasText: "LeakedOrder" }).first();
+  await expect(leaked).toContainText(/\+[\d,]+.*\/s/);
+  await leaked.getByRole("button", { name: /^highlight/ }).click();
+  await expect(page).toHaveURL(/grown=.*LeakedOrder/);
+  const values = page.getByRole("region", { name: "Growth over time" });
+  await values.getByText("As a table").click();
+  await expect(values.getByRole("row")).toHaveCount(3);
+  await checkAccess(page);
+  await checkWidths(page, "growth");
 });
 
 test("two sessions are compared by pointer and by keyboard", async ({ page }) => {

@@ -40,6 +40,10 @@ impl Program for Clrscope {
         heap::snapshot_of(session, number).map_err(|error| console::describe(&error))
     }
 
+    fn heap_summaries(&self, session: &Path) -> Result<Vec<SnapshotSummary>, String> {
+        heap::summaries(session).map_err(|error| console::describe(&error))
+    }
+
     fn check_up(
         &self,
         plan: &CheckupPlan,

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use explore::Shape;
 use profile::{CallTree, Node, Totals};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -72,18 +73,11 @@ impl DiffTree {
         }
     }
 
-    /// The nodes right below a node, or the roots, by the larger of their two totals after they
-    /// were multiplied by `scale`, greatest first.
-    pub fn children(&self, node: Option<u32>, scale: [f64; 2]) -> Vec<u32> {
-        let below = |(_, other): &(usize, &DiffNode)| other.parent == node;
-        let mut children: Vec<u32> =
-            self.nodes.iter().enumerate().filter(below).map(|(index, _)| index as u32).collect();
-        let size = |node: &u32| {
-            let total = self.nodes[*node as usize].total;
-            (total[0].weight as f64 * scale[0]).max(total[1].weight as f64 * scale[1])
-        };
-        children.sort_by(|one, other| size(other).total_cmp(&size(one)).then(one.cmp(other)));
-        children
+    /// The children of all nodes, in order: those with the least key first. It takes one pass over
+    /// the nodes, so make it once, and ask it for the children of each node.
+    pub fn shape<K: Ord>(&self, order: impl Fn(usize) -> K) -> Shape {
+        let parent = |node: usize| self.nodes[node].parent.map(|parent| parent as usize);
+        Shape::new(self.nodes.len(), parent, order)
     }
 }
 
@@ -120,5 +114,49 @@ impl From<&DiffTree> for TreeColumns {
             before_total: column(|node| node.total[0].weight),
             after_total: column(|node| node.total[1].weight),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHILDREN: u32 = 100_000;
+
+    fn node(parent: Option<u32>, weight: u64) -> DiffNode {
+        let total = [Totals { samples: 1, weight }, Totals::default()];
+        let depth = parent.map_or(0, |parent| if parent == 0 { 1 } else { 2 });
+        DiffNode { function: 0, parent, depth, own: [Totals::default(); 2], total }
+    }
+
+    #[test]
+    fn a_node_with_many_children_is_walked_in_one_pass() {
+        let mut tree = DiffTree::default();
+        tree.nodes.push(node(None, u64::from(CHILDREN) * 2));
+        // Each child has one child: a scan of all nodes for each of them would not end.
+        for child in 0..CHILDREN {
+            tree.nodes.push(node(Some(0), u64::from(child)));
+        }
+        for child in 0..CHILDREN {
+            tree.nodes.push(node(Some(child + 1), 1));
+        }
+        let asked = std::cell::Cell::new(0_u64);
+        let shape = tree.shape(|node| {
+            asked.set(asked.get() + 1);
+            std::cmp::Reverse(tree.nodes[node].total[0].weight)
+        });
+        // Only the sort of the children asks: for each of them it compares fewer than 32 pairs.
+        assert!(asked.get() < u64::from(CHILDREN) * 64, "{}", asked.get());
+        assert_eq!(shape.children(None), [0]);
+        let children = shape.children(Some(0));
+        assert_eq!(children.len() as u32, CHILDREN);
+        // The heaviest comes first, and no child is missing or there twice.
+        assert!(children.iter().copied().eq((1..=CHILDREN).rev()));
+        let mut leaves = 0;
+        for child in children {
+            assert_eq!(shape.children(Some(*child as usize)), [child + CHILDREN]);
+            leaves += shape.children(Some((child + CHILDREN) as usize)).len();
+        }
+        assert_eq!((leaves, shape.height(None)), (0, 4));
     }
 }

@@ -79,11 +79,7 @@ impl Ready {
         };
         let widths: Vec<f64> =
             nodes.iter().map(|node| width(node.total.map(|total| total.weight))).collect();
-        let shape = Shape::new(
-            nodes.len(),
-            |node| nodes[node].parent.map(|parent| parent as usize),
-            |node| Greatest(widths[node]),
-        );
+        let shape = series.tree.shape(|node| Greatest(widths[node]));
         let mut change_of = vec![NONE; comparison.functions.len()];
         for (place, row) in series.functions.iter().enumerate() {
             change_of[row.function as usize] = place as u32;

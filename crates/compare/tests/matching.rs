@@ -59,14 +59,15 @@ fn trees_are_laid_over_each_other() {
     assert!(!comparison.series.is_empty());
     for series in &comparison.series {
         let tree = &series.tree;
+        let shape = tree.shape(|node| node);
         for (node, own) in tree.nodes.iter().enumerate() {
             assert!(own.parent.is_none_or(|parent| (parent as usize) < node));
             let depth = own.parent.map_or(0, |parent| tree.nodes[parent as usize].depth + 1);
             assert_eq!(own.depth, depth);
             // Nothing is lost: the total is what is here and below.
             for side in 0..2 {
-                let below: u64 = tree
-                    .children(Some(node as u32), series.scale)
+                let below: u64 = shape
+                    .children(Some(node))
                     .iter()
                     .map(|child| tree.nodes[*child as usize].total[side].weight)
                     .sum();
@@ -76,7 +77,7 @@ fn trees_are_laid_over_each_other() {
         for (side, profile) in [&before.profile, &after.profile].into_iter().enumerate() {
             let own = profile.series(series.kind);
             let source = CallTree::new(&profile.tables, own, TreeOptions::default());
-            let roots = tree.children(None, series.scale);
+            let roots = shape.children(None);
             let sum: u64 =
                 roots.iter().map(|root| tree.nodes[*root as usize].total[side].weight).sum();
             assert_eq!(sum, own.totals.weight);

@@ -37,6 +37,9 @@ pub enum ExploreError {
     /// The snapshot is a partial one.
     #[error("the snapshot has no references: it does not show what retains what")]
     NoReferences,
+    /// Growth shows only in several snapshots.
+    #[error("growth shows in two or more heap snapshots with objects; this session has {0}")]
+    NoGrowth(usize),
     /// The answer cannot be written.
     #[error("the answer cannot be written: {0}")]
     Json(String),

@@ -1,8 +1,10 @@
 //! What a viewer shows of a heap snapshot: types, a treemap of what retains what, and paths from
 //! roots. Each answer has only what is visible.
 
+mod growth;
 mod treemap;
 
+pub use growth::{GrowthSnapshot, GrowthSort, GrowthView, HeapGrowth, HeapGrowthRow};
 pub use treemap::{MOST_SIDE, TreemapHead};
 
 use std::{cmp::Reverse, collections::HashMap, sync::OnceLock};

@@ -23,7 +23,8 @@ mod tree;
 mod shop;
 
 pub use self::heap::{
-    HeapChildren, HeapDescription, HeapPaths, HeapTypes, HeapView, MOST_SIDE, TreemapHead, TypeSort,
+    GrowthSnapshot, GrowthSort, GrowthView, HeapChildren, HeapDescription, HeapGrowth,
+    HeapGrowthRow, HeapPaths, HeapTypes, HeapView, MOST_SIDE, TreemapHead, TypeSort,
 };
 pub use answers::*;
 pub use columns::{Column, Columns};

@@ -245,3 +245,60 @@ fn event_streams_have_names_states_and_exceptions() {
         assert!(cut.notes.iter().any(|(_, note)| note.contains(part)), "{:?}", cut.notes);
     }
 }
+
+/// The text report of a session, as `clrscope report` prints it.
+fn report(profile: &profile::Profile) -> String {
+    let document = report::document(profile, &report::Options::default());
+    document::text::of(&document, document::text::Style::default())
+}
+
+/// The rows of the table with the headings `self`, `total` and `method`.
+#[track_caller]
+fn hot_methods(text: &str) -> Vec<&str> {
+    let mut lines = text.lines();
+    let is_heading = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words == ["self", "total", "method"]
+    };
+    assert!(lines.any(is_heading), "{text}");
+    lines.take_while(|line| !line.trim().is_empty()).collect()
+}
+
+#[test]
+fn a_trace_is_reported_with_its_hot_methods() {
+    let profile = read(include_bytes!("data/small.nettrace"));
+    let text = report(&profile);
+    let rows = hot_methods(&text);
+    // Two of the three samples of running threads are in `Add`. All three are below `Main`, which is
+    // at the leaf only where a thread is in native code: that stays in the table of waits.
+    let has = |row: &str, parts: &[&str]| parts.iter().all(|part| row.contains(part));
+    assert!(has(rows[0], &["66.7 %", "Shop.Cart.Add(int, string)"]), "{text}");
+    assert!(has(rows[2], &[" 0.0 %", "100.0 %", "Shop.Program.Main()"]), "{text}");
+    assert!(text.contains("waits for") && rows.len() == 3, "{text}");
+    assert!(text.contains("Add ← Program.Main"), "{text}");
+    assert!(text.contains("of running threads: 3.00 ms"), "{text}");
+    let options = report::Options::default();
+    let mut markdown = Vec::new();
+    report::exporter("markdown").unwrap().write(&profile, &options, &mut markdown).unwrap();
+    let markdown = String::from_utf8(markdown).unwrap();
+    assert!(markdown.contains("method |") && markdown.contains("Shop.Cart.Add"), "{markdown}");
+}
+
+#[test]
+fn every_imported_format_is_reported_with_its_hot_methods() {
+    let files = [
+        ("evented speedscope", EVENTED.as_bytes().to_vec(), "Shop.Main()"),
+        ("firefox", SHARED.as_bytes().to_vec(), "work"),
+        ("collapsed", b"main;work 3\nmain;rest 1\n".to_vec(), "work"),
+        ("pprof", go_heap(), "main.work"),
+        ("own collapsed", common::export("collapsed", Some(SeriesKind::Wall)), "Shop"),
+        ("own speedscope", common::export("speedscope", Some(SeriesKind::Wall)), "Shop"),
+        ("own pprof", common::export("pprof", Some(SeriesKind::Wall)), "Shop"),
+        ("own firefox", common::export("firefox", Some(SeriesKind::Wall)), "Shop"),
+    ];
+    for (format, bytes, method) in files {
+        let text = report(&read(&bytes));
+        let rows = hot_methods(&text);
+        assert!(rows.iter().any(|row| row.contains(method)), "{format}: {text}");
+    }
+}

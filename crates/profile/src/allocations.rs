@@ -263,7 +263,7 @@ impl Profile {
                     samples: samples.len() as u64,
                     bytes: self.allocations.bytes_of(samples.iter().copied()),
                     objects: self.allocations.objects_of(samples.iter().copied()),
-                    share: self.share(SeriesKind::Allocations, weight),
+                    share: self.allocations.series.share(weight),
                     heaps,
                     allocated_at: heaviest(weights),
                 }

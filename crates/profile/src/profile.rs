@@ -158,23 +158,15 @@ impl Profile {
         dropped.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// The share of a weight in a series, with its error bar.
-    pub fn share(&self, kind: SeriesKind, weight: u64) -> Estimate {
-        let series = self.series(kind);
-        let share = if series.totals.weight > 0 {
-            weight as f64 / series.totals.weight as f64
-        } else {
-            0.0
-        };
-        if kind.is_calls() {
-            return Estimate { share, low: share, high: share };
-        }
-        Estimate::wilson(share, series.effective_samples())
-    }
-
     /// Functions by their own weight, then by their total, greatest first.
     pub fn top_functions(&self, kind: SeriesKind) -> Vec<FunctionTotals> {
-        let tree = CallTree::new(&self.tables, self.series(kind), TreeOptions::default());
+        self.top_functions_of(self.series(kind))
+    }
+
+    /// The same of samples whose stacks are in the tables of this profile, such as those of one
+    /// state ([`Series::in_state`]). Shares are of all of `series`.
+    pub fn top_functions_of(&self, series: &Series) -> Vec<FunctionTotals> {
+        let tree = CallTree::new(&self.tables, series, TreeOptions::default());
         let (mut own, mut total) = (
             vec![Totals::default(); self.tables.functions.len()],
             vec![Totals::default(); self.tables.functions.len()],
@@ -199,8 +191,8 @@ impl Profile {
                 function: FunctionId(function as u32),
                 own,
                 total,
-                own_share: self.share(kind, own.weight),
-                total_share: self.share(kind, total.weight),
+                own_share: series.share(own.weight),
+                total_share: series.share(total.weight),
             })
             .collect();
         functions.sort_by(|a, b| {

@@ -1,6 +1,6 @@
 use session::{Nanos, SampleBatch, StackId, ThreadId, ThreadState};
 
-use crate::{Slices, Timeline, tables::NONE};
+use crate::{Estimate, Slices, Timeline, tables::NONE};
 
 /// States of a thread, in the order of their index.
 pub const STATES: [ThreadState; 12] = [
@@ -353,6 +353,23 @@ impl Series {
     /// (Kish's effective sample size, the square of the sum by the sum of squares).
     pub fn effective_samples(&self) -> f64 {
         if self.squares > 0.0 { (self.totals.weight as f64).powi(2) / self.squares } else { 0.0 }
+    }
+
+    /// The share of a weight in these samples, from 0 to 1, with its error bar; 0 if there are no
+    /// samples. Shares of calls are exact.
+    pub fn share(&self, weight: u64) -> Estimate {
+        let all = self.totals.weight;
+        let share = if all > 0 { weight as f64 / all as f64 } else { 0.0 };
+        if self.kind.is_calls() {
+            return Estimate { share, low: share, high: share };
+        }
+        Estimate::wilson(share, self.effective_samples())
+    }
+
+    /// The samples in one state, as sums without times.
+    pub fn in_state(&self, state: ThreadState) -> Series {
+        let cells = self.cells.iter().filter(|cell| cell.state == state);
+        Series::of(self.kind, self.timeline.start(), cells)
     }
 
     pub(crate) fn add_batch(

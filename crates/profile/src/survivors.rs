@@ -174,15 +174,35 @@ impl Profile {
 
     /// A chain in words, from its holder to what survived; `short` leaves out namespaces of types.
     pub fn chain_text(&self, chain: &SurvivorChain, short: bool) -> String {
+        let of = |[full, without]: [String; 2]| if short { without } else { full };
+        let parts = self.chain_steps(chain).into_iter().map(of);
+        parts.collect::<Vec<_>>().join(" → ")
+    }
+
+    /// The steps of a chain, from its holder to what survived, each as names of one thing: the
+    /// longest first, and then the one without namespaces, if that is another one.
+    pub fn chain_parts(&self, chain: &SurvivorChain) -> Vec<Vec<String>> {
+        let forms = |names: [String; 2]| {
+            let mut forms = names.to_vec();
+            forms.dedup();
+            forms
+        };
+        self.chain_steps(chain).into_iter().map(forms).collect()
+    }
+
+    /// The steps of a chain, each with and without namespaces of types.
+    fn chain_steps(&self, chain: &SurvivorChain) -> Vec<[String; 2]> {
         let name = |ty: &TypeId| {
             let name = &self.tables.ty(*ty).name;
-            if short { without_namespaces(name) } else { name.clone() }
+            [name.clone(), without_namespaces(name)]
         };
         let mut types = chain.path.iter().map(name);
         let start = match &chain.holder {
             SurvivorHolder::Older(generation) => {
                 let holder = types.next().unwrap_or_default();
-                format!("older object {holder} ({})", generation_word(*generation))
+                let word = generation_word(*generation);
+                let steps = holder.map(|holder| format!("older object {holder} ({word})"));
+                return std::iter::once(steps).chain(types).collect();
             }
             SurvivorHolder::Handle => "handle or static".to_owned(),
             SurvivorHolder::Stack(method) if method.is_empty() => {
@@ -194,7 +214,7 @@ impl Profile {
             SurvivorHolder::Finalizer => "finalizer queue".to_owned(),
             SurvivorHolder::Unknown => "not known".to_owned(),
         };
-        std::iter::once(start).chain(types).collect::<Vec<_>>().join(" → ")
+        std::iter::once([start.clone(), start]).chain(types).collect()
     }
 }
 

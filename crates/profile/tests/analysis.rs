@@ -56,6 +56,21 @@ fn shares_are_those_that_were_recorded() {
 }
 
 #[test]
+fn samples_of_one_state_have_shares_of_their_own() {
+    let profile = sums_only();
+    let by_state = profile.wall.by_state();
+    for state in profile::STATES {
+        let series = profile.wall.in_state(state);
+        let all = by_state[profile::state_index(state)];
+        assert_eq!((series.totals, series.is_empty()), (all, all.samples == 0), "{state:?}");
+        let functions = profile.top_functions_of(&series);
+        let own: f64 = functions.iter().map(|row| row.own_share.share).sum();
+        assert!(series.is_empty() || (own - 1.0).abs() < 1e-9, "{state:?}: {own}");
+        assert!(functions.iter().all(|row| row.own_share == series.share(row.own.weight)));
+    }
+}
+
+#[test]
 fn threads_and_states_add_up() {
     let profile = sums_only();
     let threads = profile.cpu.by_thread(profile.tables.threads.len());

@@ -3,6 +3,7 @@
 mod browser;
 mod schema;
 
+use document::{Block, Drawing, Unit};
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, session::*};
 use report::Options;
 use serde_json::Value;
@@ -104,6 +105,71 @@ fn text_page() {
     insta::assert_snapshot!(text(&profile(), "text"));
 }
 
+/// The drawings of the report, by their captions.
+fn drawings() -> Vec<(String, Drawing)> {
+    let document = report::document(&profile(), &Options::default());
+    let blocks = document.sections.into_iter().flat_map(|section| section.blocks);
+    let figures = blocks.filter_map(|block| match block {
+        Block::Figure(figure) => Some((figure.caption, figure.drawing)),
+        _ => None,
+    });
+    figures.collect()
+}
+
+#[test]
+fn what_survives_and_what_retains_it_is_drawn() {
+    let drawings = drawings();
+    let captions: Vec<&str> = drawings.iter().map(|(caption, _)| caption.as_str()).collect();
+    assert_eq!(
+        captions,
+        [
+            "bytes that survived a collection",
+            "bytes of young survivors by what retains them",
+            "most common ways to retain young survivors"
+        ]
+    );
+    let [(_, Drawing::Series(series)), (_, Drawing::Weights(tree)), (_, Drawing::Graph(graph))] =
+        &drawings[..]
+    else {
+        panic!("a line, a tree and a graph: {drawings:?}");
+    };
+    // The collection of which survivors are missing is not in it.
+    assert_eq!((series.seconds.as_slice(), series.unit), (&[0.1, 1.1][..], Unit::Bytes));
+    assert_eq!(series.values, [110.0 * 32.0, 115.0 * 32.0]);
+    // Both complete collections, by what retains survivors; the heaviest root first.
+    let nodes: Vec<(u32, &str, f64)> =
+        tree.nodes.iter().map(|own| (own.depth, own.forms[0].as_str(), own.weight)).collect();
+    assert_eq!(
+        nodes,
+        [
+            (0, "older object Shop.Line[] (gen 2)", 448.0),
+            (1, "Shop.Line", 448.0),
+            (0, "variable of Shop.Cart.Total(int)", 192.0),
+            (1, "System.Collections.Generic.List<Shop.Line>", 192.0),
+            (2, "Shop.Line[]", 192.0),
+            (3, "Shop.Line", 192.0),
+        ]
+    );
+    assert_eq!(tree.nodes[0].forms[1], "older object Line[] (gen 2)");
+    // Both ways end at one node, that of what survives, below all others.
+    let name = |at: u32| graph.nodes()[at as usize].forms[0].as_str();
+    let mut edges: Vec<String> = (graph.edges().iter())
+        .map(|edge| format!("{} {} {}", name(edge.from), edge.label, name(edge.to)))
+        .collect();
+    edges.sort();
+    assert_eq!(
+        edges,
+        [
+            "Shop.Line[] × 6 Shop.Line",
+            "System.Collections.Generic.List<Shop.Line> × 6 Shop.Line[]",
+            "older object Shop.Line[] (gen 2) × 14 Shop.Line",
+            "variable of Shop.Cart.Total(int) × 6 System.Collections.Generic.List<Shop.Line>",
+        ]
+    );
+    let last = graph.nodes().last().unwrap();
+    assert_eq!((last.forms[0].as_str(), last.kind, last.row), ("Shop.Line", 1, 3));
+}
+
 #[test]
 fn json_has_sums_and_single_ones() {
     let json: Value = serde_json::from_str(&text(&profile(), "json")).unwrap();
@@ -157,6 +223,8 @@ fn the_page_has_a_tab_for_it() {
         "Shop.Line",
         "older object Shop.Line[]",
         "Cart.Total",
+        "bytes of young survivors by what retains them",
+        "most common ways to retain young survivors",
     ] {
         assert!(shown.contains(part), "`{part}` is missing in {shown}");
     }

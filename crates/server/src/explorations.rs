@@ -2,7 +2,7 @@
 
 use crate::{Workspace, kept::Kept, problem::Problem, store::SessionId};
 use ::compare::viewed::Viewed;
-use explore::{Explored, HeapView};
+use explore::{Explored, GrowthView, HeapView};
 use session::Nanos;
 use std::{fs::File, ops::Range, sync::Arc, time::SystemTime};
 
@@ -15,6 +15,10 @@ const MOST: usize = 8;
 
 /// Comparisons that are kept.
 const MOST_COMPARISONS: usize = 2;
+
+/// Bytes that the growth over heap snapshots may take, of all sessions of which it is kept. That of
+/// one session is kept in any case.
+const MOST_GROWTH: usize = 64 << 20;
 
 /// Bytes of heap snapshots that are kept. One is kept in any case.
 const MOST_HEAP: usize = 512 << 20;
@@ -51,6 +55,7 @@ pub struct Explorations {
     comparisons: Kept<([Stamp; 2], String), Viewed>,
     /// By the session and the number of the snapshot.
     heaps: Kept<(Stamp, Option<u32>), HeapView>,
+    growths: Kept<Stamp, GrowthView>,
 }
 
 impl Explorations {
@@ -110,6 +115,20 @@ impl Explorations {
         opened
     }
 
+    /// What grew over the heap snapshots of a session.
+    pub async fn growth(
+        &self,
+        work: &Arc<Workspace>,
+        id: SessionId,
+        read: impl FnOnce(&Workspace) -> Result<GrowthView, Problem> + Send + 'static,
+    ) -> Result<Arc<GrowthView>, Problem> {
+        let stamp = work.light(move |work| Stamp::of(&id, &work.read(&id)?)).await?;
+        let current = stamp.clone();
+        let opened = self.growths.open(work, stamp, |known| current.allows(known), read).await;
+        self.growths.tidy(MOST_GROWTH, MOST, GrowthView::size);
+        opened
+    }
+
     /// Forgets what was not asked for lately, as much as the limits say.
     pub fn tidy(&self) {
         self.sessions.tidy(MOST_BYTES, MOST, Explored::size);
@@ -153,6 +172,10 @@ mod tests {
         }
 
         fn heap_snapshot(&self, _: &Path, _: Option<u32>) -> Result<heap::Snapshot, String> {
+            Err("it reads no snapshots".to_owned())
+        }
+
+        fn heap_summaries(&self, _: &Path) -> Result<Vec<heap::growth::SnapshotSummary>, String> {
             Err("it reads no snapshots".to_owned())
         }
 

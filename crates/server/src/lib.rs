@@ -79,6 +79,12 @@ pub trait Program: Send + Sync + 'static {
     /// When there is none, or it cannot be read.
     fn heap_snapshot(&self, session: &Path, number: Option<u32>) -> Result<Snapshot, String>;
 
+    /// What all heap snapshots of a session count, in order; without those that have only roots.
+    ///
+    /// # Errors
+    /// When the session cannot be read.
+    fn heap_summaries(&self, session: &Path) -> Result<Vec<SnapshotSummary>, String>;
+
     /// Observes a process and says what is wrong with it: the summary of the recording, and a
     /// [`report::Checkup`] as JSON.
     ///

@@ -271,3 +271,33 @@ fn a_heap_is_looked_at_by_types_by_what_retains_what_and_by_paths() {
     let detail = served.get("/api/v1/sessions/shop").expect(200).json();
     assert_eq!(detail["heap_snapshots"], 0);
 }
+
+#[test]
+fn growth_is_listed_by_types_over_all_heap_snapshots() {
+    let served = served();
+    served.add("heap");
+    served.add("growth");
+    let ask = |params: &str| served.get(&format!("/api/v1/sessions/growth/heap/growth{params}"));
+    let growth = ask("").expect(200).json();
+    served.schema("HeapGrowth").check(&growth).unwrap();
+    let snapshots = growth["snapshots"].as_array().unwrap();
+    assert_eq!((snapshots.len(), &snapshots[2]["seconds"]), (3, &4.0.into()));
+    assert_eq!((&growth["count"], &growth["bytes"]["change"]), (&1.into(), &4_000_000.0.into()));
+    let row = &growth["rows"][0];
+    assert_eq!((&row["name"], &row["module"]), (&"<b>Order".into(), &"shop.dll".into()));
+    assert_eq!(row["bytes_trend"]["per_second"], 1_000_000.0);
+    assert_eq!(
+        (&row["objects_trend"]["change"], &row["verdict"]),
+        (&2000.0.into(), &"leaking".into())
+    );
+    assert_eq!(row["objects"].as_array().unwrap().len(), 3);
+    assert_eq!(ask("?search=list&sort=objects").expect(200).json()["count"], 0);
+    assert_eq!(ask("?first=1").expect(200).json()["rows"], serde_json::json!([]));
+    ask("?sort=retained").expect_problem(400, "bytes, objects");
+    ask("?search=/(/").expect_problem(400, "");
+    ask("?snapshot=1").expect_problem(400, "snapshot");
+    let one = served.get("/api/v1/sessions/heap/heap/growth");
+    one.expect_problem(422, "two or more");
+    served.get("/api/v1/sessions/shop/heap/growth").expect_problem(422, "cannot be read");
+    served.get("/api/v1/sessions/none/heap/growth").expect_problem(404, "none");
+}

@@ -394,6 +394,7 @@ fn the_description_has_all_addresses_and_no_other() {
             "get /api/v1/sessions/{id}/functions",
             "get /api/v1/sessions/{id}/heap",
             "get /api/v1/sessions/{id}/heap/dominated",
+            "get /api/v1/sessions/{id}/heap/growth",
             "get /api/v1/sessions/{id}/heap/paths",
             "get /api/v1/sessions/{id}/heap/treemap",
             "get /api/v1/sessions/{id}/heap/types",

@@ -75,6 +75,47 @@ export interface Treemap {
   type: Uint32Array;
 }
 
+/** How a quantity changed over heap snapshots. */
+export interface Trend {
+  /** First to last. */
+  change: number;
+  /** Slope of the line through all snapshots. */
+  per_second: number;
+}
+
+/** A type over all heap snapshots; values are in the order of the snapshots. */
+export interface GrowthRow {
+  name: string;
+  short: string;
+  module: string;
+  objects: number[];
+  bytes: number[];
+  objects_trend: Trend;
+  bytes_trend: Trend;
+  /** Whether it is suspected to leak: `grew`, `likely` or `leaking`. */
+  verdict: string | null;
+}
+
+/** What grew over the heap snapshots of a session. */
+export interface Growth {
+  snapshots: { seconds: number; objects: number; bytes: number; complete: boolean }[];
+  objects: Trend;
+  bytes: Trend;
+  count: number;
+  rows: GrowthRow[];
+}
+
+/** Types that changed over the heap snapshots of a session, those that grew most first. */
+export async function heapGrowth(
+  session: string,
+  query: { search: string; sort: string; rows: number },
+  signal?: AbortSignal,
+): Promise<Growth> {
+  const path = `sessions/${encodeURIComponent(session)}/heap/growth`;
+  const response = await send(address(path, query), signal ? { signal } : {});
+  return (await response.json()) as Growth;
+}
+
 export interface Listed<Row> {
   count: number;
   rows: Row[];

@@ -12,6 +12,7 @@ import { CallsView } from "./calls";
 import { FunctionsView } from "./functions";
 import { useThemed } from "./canvas";
 import { Crumbs } from "./crumbs";
+import { GrowthView } from "./growth";
 import { HeapView } from "./heap";
 import { kindColor, MARKERS, stateColor } from "./palette";
 import { keyOf, SamplesFlame, type Coloring } from "./samples-flame";
@@ -37,7 +38,10 @@ export function Explore({ session }: ExploreProps) {
   const views: [string, string][] = [];
   if (session.series.length > 0) views.push(["", "Flame graph"], ["functions", "Methods"]);
   if (session.heap_snapshots > 0) views.push(["heap", "Heap"]);
-  if (views.length === 0) return <p class="hint">This session has no samples with stacks.</p>;
+  if (session.heap_snapshots > 1) views.push(["growth", "Heap growth"]);
+  if (views.length === 0) {
+    return <p class="hint">This session has no samples with stacks. What it has is below.</p>;
+  }
   const [view] = views.find(([id]) => id === kept) ?? views[0]!;
   return (
     <>
@@ -48,9 +52,9 @@ export function Explore({ session }: ExploreProps) {
           </button>
         ))}
       </div>
-      {view === "heap" ? (
-        <HeapView session={session.id} snapshots={session.heap_snapshots} />
-      ) : (
+      {view === "heap" && <HeapView session={session.id} snapshots={session.heap_snapshots} />}
+      {view === "growth" && <GrowthView session={session.id} />}
+      {(view === "" || view === "functions") && (
         <Samples
           source={source}
           view={view === "functions" ? "functions" : "flame"}

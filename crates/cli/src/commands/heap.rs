@@ -161,6 +161,25 @@ pub fn snapshot_of(path: &Path, number: Option<u32>) -> anyhow::Result<Snapshot>
     Ok(one_look(path, MemoryArgs::default(), number)?.0)
 }
 
+/// What all snapshots of a session count, in order; without those that have only roots.
+///
+/// # Errors
+/// When the session cannot be read.
+pub fn summaries(path: &Path) -> anyhow::Result<Vec<SnapshotSummary>> {
+    let mut summaries = Vec::new();
+    source::read_session(
+        path,
+        MemoryArgs::default(),
+        |_| true,
+        |snapshot| {
+            if snapshot.end().extent != Extent::Roots {
+                summaries.push(SnapshotSummary::of(&snapshot));
+            }
+        },
+    )?;
+    Ok(summaries)
+}
+
 /// The last snapshot of a session, analyzed.
 ///
 /// # Errors

@@ -125,7 +125,7 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
     ];
     section.add(Table::new(columns, types));
     let functions = profile.top_functions(SeriesKind::Allocations);
-    section.add(methods(profile, options, SeriesKind::Allocations, &functions));
+    section.add(methods(profile, options, &profile.allocations.series, &functions));
     section
 }
 

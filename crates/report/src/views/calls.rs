@@ -84,6 +84,6 @@ pub fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section 
         left("method"),
     ]);
     section.add(Table::new(columns, rows));
-    section.add(hot_paths(profile, options, kind));
+    section.add(hot_paths(profile, options, profile.series(kind)));
     section
 }

@@ -2,7 +2,7 @@
 
 use document::{Cell, Table, Unit, Word, left, right};
 use profile::{
-    Amount, CallSite, CallTree, Estimate, NameStyle, Profile, STATES, SeriesKind, TreeOptions,
+    Amount, CallSite, CallTree, Estimate, NameStyle, Profile, STATES, Series, TreeOptions,
     session::{FunctionId, ThreadState, TypeId},
     state_index,
 };
@@ -73,10 +73,10 @@ pub fn with_place(
 pub fn methods(
     profile: &Profile,
     options: &Options,
-    kind: SeriesKind,
+    series: &Series,
     functions: &[profile::FunctionTotals],
 ) -> Table {
-    let lines = heaviest_lines(profile, kind);
+    let lines = heaviest_lines(profile, series);
     let rows = functions.iter().take(options.rows).map(|row| {
         let name = name(profile, options, row.function);
         vec![
@@ -90,10 +90,10 @@ pub fn methods(
 }
 
 /// The line of each function where it has most weight itself, or else below it.
-pub fn heaviest_lines(profile: &Profile, kind: SeriesKind) -> Vec<Option<profile::Line>> {
+pub fn heaviest_lines(profile: &Profile, series: &Series) -> Vec<Option<profile::Line>> {
     let tree = CallTree::new(
         &profile.tables,
-        profile.series(kind),
+        series,
         TreeOptions { lines: true, ..TreeOptions::default() },
     );
     let mut sums = std::collections::HashMap::new();
@@ -114,11 +114,11 @@ pub fn heaviest_lines(profile: &Profile, kind: SeriesKind) -> Vec<Option<profile
 }
 
 /// The heaviest places, each with the managed calls that led to it.
-pub fn hot_paths(profile: &Profile, options: &Options, kind: SeriesKind) -> Table {
+pub fn hot_paths(profile: &Profile, options: &Options, series: &Series) -> Table {
     const CALLERS: usize = 5;
     let tree = CallTree::new(
         &profile.tables,
-        profile.series(kind),
+        series,
         TreeOptions { merge_recursion: true, ..TreeOptions::default() },
     );
     let mut leaves: Vec<usize> =
@@ -126,7 +126,7 @@ pub fn hot_paths(profile: &Profile, options: &Options, kind: SeriesKind) -> Tabl
     leaves.sort_by_key(|node| (std::cmp::Reverse(tree.nodes()[*node].own.weight), *node));
     let short = |function| profile.tables.function_name(function, NameStyle::SHORT);
     let rows = leaves.into_iter().take(options.at_most(5)).map(|leaf| {
-        let share = profile.share(kind, tree.nodes()[leaf].own.weight);
+        let share = series.share(tree.nodes()[leaf].own.weight);
         let mut path = vec![short(tree.nodes()[leaf].function)];
         let mut at = tree.parent(leaf);
         while let Some(node) = at {

@@ -43,7 +43,7 @@ fn content(recent: &Recent, options: &PaneOptions) -> PaneContent {
     if options.by_total {
         functions.sort_by_key(|row| Reverse((row.total.weight, row.own.weight)));
     }
-    let lines = heaviest_lines(profile, SeriesKind::Cpu);
+    let lines = heaviest_lines(profile, &profile.cpu);
     let tables = &profile.tables;
     let mut content = PaneContent::default();
     for row in functions {
@@ -110,7 +110,7 @@ fn cpu(profile: &Profile, options: &Options) -> Section {
         return section;
     }
     let functions = profile.top_functions(SeriesKind::Cpu);
-    section.add(methods(profile, options, SeriesKind::Cpu, &functions));
+    section.add(methods(profile, options, series, &functions));
 
     let kinds = by_kind(profile, &functions);
     if kinds.len() > 1 {
@@ -120,7 +120,7 @@ fn cpu(profile: &Profile, options: &Options) -> Section {
             .collect();
         section.say(format!("By kind: {}.", text.join(", ")));
     }
-    section.add(hot_paths(profile, options, SeriesKind::Cpu));
+    section.add(hot_paths(profile, options, series));
     section
 }
 

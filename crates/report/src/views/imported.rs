@@ -26,7 +26,8 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
     }
     let mut section = Section::new("Imported samples");
     for kind in kinds {
-        let totals = profile.series(kind).totals;
+        let series = profile.series(kind);
+        let totals = series.totals;
         section.say(match kind.value_type().unit {
             Unit::Count => format!("{}.", format::counted(totals.weight, "sample")),
             Unit::Nanoseconds => format!(
@@ -41,8 +42,8 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
             ),
         });
         let functions = profile.top_functions(kind);
-        section.add(methods(profile, options, kind, &functions));
-        section.add(hot_paths(profile, options, kind));
+        section.add(methods(profile, options, series, &functions));
+        section.add(hot_paths(profile, options, series));
     }
     Some(section)
 }

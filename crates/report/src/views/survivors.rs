@@ -1,5 +1,7 @@
 //! `survivors`: what survives a collection, and what retains it.
 
+mod figures;
+
 use std::collections::BTreeMap;
 
 use profile::{
@@ -78,6 +80,7 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
                 .unwrap_or_default(),
         ));
     }
+    section.extend(figures::figures(profile, &summary));
     section.add(generations(&summary));
     section.extend(types(profile, options, &summary));
     section.extend(chains(profile, options, &summary));

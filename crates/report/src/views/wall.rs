@@ -10,7 +10,7 @@ use profile::{
 
 use super::{
     Cell, Section, Table, Tile, Unit, View,
-    cells::{STATE_WORDS, name, state_word, with_place},
+    cells::{STATE_WORDS, hot_paths, methods, name, state_word, with_place},
     is_wanted, left, right,
 };
 use crate::{
@@ -111,6 +111,7 @@ fn wall(profile: &Profile, options: &Options) -> Section {
     section.lead.extend(profile.processor_summary().map(|of| processors(&of)));
 
     section.add(threads(profile, options));
+    running(profile, options, &mut section);
 
     let waits = waiting_places(profile);
     let rows = waits.into_iter().take(options.at_most(8)).map(|(state, function, weight)| {
@@ -123,6 +124,26 @@ fn wall(profile: &Profile, options: &Options) -> Section {
     let columns = vec![right("share"), left("waits for"), left("in")];
     section.extend(Table::of(columns, rows));
     section
+}
+
+/// Hot methods and hot paths of running threads, unless the report has CPU samples, which are
+/// more precise. Imported traces of `dotnet-trace` have wall samples only.
+fn running(profile: &Profile, options: &Options, section: &mut Section) {
+    if is_wanted(profile, options, SeriesKind::Cpu) && !profile.cpu.is_empty() {
+        return;
+    }
+    let running = profile.wall.in_state(ThreadState::Running);
+    if running.is_empty() {
+        return;
+    }
+    section.say(format!(
+        "Shares of methods are of the time of running threads: {}. \
+         ± is the 95 % interval in points.",
+        format::duration(running.totals.weight),
+    ));
+    let functions = profile.top_functions_of(&running);
+    section.add(methods(profile, options, &running, &functions));
+    section.add(hot_paths(profile, options, &running));
 }
 
 /// What each thread did.

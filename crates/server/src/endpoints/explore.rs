@@ -155,6 +155,10 @@ impl From<ExploreError> for Problem {
                 let next = "take a snapshot that is not limited to types or roots";
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string(), next)
             }
+            ExploreError::NoGrowth(_) => {
+                let next = "record more heap snapshots in one session, as `clrscope leaks` does";
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string(), next)
+            }
             ExploreError::Json(_) => Self::internal(error.to_string()),
         }
     }

@@ -18,8 +18,8 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use explore::{
-    Columns, HeapChildren, HeapDescription, HeapPaths, HeapTypes, HeapView, MOST_SIDE, Pattern,
-    TreemapHead, TypeSort,
+    Columns, GrowthSort, GrowthView, HeapChildren, HeapDescription, HeapGrowth, HeapPaths,
+    HeapTypes, HeapView, MOST_SIDE, Pattern, TreemapHead, TypeSort,
 };
 use serde::Deserialize;
 use utoipa::openapi::HttpMethod::Get;
@@ -62,6 +62,21 @@ pub fn add(api: &mut Api) {
         .query("of", "The object.", whole(0, u32::MAX))
         .query("type", "The `id` of the type. One of the two is needed.", whole(0, u32::MAX));
     api.add(of_snapshot(endpoint).sends(200, "The paths from roots, as a graph.", answer), paths);
+    add_growth(api);
+}
+
+fn add_growth(api: &mut Api) {
+    let answer = api.answer::<HeapGrowth>();
+    let summary = "List types that changed over the heap snapshots of a session";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/heap/growth", "heap_growth", summary)
+        .query(
+            "sort",
+            "Which growth comes first; that in `bytes` if none is given.",
+            word(GrowthSort::ALL.map(|(word, _)| word)),
+        )
+        .query("search", "A part of the names, or a regular expression between slashes.", text());
+    let endpoint = listed(endpoint).problems(&[422]);
+    api.add(endpoint.sends(200, "The types, and the snapshots.", answer), growth);
 }
 
 fn of_snapshot(endpoint: Endpoint) -> Endpoint {
@@ -97,13 +112,36 @@ impl HeapParams {
     }
 
     fn sort(&self) -> Result<TypeSort, Problem> {
-        let wanted = self.sort.as_deref().unwrap_or("bytes");
-        let found = TypeSort::ALL.into_iter().find(|(word, _)| *word == wanted);
-        found.map(|(_, sort)| sort).ok_or_else(|| {
-            let known = TypeSort::ALL.map(|(word, _)| word).join(", ");
-            Problem::request(format!("`sort` is one of {known}"))
-        })
+        one_of(self.sort.as_deref(), TypeSort::ALL)
     }
+}
+
+/// What is wanted of the growth of a heap.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrowthParams {
+    search: Option<String>,
+    sort: Option<String>,
+    first: Option<u32>,
+    rows: Option<u32>,
+}
+
+/// The order with this word, or that of `bytes` if none is given.
+fn one_of<Sort: Copy, const N: usize>(
+    wanted: Option<&str>,
+    all: [(&'static str, Sort); N],
+) -> Result<Sort, Problem> {
+    let wanted = wanted.unwrap_or("bytes");
+    let found = all.iter().find(|(word, _)| *word == wanted);
+    found.map(|(_, sort)| *sort).ok_or_else(|| {
+        let known = all.map(|(word, _)| word).join(", ");
+        Problem::request(format!("`sort` is one of {known}"))
+    })
+}
+
+/// What is searched for; none if the text is empty.
+fn pattern(search: Option<&str>) -> Result<Option<Pattern>, Problem> {
+    Pattern::parse(search.unwrap_or_default()).map_err(|error| Problem::request(error.to_string()))
 }
 
 /// Asks a heap snapshot, which is read if it is not open.
@@ -139,8 +177,7 @@ async fn types(
     Params(params): Params<HeapParams>,
 ) -> Result<Json<HeapTypes>, Problem> {
     let listed = ask(state, id, params, |heap, params| {
-        let search = Pattern::parse(params.search.as_deref().unwrap_or_default());
-        let search = search.map_err(|error| Problem::request(error.to_string()))?;
+        let search = pattern(params.search.as_deref())?;
         let (first, rows) = params.rows()?;
         Ok(heap.types(search.as_ref(), params.sort()?, first, rows))
     });
@@ -185,4 +222,28 @@ async fn paths(
         }
     });
     found.await.map(Json)
+}
+
+async fn growth(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<GrowthParams>,
+) -> Result<Json<HeapGrowth>, Problem> {
+    let own = id.clone();
+    let opened = state.explorations.growth(&state.work, id, move |work| {
+        let read = work.program.heap_summaries(&work.path(&own)).map_err(|cause| {
+            let next = "see whether the file of the session is complete: GET sessions/{id}";
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, cause, next)
+        });
+        Ok(GrowthView::new(&read?)?)
+    });
+    let view = opened.await?;
+    let listed = state.explore.run(move || {
+        let search = pattern(params.search.as_deref())?;
+        let sort = one_of(params.sort.as_deref(), GrowthSort::ALL)?;
+        let rows = within("rows", params.rows, 100, MOST_ROWS)?;
+        let first = params.first.unwrap_or(0) as usize;
+        Ok::<_, Problem>(view.types(search.as_ref(), sort, first, rows as usize))
+    });
+    listed.await.map(Json)
 }

@@ -55,6 +55,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         r#"-o treemap.bin "$SERVER/sessions/shop/heap/treemap?width=1200&height=600""#,
     ),
     ("heap_dominated", r#""$SERVER/sessions/shop/heap/dominated?rows=3""#),
+    ("heap_growth", r#""$SERVER/sessions/shop/heap/growth?rows=3""#),
     ("heap_paths", r#""$SERVER/sessions/shop/heap/paths?type=0""#),
     ("compare", r#"-H "$JSON" -d '{"before":"shop","after":"check"}' "$SERVER/compare""#),
     ("compare_overview", r#""$SERVER/compare/overview?before=shop&after=check""#),

@@ -54,9 +54,34 @@ impl Program for Bare {
         }
     }
 
+    fn heap_summaries(&self, session: &Path) -> Result<Vec<SnapshotSummary>, String> {
+        let heap = SnapshotSummary::of(&heap_of_orders());
+        match session.file_stem().and_then(|name| name.to_str()) {
+            Some("heap") => Ok(vec![heap]),
+            Some("growth") => Ok(growing(&heap)),
+            _ => Err("the session cannot be read".to_owned()),
+        }
+    }
+
     fn check_up(&self, _: &CheckupPlan, _: &dyn Control) -> Result<(Summary, Value), String> {
         Err("it has no agent".to_owned())
     }
+}
+
+/// Three snapshots of a heap in which orders grow, two seconds apart.
+fn growing(first: &SnapshotSummary) -> Vec<SnapshotSummary> {
+    let at = |step: u64| {
+        let mut summary = SnapshotSummary { time: step * 2_000_000_000, ..first.clone() };
+        for (info, (count, bytes)) in &mut summary.types {
+            if info.name == "<b>Order" {
+                (*count, *bytes) = (*count + step * 1000, *bytes + step * 2_000_000);
+            }
+        }
+        summary.count += step * 1000;
+        summary.bytes += step * 2_000_000;
+        summary
+    };
+    (0..3).map(at).collect()
 }
 
 /// A static list of two orders, and an array on a stack.
