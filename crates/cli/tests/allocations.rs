@@ -140,7 +140,8 @@ fn a_storm_is_followed_for_a_part_of_the_time() {
         let launch = Sample::named("allocator").launch(runtime, &["--gate", "--seconds", "6"]);
         let mut process = launch.private_tmp().start();
         process.wait_for_ready();
-        let most = 1_500.0;
+        // So that a slot is a second or two: an estimate takes several of them.
+        let most = 8_000.0;
         let selection = format!("allocations:samples={most},gc");
         let (report, truth) =
             recorded_work(&mut process, &selection, &output, Duration::from_millis(500));
@@ -185,7 +186,7 @@ fn a_storm_is_followed_for_a_part_of_the_time() {
         assert!(collections > 10, "{runtime}: {collections}");
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
         for part in
-            ["Allocations were recorded in windows", "came faster than 1500 samples per second"]
+            ["Allocations were recorded in windows", "came faster than 8000 samples per second"]
         {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }

@@ -310,7 +310,8 @@ impl Session {
     /// Waits as long as the session is read. Whether it ended in order then; otherwise the other
     /// process is gone, has dropped it, or does not read.
     fn is_ended_by_reader(&mut self) -> bool {
-        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+        let parent =
+            rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
         let mut unread = Unread::default();
         loop {
             let mut polled = [PollFd::new(&self.channel, PollFlags::IN)];
@@ -321,7 +322,8 @@ impl Session {
                 Err(_) => return false,
             }
             let waiting = rustix::io::ioctl_fionread(&self.connection).unwrap_or(0);
-            let stopped = || parent.is_some_and(|pid| proc::state(pid).is_ok_and(State::is_stopped));
+            let stopped =
+                || parent.is_some_and(|pid| proc::state(pid).is_ok_and(State::is_stopped));
             if unread.look(waiting, stopped) {
                 // Said before anything is read here: what the other side reads from now on does not
                 // count.

@@ -327,9 +327,8 @@ mod tests {
         let asked = unloads.hold_all(|| took(&|| unloads.function_goes()));
         assert!(asked >= Unloads::FUNCTION_LIMIT, "{asked} ns");
         // A question within a hold counts as well.
-        let both = unloads.hold(ModuleId(8), || {
-            unloads.hold_all(|| took(&|| unloads.function_goes()))
-        });
+        let both =
+            unloads.hold(ModuleId(8), || unloads.hold_all(|| took(&|| unloads.function_goes())));
         assert!(both.unwrap() >= Unloads::FUNCTION_LIMIT);
     }
 }

@@ -33,10 +33,7 @@ impl ProfilerInfo {
         self.before_the_end("RequestReJIT", || {
             check(
                 "RequestReJIT",
-                raw!(
-                    *info,
-                    RequestReJIT(methods.len() as u32, modules.as_ptr(), tokens.as_ptr())
-                ),
+                raw!(*info, RequestReJIT(methods.len() as u32, modules.as_ptr(), tokens.as_ptr())),
             )
         })
     }

@@ -72,10 +72,7 @@ fn waits(pid: u32) -> HashMap<u32, (u64, u64)> {
 }
 
 /// The average of the waits that have ended between two times; `None` where there were none.
-fn mean(
-    before: &HashMap<u32, (u64, u64)>,
-    after: &HashMap<u32, (u64, u64)>,
-) -> Option<Duration> {
+fn mean(before: &HashMap<u32, (u64, u64)>, after: &HashMap<u32, (u64, u64)>) -> Option<Duration> {
     let (mut waited, mut times) = (0u64, 0u64);
     for (tid, (wait, count)) in after {
         let (old_wait, old_count) = before.get(tid).copied().unwrap_or_default();
