@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(refused.exit_code(), 4);
         let expected = "the threads of process 1 wait 31 ms for a processor";
         assert!(refused.to_string().contains(expected), "{refused}");
-        let mut optional = options("cpu,gc,allocations", None);
+        let mut optional = options("cpu,gc,locks", None);
         optional.profilers.iter_mut().for_each(|selection| selection.optional = true);
         let notes = leave_out_events(&mut optional, 1, wait).unwrap();
         assert_eq!(notes.len(), 2);
