@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 use std::process::Command;
 use wire::Resource;
 
+/// Profilers after which the agent stays.
+const RESIDENT: [&str; 3] = ["calls", "transitions", "exact-allocations"];
+
 /// The part of a JSON report that says what was held.
 #[derive(Deserialize)]
 struct Report {
@@ -26,14 +29,14 @@ struct Use {
 
 impl Use {
     /// What is wrong with it: more than the budget, or something that is left.
-    fn wrong(&self, traces: bool) -> Option<String> {
+    fn wrong(&self, keeps: bool) -> Option<String> {
         if self.highest > self.budget {
             return Some(format!("{} {} of at most {}", self.highest, self.name, self.budget));
         }
-        // Threads keep alternate stacks until they end, and what calls are counted in.
-        let stays = self.name == Resource::AlternateStacks.name() || traces;
+        // Threads keep alternate stacks until they end.
+        let keeps = self.name == Resource::AlternateStacks.name() || keeps;
         self.left
-            .filter(|left| *left > 0 && !stays)
+            .filter(|left| *left > 0 && !keeps)
             .map(|left| format!("{left} {} are left", self.name))
     }
 }
@@ -52,8 +55,12 @@ impl Attempt<'_> {
         match report {
             Ok(report) => {
                 let _ = writeln!(self.log, "ledger: {} resources", report.resources.len());
-                let traces = self.action.traces() || self.action.name.contains("calls");
-                let wrong = report.resources.iter().filter_map(|used| used.wrong(traces));
+                // A process that ends takes all of it along, and agents that count calls stay with
+                // the tables of threads.
+                let keeps = self.ending.ends_target()
+                    || self.action.traces()
+                    || RESIDENT.iter().any(|profiler| self.action.name.ends_with(profiler));
+                let wrong = report.resources.iter().filter_map(|used| used.wrong(keeps));
                 self.failures.extend(wrong.map(|wrong| format!("the agent's account: {wrong}")));
             }
             Err(error) => {
