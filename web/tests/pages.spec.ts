@@ -260,7 +260,7 @@ test("methods are traced, and reverted", async ({ page }) => {
   await expect(page.getByRole("cell", { name: /Traced\.Plain/ }).first()).toBeVisible();
 });
 
-test("who is not let in any more is told what to do", async ({ page }) => {
+test("a browser that is not let in any more shows what to do", async ({ page }) => {
   await page.goto("/sessions");
   await expect(page.getByRole("table", { name: "Sessions" })).toBeVisible();
   expectErrors(/status of 401/);

@@ -1,8 +1,9 @@
 //! `cargo xtask words`: finds words in pages, help, errors, reports and comments that a .NET
 //! engineer does not know, and says which to use.
 //!
-//! Searched are the prose of Markdown pages, all string literals of the crates, and all comments.
-//! Code in pages and comments, and the strings of tests are not.
+//! Searched are the prose of Markdown pages, all string literals of the crates, all comments, and the
+//! sources of the web pages as a whole. Code in Markdown and comments, and the strings of tests are
+//! not.
 
 use crate::tool::files;
 use anyhow::{Context, Result, ensure};
@@ -72,11 +73,12 @@ pub fn check() -> Result<()> {
             found.extend(words.in_all(&root, &path, &texts));
         }
     }
-    for path in files(&root.join("crates/report"), "js")? {
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let lines: Vec<_> =
-            text.lines().enumerate().map(|(index, line)| (index + 1, line.to_owned())).collect();
-        found.extend(words.in_all(&root, &path, &lines));
+    for extension in ["ts", "tsx"] {
+        for path in files(&root.join("web/src"), extension)? {
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.to_owned()));
+            found.extend(words.in_all(&root, &path, &lines.collect::<Vec<_>>()));
+        }
     }
     found.iter().for_each(|line| println!("{line}"));
     ensure!(

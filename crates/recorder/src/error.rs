@@ -294,6 +294,7 @@ impl RecordError {
             | Self::NoRules
             | Self::RulesTooLarge => 2,
             Self::Port(_)
+            | Self::NoPlace { .. }
             | Self::MainSlotTaken { .. }
             | Self::Leaves { .. }
             | Self::TracedBefore { .. }
@@ -310,8 +311,7 @@ impl RecordError {
             | Self::NoHello { .. }
             | Self::AgentFailed { .. } => 4,
             Self::Exited { .. } | Self::NothingProfiled { .. } => 5,
-            Self::NoPlace { .. }
-            | Self::Output { .. }
+            Self::Output { .. }
             | Self::AgentFile { .. }
             | Self::Io { .. } => 6,
             Self::Engine { .. } | Self::Unsupported(_) => 7,

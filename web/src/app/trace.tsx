@@ -91,7 +91,7 @@ export function TracePage() {
                 onInput={keep("seconds")}
               />
             </Field>
-            <Field label="Calls" hint="After so many, the methods are reverted">
+            <Field label="Calls" hint="After this number of calls, the methods are reverted">
               <input type="number" min="1" value={field("calls")} onInput={keep("calls")} />
             </Field>
             <Field label="Time 1 in N calls" hint="All are counted">

@@ -54,7 +54,7 @@ export function fitText(context: CanvasRenderingContext2D, text: string, room: n
   return low > 1 ? `${text.slice(0, low)}…` : "";
 }
 
-/** A step for about so many marks on an axis of this length. */
+/** A step that makes about this number of marks on an axis of this length. */
 export function niceStep(length: number, wanted: number): number {
   const raw = Math.max(length, 1e-9) / Math.max(wanted, 1);
   const power = 10 ** Math.floor(Math.log10(raw));

@@ -11,7 +11,7 @@ import { boxAt, boxOfNode, coveringBox, neighborBox, type Place } from "./flame-
 import { drawFlame, ROW, TOP, type BoxLook } from "./flame-draw";
 import { TipView, type Tip } from "./tip";
 
-/** Rows are fetched in steps of so many, so that scrolling asks seldom. */
+/** How many rows are fetched at a time, so that scrolling asks seldom. */
 const STEP = 64;
 
 /** What boxes look like, and what there is to be said of them. */

@@ -19,7 +19,7 @@ const LANE = 15;
 /** Most pixels of lanes that are visible at the same time. */
 const MOST_LANES = 165;
 
-/** Threads are fetched in steps of so many. */
+/** How many threads are fetched at a time. */
 const STEP = 50;
 
 export interface TimelineProps {

@@ -99,13 +99,11 @@ fn rights() -> Vec<Condition> {
         Condition {
             missing: not_root,
             excludes: &["tmp-read-only", "mount-namespace"],
-            good: &[6],
             ..condition("tmp-full", tmp_full)
         },
         Condition {
             missing: not_root,
             excludes: &["mount-namespace"],
-            good: &[6],
             keeps_files: true,
             ..condition("tmp-read-only", tmp_read_only)
         },
