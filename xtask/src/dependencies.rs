@@ -5,7 +5,7 @@
 //! and bans. Faults that were reported to the advisory database then stay unchecked, and that is
 //! said.
 
-use crate::plan::Outcome;
+use crate::outcome::Outcome;
 use crate::tool::{self, cargo};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 //! nothing of the rest.
 
 use crate::{
-    hubs,
+    circles, hubs,
     tool::{self, cargo},
 };
 use anyhow::{Context, Result, bail};
@@ -101,6 +101,7 @@ pub fn check() -> Result<()> {
         problems.extend(holds_unsafe(package)?);
         problems.extend(asks_for_outside(package)?);
         problems.extend(asks_for_faults(package)?);
+        problems.extend(has_circles(package)?);
     }
     problems.extend(hubs::problems(&testkit::source_root())?);
     if !problems.is_empty() {
@@ -112,6 +113,25 @@ pub fn check() -> Result<()> {
         THIRD_PARTY.join(", ")
     );
     Ok(())
+}
+
+/// Circles of files that are left, by crate and one of the files, and why.
+const CIRCLES: &[(&str, &str, &str)] =
+    &[("agent", "ledger", "the ledger asks the heap what it holds, and the heap maps by it")];
+
+/// Files of a package that depend on each other in a circle.
+fn has_circles(package: &Value) -> Result<Vec<String>> {
+    let name = package["name"].as_str().context("no name")?;
+    let manifest = package["manifest_path"].as_str().context("no manifest")?;
+    let source = Path::new(manifest).with_file_name("src");
+    let known = |circle: &[String]| {
+        CIRCLES.iter().any(|(of, file, _)| *of == name && circle.iter().any(|part| part == file))
+    };
+    let found = circles::of(&source)?.into_iter().filter(|circle| !known(circle));
+    let shown = |circle: Vec<String>| {
+        format!("{name}: {} depend on each other in a circle", circle.join(", "))
+    };
+    Ok(found.map(shown).collect())
 }
 
 fn members(metadata: &Value) -> Result<impl Iterator<Item = &Value>> {

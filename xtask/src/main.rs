@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod circles;
 mod demo;
 mod dependencies;
 mod docs;
@@ -13,6 +14,7 @@ mod harm;
 mod hubs;
 mod layering;
 mod nextest;
+mod outcome;
 mod pictures;
 mod plan;
 mod platforms;
@@ -25,7 +27,7 @@ mod words;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
-use plan::Outcome;
+use outcome::Outcome;
 use std::process::ExitCode;
 
 /// Tasks of clrscope's developers.

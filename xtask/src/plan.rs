@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that must hold, in one table.
 
+use crate::outcome::Outcome;
 use crate::tool::{self, cargo};
 use crate::{dependencies, layering, nextest, platforms, setup, sizes, web, words};
 use anyhow::{Context, Result, ensure};
@@ -7,15 +8,6 @@ use std::panic::resume_unwind;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// What a step has to say at its end.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It ran and everything holds.
-    Done,
-    /// It could not run on this machine, for this reason.
-    NotRun(String),
-}
 
 /// One step of the plan.
 struct Step {

@@ -5,7 +5,7 @@
 //! of the very same version, so that cargo builds the standard library for any target
 //! (`-Zbuild-std`). No linker and no C compiler is needed.
 
-use crate::plan::Outcome;
+use crate::outcome::Outcome;
 use crate::setup::debian;
 use crate::tool::{self, cargo};
 use anyhow::{Context, Result, bail};

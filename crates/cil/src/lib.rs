@@ -20,6 +20,7 @@
 )]
 
 mod body;
+mod body_error;
 mod clauses;
 mod disassemble;
 mod editor;
@@ -32,7 +33,8 @@ mod stack;
 mod token;
 mod verify;
 
-pub use body::{BodyError, MethodBody};
+pub use body::MethodBody;
+pub use body_error::BodyError;
 pub use clauses::{ClauseKind, CodeRange, ExceptionClause};
 pub use disassemble::{
     Names, NoNames, disassemble, method_text, nested, quoted, type_text, types_text,

@@ -179,6 +179,15 @@ fn filters_leave_what_was_asked_for() {
 }
 
 #[test]
+fn sessions_of_before_are_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../session/tests/data/format1.session");
+    let json = report(&path, &["--format", "json"]).expect(0).json();
+    assert!(json["series"].as_array().is_some_and(|series| !series.is_empty()), "{json}");
+    let text = report(&path, &[]).expect(0).out;
+    assert!(text.contains("Garbage collection"), "{text}");
+}
+
+#[test]
 fn files_that_are_no_sessions() {
     let (folder, session) = whole();
     let missing = file(&folder, "missing.clrscope");

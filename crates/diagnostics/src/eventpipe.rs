@@ -1,7 +1,9 @@
 #[cfg(target_os = "linux")]
-pub(crate) use crate::keeper::Kept;
-use crate::message::{Command, Payload};
+use crate::keeper::{Keeper, Kept, Shared};
+use crate::message::{Command, Fields, Payload};
 use crate::platform::transport::Stream;
+#[cfg(target_os = "linux")]
+use crate::port::{message, read_answer};
 use crate::{Error, Port};
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -153,6 +155,88 @@ pub struct Stopper {
     stopped: Arc<AtomicBool>,
 }
 
+impl Port {
+    /// Starts an EventPipe session. The newest form of the command that the runtime knows is used,
+    /// see [`EventPipeConfig`] for what older runtimes leave out.
+    ///
+    /// .NET Core 3.1 answers some milliseconds before it collects: events of that time are missing
+    /// without a trace. The head of the stream comes when it does collect.
+    ///
+    /// The session breaks if this process is killed, which can end or hang the runtime: see
+    /// `Keeper` (Linux).
+    pub fn collect(&self, config: &EventPipeConfig) -> Result<EventPipeSession, Error> {
+        self.collect_with(config, |command, payload, timeout| {
+            self.exchange(command, payload, timeout)
+                .map(|(stream, payload)| (stream, payload, None))
+        })
+    }
+
+    /// As [`Self::collect`], with a session that the keeper knows, where there is one.
+    #[cfg(target_os = "linux")]
+    fn collect_kept(
+        &self,
+        config: &EventPipeConfig,
+        keeper: Option<&Shared>,
+    ) -> Result<EventPipeSession, Error> {
+        let (Some(keeper), Some((path, pid))) = (keeper, self.listening()) else {
+            return self.collect(config);
+        };
+        if let Some(pid) = pid {
+            crate::limits::check_session(pid)?;
+        }
+        self.collect_with(config, |command, payload, timeout| {
+            let message = message(command, payload)?;
+            let deadline = Instant::now() + timeout;
+            let connection = self.connect(deadline)?;
+            let channel = keeper
+                .send(&connection, path, pid, &message)
+                .map_err(|source| Error::Keeper { source })?;
+            let again = channel.try_clone().map_err(|source| Error::Keeper { source })?;
+            let payload = read_answer(&mut Stream::new(again, deadline), command, timeout)?;
+            Ok((connection, payload, Some(Kept::new(channel))))
+        })
+    }
+
+    /// Tries the forms of the command with `exchange`, newest first.
+    fn collect_with(
+        &self,
+        config: &EventPipeConfig,
+        exchange: impl Fn(Command, Payload, Duration) -> Result<(Stream, Vec<u8>, Option<Kept>), Error>,
+    ) -> Result<EventPipeSession, Error> {
+        let deadline = Instant::now() + self.session_timeout();
+        let mut last = None;
+        for form in (1..=4).rev() {
+            let (command, payload) = config.command(form);
+            match exchange(command, payload, deadline.saturating_duration_since(Instant::now())) {
+                Ok((stream, payload, kept)) => {
+                    let id = Fields::new(&payload)
+                        .u64()
+                        .map_err(|what| Error::Garbage { command: command.name, what })?;
+                    return Ok(EventPipeSession::new(self.clone(), id, stream, form, kept));
+                }
+                Err(error) if error.is_unknown_command() => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or(Error::Closed { command: Command::COLLECT_TRACING.name }))
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Keeper {
+    /// Starts an EventPipe session; see [`Port::collect`].
+    ///
+    /// # Errors
+    /// Those of [`Port::collect`], and [`Error::Keeper`] when the keeper is gone.
+    pub fn collect(
+        &self,
+        port: &Port,
+        config: &EventPipeConfig,
+    ) -> Result<EventPipeSession, Error> {
+        port.collect_kept(config, self.0.as_deref())
+    }
+}
+
 impl EventPipeSession {
     /// How long a read waits for events when nothing else was said.
     pub const DEFAULT_IDLE_LIMIT: Duration = Duration::from_millis(500);
@@ -215,7 +299,7 @@ impl Stopper {
         }
         #[cfg(target_os = "linux")]
         if self.form <= OLD_FORM
-            && let Some(pid) = self.port.pid()
+            && let Some(pid) = self.port.listening().and_then(|(_, pid)| pid)
             && let Some(wait) = crate::overload::wait_until_over(pid, timeout / 2)
             && self.is_kept
         {

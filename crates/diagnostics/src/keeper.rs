@@ -25,7 +25,7 @@
 use crate::message::{Answer, Command as PortCommand, Fields, HEADER, MAX_MESSAGE, parse_answer};
 use crate::platform::transport::Stream;
 use crate::proc::{self, State};
-use crate::{Error, EventPipeConfig, EventPipeSession, Port, overload};
+use crate::{Error, Port, overload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -99,7 +99,7 @@ pub fn offer() {
 /// Opens EventPipe sessions that end in order whatever happens to this process, where the program
 /// [offers](offer) it. Clones share one keeper.
 #[derive(Clone, Debug)]
-pub struct Keeper(Option<Arc<Shared>>);
+pub struct Keeper(pub(crate) Option<Arc<Shared>>);
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -154,18 +154,6 @@ impl Keeper {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Starts an EventPipe session; see [`Port::collect`].
-    ///
-    /// # Errors
-    /// Those of [`Port::collect`], and [`Error::Keeper`] when the keeper is gone.
-    pub fn collect(
-        &self,
-        port: &Port,
-        config: &EventPipeConfig,
-    ) -> Result<EventPipeSession, Error> {
-        port.collect_kept(config, self.0.as_deref())
     }
 }
 

@@ -33,6 +33,7 @@ mod hresult;
 pub mod keeper;
 mod memory;
 mod message;
+mod obstacle;
 mod platform;
 mod port;
 mod process;
@@ -46,9 +47,10 @@ pub use hresult::HResult;
 #[cfg(target_os = "linux")]
 pub use keeper::Keeper;
 pub use memory::{MemorySplit, memory};
+pub use obstacle::Obstacle;
 #[cfg(target_os = "linux")]
 pub use platform::{discovery::named_port, limits, overload, proc, processors};
 pub use port::{DumpFlags, DumpType, PerfMapType, Port, ProcessInfo, clsid_text};
-pub use process::{DotnetProcess, Hosting, Obstacle, discover, find, find_name, find_pid, locate};
+pub use process::{DotnetProcess, Hosting, discover, find, find_name, find_pid, locate};
 pub use reverse::{ConnectedRuntime, ReversePort};
 pub use usage::{Usage, usage};

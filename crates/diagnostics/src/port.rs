@@ -1,10 +1,7 @@
-use crate::eventpipe::Kept;
-#[cfg(target_os = "linux")]
-use crate::keeper;
 use crate::message::{Answer, Command, Fields, HEADER, MAX_MESSAGE, Payload, parse_answer};
 use crate::platform::transport::{self, Stream};
 use crate::reverse::Instance;
-use crate::{Error, EventPipeConfig, EventPipeSession, HResult};
+use crate::{Error, HResult};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -124,13 +121,19 @@ impl Port {
         self.timeout.unwrap_or(Self::DEFAULT_TIMEOUT)
     }
 
-    /// The process that is expected at the port, if one is.
+    /// Where the runtime listens, and the process that is expected there, if one is. `None` for one
+    /// that connected to us.
     #[cfg(target_os = "linux")]
-    pub(crate) fn pid(&self) -> Option<u32> {
+    pub(crate) fn listening(&self) -> Option<(&Path, Option<u32>)> {
         match &self.source {
-            Source::Listening { pid, .. } => *pid,
+            Source::Listening { path, pid } => Some((path, *pid)),
             Source::Reverse(_) => None,
         }
+    }
+
+    /// The time limit of an event session's commands.
+    pub(crate) fn session_timeout(&self) -> Duration {
+        self.timeout.unwrap_or(Self::SESSION_TIMEOUT)
     }
 
     /// Where the port is, for messages.
@@ -141,7 +144,7 @@ impl Port {
         }
     }
 
-    fn connect(&self, deadline: Instant) -> Result<Stream, Error> {
+    pub(crate) fn connect(&self, deadline: Instant) -> Result<Stream, Error> {
         let failed = |source| Error::Connect { address: self.address(), source };
         match &self.source {
             Source::Listening { path, pid } => {
@@ -163,7 +166,7 @@ impl Port {
 
     /// Sends one command and reads the whole answer. The connection comes back for streams that
     /// follow.
-    fn exchange(
+    pub(crate) fn exchange(
         &self,
         command: Command,
         payload: Payload,
@@ -322,71 +325,6 @@ impl Port {
         self.order(Command::DISABLE_PERF_MAP, Payload::new(), self.timeout())
     }
 
-    /// Starts an EventPipe session. The newest form of the command that the runtime knows is used,
-    /// see [`EventPipeConfig`] for what older runtimes leave out.
-    ///
-    /// .NET Core 3.1 answers some milliseconds before it collects: events of that time are missing
-    /// without a trace. The head of the stream comes when it does collect.
-    ///
-    /// The session breaks if this process is killed, which can end or hang the runtime: see
-    /// `Keeper` (Linux).
-    pub fn collect(&self, config: &EventPipeConfig) -> Result<EventPipeSession, Error> {
-        self.collect_with(config, |command, payload, timeout| {
-            self.exchange(command, payload, timeout)
-                .map(|(stream, payload)| (stream, payload, None))
-        })
-    }
-
-    /// As [`Self::collect`], with a session that the keeper knows, where there is one.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn collect_kept(
-        &self,
-        config: &EventPipeConfig,
-        keeper: Option<&keeper::Shared>,
-    ) -> Result<EventPipeSession, Error> {
-        let (Some(keeper), Source::Listening { path, pid }) = (keeper, &self.source) else {
-            return self.collect(config);
-        };
-        if let Some(pid) = pid {
-            crate::limits::check_session(*pid)?;
-        }
-        self.collect_with(config, |command, payload, timeout| {
-            let message = message(command, payload)?;
-            let deadline = Instant::now() + timeout;
-            let connection = self.connect(deadline)?;
-            let channel = keeper
-                .send(&connection, path, *pid, &message)
-                .map_err(|source| Error::Keeper { source })?;
-            let again = channel.try_clone().map_err(|source| Error::Keeper { source })?;
-            let payload = read_answer(&mut Stream::new(again, deadline), command, timeout)?;
-            Ok((connection, payload, Some(Kept::new(channel))))
-        })
-    }
-
-    /// Tries the forms of the command with `exchange`, newest first.
-    fn collect_with(
-        &self,
-        config: &EventPipeConfig,
-        exchange: impl Fn(Command, Payload, Duration) -> Result<(Stream, Vec<u8>, Option<Kept>), Error>,
-    ) -> Result<EventPipeSession, Error> {
-        let deadline = Instant::now() + self.timeout.unwrap_or(Self::SESSION_TIMEOUT);
-        let mut last = None;
-        for form in (1..=4).rev() {
-            let (command, payload) = config.command(form);
-            match exchange(command, payload, deadline.saturating_duration_since(Instant::now())) {
-                Ok((stream, payload, kept)) => {
-                    let id = Fields::new(&payload)
-                        .u64()
-                        .map_err(|what| Error::Garbage { command: command.name, what })?;
-                    return Ok(EventPipeSession::new(self.clone(), id, stream, form, kept));
-                }
-                Err(error) if error.is_unknown_command() => last = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
-        Err(last.unwrap_or(Error::Closed { command: Command::COLLECT_TRACING.name }))
-    }
-
     /// Ends an EventPipe session. The runtime first writes what it has buffered, so somebody has to
     /// continue to read the session meanwhile.
     pub(crate) fn stop_tracing(&self, session: u64, timeout: Duration) -> Result<(), Error> {
@@ -405,7 +343,7 @@ impl fmt::Debug for Port {
 }
 
 /// The bytes of a command.
-fn message(command: Command, payload: Payload) -> Result<Vec<u8>, Error> {
+pub(crate) fn message(command: Command, payload: Payload) -> Result<Vec<u8>, Error> {
     payload.message(command).map_err(|size| Error::TooLarge {
         command: command.name,
         size,
@@ -414,7 +352,7 @@ fn message(command: Command, payload: Payload) -> Result<Vec<u8>, Error> {
 }
 
 /// The payload of the answer to a command that succeeded.
-fn read_answer(
+pub(crate) fn read_answer(
     stream: &mut impl Read,
     command: Command,
     timeout: Duration,

@@ -1,36 +1,6 @@
-use std::{
-    fmt,
-    io::{self, Read, Seek, SeekFrom},
-};
+use std::io::{self, Read, Seek, SeekFrom};
 
-use crate::unpack;
-
-/// A format of another tool. The two in JSON are distinguished when they are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// `profile.proto` of pprof, usually compressed.
-    Pprof,
-    /// A line for each stack.
-    Collapsed,
-    /// Speedscope, or the Firefox Profiler.
-    Json,
-    /// What `dotnet-trace` writes.
-    Nettrace,
-    /// What `dotnet-gcdump` writes.
-    Gcdump,
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Format::Pprof => "a pprof profile",
-            Format::Collapsed => "collapsed stacks",
-            Format::Json => "a profile in JSON",
-            Format::Nettrace => "a .nettrace file",
-            Format::Gcdump => "a .gcdump file",
-        })
-    }
-}
+use crate::{Format, unpack};
 
 /// Bytes that say what a file is.
 const HEAD: usize = 4096;

@@ -15,14 +15,16 @@
 
 mod detect;
 mod error;
+mod format;
 pub mod limits;
 mod out;
 mod readers;
 mod samples;
 mod unpack;
 
-pub use detect::{Format, detect};
+pub use detect::detect;
 pub use error::ImportError;
+pub use format::Format;
 
 use session::{SessionError, Sink};
 use std::io::{BufReader, Read, Seek, SeekFrom};

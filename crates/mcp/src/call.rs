@@ -2,8 +2,8 @@
 
 use crate::{
     answer::Answer,
-    assistant::Shared,
     foreign::{SENTENCE, clean},
+    shared::Shared,
 };
 use diagnostics::DotnetProcess;
 use rmcp::{RoleServer, service::RequestContext};

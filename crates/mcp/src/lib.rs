@@ -15,13 +15,15 @@ mod call;
 mod foreign;
 mod observe;
 mod redact;
+mod shared;
 mod stdio;
 mod tools;
 mod web;
 
-pub use assistant::{Assistant, Config};
+pub use assistant::Assistant;
 pub use budget::Limits;
 pub use redact::redact;
+pub use shared::Config;
 pub use stdio::{ServeError, Stopper, serve};
 pub use tools::MOST_TOOLS;
 pub use web::routes;

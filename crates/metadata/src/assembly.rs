@@ -1,7 +1,12 @@
 //! An assembly: its methods, their bodies, and what their tokens do to the stack.
 
+mod method;
+mod names;
+
+pub use method::{Method, matches};
+
 use crate::pe::Image;
-use crate::{Error, Metadata, Method, Row, column, table};
+use crate::{Error, Metadata, Row, column, table};
 use cil::{
     BodyError, CallEffect, SignatureError, Token, TokenKind, Tokens, VerifyError, call_effect,
 };

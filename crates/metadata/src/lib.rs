@@ -23,15 +23,12 @@
 mod assembly;
 mod bundle;
 mod bytes;
-mod method;
-mod names;
 mod pe;
 mod schema;
 mod tables;
 
-pub use assembly::{Assembly, BodyProblem};
+pub use assembly::{Assembly, BodyProblem, Method, matches};
 pub use bundle::{Bundle, BundledFile, bundled_files};
-pub use method::{Method, matches};
 pub use pe::PeHeaders;
 pub use schema::{column, table};
 pub use tables::{Metadata, Row};

@@ -1,8 +1,13 @@
 //! What stands in the blocks of a stream.
 
-use crate::counters::{EVENT_COUNTERS, METERS};
 use crate::cursor::Cursor;
 use crate::field::Field;
+
+/// The name of events with values of EventCounters.
+pub(crate) const EVENT_COUNTERS: &str = "EventCounters";
+
+/// The provider of the values of all meters.
+pub(crate) const METERS: &str = "System.Diagnostics.Metrics";
 
 /// Longest name of a provider or an event, in UTF-16 units.
 const MAX_NAME: usize = 4096;

@@ -4,14 +4,9 @@
 //! Meters: the events of `System.Diagnostics.Metrics.MetricsEventSource` of
 //! System.Diagnostics.DiagnosticSource.
 
+use crate::block::{EVENT_COUNTERS, METERS};
 use crate::{Event, Field, Value};
 use profilers::counters::{CounterDef, CounterKind};
-
-/// The name of events with values of EventCounters.
-pub(crate) const EVENT_COUNTERS: &str = "EventCounters";
-
-/// The provider of the values of all meters.
-pub const METERS: &str = "System.Diagnostics.Metrics";
 
 /// A value at a time.
 #[derive(Clone, Debug, PartialEq)]

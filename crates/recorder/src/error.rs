@@ -311,9 +311,7 @@ impl RecordError {
             | Self::NoHello { .. }
             | Self::AgentFailed { .. } => 4,
             Self::Exited { .. } | Self::NothingProfiled { .. } => 5,
-            Self::Output { .. }
-            | Self::AgentFile { .. }
-            | Self::Io { .. } => 6,
+            Self::Output { .. } | Self::AgentFile { .. } | Self::Io { .. } => 6,
             Self::Engine { .. } | Self::Unsupported(_) => 7,
             Self::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::Spawn { .. } => 126,

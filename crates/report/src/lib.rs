@@ -9,6 +9,7 @@
 mod checkup;
 mod limited;
 mod page;
+mod pane;
 mod panes;
 mod views;
 
@@ -16,7 +17,8 @@ pub use checkup::{Checkup, CheckupFormat, Target, schema as checkup_schema};
 pub use events::schema as events_schema;
 pub use html::{write_comparison, write_page};
 pub use json::{ResourceJson, SnapshotSchema, schema as report_schema, schema_of, schema_settings};
-pub use panes::{Detail, PANES, Pane, PaneContent, PaneOptions, ThreadChoice};
+pub use pane::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice};
+pub use panes::PANES;
 pub use pprof::proto as pprof_messages;
 use profile::format;
 pub use views::document;

@@ -4,7 +4,7 @@
 //! Source: `src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of
 //! firefox-devtools/profiler.
 
-use super::{collapsed::named, json::List, speedscope};
+use super::{collapsed::named, list::List, speedscope};
 use crate::{
     ImportError,
     out::{Function, Out},

@@ -4,6 +4,7 @@ pub mod collapsed;
 pub mod firefox;
 pub mod gcdump;
 pub mod json;
+pub mod list;
 pub mod nettrace;
 pub mod pprof;
 pub mod speedscope;

@@ -1,6 +1,6 @@
 //! Speedscope (`https://www.speedscope.app/file-format-schema.json`), sampled and evented.
 
-use super::{collapsed::named, json::List};
+use super::{collapsed::named, list::List};
 use crate::{ImportError, limits, out::Out, samples::Sample};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;

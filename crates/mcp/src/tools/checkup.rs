@@ -2,8 +2,8 @@
 
 use super::{Ask, next};
 use crate::{
+    Config,
     answer::{Answer, MOST},
-    assistant::Config,
     call::{Call, Failure, Target},
     foreign::{NAME, SENTENCE, clean},
     observe::{Observed, observe},

@@ -1,6 +1,6 @@
 //! What to ask next, in words of clrscope.
 
-use crate::assistant::Config;
+use crate::Config;
 
 /// The kinds of sessions whose names are made here, of the kind, the process id and the time.
 pub const KINDS: [&str; 4] = ["checkup", "record", "heap", "trace"];

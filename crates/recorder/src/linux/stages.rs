@@ -10,7 +10,12 @@ mod ticks;
 mod trace;
 
 pub(super) use self::{
-    calls::Calls, cpu::Cpu, events::EventPipe, exceptions::Exceptions, heap::Heap, ticks::Ticks,
+    calls::Calls,
+    cpu::Cpu,
+    events::EventPipe,
+    exceptions::Exceptions,
+    heap::Heap,
+    ticks::{BY_WALKING, Ticks},
     trace::Trace,
 };
 

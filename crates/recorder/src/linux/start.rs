@@ -25,6 +25,7 @@ use super::{
     recorder::{Recorder, Sources},
     room,
     sources::{ReadSession, Readers, own_sessions},
+    stages::BY_WALKING,
     staging::{Staging, random},
     target::Target,
 };
@@ -191,9 +192,6 @@ fn last_snapshot(options: &RecordOptions) -> Option<u32> {
 pub(super) fn live_pair(options: &RecordOptions) -> (Option<LiveSink>, Option<LiveStream>) {
     options.live.then(|| live(LIVE_QUEUE)).unzip()
 }
-
-/// How stacks of all threads are taken where they are walked under suspension.
-pub(super) const BY_WALKING: &str = "suspend and walk, only threads that ran since the last tick";
 
 /// How stacks of all threads are taken beside this source of CPU samples, as far as can be said
 /// before.

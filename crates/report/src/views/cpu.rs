@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Options, format,
-    panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
+    pane::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 
 pub const VIEW: View =

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Options, format,
     json::values::{DistributionJson, PlaceJson, since},
-    panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
+    pane::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 
 pub const VIEW: View = View {

@@ -13,7 +13,7 @@ use super::{Cell, Section, Table, Tile, View, cells::place_cell, json_part, left
 use crate::{
     Options, format,
     json::values::{DistributionJson, PlaceJson, since},
-    panes::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
+    pane::{Detail, Pane, PaneContent, PaneOptions, ThreadChoice},
 };
 
 pub const VIEW: View = View {

@@ -13,7 +13,6 @@ use crate::linux::{
     processors::{self, Census, Sharing, Split, Ticked},
     running::near,
     sources::{self, Source},
-    start::BY_WALKING,
     thread_snapshots::ThreadSnapshots,
     waiting::{Needs, WaitingSample},
     waits,
@@ -21,6 +20,10 @@ use crate::linux::{
 use session::{SessionRecord, StackId, ThreadState};
 use std::collections::{HashMap, VecDeque};
 use wire::{BlockedStack, Control, RuntimeWork, WallSample, WallTick};
+
+/// How stacks of all threads are taken where they are walked under suspension.
+pub(in crate::linux) const BY_WALKING: &str =
+    "suspend and walk, only threads that ran since the last tick";
 
 /// Most collections that are remembered.
 const MOST_PAUSES: usize = 256;

@@ -1,6 +1,6 @@
 //! A method: what it is called, its body, and the text of both.
 
-use crate::names::Naming;
+use super::names::Naming;
 use crate::{Assembly, BodyProblem, Row, column, table};
 use cil::{
     MethodBody, MethodShape, MethodSig, Token, TokenKind, Tokens, Verifier, count_locals,
