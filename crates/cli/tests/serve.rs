@@ -195,7 +195,7 @@ fn what_a_killed_server_recorded_is_kept_and_the_process_can_be_recorded_again()
     assert_eq!((&detail["complete"], &detail["end"]), (&json!(false), &Value::Null), "{detail}");
     // What could be read before can still be read.
     assert!(shows_method(&serving));
-    // The agent leaves by itself, and the next recording is as any other.
+    // The agent unloads by itself, and the process can be recorded again.
     wait_until_left(pid);
     wait_until_clean(process.tmp().unwrap());
     let again = format!(r#"{{"pid":{pid},"profilers":"cpu,gc","duration_seconds":3}}"#);
