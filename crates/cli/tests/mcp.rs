@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::{
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use testkit::{Runtime, Sample, TargetProcess};
 
@@ -325,6 +325,37 @@ fn budgets_hold() {
     assert!(said.text.contains("--max-heap"), "{said:?}");
     client.call("heap", json!({"pid": pid})).bad("--max-heap");
     client.call("checkup", json!({"pid": pid, "seconds": 4})).bad("--total-seconds");
+}
+
+/// A recording that interrupts each thread a thousand times a second costs more than 1 %.
+#[test]
+fn an_observation_that_costs_too_much_is_ended() {
+    let folder = scratch();
+    let launch = Sample::named("burn")
+        .launch(Runtime::V9.require(), &["--seconds", "600", "--threads", "4"]);
+    let mut process = launch.private_tmp().start();
+    process.wait_for_ready();
+    let pid = process.pid();
+    let record = |percent: &str, seconds: u32| {
+        let client = Client::start(folder.path(), &["--allow-record", "--max-overhead", percent]);
+        let begun = Instant::now();
+        let costly = json!({"pid": pid, "profilers": "cpu,wall", "rate": 1000, "seconds": seconds});
+        let said = client.call("record", costly).good();
+        wait_until_left(pid);
+        (said, begun.elapsed())
+    };
+    let (said, time) = record("1", 60);
+    println!("{said:?}");
+    assert!(said.text.contains("ended early") && said.text.contains("--max-overhead"), "{said:?}");
+    assert!(time < Duration::from_secs(50), "{time:?}: {said:?}");
+    // What was recorded until then is a session.
+    let session = folder.path().join(format!("{}.clrscope", said.session()));
+    let report = run(["report".as_ref(), session.as_os_str()]).expect(0);
+    assert!(report.out.contains("Burn.Slow"), "{}", report.out);
+    // With a larger budget, the same recording runs to its end.
+    let (said, _) = record("100", 5);
+    assert!(!said.text.contains("ended early"), "{said:?}");
+    assert!(process.is_running(), "{}", process.transcript());
 }
 
 #[test]

@@ -3,144 +3,21 @@
 mod common;
 
 use common::{
-    LIMIT, Report, agent_is_mapped, assert_schema, assistant::Said, clrscope, file, run, scratch,
-    wait_until_left,
+    LIMIT, Report, agent_is_mapped, assert_schema, clrscope, file, run, scratch, serving::Serving,
+    wait_until_clean, wait_until_left,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use heap::{MemoryBudget, Root, RootKind, SnapshotBuilder, SnapshotEnd};
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    path::Path,
-    process::{Child, Stdio},
-    time::Instant,
+    io::{BufRead as _, BufReader, Write as _},
+    process::Stdio,
+    time::{Duration, Instant},
 };
-use testkit::{Answer, Client, JsonSchema, Runtime, Sample, TargetProcess, source_root};
+use testkit::{Client, Runtime, Sample, TargetProcess, source_root};
 
 /// What scripts send.
 const TOKEN: &str = "5f2c1d9ab07e48c6935f2c1d9ab07e48c693";
-
-/// A server, and a browser that was let in.
-struct Serving {
-    child: Child,
-    out: BufReader<std::process::ChildStdout>,
-    client: Client,
-    cookie: String,
-}
-
-impl Serving {
-    #[track_caller]
-    fn start(sessions: &Path) -> Self {
-        Self::start_with(sessions, &[])
-    }
-
-    #[track_caller]
-    fn start_with(sessions: &Path, more: &[&str]) -> Self {
-        let mut command = clrscope(["serve", "--sessions", sessions.to_str().unwrap()]);
-        command.args(more);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut url = String::new();
-        out.read_line(&mut url).unwrap();
-        let client = Client::of(&url);
-        let path = url.trim_end().split_once(&client.address.to_string()).unwrap().1;
-        assert!(path.starts_with("/?token="), "{url}");
-        let answer = client.send("GET", path, &[], b"").expect(303);
-        let cookie = answer.headers["set-cookie"].split(';').next().unwrap().to_owned();
-        Self { child, out, client, cookie }
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
-        let origin = format!("http://{}", self.client.address);
-        let headers = [
-            ("Cookie", self.cookie.as_str()),
-            ("Origin", origin.as_str()),
-            ("Content-Type", "application/json"),
-        ];
-        self.client.send(method, &format!("/api/v1/{path}"), &headers, body.as_bytes())
-    }
-
-    fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, "")
-    }
-
-    fn schema(&self, name: &str) -> JsonSchema {
-        JsonSchema::of_openapi(self.get("openapi.json").json(), name).unwrap()
-    }
-
-    /// Begins a recording; its name.
-    #[track_caller]
-    fn record(&self, body: &str) -> String {
-        let recording = self.ask("POST", "recordings", body).expect(201).json();
-        self.schema("Recording").check(&recording).unwrap();
-        recording["id"].as_str().unwrap().to_owned()
-    }
-
-    /// The events of a recording to its end: their names and data.
-    #[track_caller]
-    fn events(&self, id: &str) -> Vec<(String, Value)> {
-        let answer = self.get(&format!("recordings/{id}/events")).expect(200);
-        assert_eq!(answer.headers["content-type"], "text/event-stream");
-        let text = answer.text();
-        let field = |event: &str, name: &str| {
-            event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
-        };
-        let events = text.split("\n\n").filter_map(|event| {
-            let (name, data) = (field(event, "event: ")?, field(event, "data: ")?);
-            Some((name, serde_json::from_str(&data).unwrap()))
-        });
-        events.collect()
-    }
-
-    /// Asks the assistant's tools; the result.
-    #[track_caller]
-    fn assistant(&self, method: &str, params: Value) -> Value {
-        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let origin = format!("http://{}", self.client.address);
-        let headers = [
-            ("Cookie", self.cookie.as_str()),
-            ("Origin", origin.as_str()),
-            ("Content-Type", "application/json"),
-            ("Accept", "application/json, text/event-stream"),
-            ("MCP-Protocol-Version", "2025-06-18"),
-        ];
-        let body = request.to_string();
-        let answer = self.client.send("POST", "/mcp", &headers, body.as_bytes()).expect(200);
-        answer.json()["result"].clone()
-    }
-
-    #[track_caller]
-    fn tool(&self, name: &str, arguments: Value) -> Said {
-        let result = self.assistant("tools/call", json!({"name": name, "arguments": arguments}));
-        Said::of(&result, result.to_string().len())
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
-    }
-
-    /// Exit code, the rest of standard output, and standard error.
-    fn wait(mut self) -> (Option<i32>, String, String) {
-        let until = Instant::now() + LIMIT;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < until, "the server does not end");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        };
-        let (mut out, mut err) = (String::new(), String::new());
-        self.out.read_to_string(&mut out).unwrap();
-        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        (status.code(), out, err)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn burn() -> TargetProcess {
     let launch = Sample::named("burn").launch(Runtime::V9.require(), &["--seconds", "600"]);
@@ -241,14 +118,14 @@ fn examples_work(serving: &Serving, folder: &tempfile::TempDir, pid: u32) {
         };
         while !example.contains("-X DELETE") && !is_over() {
             assert!(Instant::now() < until, "a recording does not end before {example}");
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
         }
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &format!("{before}{example}")]).current_dir(folder.path());
         let output = shell.output().unwrap();
         assert!(output.status.success(), "{example}: {output:?}");
         if example.contains("/recordings\"") && example.contains("-d") {
-            std::thread::sleep(std::time::Duration::from_secs(2));
+            std::thread::sleep(Duration::from_secs(2));
         }
     }
 }
@@ -279,6 +156,144 @@ fn two_may_stop_a_recording_and_a_signal_ends_the_rest_in_order() {
         let report = Report::of(&file(&folder, &format!("{id}.clrscope")));
         assert_eq!(report.0["recording"]["end"]["reason"], "stopped", "{}", report.0["recording"]);
     }
+}
+
+/// Waits until something holds, at most as long as a command may take.
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn what_a_killed_server_recorded_is_kept_and_the_process_can_be_recorded_again() {
+    let folder = scratch();
+    let mut process = burn();
+    let pid = process.pid();
+    let serving = Serving::start(folder.path());
+    let id = serving.record(&format!(r#"{{"pid":{pid},"profilers":"cpu,gc"}}"#));
+    let shows_method = |serving: &Serving| {
+        let document = serving.get(&format!("sessions/{id}/document"));
+        document.status == 200 && document.text().contains("Burn.Slow")
+    };
+    wait_until("the session has no method", || shows_method(&serving));
+    serving.signal(Signal::KILL);
+    let (code, ..) = serving.wait();
+    assert_eq!(code, None);
+
+    let serving = Serving::start(folder.path());
+    assert_eq!(serving.get("recordings").expect(200).json(), json!([]));
+    let list = serving.get("sessions").expect(200).json();
+    let [row] = &list.as_array().unwrap()[..] else { panic!("{list}") };
+    assert_eq!((&row["id"], &row["recording"]), (&json!(id), &json!(false)), "{row}");
+    assert_eq!((&row["target"]["pid"], &row["problem"]), (&json!(pid), &Value::Null), "{row}");
+    let detail = serving.get(&format!("sessions/{id}")).expect(200).json();
+    serving.schema("SessionDetail").check(&detail).unwrap();
+    assert_eq!((&detail["complete"], &detail["end"]), (&json!(false), &Value::Null), "{detail}");
+    // What could be read before can still be read.
+    assert!(shows_method(&serving));
+    // The agent unloads by itself, and the process can be recorded again.
+    wait_until_left(pid);
+    wait_until_clean(process.tmp().unwrap());
+    let again = format!(r#"{{"pid":{pid},"profilers":"cpu,gc","duration_seconds":3}}"#);
+    let again = serving.record(&again);
+    let (_, end) = serving.events(&again).pop().unwrap();
+    assert_eq!((&end["ended"], &end["failure"]), (&json!(true), &Value::Null), "{end}");
+    let detail = serving.get(&format!("sessions/{again}")).expect(200).json();
+    assert_eq!(detail["complete"], true, "{detail}");
+    let document = serving.get(&format!("sessions/{again}/document")).expect(200).text();
+    assert!(document.contains("Burn.Slow"), "{document}");
+    serving.ask("DELETE", &format!("sessions/{id}"), "").expect(204);
+    assert!(process.is_running(), "{}", process.transcript());
+}
+
+/// A cart that holds a string, as `dotnet-gcdump` writes it.
+fn heap_dump() -> Vec<u8> {
+    let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+    for (class, name) in [(1, "Shop.Cart"), (2, "System.String")] {
+        builder.class(class, name, "Shop.dll");
+    }
+    builder.object(0x1000, 1, 32);
+    builder.reference(0x1020);
+    builder.object(0x1020, 2, 40);
+    let (target, kind, pinned, weak, interior) = (0x1000, RootKind::Statics, false, false, false);
+    builder.root(Root { target, kind, pinned, weak, interior, id: 9 });
+    builder.root_name(9, "Shop.Cart.all");
+    let end = SnapshotEnd { complete: true, process: "shop".into(), ..SnapshotEnd::default() };
+    let mut out = Vec::new();
+    heap::gcdump::write(&builder.finish(end), &mut out).unwrap();
+    out
+}
+
+#[test]
+fn an_uploaded_heap_dump_is_explored() {
+    let folder = scratch();
+    let serving = Serving::start(folder.path());
+    serving.upload("dump", &heap_dump()).expect(201);
+    let document = serving.get("sessions/dump/document").expect(200);
+    serving.schema("Document").check(&document.json()).unwrap();
+    assert!(document.text().contains("Shop.Cart"), "{}", document.text());
+    let heap = serving.get("sessions/dump/heap").expect(200).json();
+    serving.schema("HeapDescription").check(&heap).unwrap();
+    let types = serving.get("sessions/dump/heap/types?search=cart").expect(200).json();
+    serving.schema("HeapTypes").check(&types).unwrap();
+    let row = &types["rows"][0];
+    assert_eq!((&row["name"], &row["objects"]), (&json!("Shop.Cart"), &json!(1)), "{types}");
+    let paths = serving.get(&format!("sessions/dump/heap/paths?type={}", row["id"])).expect(200);
+    assert!(paths.text().contains("Shop.Cart.all"), "{}", paths.text());
+    let dominated = serving.get("sessions/dump/heap/dominated").expect(200);
+    serving.schema("HeapChildren").check(&dominated.json()).unwrap();
+    assert!(serving.get("sessions/dump/heap/treemap").expect(200).body.starts_with(b"CLRC"));
+}
+
+/// What is compressed in a gzip file, several times in a row: such a file is one, too.
+fn packed(begin: &[u8], part: &[u8], times: usize) -> Vec<u8> {
+    let member = |bytes: &[u8]| {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    };
+    [member(begin), member(part).repeat(times)].concat()
+}
+
+/// The most memory that a process has had, in bytes.
+#[cfg(target_os = "linux")]
+fn peak_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_that_are_far_larger_unpacked_are_refused_within_little_memory() {
+    const PART: usize = 8 << 20;
+    let folder = scratch();
+    let serving = Serving::start(folder.path());
+    let before = peak_memory(serving.child.id());
+    let of = |letter: u8| vec![letter; PART];
+    for (what, file, part) in [
+        ("collapsed stacks in one line", packed(b"main;a", &of(b'a'), 1000), "in one line"),
+        ("JSON of spaces", packed(b"{", &of(b' '), 100), "536870912 bytes after decompression"),
+        ("zeros", packed(b"", &of(0), 1000), "no field at byte 0"),
+        ("a message of pprof", packed(b"\x0a\xff\xff\xff\x7f", &of(8), 1000), "one message"),
+        ("gzip in gzip", packed(b"", &packed(b"", &of(0), 1000), 100), "no field"),
+        // No format that is read is packed in this way, so nothing is unpacked.
+        ("zip", [&b"PK\x03\x04"[..], &[0; 1000]].concat(), "not a clrscope session"),
+    ] {
+        assert!(file.len() < 20 << 20, "{what}: {} bytes are sent", file.len());
+        let begun = Instant::now();
+        serving.upload("bomb", &file).expect_problem(422, part);
+        println!("{what}: {} bytes, refused after {:?}", file.len(), begun.elapsed());
+    }
+    let more = peak_memory(serving.child.id()) - before;
+    println!("{more} bytes of memory");
+    assert!(more < 100 << 20, "{more} bytes of memory");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a file is left");
+    assert_eq!(serving.get("sessions").expect(200).json(), json!([]));
 }
 
 #[test]
@@ -324,7 +339,7 @@ fn a_check_up_says_what_is_wrong() {
     // The next one is stopped while it runs; what was observed before counts.
     let request = format!(r#"{{"pid":{},"duration_seconds":600,"heap":false}}"#, thrower.pid());
     let begun = serving.ask("POST", "checkups", &request).expect(201).json();
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(3));
     let id = begun["id"].as_str().unwrap();
     let stopped = serving.ask("DELETE", &format!("recordings/{id}"), "").expect(200).json();
     assert_eq!(stopped["ended"], true, "{stopped}");
@@ -396,7 +411,7 @@ fn assistants_get_the_verdicts_of_the_server() {
     let until = Instant::now() + LIMIT;
     while !agent_is_mapped(pid) {
         assert!(Instant::now() < until, "the checkup does not begin");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     drop(stream);
     wait_until_left(pid);
@@ -416,7 +431,7 @@ fn methods_are_traced_and_reverted() {
     let begun = serving.ask("POST", "traces", &request).expect(201).json();
     serving.schema("Recording").check(&begun).unwrap();
     let id = begun["id"].as_str().unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(4));
     let ended = serving.ask("DELETE", &format!("recordings/{id}"), "").expect(200).json();
     assert_eq!((&ended["ended"], &ended["failure"]), (&true.into(), &Value::Null), "{ended}");
     let report = serving.get(&format!("sessions/{id}/report?format=json")).expect(200).json();
@@ -465,7 +480,7 @@ fn a_program_is_started_recorded_and_ended() {
             break output;
         }
         assert!(Instant::now() < until, "{recording} {output}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     };
     serving.schema("ProgramOutput").check(&printed).unwrap();
     let recording = serving.get(&format!("recordings/{id}")).expect(200).json();
@@ -515,7 +530,7 @@ fn ui_opens_the_browser_with_a_token_of_its_own() {
     let until = Instant::now() + LIMIT;
     while !opened.exists() {
         assert!(Instant::now() < until, "no browser was started");
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     let given = std::fs::read_to_string(&opened).unwrap();
     assert_ne!(given, printed);
@@ -529,7 +544,7 @@ fn ui_opens_the_browser_with_a_token_of_its_own() {
     }
     let serving = Serving { child, out, client, cookie: String::new() };
     // The program that opens the browser has failed by then.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     serving.signal(Signal::TERM);
     let (code, rest, err) = serving.wait();
     assert_eq!((code, rest.as_str()), (Some(0), ""), "{err}");

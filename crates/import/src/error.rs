@@ -1,4 +1,4 @@
-use crate::Format;
+use crate::{Format, unpack::TooMuch};
 use session::SessionError;
 use std::io;
 
@@ -7,7 +7,7 @@ use std::io;
 pub enum ImportError {
     /// It cannot be read.
     #[error("the file cannot be read: {0}")]
-    Io(#[from] io::Error),
+    Io(#[source] io::Error),
     /// The session cannot be written.
     #[error("{0}")]
     Session(#[from] SessionError),
@@ -36,4 +36,16 @@ pub enum ImportError {
     /// There is nothing in it.
     #[error("the file is {0} and has no samples; record again")]
     Empty(Format),
+}
+
+impl From<io::Error> for ImportError {
+    fn from(error: io::Error) -> Self {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TooMuch>());
+        match inner {
+            Some(TooMuch(limit)) => {
+                Self::TooLarge { what: "bytes after decompression", limit: *limit }
+            }
+            None => Self::Io(error),
+        }
+    }
 }

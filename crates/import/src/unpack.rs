@@ -4,8 +4,10 @@ use crate::{ImportError, limits};
 use flate2::read::MultiGzDecoder;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
-/// What a limit says when it is reached, as an error of reading: readers in between pass it on.
-const TOO_MUCH: &str = "more comes out of the file than clrscope imports";
+/// A limit that is reached, as an error of reading: readers in between pass it on.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {0} bytes come out of the file")]
+pub struct TooMuch(pub u64);
 
 pub fn is_gzip(head: &[u8]) -> bool {
     head.starts_with(&[0x1f, 0x8b])
@@ -34,9 +36,9 @@ impl<R: Read + Seek> Content<R> {
         Ok(match is_gzip(&head) {
             true => {
                 let inner = MultiGzDecoder::new(BufReader::new(file));
-                Self::Packed(Box::new(Limited { inner, left: limit }))
+                Self::Packed(Box::new(Limited::new(inner, limit)))
             }
-            false => Self::Plain(Limited { inner: file, left: limit }),
+            false => Self::Plain(Limited::new(file, limit)),
         })
     }
 }
@@ -58,22 +60,22 @@ pub fn text<R: Read + Seek>(file: R) -> Result<Content<R>, ImportError> {
 /// Reads up to a limit; beyond it there is an error.
 pub struct Limited<R> {
     inner: R,
+    limit: u64,
     left: u64,
 }
 
 impl<R: Read> Limited<R> {
     pub fn new(inner: R, limit: u64) -> Self {
-        Self { inner, left: limit }
+        Self { inner, limit, left: limit }
     }
 }
 
 impl<R: Read> Read for Limited<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.left = self
-            .left
-            .checked_sub(read as u64)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::FileTooLarge, TOO_MUCH))?;
+        let left = self.left.checked_sub(read as u64);
+        let too_much = || io::Error::new(io::ErrorKind::FileTooLarge, TooMuch(self.limit));
+        self.left = left.ok_or_else(too_much)?;
         Ok(read)
     }
 }
@@ -98,7 +100,8 @@ mod tests {
                 BufReader::new(content).read_to_end(&mut out).map(|_| out.len())
             };
             assert_eq!(read(1 << 20).unwrap(), 1 << 20);
-            assert!(read((1 << 20) - 1).unwrap_err().to_string().contains("more comes out"));
+            let error = ImportError::from(read((1 << 20) - 1).unwrap_err()).to_string();
+            assert!(error.contains("more than 1048575 bytes after decompression"), "{error}");
         }
         assert_eq!(head(&packed, 100), [0; 100]);
     }

@@ -162,6 +162,8 @@ fn damaged_pprof_is_refused() {
     long.extend([0x12, 0xff, 0xff, 0xff, 0x7f]);
     refused(&long, "bytes in one message");
     refused(&packed(&whole)[..40], "read");
+    // A compressed file of zeros is far larger than it looks; its first byte is wrong already.
+    refused(&packed(&[0; 1 << 20]), "no field at byte 0");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod browser;
 mod schema;
 
+use document::{Block, Drawing, Figure, Graph};
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
 use profilers::{
     allocations::{AllocationHeap, AllocationSample, AllocationSampling, AllocationWindow},
@@ -185,6 +186,79 @@ fn markdown_page_of_an_old_runtime() {
         "markdown",
         &Options::default()
     ));
+}
+
+/// The figures of a report.
+fn figures(profile: &Profile) -> Vec<Figure> {
+    let document = report::document(profile, &Options::default());
+    let blocks = document.sections.into_iter().flat_map(|section| section.blocks);
+    let figures = blocks.filter_map(|block| match block {
+        Block::Figure(figure) => Some(figure),
+        _ => None,
+    });
+    figures.collect()
+}
+
+/// The edges of a graph in words.
+fn edges(graph: &Graph) -> Vec<String> {
+    let name = |at: u32| graph.nodes()[at as usize].forms[0].as_str();
+    let edges = graph.edges().iter();
+    edges.map(|edge| format!("{} {} {}", name(edge.from), edge.label, name(edge.to))).collect()
+}
+
+#[test]
+fn waiting_methods_locks_and_their_holders_are_drawn() {
+    let drawn = figures(&profile(AllocationSampling::Random, true));
+    let [Figure { caption, drawing: Drawing::Graph(graph) }] = &drawn[..] else {
+        panic!("one graph: {drawn:?}");
+    };
+    assert_eq!(caption, "which methods wait for which lock, and which thread holds it");
+    assert_eq!(
+        edges(graph),
+        [
+            "Shop.Stock.Take waits for, 80.0 ms lock 0x7f01",
+            "lock 0x7f01 held by, 80.0 ms main (7)",
+            "Shop.Orders.Read waits for, 20.0 ms lock 0x7f00",
+        ]
+    );
+    let nodes = graph.nodes().iter();
+    let nodes: Vec<_> = nodes.map(|own| (own.forms[0].as_str(), &*own.note, own.kind)).collect();
+    for node in [
+        ("Shop.Stock.Take", "1 thread", 0),
+        ("lock 0x7f01", "10 waits, 80.0 ms", 1),
+        ("main (7)", "", 2),
+    ] {
+        assert!(nodes.contains(&node), "{node:?} is not in {nodes:?}");
+    }
+    // Runtimes before .NET 8 do not say which lock it is.
+    assert_eq!(figures(&profile(AllocationSampling::Random, false)), []);
+}
+
+#[test]
+fn a_graph_of_many_locks_shows_those_with_most_waiting_time() {
+    let wait = |number: u64| Wait {
+        time: START + (number + 1) * MS,
+        thread: ThreadId(1),
+        stack: StackId(4),
+        duration: (100 + number) * MS,
+        lock: Some(0x100 + number),
+        owner: Some(ThreadId(0)),
+        truncated: false,
+    };
+    let rows_of = |rows: &mut RowBuffer| (0..30).for_each(|number| rows.push(&wait(number)));
+    let mut builder = ProfileBuilder::new(BuildOptions::default());
+    records(rows_of, true).iter().for_each(|record| builder.add(record).unwrap());
+    let drawn = figures(&builder.finish(false).unwrap());
+    let [Figure { drawing: Drawing::Graph(graph), .. }] = &drawn[..] else {
+        panic!("one graph: {drawn:?}");
+    };
+    let edges = edges(graph);
+    assert_eq!(edges.len(), 12);
+    for (number, pair) in edges.chunks(2).enumerate() {
+        let (lock, time) = (0x11d - number, 129 - number);
+        assert_eq!(pair[0], format!("Shop.Stock.Take waits for, {time} ms lock {lock:#x}"));
+        assert_eq!(pair[1], format!("lock {lock:#x} held by, {time} ms main (7)"));
+    }
 }
 
 #[test]
@@ -428,7 +502,19 @@ fn the_page_has_a_tab_for_each() {
                 "object that fills up each 100 KB",
             ][..],
         ),
-        ("locks", &["20 waits", "100 ms", "Stock.Take", "80.0 %", "not known", "4.19 ms"]),
+        (
+            "locks",
+            &[
+                "20 waits",
+                "100 ms",
+                "Stock.Take",
+                "80.0 %",
+                "not known",
+                "4.19 ms",
+                "which methods wait for which lock",
+                "lock 0x7f01",
+            ],
+        ),
         ("flame&series=allocations", &["All 1 thread", "Flame graph"]),
         ("flame&series=locks", &["Flame graph"]),
     ] {

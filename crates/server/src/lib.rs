@@ -144,7 +144,12 @@ pub struct Config {
     pub sessions: PathBuf,
     /// How many sessions are kept.
     pub retention: Retention,
+    /// Bytes of a file that may be uploaded: [`MOST_UPLOAD`] where nothing else is wanted.
+    pub most_upload: u64,
 }
+
+/// Bytes of a file that may be uploaded, by default.
+pub const MOST_UPLOAD: u64 = 4 << 30;
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -190,6 +195,8 @@ pub(crate) struct State {
     pub rooms: Rooms,
     /// Files that are received.
     pub uploads: tokio::sync::Semaphore,
+    /// Bytes of such a file.
+    pub most_upload: u64,
     /// Clients that watch recordings.
     pub watchers: Arc<tokio::sync::Semaphore>,
     /// The OpenAPI document.
@@ -273,6 +280,7 @@ impl Server {
             explorations: Explorations::default(),
             rooms: Rooms::default(),
             uploads: endpoints::uploads(),
+            most_upload: config.most_upload,
             watchers: endpoints::watchers(),
             openapi,
         });

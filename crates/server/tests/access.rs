@@ -154,6 +154,7 @@ fn an_open_address_needs_a_token() {
         launch: false,
         sessions: folder.path().to_owned(),
         retention: server::Retention::default(),
+        most_upload: server::MOST_UPLOAD,
     };
     let bound = server::Server::bind(config, common::program());
     assert!(matches!(bound, Err(server::ServeError::NoToken(_))));

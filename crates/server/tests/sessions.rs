@@ -237,7 +237,7 @@ fn sessions_are_uploaded() {
         common::TOKEN,
         10_u64 << 30
     );
-    served.raw(head.as_bytes()).expect_problem(413, "4 GB");
+    served.raw(head.as_bytes()).expect_problem(413, "4.00 GB");
     assert!(!served.path("bad").exists());
     let left = fs::read_dir(served.path("x").parent().unwrap()).unwrap().count();
     assert_eq!(left, 3, "something is left of what was refused");
@@ -255,8 +255,10 @@ fn files_of_other_tools_become_sessions() {
         report::exporter(format).unwrap().convert(&file()[..], &options, &mut out).unwrap();
         out
     };
-    for format in ["pprof", "collapsed", "speedscope", "firefox"] {
-        let row = upload(&format!("?name={format}"), &export(format)).expect(201).json();
+    let trace = include_bytes!("../../import/tests/data/small.nettrace").to_vec();
+    let exported = ["pprof", "collapsed", "speedscope", "firefox"].map(|id| (id, export(id)));
+    for (format, file) in exported.into_iter().chain([("nettrace", trace)]) {
+        let row = upload(&format!("?name={format}"), &file).expect(201).json();
         served.schema("Session").check(&row).unwrap();
         assert_eq!(row["id"], format);
         assert!(row["recorded_unix_ms"].as_u64().unwrap() > 1_600_000_000_000, "{row}");
@@ -267,7 +269,16 @@ fn files_of_other_tools_become_sessions() {
         let series = detail["series"][0].as_str().unwrap();
         let path = format!("/api/v1/sessions/{format}/flame?profiler={series}&width=800&rows=20");
         assert!(served.get(&path).expect(200).body.starts_with(b"CLRC"));
-        served.get(&format!("/api/v1/sessions/{format}/document")).expect(200);
+        for view in ["functions", "children", "timeline"] {
+            let path = format!("/api/v1/sessions/{format}/{view}?profiler={series}");
+            served.get(&path).expect(200);
+        }
+        let overview = served.get(&format!("/api/v1/sessions/{format}/explore")).expect(200);
+        assert!(overview.json()["series"][0]["samples"].as_u64().unwrap() > 0, "{format}");
+        let document = served.get(&format!("/api/v1/sessions/{format}/document")).expect(200);
+        served.schema("Document").check(&document.json()).unwrap();
+        let method = if format == "nettrace" { "Shop.Cart.Add" } else { "PriceList.Price" };
+        assert!(document.text().contains(method), "{format}: {}", document.text());
     }
     let row = upload("", b"main;work 3\n").expect(201).json();
     assert!(row["id"].as_str().unwrap().starts_with("imported-"), "{row}");
@@ -283,7 +294,58 @@ fn files_of_other_tools_become_sessions() {
         upload("?name=bad", body).expect_problem(422, part);
     }
     assert!(!served.path("bad").exists());
-    assert_eq!(common::files_in(served.path("x").parent().unwrap()), 5);
+    assert_eq!(common::files_in(served.path("x").parent().unwrap()), 6);
+}
+
+#[test]
+fn a_heap_dump_of_another_tool_becomes_a_session() {
+    let served = Served::start();
+    let kind = [("Content-Type", "application/octet-stream")];
+    let post = |body: &[u8]| served.ask("POST", "/api/v1/sessions?name=dump", &kind, body);
+    let dump = common::heap_dump();
+    let row = post(&dump).expect(201).json();
+    served.schema("Session").check(&row).unwrap();
+    let detail = served.get("/api/v1/sessions/dump").expect(200).json();
+    served.schema("SessionDetail").check(&detail).unwrap();
+    assert_eq!((&detail["heap_snapshots"], &detail["complete"]), (&1.into(), &true.into()));
+    let document = served.get("/api/v1/sessions/dump/document").expect(200);
+    served.schema("Document").check(&document.json()).unwrap();
+    assert!(document.text().contains("heap dump"), "{}", document.text());
+    // It has no samples: viewers of samples say so.
+    let overview = served.get("/api/v1/sessions/dump/explore").expect(200).json();
+    assert_eq!(overview["series"], serde_json::json!([]), "{overview}");
+    post(&dump[..dump.len() / 2]).expect_problem(422, ".gcdump");
+    assert_eq!(common::files_in(served.path("x").parent().unwrap()), 1);
+}
+
+#[test]
+fn an_upload_without_a_length_has_the_same_limit() {
+    let file = file();
+    let served = Served::with_config(|config| config.most_upload = file.len() as u64);
+    let upload = |body: &[u8], end: &[u8]| {
+        let head = format!(
+            "POST /api/v1/sessions?name=parts HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
+             Authorization: Bearer {}\r\nContent-Type: application/octet-stream\r\n\
+             Transfer-Encoding: chunked\r\n\r\n",
+            served.address,
+            common::TOKEN,
+        );
+        let parts = body
+            .chunks(1000)
+            .flat_map(|part| [format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat());
+        served.raw(
+            &head.into_bytes().into_iter().chain(parts).chain(end.to_vec()).collect::<Vec<_>>(),
+        )
+    };
+    let folder = served.path("x").parent().unwrap().to_owned();
+    // It is refused as soon as there is too much, not at its end, which never comes.
+    let larger = [&file[..], b"x"].concat();
+    let limit = document::format::bytes(file.len() as u64);
+    upload(&larger, b"").expect_problem(413, &format!("more than {limit}"));
+    assert_eq!(common::files_in(&folder), 0, "something is left of what was refused");
+    let row = upload(&file, b"0\r\n\r\n").expect(201).json();
+    assert_eq!((&row["id"], &row["bytes"]), (&"parts".into(), &file.len().into()));
+    assert_eq!(common::files_in(&folder), 1);
 }
 
 #[test]

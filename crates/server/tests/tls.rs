@@ -44,6 +44,7 @@ fn browsers_and_scripts_speak_https() {
         launch: false,
         sessions: folder.path().join("sessions"),
         retention: Retention::default(),
+        most_upload: server::MOST_UPLOAD,
     };
     let server = Server::bind(config, program()).unwrap();
     let (url, stopper) = (server.url().to_owned(), server.stopper());

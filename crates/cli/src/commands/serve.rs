@@ -76,6 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
             count: args.max_sessions as usize,
             bytes: u64::from(args.max_space) << 30,
         },
+        most_upload: server::MOST_UPLOAD,
     };
     let assistants = mcp::Config {
         record: args.mcp_allow_record,

@@ -43,6 +43,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         launch: args.allow_launch,
         sessions: args.sessions.clone().map_or_else(serve::default_folder, Ok)?,
         retention: Retention::default(),
+        most_upload: server::MOST_UPLOAD,
     };
     let assistants = mcp::Config { record: false, trace: false, limits: mcp::Limits::default() };
     serve::serve(config, &args.agent, assistants, |server| {

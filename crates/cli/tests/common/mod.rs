@@ -4,6 +4,8 @@
 #[cfg(unix)]
 pub mod assistant;
 #[cfg(unix)]
+pub mod serving;
+#[cfg(unix)]
 pub mod tracing;
 
 use serde_json::Value;

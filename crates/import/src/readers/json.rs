@@ -40,7 +40,7 @@ pub fn read(input: impl BufRead, out: &mut Out<'_>) -> Result<(), ImportError> {
     let file: File = serde_json::from_reader(input).map_err(|error| {
         let text = error.to_string();
         if error.is_io() {
-            return ImportError::Io(error.into());
+            return std::io::Error::from(error).into();
         }
         match text.contains(list::TOO_MUCH) {
             true => ImportError::TooLarge { what: "bytes in lists", limit: limits::LISTS as u64 },

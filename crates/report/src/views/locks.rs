@@ -1,5 +1,7 @@
 //! `locks`: waits for locks.
 
+mod graph;
+
 use profile::{NameStyle, Profile, SeriesKind, WaitTimes};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -96,6 +98,7 @@ fn locks(profile: &Profile, options: &Options) -> Section {
         left("mostly waited in"),
         left("mostly held by"),
     ];
+    section.extend(graph::figure(profile));
     section.add(Table::new(columns, hot));
     section.add(histogram(&times));
     section

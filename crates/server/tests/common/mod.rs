@@ -104,7 +104,14 @@ fn heap_of_orders() -> Snapshot {
     builder.finish(SnapshotEnd { complete: true, ..SnapshotEnd::default() })
 }
 
-/// The same, for servers of a test's own.
+/// The same as `dotnet-gcdump` writes it.
+pub fn heap_dump() -> Vec<u8> {
+    let mut out = Vec::new();
+    heap::gcdump::write(&heap_of_orders(), &mut out).unwrap();
+    out
+}
+
+/// The same program, for servers of a test's own.
 pub fn program() -> Arc<dyn Program> {
     Arc::new(Bare)
 }
@@ -126,18 +133,25 @@ impl Served {
     }
 
     pub fn with(retention: Retention) -> Self {
+        Self::with_config(|config| config.retention = retention)
+    }
+
+    /// With another configuration than by default.
+    pub fn with_config(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let token = folder.path().join("token");
         fs::write(&token, TOKEN).unwrap();
-        let config = Config {
+        let mut config = Config {
             listen: "127.0.0.1:0".parse().unwrap(),
             token: Some(Token::read(&token).unwrap()),
             hosts: vec!["box.example".into()],
             tls: None,
             launch: false,
             sessions: folder.path().join("sessions"),
-            retention,
+            retention: Retention::default(),
+            most_upload: server::MOST_UPLOAD,
         };
+        change(&mut config);
         let server = Server::bind(config, program()).unwrap();
         let (url, stopper) = (server.url().to_owned(), server.stopper());
         let client = Client::of(&url);

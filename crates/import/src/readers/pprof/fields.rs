@@ -75,6 +75,8 @@ impl<R: BufRead> Fields<R> {
         let key = self.varint()?.ok_or_else(damaged)?;
         let tag = key >> 3;
         match key & 7 {
+            // No field has this number: a file of zeros is refused at its first byte.
+            _ if tag == 0 => Err(out.damaged(format!("there is no field at byte {at}"))),
             0 => Ok(Some((tag, self.varint()?.ok_or_else(damaged)?))),
             wire @ (1 | 5) => match self.take(if wire == 1 { 8 } else { 4 })? {
                 true => Ok(Some((tag, 0))),

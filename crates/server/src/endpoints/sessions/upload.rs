@@ -13,6 +13,7 @@ use axum::{
     extract::State,
     http::{HeaderMap, StatusCode, header},
 };
+use document::format;
 use futures_util::StreamExt as _;
 use import::ImportError;
 use serde::Deserialize;
@@ -24,9 +25,6 @@ use std::{
 use tempfile::NamedTempFile;
 use tokio::{io::AsyncWriteExt as _, time::timeout_at};
 use utoipa::openapi::HttpMethod;
-
-/// Bytes of a file.
-const MOST: u64 = 4 << 30;
 
 /// How long a client may send nothing, and the bytes that it sends in a second on average, after
 /// that time.
@@ -77,8 +75,9 @@ async fn upload(
         ));
     }
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    if length.and_then(|length| length.parse().ok()).is_some_and(|length: u64| length > MOST) {
-        return Err(too_large());
+    let most = state.most_upload;
+    if length.and_then(|length| length.parse().ok()).is_some_and(|length: u64| length > most) {
+        return Err(too_large(most));
     }
     let name = params.name.as_deref().map(SessionId::parse).transpose()?;
     let Ok(_turn) = state.uploads.try_acquire() else {
@@ -87,7 +86,7 @@ async fn upload(
     let shared = Shared::clone(&state);
     let open = move || temporary(&shared).map_err(failed);
     let file = state.light.run(open).await?;
-    receive(&file, body, PACE).await?;
+    receive(&file, body, PACE, most).await?;
     let shared = Shared::clone(&state);
     // Others are read from front to back.
     let own = state.light.run(move || is_own(file)).await?;
@@ -107,10 +106,10 @@ fn failed(error: std::io::Error) -> Problem {
     Problem::internal(format!("cannot write the session: {error}"))
 }
 
-fn too_large() -> Problem {
+fn too_large(most: u64) -> Problem {
     Problem::new(
         StatusCode::PAYLOAD_TOO_LARGE,
-        format!("the file has more than {} GB", MOST >> 30),
+        format!("the file has more than {}", format::bytes(most)),
         "put it into the folder of sessions by other means",
     )
 }
@@ -129,8 +128,8 @@ impl Pace {
     }
 }
 
-/// Writes a body to a file as it comes.
-async fn receive(file: &NamedTempFile, body: Body, pace: Pace) -> Result<(), Problem> {
+/// Writes a body of at most so many bytes to a file as it comes. It may come without a length.
+async fn receive(file: &NamedTempFile, body: Body, pace: Pace, most: u64) -> Result<(), Problem> {
     let begun = Instant::now();
     let mut file = tokio::fs::File::from_std(file.reopen().map_err(failed)?);
     let mut parts = body.into_data_stream();
@@ -147,8 +146,8 @@ async fn receive(file: &NamedTempFile, body: Body, pace: Pace) -> Result<(), Pro
         let Some(part) = part else { break };
         let part = part.map_err(|_| Problem::request("the file was cut off"))?;
         length += part.len() as u64;
-        if length > MOST {
-            return Err(too_large());
+        if length > most {
+            return Err(too_large(most));
         }
         file.write_all(&part).await.map_err(failed)?;
     }
@@ -238,7 +237,8 @@ mod tests {
             (number < 50).then(|| (Ok::<_, std::io::Error>(vec![0_u8; bytes]), number + 1))
         });
         let file = NamedTempFile::new().unwrap();
-        receive(&file, Body::from_stream(parts), pace).await.map_err(|problem| problem.status)
+        let body = Body::from_stream(parts);
+        receive(&file, body, pace, u64::MAX).await.map_err(|problem| problem.status)
     }
 
     #[tokio::test]
