@@ -378,7 +378,7 @@ struct Unread {
 }
 
 impl Unread {
-    /// One more look, at which so many bytes were there. Whether the session is to be taken over.
+    /// Counts that these bytes were there. Whether the session is to be taken over.
     /// A socket that is full stays so, and one that is read has another number each time, or 0.
     fn look(&mut self, waiting: u64, stopped: impl FnOnce() -> bool) -> bool {
         if waiting == 0 || waiting != std::mem::replace(&mut self.waiting, waiting) {

@@ -10,6 +10,7 @@
 
 mod allocations;
 mod arguments;
+mod bounded;
 mod builder;
 mod call_sites;
 mod counters;

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use crate::size::cut;
+use crate::bounded::cut;
 use session::{
     FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, ModuleDef, ModuleId, StackDef, StackId,
     ThreadDef, ThreadId, TypeDef, TypeId,

@@ -26,6 +26,8 @@ pub struct ProfilerSpec {
     pub too_old: &'static str,
     /// Whether it can be attached to a running process, or needs a launch.
     pub attach: bool,
+    /// The commands that run it, where these are not `record` and `launch`; empty otherwise.
+    pub own_commands: &'static [&'static str],
     /// Whether it shows stacks of threads that run, which are those of their CPU samples: the CPU
     /// engine runs for it, too, with at least as many samples as its parameter `rate` says.
     pub shows_running: bool,
@@ -47,6 +49,7 @@ impl ProfilerSpec {
         since: 3,
         too_old: "",
         attach: true,
+        own_commands: &[],
         shows_running: false,
         checkup: None,
     };
@@ -61,11 +64,10 @@ impl ProfilerSpec {
 
     /// The commands that run it.
     pub fn commands(&self) -> &'static [&'static str] {
-        match self.id {
-            // It needs to know which methods.
-            id if id == crate::trace::SPEC.id => &["trace", "launch --trace"],
-            _ if self.attach => &["record", "launch"],
-            _ => &["launch"],
+        match (self.own_commands, self.attach) {
+            ([], true) => &["record", "launch"],
+            ([], false) => &["launch"],
+            (own, _) => own,
         }
     }
 

@@ -59,6 +59,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    // They ask which methods.
+    own_commands: &["trace", "launch --trace"],
     ..ProfilerSpec::PLAIN
 };
 

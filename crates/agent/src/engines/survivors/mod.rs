@@ -163,7 +163,7 @@ struct Snapshot {
     origin: Option<u8>,
 }
 
-/// Until when a collection may be told.
+/// Until when a collection may be reported.
 struct Time {
     until: Nanos,
     /// Whether it took too long.

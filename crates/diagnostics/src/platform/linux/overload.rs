@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// many ready threads, and no time on others.
 ///
 /// A process that is kept from processors by a quota alone is not overloaded: all of its threads
-/// stand still together.
+/// wait together.
 pub fn of_process(pid: u32) -> Option<Duration> {
     if !is_crowded() {
         return None;
