@@ -128,7 +128,7 @@ impl Pace {
     }
 }
 
-/// Writes a body of at most so many bytes to a file as it comes. It may come without a length.
+/// Writes a body of at most `most` bytes to a file as it comes. It may come without a length.
 async fn receive(file: &NamedTempFile, body: Body, pace: Pace, most: u64) -> Result<(), Problem> {
     let begun = Instant::now();
     let mut file = tokio::fs::File::from_std(file.reopen().map_err(failed)?);
