@@ -64,12 +64,12 @@ test("a process is recorded, watched, stopped, kept, downloaded and added again"
   await expect(page).toHaveURL(/p=exceptions/);
   await page.getByRole("checkbox", { name: "cpu", exact: true }).check();
   await page.getByRole("checkbox", { name: "wall", exact: true }).check();
-  await page.getByRole("checkbox", { name: "allocations", exact: true }).check();
   await page.getByLabel("samples", { exact: true }).fill("100");
   await expect(page).toHaveURL(/p=exceptions%3Asamples%3D100%2Ccpu%2Cwall/);
   // The address is the state of the form.
   await page.reload();
   await expect(page.getByLabel("samples", { exact: true })).toHaveValue("100");
+  await page.getByRole("checkbox", { name: "allocations", exact: true }).check();
   await page.getByRole("button", { name: "Start recording" }).click();
 
   await expect(page).toHaveURL(/\/recordings\//);
