@@ -192,11 +192,13 @@ function Selected({ source, description, view, go, first, round }: SelectedProps
   );
   return (
     <>
-      {description.warnings.map((warning) => (
-        <p class="banner" key={warning}>
-          {visible(warning)}
-        </p>
-      ))}
+      {/* What is still being recorded is incomplete, and the page says what was dropped. */}
+      {!source.growing &&
+        description.warnings.map((warning) => (
+          <p class="banner" key={warning}>
+            {visible(warning)}
+          </p>
+        ))}
       <Toolbar {...toolbar} />
       {view === "flame" ? (
         <FlameAndCalls {...{ source, description, series, selection, search, timeline, round }} found={setFound} />
