@@ -89,9 +89,29 @@ test("samples of a session are explored by pointer and by keyboard", async ({ pa
   await methods.getByRole("button", { name: "Total" }).click();
   await expect(page).toHaveURL(/sort=total/);
   await methods.getByRole("button", { name: /callers and callees/ }).first().click();
-  await expect(page.getByRole("region", { name: "Callers and callees" })).toContainText("Called by");
+  const detail = page.getByRole("region", { name: "Callers and callees" });
+  await expect(detail).toContainText("Called by");
   await checkAccess(page);
   await checkWidths(page, "methods");
+
+  // Lines of a method of the program: the address has them, and the reader brings the text.
+  await page.getByRole("searchbox", { name: "Search methods" }).fill("Clinic.");
+  await expect(page.locator(".found")).toHaveText(/method/);
+  await methods.getByRole("button", { name: /callers and callees/ }).first().click();
+  await detail.getByRole("button", { name: "Lines", exact: true }).click();
+  await expect(page).toHaveURL(/detail=lines/);
+  const lines = detail.getByRole("group", { name: /^Lines of .*\.cs$/ }).first();
+  await expect(lines.getByRole("row").nth(1)).toContainText(/^\d+[\d.]* %/);
+  const text = Array.from({ length: 5000 }, (_, index) => `text of line ${index + 1}`).join("\n");
+  const source = { name: "Any.cs", mimeType: "text/plain", buffer: Buffer.from(text) };
+  await detail.locator("input[type=file]").first().setInputFiles(source);
+  const number = (await lines.getByRole("row").nth(1).getByRole("cell").first().textContent()) ?? "";
+  await expect(lines.getByRole("row").nth(1)).toContainText(`text of line ${number}`);
+  await page.reload();
+  await expect(lines).toBeVisible();
+  await checkAccess(page);
+  await checkWidths(page, "lines");
+  await page.getByRole("searchbox", { name: "Search methods" }).fill("");
 
   // The heap: what retains what, by pointer and by keyboard, and paths from roots with their fields.
   await page.getByRole("button", { name: "Heap", exact: true }).click();

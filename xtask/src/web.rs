@@ -3,9 +3,11 @@
 
 use crate::tool;
 use anyhow::{Context, Result, bail, ensure};
+use flate2::{Compression, write::GzEncoder};
 use std::{
     collections::BTreeMap,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -17,6 +19,10 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 /// The Node that Vite needs, as major and minor version.
 const NODE: (u32, u32) = (20, 19);
+
+/// Bytes that the pages may have on their way to a browser, compressed: the goal of
+/// `cargo xtask bench ui`.
+const MOST_COMPRESSED: usize = 150_000;
 
 fn web() -> PathBuf {
     source_root().join("web")
@@ -35,7 +41,7 @@ pub fn build() -> Result<()> {
 /// they differ.
 ///
 /// # Errors
-/// When they are not the same, or the sources have errors.
+/// When they are not the same or too large, or the sources have errors.
 pub fn check() -> Result<()> {
     let dist = web().join("dist");
     let before = files(&dist)?;
@@ -54,8 +60,30 @@ pub fn check() -> Result<()> {
         );
     }
     let size: usize = after.values().map(Vec::len).sum();
-    println!("web: {} files, {} kB, as checked in", after.len(), size / 1000);
+    let sent = compressed(&after)?;
+    println!(
+        "web: {} files, {} kB, as checked in; {} kB are sent compressed",
+        after.len(),
+        size / 1000,
+        sent / 1000
+    );
+    ensure!(
+        sent <= MOST_COMPRESSED,
+        "the pages have {sent} bytes compressed, more than {MOST_COMPRESSED}"
+    );
     Ok(())
+}
+
+/// Bytes of what is sent to a browser that opens the pages for the first time: all but the files of
+/// the one-file report.
+fn compressed(files: &BTreeMap<String, Vec<u8>>) -> Result<usize> {
+    let mut sum = 0;
+    for (_, bytes) in files.iter().filter(|(name, _)| !name.starts_with("report.")) {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes)?;
+        sum += encoder.finish()?.len();
+    }
+    Ok(sum)
 }
 
 /// Installs the packages where they are not what the lockfile says, and checks the types.
@@ -121,6 +149,17 @@ fn restore(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pages_are_weighed_without_the_report() {
+        let all = files(&web().join("dist")).unwrap();
+        let sent = compressed(&all).unwrap();
+        assert!((10_000..=MOST_COMPRESSED).contains(&sent), "{sent} bytes");
+        let plain: usize = all.values().map(Vec::len).sum();
+        assert!(sent < plain / 2, "{sent} of {plain}");
+        let report = BTreeMap::from([("report.js".to_owned(), vec![0; 1000])]);
+        assert_eq!(compressed(&report).unwrap(), 0);
+    }
 
     #[test]
     fn versions_are_compared_as_numbers() {

@@ -33,6 +33,8 @@ pub struct View {
     pub samples: u64,
     /// Exceptions per second.
     pub exceptions_per_second: f64,
+    /// Bytes allocated per second; null if no allocation was recorded yet.
+    pub allocated_per_second: Option<f64>,
     /// Share of the time that the runtime was suspended.
     pub paused: f64,
     /// The same of each slice of the past minute, oldest first.
@@ -152,6 +154,7 @@ impl View {
             cpu_history: recent.cpu_history.clone(),
             samples: profile.cpu.totals.samples,
             exceptions_per_second: recent.exceptions_per_second,
+            allocated_per_second: recent.allocated_per_second,
             paused: recent.paused,
             paused_history: recent.paused_history.clone(),
             dropped: profile.dropped(),

@@ -47,6 +47,15 @@ fn a_process_is_found_recorded_watched_and_reported() {
     let again = serving.ask("POST", "recordings", &request).expect_problem(409, &id);
     assert!(again.json()["next"].as_str().unwrap().contains("DELETE"));
     serving.ask("DELETE", &format!("sessions/{id}"), "").expect_problem(409, "being written");
+    // Its samples can be explored while it runs.
+    let (calls, until) = (format!("sessions/{id}/children?nodes=stable"), Instant::now() + LIMIT);
+    let mut answer = serving.get(&calls);
+    while answer.status == 422 || answer.status == 200 && answer.json()["count"] == 0 {
+        assert!(Instant::now() < until, "no samples");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        answer = serving.get(&calls);
+    }
+    assert!(answer.expect(200).json()["rows"][0]["node"].is_u64());
     let events = serving.events(&id);
     for (name, schema) in [("progress", "Progress"), ("figures", "Figures"), ("end", "Recording")] {
         let schema = serving.schema(schema);

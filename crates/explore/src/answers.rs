@@ -3,6 +3,7 @@
 
 mod description;
 mod flame;
+mod lines;
 mod lists;
 mod timeline;
 
@@ -10,6 +11,7 @@ use std::collections::HashMap;
 
 pub use description::{Description, SeriesInfo, StateInfo, ThreadInfo, describe};
 pub use flame::{FlameHead, FlameQuery, PathNode};
+pub use lines::{LineRow, LinesAnswer};
 pub use lists::{
     CalledFunction, CallersAnswer, ChildRow, ChildrenAnswer, FunctionRow, FunctionsAnswer, Sort,
 };

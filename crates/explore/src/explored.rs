@@ -2,13 +2,16 @@ use std::{
     collections::VecDeque,
     io::Read,
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use profile::{BuildOptions, CallTree, Filter, Profile, ProfileError, SeriesKind, TreeOptions};
 use session::{Nanos, SampleBatch, SessionRecord};
 
-use crate::{Lanes, Tree};
+use crate::{
+    Lanes, Tree,
+    stable::{FirstStacks, Numbers},
+};
 
 /// Nodes of a tree of callers. It has a node for each frame of each stack, where that of callees
 /// shares most of them.
@@ -28,6 +31,9 @@ pub struct Selection {
     pub inverted: bool,
     /// A function that calls itself is one node, however deep.
     pub merge_recursion: bool,
+    /// Numbers of nodes in answers stay the same while the session is written. Has no effect on
+    /// trees that are inverted or whose recursion is merged.
+    pub stable: bool,
 }
 
 /// A session that is open, or a part of its time: ready for any number of questions.
@@ -43,6 +49,8 @@ pub struct Explored {
     wall: Lanes,
     /// Trees of the latest questions, the latest first.
     trees: Mutex<VecDeque<(Selection, Arc<Tree>)>>,
+    /// There once numbers were asked for that stay the same.
+    first_stacks: OnceLock<FirstStacks>,
 }
 
 impl Explored {
@@ -81,7 +89,14 @@ impl Explored {
             Some((_, cpu, wall)) => (cpu, wall),
             None => (Lanes::new(profile.start), Lanes::new(profile.start)),
         };
-        Ok(Self { profile, heap_snapshots, cpu, wall, trees: Mutex::default() })
+        Ok(Self {
+            profile,
+            heap_snapshots,
+            cpu,
+            wall,
+            trees: Mutex::default(),
+            first_stacks: OnceLock::new(),
+        })
     }
 
     /// Lanes for samples of a kind: its own, or those of the most telling profiler that ran.
@@ -123,10 +138,20 @@ impl Explored {
         tree
     }
 
+    /// How the nodes of the tree of a selection are numbered in answers.
+    pub(crate) fn numbers(&self, selection: &Selection, tree: &Tree) -> Numbers {
+        if !selection.stable || selection.inverted || selection.merge_recursion {
+            return Numbers::Places;
+        }
+        let first = self.first_stacks.get_or_init(|| FirstStacks::new(&self.profile.tables));
+        Numbers::of_stacks(tree, first)
+    }
+
     /// Bytes of memory that it takes, about.
     pub fn size(&self) -> usize {
+        let first = self.first_stacks.get().map_or(0, FirstStacks::size);
         let trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
         let trees: usize = trees.iter().map(|(_, tree)| tree.size()).sum();
-        self.profile.size() as usize + self.cpu.size() + self.wall.size() + trees
+        self.profile.size() as usize + self.cpu.size() + self.wall.size() + trees + first
     }
 }

@@ -1,4 +1,6 @@
-use profile::{Line, Totals, session::FunctionId};
+use std::collections::HashMap;
+
+use profile::{CallTree, Line, Totals, session::FunctionId};
 
 use crate::Tree;
 
@@ -126,4 +128,89 @@ pub fn neighbors(tree: &Tree, function: FunctionId, functions: usize) -> Neighbo
     all.callers.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.weight));
     all.callees.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.weight));
     all
+}
+
+/// Sums of a line of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineSum {
+    /// Samples in the line itself.
+    pub own: Totals,
+    /// Samples in it or what it called; a stack counts once, however often the line is on it.
+    pub total: Totals,
+    /// How often it is on the path of the walk.
+    on_path: u32,
+}
+
+/// Sums of a function by line.
+#[derive(Clone, Debug, Default)]
+pub struct LineSums {
+    /// Samples in the function itself.
+    pub own: Totals,
+    /// Samples in it or what it called.
+    pub total: Totals,
+    /// The lines; `None` stands for all places of which the line is not known.
+    pub lines: HashMap<Option<Line>, LineSum>,
+}
+
+/// Lines of a function in a tree of calls with [`profile::TreeOptions::lines`], whose root is the
+/// outermost call.
+pub fn lines(calls: &CallTree, function: FunctionId) -> LineSums {
+    let mut all = LineSums::default();
+    let mut depth = 0_u32;
+    calls.visit(|node, entering| {
+        if node.function != function {
+            return;
+        }
+        let sum = all.lines.entry(node.line).or_default();
+        if !entering {
+            sum.on_path -= 1;
+            depth -= 1;
+            return;
+        }
+        add(&mut sum.own, node.own);
+        add(&mut all.own, node.own);
+        if sum.on_path == 0 {
+            add(&mut sum.total, node.total);
+        }
+        if depth == 0 {
+            add(&mut all.total, node.total);
+        }
+        sum.on_path += 1;
+        depth += 1;
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shop;
+    use profile::{NameStyle, SeriesKind, TreeOptions};
+
+    #[test]
+    fn lines_have_the_sums_of_their_function() {
+        let profile = shop::profile();
+        let (tables, cpu) = (&profile.tables, profile.series(SeriesKind::Cpu));
+        let options = TreeOptions { lines: true, ..TreeOptions::default() };
+        let calls = CallTree::new(tables, cpu, options);
+        let of = |name: &str| {
+            let mut ids = (0..tables.functions.len()).map(|id| FunctionId(id as u32));
+            let is_it =
+                |id: &FunctionId| tables.function_name(*id, NameStyle::SHORT).starts_with(name);
+            lines(&calls, ids.find(is_it).unwrap())
+        };
+        let price = of("PriceList.Price");
+        assert_eq!((price.own.weight, price.total.weight), (4_200_000_000, 8_000_000_000));
+        let known: Vec<_> = price.lines.keys().flatten().map(|line| line.line).collect();
+        assert!(known.len() > 1 && known.contains(&87), "{known:?}");
+        let own: u64 = price.lines.values().map(|line| line.own.weight).sum();
+        assert_eq!(own, price.own.weight);
+        // No call of it is below another one.
+        let total: u64 = price.lines.values().map(|line| line.total.weight).sum();
+        assert_eq!(total, price.total.weight);
+        // Three frames of a recursion on a stack count once.
+        let search = of("Discounts.Search");
+        assert_eq!((search.own.weight, search.total.weight), (900_000_000, 900_000_000));
+        assert!(search.lines.values().all(|line| line.total.weight <= 900_000_000));
+    }
 }

@@ -16,6 +16,7 @@ mod lanes;
 mod layout;
 mod markers;
 mod search;
+mod stable;
 mod tree;
 
 #[cfg(test)]
@@ -29,7 +30,7 @@ pub use self::heap::{
 pub use answers::*;
 pub use columns::{Column, Columns};
 pub use explored::{Explored, Selection};
-pub use functions::{FunctionSums, Neighbors, functions, neighbors};
+pub use functions::{FunctionSums, LineSum, LineSums, Neighbors, functions, lines, neighbors};
 pub use lanes::{Lane, Lanes, Strip};
 pub use layout::{Boxes, Hit, Layered, Nodes, Spot, View, lay_out, place};
 pub use markers::{Marker, MarkerKind, markers};

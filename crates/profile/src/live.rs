@@ -10,7 +10,7 @@ use session::{
 
 use crate::{
     BuildOptions, CallSite, Cell, Line, Profile, ProfileBuilder, STATES, Series, SeriesKind,
-    pause_length, state_index,
+    pause_length, series::sum, state_index,
 };
 
 /// Slices kept: as many seconds as the longest window has.
@@ -29,6 +29,8 @@ pub struct Live {
     exceptions: HashMap<TypeId, Thrown>,
     collections: VecDeque<Collection>,
     collection_pause: HashMap<u32, Nanos>,
+    /// Whether an allocation was ever recorded.
+    allocates: bool,
     note: Option<String>,
     ended: bool,
 }
@@ -40,6 +42,8 @@ struct Slice {
     cpu: Vec<Cell>,
     wall: Vec<Cell>,
     exceptions: Vec<(TypeId, u64)>,
+    /// Bytes.
+    allocated: u64,
     paused: Nanos,
 }
 
@@ -71,6 +75,8 @@ pub struct Recent {
     pub exceptions_per_second: f64,
     /// Exceptions by type, the most frequent of the window first.
     pub exceptions: Vec<ThrownType>,
+    /// Bytes allocated per second in the window; `None` if no allocation was ever recorded.
+    pub allocated_per_second: Option<f64>,
     /// The latest 200 collections, latest first, and how long their GC pauses were, where known.
     pub collections: Vec<(Collection, Option<Nanos>)>,
     /// Latest remark of the recording.
@@ -117,6 +123,7 @@ impl Live {
             exceptions: HashMap::new(),
             collections: VecDeque::new(),
             collection_pause: HashMap::new(),
+            allocates: false,
             note: None,
             ended: false,
         }
@@ -164,6 +171,12 @@ impl Live {
                 *self.collection_pause.entry(gc).or_default() += pause_length(pause);
             }
         }
+        // Every object, where all were counted, else what the samples stand for.
+        slice.allocated = match profile.allocations.exact_total().bytes {
+            0 => profile.allocations.series.totals.weight,
+            exact => exact,
+        };
+        self.allocates |= slice.allocated > 0;
         self.collections.extend(profile.gcs);
         while self.collections.len() > COLLECTIONS {
             self.collections.pop_front();
@@ -220,6 +233,9 @@ impl Live {
             paused_history: history(|slice| slice.paused),
             exceptions_per_second: thrown.values().sum::<u64>() as f64 / seconds,
             exceptions: self.thrown_types(&profile, &thrown, seconds),
+            allocated_per_second: self
+                .allocates
+                .then(|| sum(slices.iter().map(|slice| slice.allocated)) as f64 / seconds),
             collections: (self.collections.iter().rev())
                 .map(|gc| (gc.clone(), self.collection_pause.get(&gc.number).copied()))
                 .collect(),

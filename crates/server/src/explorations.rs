@@ -4,7 +4,13 @@ use crate::{Workspace, kept::Kept, problem::Problem, store::SessionId};
 use ::compare::viewed::Viewed;
 use explore::{Explored, GrowthView, HeapView};
 use session::Nanos;
-use std::{fs::File, ops::Range, sync::Arc, time::SystemTime};
+use std::{
+    collections::HashMap,
+    fs::File,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
 
 /// Bytes that sessions may take which are kept. The one that was asked for last is kept in any
 /// case.
@@ -22,6 +28,10 @@ const MOST_GROWTH: usize = 64 << 20;
 
 /// Bytes of heap snapshots that are kept. One is kept in any case.
 const MOST_HEAP: usize = 512 << 20;
+
+/// How long answers about a session that is being written may be of what was read: its file becomes
+/// longer all the time, and each view makes several requests.
+const FRESH: Duration = Duration::from_secs(2);
 
 /// A session file as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +66,8 @@ pub struct Explorations {
     /// By the session and the number of the snapshot.
     heaps: Kept<(Stamp, Option<u32>), HeapView>,
     growths: Kept<Stamp, GrowthView>,
+    /// Sessions that are being written: when they were read, and what they were then.
+    written: Mutex<HashMap<SessionId, (Instant, Stamp)>>,
 }
 
 impl Explorations {
@@ -69,13 +81,32 @@ impl Explorations {
         let own = id.clone();
         let found = work.light(move |work| {
             let file = work.read(&own)?;
-            Ok((Stamp::of(&own, &file)?, file))
+            Ok((Stamp::of(&own, &file)?, file, work.store.is_written(&own)))
         });
-        let (stamp, file) = found.await?;
+        let (stamp, file, is_written) = found.await?;
+        let stamp = self.lately(stamp, is_written);
         let key = (stamp.clone(), time.clone());
         let read =
             move |_: &Workspace| Ok(Explored::read(file, time).map_err(report::ReportError::from)?);
         self.sessions.open(work, key, |(known, _)| stamp.allows(known), read).await
+    }
+
+    /// The stamp of what was read lately of a session that is being written; else the current one.
+    fn lately(&self, current: Stamp, is_written: bool) -> Stamp {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.retain(|_, (read, _)| read.elapsed() < FRESH);
+        if !is_written {
+            written.remove(&current.id);
+            return current;
+        }
+        match written.get(&current.id) {
+            // A shorter file is another one of the same name.
+            Some((_, known)) if known.bytes <= current.bytes => known.clone(),
+            _ => {
+                written.insert(current.id.clone(), (Instant::now(), current.clone()));
+                current
+            }
+        }
     }
 
     /// A comparison of two sessions; `how` says in which way.
@@ -143,7 +174,7 @@ mod shop;
 mod tests {
     use super::*;
     use crate::{Program, store::Retention};
-    use std::{path::Path, sync::atomic::Ordering, time::Duration};
+    use std::{path::Path, sync::atomic::Ordering};
     use tokio::time::timeout;
 
     /// A program that has no agent.
@@ -214,6 +245,34 @@ mod tests {
         assert!(open.open(&work, &id, None).await.is_err());
         // What cannot be read takes no place.
         assert_eq!(open.sessions.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_being_written_is_not_read_for_each_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = workspace(folder.path());
+        let open = Explorations::default();
+        let writing = work.store.create("shop").unwrap();
+        let id = writing.id.clone();
+        assert!(open.open(&work, &id, None).await.is_err());
+        let path = work.path(&id);
+        std::fs::write(&path, shop::file()).unwrap();
+        let first = open.open(&work, &id, None).await.unwrap();
+        let longer = || {
+            let file = File::options().append(true).open(&path).unwrap();
+            file.set_modified(SystemTime::now() + Duration::from_secs(2)).unwrap();
+        };
+        longer();
+        assert!(Arc::ptr_eq(&first, &open.open(&work, &id, None).await.unwrap()));
+        let (read, _) = open.written.lock().unwrap()[&id].clone();
+        open.written.lock().unwrap().get_mut(&id).unwrap().0 = read.checked_sub(FRESH).unwrap();
+        let second = open.open(&work, &id, None).await.unwrap();
+        assert!(!Arc::ptr_eq(&first, &second));
+        // Once it is complete, it is read as it is.
+        drop(writing);
+        assert!(Arc::ptr_eq(&second, &open.open(&work, &id, None).await.unwrap()));
+        std::fs::write(&path, shop::file()).unwrap();
+        assert!(!Arc::ptr_eq(&second, &open.open(&work, &id, None).await.unwrap()));
     }
 
     #[tokio::test]

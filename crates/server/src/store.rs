@@ -151,6 +151,11 @@ impl Store {
         Err(Problem::busy(format!("there are too many sessions that are called {name}")))
     }
 
+    /// Whether a session is being written.
+    pub fn is_written(&self, id: &SessionId) -> bool {
+        self.busy().contains(id)
+    }
+
     /// Opens a session to read it.
     pub fn read(&self, id: &SessionId) -> Result<File, Problem> {
         open_file(&self.path(id)).map_err(|error| match error.kind() {
@@ -161,7 +166,7 @@ impl Store {
 
     /// What is known of a session without reading all of it.
     pub fn row(&self, id: &SessionId) -> Result<SessionRow, Problem> {
-        let row = SessionRow::read(id, self.read(id)?, self.busy().contains(id));
+        let row = SessionRow::read(id, self.read(id)?, self.is_written(id));
         Ok(SessionRow { note: self.note(id), ..row })
     }
 

@@ -110,6 +110,25 @@ fn samples_can_be_selected() {
 }
 
 #[test]
+fn nodes_can_have_numbers_that_stay_the_same() {
+    let served = served();
+    let answer = ask(&served, "flame?nodes=stable&width=1000").expect(200);
+    let first = column(&answer, "row").iter().position(|row| *row == 1.0).unwrap();
+    let node = column(&answer, "node")[first];
+    let zoomed = ask(&served, &format!("flame?nodes=stable&width=100&root={node}")).expect(200);
+    let (head, _) = parts(&zoomed);
+    assert_eq!(
+        (&head["total"], &head["path"][0]["node"]),
+        (&9_200_000_000_u64.into(), &(node as u64).into())
+    );
+    let roots = json(&served, "children?nodes=stable");
+    assert_eq!(roots["rows"][0]["node"], node as u64);
+    let below = json(&served, &format!("children?nodes=stable&root={node}"));
+    assert_eq!(below["count"], roots["rows"][0]["children"]);
+    ask(&served, "children?nodes=stable&root=1000000").expect_problem(404, "1000000");
+}
+
+#[test]
 fn functions_are_found_and_have_callers() {
     let served = served();
     let functions = json(&served, "functions?rows=2");
@@ -139,6 +158,19 @@ fn functions_are_found_and_have_callers() {
     );
     assert!(callers["callers"][0]["function"]["name"].to_string().contains("PriceList.Price"));
     assert!(callers["callees"][0]["function"]["name"].to_string().contains("Discounts.Search"));
+    // Lines of a function, in their order.
+    let price = &rows[0]["function"]["id"];
+    let lines = json(&served, &format!("explore/lines?of={price}"));
+    served.schema("LinesAnswer").check(&lines).unwrap();
+    assert_eq!((&lines["own"], &lines["total"]), (&rows[0]["own"], &rows[0]["total"]));
+    assert_eq!(lines["files"], serde_json::json!(["/src/shop/PriceList.cs"]));
+    let list = lines["rows"].as_array().unwrap();
+    let numbers: Vec<_> = list.iter().filter_map(|row| row["line"].as_u64()).collect();
+    assert!(numbers.len() > 1 && numbers.is_sorted(), "{lines}");
+    let own: u64 = list.iter().map(|row| row["own"].as_u64().unwrap()).sum();
+    assert_eq!(own, 4_200_000_000);
+    let rest = json(&served, &format!("explore/lines?of={price}&first=1&rows=1"));
+    assert_eq!((&rest["rows"][0], &rest["count"]), (&list[1], &lines["count"]));
     // The same search in the flame graph.
     let answer = ask(&served, "flame?search=/discounts/").expect(200);
     let (head, _) = parts(&answer);
@@ -205,13 +237,25 @@ fn wrong_requests_are_refused() {
         ("flame?color=red", 400, "color"),
         ("callers", 400, "of"),
         ("callers?of=1000000", 404, "1000000"),
+        ("explore/lines", 400, "of"),
+        ("explore/lines?of=1000000", 404, "1000000"),
         ("children?root=1000000", 404, "1000000"),
+        ("children?nodes=x", 400, "nodes"),
+        ("flame?nodes=stable&direction=callers", 400, "callees"),
         ("functions?sort=x", 400, "own, total, name"),
         ("timeline?width=1000000", 400, "width"),
     ] {
         ask(&served, path).expect_problem(status, part);
     }
-    for path in ["explore", "flame", "functions", "callers?of=0", "children", "timeline"] {
+    for path in [
+        "explore",
+        "flame",
+        "functions",
+        "callers?of=0",
+        "explore/lines?of=0",
+        "children",
+        "timeline",
+    ] {
         let other = format!("/api/v1/sessions/none/{path}");
         served.get(&other).expect_problem(404, "no session none");
         // Without a token the request is refused.

@@ -85,7 +85,8 @@ fn explore_everything(file: &[u8]) {
     for kind in SeriesKind::ALL {
         for inverted in [false, true] {
             let filter = Filter::default();
-            let selection = Selection { kind, filter, inverted, merge_recursion: inverted };
+            let selection =
+                Selection { kind, filter, inverted, merge_recursion: inverted, stable: !inverted };
             let view = View { root: None, width: 1000.0, top: 0, rows: 100 };
             let query = FlameQuery { selection: selection.clone(), view, search: search.clone() };
             open.flame(&query).unwrap().to_bytes();

@@ -46,6 +46,8 @@ export function Samples({ progress }: { progress: Progress }) {
   );
 }
 
+const perSecond = (value: number) => `${bytes(value)}/s`;
+
 const cores = (value: number) => `${(value * 100).toFixed(0)} %`;
 
 /**
@@ -58,6 +60,7 @@ export function Charts({ history }: { history: History }) {
     { title: "CPU", values: history.cpu, write: cores, stroke: "--series-1", least: 0.1 },
     { title: "GC pauses", values: history.paused, write: percent, stroke: "--series-2", least: 0.01 },
     { title: "Exceptions", values: history.exceptions, write: rate, stroke: "--series-6", least: 1 },
+    { title: "Allocated", values: history.allocated, write: perSecond, stroke: "--series-5" },
     { title: "Heap after the latest GC", values: history.heap, write: bytes, stroke: "--series-3" },
     { title: "Threads seen", values: history.threads, write: number, stroke: "--series-4", least: 4 },
   ];

@@ -1,11 +1,13 @@
 // A recording or trace while it runs, and what became of it.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { api } from "../data/client";
 import { bytes, count, duration, visible } from "../data/format";
 import { useQuery } from "../data/query";
+import { serverSource } from "../data/server-source";
 import type { Recording } from "../data/types";
 import { DocumentView } from "../views/document";
+import { Samples as Explored } from "../views/explore";
 import { Failed, Forgotten } from "./checkup";
 import { ProgramOutput } from "./launch";
 import { Charts, Now, Running, Samples } from "./live";
@@ -55,8 +57,22 @@ export function RecordingPage({ id }: { id: string }) {
       {progress && <Samples progress={progress} />}
       {command !== null && <ProgramOutput id={id} ended={ended} />}
       {!ended && figures && <Now figures={figures} />}
+      {!ended && (figures?.elapsed_seconds ?? 0) > READABLE && <Stacks id={id} />}
       {!ended && <SoFar id={id} />}
     </>
+  );
+}
+
+/** Seconds after which what was recorded is in the file. */
+const READABLE = 2;
+
+/** The stacks of all samples so far. Zoom and focus stay while more come. */
+function Stacks({ id }: { id: string }) {
+  const source = useMemo(() => serverSource(id, true), [id]);
+  return (
+    <section aria-label="Stacks so far">
+      <Explored source={source} view="flame" go={() => ({})} />
+    </section>
   );
 }
 

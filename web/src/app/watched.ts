@@ -17,6 +17,8 @@ export interface History {
   /** Share of the time in which the runtime was suspended. */
   paused: number[];
   exceptions: number[];
+  /** Bytes per second; null before the first allocation was recorded. */
+  allocated: (number | null)[];
   /** Bytes of all heaps after the latest collection; null before the first. */
   heap: (number | null)[];
   threads: number[];
@@ -41,7 +43,7 @@ const EMPTY: Watched = {
   recording: undefined,
   progress: undefined,
   figures: undefined,
-  history: { time: [], cpu: [], paused: [], exceptions: [], heap: [], threads: [] },
+  history: { time: [], cpu: [], paused: [], exceptions: [], allocated: [], heap: [], threads: [] },
   problem: undefined,
 };
 
@@ -55,6 +57,7 @@ function longer(history: History, figures: Figures): History {
     cpu: add(history.cpu, figures.cpu),
     paused: add(history.paused, figures.paused),
     exceptions: add(history.exceptions, figures.exceptions_per_second),
+    allocated: add(history.allocated, figures.allocated_per_second),
     heap: add(history.heap, heap),
     threads: add(history.threads, figures.threads.length),
   };

@@ -185,6 +185,7 @@ function describe(data: EmbeddedSamples): Description {
 class Embedded implements Source {
   readonly id = "page";
   readonly timed = false;
+  readonly growing = false;
   private readonly description: Description;
   private readonly samples = new Map<string, Samples>();
   private hits: { search: string; functions: Uint8Array } | undefined;

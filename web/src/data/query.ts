@@ -13,13 +13,13 @@ export interface Query<T> {
 }
 
 /**
- * Asks when the key changes, and again after each answer and `every` milliseconds. While the page
- * is hidden, nothing is asked again.
+ * Asks when the key changes, and again after each answer and `every` milliseconds; a function gets
+ * how many milliseconds the answer took. While the page is hidden, nothing is asked again.
  */
 export function useQuery<T>(
   key: string,
   ask: (signal: AbortSignal) => Promise<T>,
-  every?: number,
+  every?: number | ((took: number) => number),
 ): Query<T> {
   const [state, setState] = useState<{ key: string; data?: T; problem?: Problem }>({ key });
   const [round, setRound] = useState(0);
@@ -33,6 +33,7 @@ export function useQuery<T>(
         document.addEventListener("visibilitychange", once, { once: true, signal: control.signal });
         return;
       }
+      const begun = performance.now();
       try {
         const data = await latest.current(control.signal);
         if (!control.signal.aborted) setState({ key, data });
@@ -42,7 +43,9 @@ export function useQuery<T>(
         setState((before) => ({ ...(before.key === key ? before : { key }), problem }));
         if (problem.isLockedOut) return;
       }
-      if (every !== undefined) timer = setTimeout(() => void once(), every);
+      if (every === undefined) return;
+      const pause = typeof every === "number" ? every : every(performance.now() - begun);
+      timer = setTimeout(() => void once(), pause);
     };
     void once();
     return () => {

@@ -8,6 +8,7 @@ import type {
   Description,
   Flame,
   Functions,
+  Lines,
   Selection,
   Source,
   Timeline,
@@ -63,8 +64,12 @@ function timelineOf({ head, column }: Columns<Timeline>): Timeline {
   };
 }
 
-/** The samples of a session. */
-export function serverSource(session: string): Source {
+/**
+ * The samples of a session. `growing`: it is still being written. Numbers of nodes then stay the same
+ * from answer to answer.
+ */
+export function serverSource(session: string, growing = false): Source {
+  const nodes = growing ? "stable" : undefined;
   const ask = async (what: string, params: Params, signal?: AbortSignal) => {
     const url = address(`sessions/${encodeURIComponent(session)}/${what}`, params);
     return send(url, signal ? { signal } : {});
@@ -75,18 +80,21 @@ export function serverSource(session: string): Source {
     readColumns<T>(await (await ask(what, params, signal)).arrayBuffer());
   return {
     id: `session ${session}`,
-    timed: true,
+    timed: !growing,
+    growing,
     describe: (from, to, signal) => json<Description>("explore", { from, to }, signal),
     flame: async ({ selection, root, width, top, rows, search }, signal) => {
-      const params = { ...selected(selection), root, width, top, rows, search };
+      const params = { ...selected(selection), nodes, root, width, top, rows, search };
       return flameOf(await columns<Flame>("flame", params, signal));
     },
     functions: ({ selection, search, sort, rows }, signal) =>
       json<Functions>("functions", { ...selected(selection), search, sort, rows }, signal),
     callers: (selection, of, signal) =>
       json<Callers>("callers", { ...selected(selection), of, rows: 200 }, signal),
+    lines: ({ selection, of, rows }, signal) =>
+      json<Lines>("explore/lines", { ...selected(selection), direction: undefined, of, rows }, signal),
     children: ({ selection, node, search, first, rows }, signal) => {
-      const params = { ...selected(selection), root: node, search, first, rows };
+      const params = { ...selected(selection), nodes, root: node, search, first, rows };
       return json<Children>("children", params, signal);
     },
     timeline: async (query, signal) => timelineOf(await columns("timeline", { ...query }, signal)),

@@ -174,6 +174,35 @@ export interface Callers {
   callees: Neighbor[];
 }
 
+/** Lines of a method that were sampled. */
+export interface Lines {
+  function: Fn;
+  whole: number;
+  effective: number;
+  own: number;
+  total: number;
+  /** Paths, as the symbols name them. */
+  files: string[];
+  count: number;
+  /** File by file, in the order of their numbers. */
+  rows: LineRow[];
+}
+
+export interface LineRow {
+  /** Index into the files; null where the line is not known, as `line` is then. */
+  file: number | null;
+  line: number | null;
+  own: number;
+  own_samples: number;
+  total: number;
+}
+
+export interface LinesQuery {
+  selection: Selection;
+  of: number;
+  rows: number;
+}
+
 export interface Child {
   node: number;
   function: Fn;
@@ -238,10 +267,14 @@ export interface Source {
   readonly id: string;
   /** Whether a part of the time can be chosen. */
   readonly timed: boolean;
+  /** Whether it is still being written: it is asked again and again. */
+  readonly growing: boolean;
   describe(from: string, to: string, signal?: AbortSignal): Promise<Description>;
   flame(query: FlameQuery, signal?: AbortSignal): Promise<Flame>;
   functions(query: FunctionsQuery, signal?: AbortSignal): Promise<Functions>;
   callers(selection: Selection, of: number, signal?: AbortSignal): Promise<Callers>;
+  /** Lines of a method, where they are known. */
+  lines?(query: LinesQuery, signal?: AbortSignal): Promise<Lines>;
   children(query: ChildrenQuery, signal?: AbortSignal): Promise<Children>;
   timeline(query: TimelineQuery, signal?: AbortSignal): Promise<Timeline>;
 }

@@ -136,6 +136,8 @@ export interface Figures {
   cpu: number;
   samples: number;
   exceptions_per_second: number;
+  /** Bytes; null if no allocation was recorded yet. */
+  allocated_per_second: number | null;
   paused: number;
   dropped: number;
   note: string | null;

@@ -11,7 +11,7 @@ import { amount, points } from "./weights";
 const MOST = 2000;
 
 export interface CallsProps
-  extends Pick<LazyTreeProps<Child>, "root" | "focus" | "path" | "setFocus" | "zoom"> {
+  extends Pick<LazyTreeProps<Child>, "root" | "round" | "focus" | "path" | "setFocus" | "zoom"> {
   source: Source;
   series: Series;
   selection: Selection;

@@ -28,6 +28,14 @@ export interface ExploreProps {
 /** Which view of the samples. */
 export type View = "flame" | "functions";
 
+/** Milliseconds after which samples that are still being recorded are read again, at least. */
+const EVERY = 3000;
+
+/** Reading takes at most 1 part in so many of the time. */
+const SELDOM = 20;
+
+const pace = (took: number) => Math.max(EVERY, took * SELDOM);
+
 /** Threads that can be chosen from a list. */
 const MOST_THREADS = 1000;
 
@@ -76,24 +84,32 @@ export interface SamplesProps {
 export function Samples({ source, view, go }: SamplesProps) {
   const [from] = useKept("from");
   const [to] = useKept("to");
-  const query = useQuery(`explore ${source.id} ${from} ${to}`, (signal) =>
-    source.describe(from, to, signal),
+  const query = useQuery(
+    `explore ${source.id} ${from} ${to}`,
+    (signal) => source.describe(from, to, signal),
+    source.growing ? pace : undefined,
   );
   // While another part of the time is read, the last one stays.
   const last = useRef<Description>(undefined);
-  if (query.data) last.current = query.data;
+  const round = useRef(0);
+  if (query.data && query.data !== last.current) {
+    last.current = query.data;
+    if (source.growing) round.current += 1;
+  }
   const description = last.current;
-  if (query.problem) {
+  // What is still being recorded may not be readable yet.
+  if (query.problem && !source.growing) {
     return (
       <div class="banner bad" role="alert">
         {visible(query.problem.reason)} {query.problem.next} {from + to !== "" && <AllOfIt />}
       </div>
     );
   }
+  if (!description && source.growing) return null;
   if (!description) return <p class="empty">Reading the samples…</p>;
   const first = description.series[0];
-  if (!first) return <NoSamples isPart={from + to !== ""} />;
-  return <Selected {...{ source, description, view, go, first }} />;
+  if (!first) return source.growing ? null : <NoSamples isPart={from + to !== ""} />;
+  return <Selected {...{ source, description, view, go, first }} round={round.current} />;
 }
 
 /** Back to all of the time. */
@@ -118,6 +134,8 @@ function NoSamples({ isPart }: { isPart: boolean }) {
 interface SelectedProps extends SamplesProps {
   description: Description;
   first: Series;
+  /** How often samples that are still being recorded were read. */
+  round: number;
 }
 
 /** Hidden states: those that were chosen, else those that are of no interest at first. */
@@ -126,7 +144,7 @@ function hiddenOf(series: Series, off: string): Set<string> {
   return new Set(off.split(",").filter((id) => series.states.some((one) => one.id === id)));
 }
 
-function Selected({ source, description, view, go, first }: SelectedProps) {
+function Selected({ source, description, view, go, first, round }: SelectedProps) {
   const store = useContext(StoreContext);
   const series = description.series.find((one) => one.id === store.get("series")) ?? first;
   const hidden = hiddenOf(series, store.get("off"));
@@ -140,7 +158,8 @@ function Selected({ source, description, view, go, first }: SelectedProps) {
     states: hidden.size === 0 ? undefined : shown,
     from: store.get("from"),
     to: store.get("to"),
-    callers: store.get("callers") === "1",
+    // Nodes of callers have no numbers that stay the same while samples come.
+    callers: store.get("callers") === "1" && !source.growing,
   };
   const search = store.get("search");
   const [found, setFound] = useState("");
@@ -160,7 +179,7 @@ function Selected({ source, description, view, go, first }: SelectedProps) {
     source,
     isFlame: view === "flame",
   };
-  const timeline = (
+  const timeline = !source.growing && (
     <TimelineView
       {...{ source, description, series }}
       states={selection.states}
@@ -173,14 +192,16 @@ function Selected({ source, description, view, go, first }: SelectedProps) {
   );
   return (
     <>
-      {description.warnings.map((warning) => (
-        <p class="banner" key={warning}>
-          {visible(warning)}
-        </p>
-      ))}
+      {/* What is still being recorded is incomplete, and the page says what was dropped. */}
+      {!source.growing &&
+        description.warnings.map((warning) => (
+          <p class="banner" key={warning}>
+            {visible(warning)}
+          </p>
+        ))}
       <Toolbar {...toolbar} />
       {view === "flame" ? (
-        <FlameAndCalls {...{ source, description, series, selection, search, timeline }} found={setFound} />
+        <FlameAndCalls {...{ source, description, series, selection, search, timeline, round }} found={setFound} />
       ) : (
         <>
           <section class="card">{timeline}</section>
@@ -260,7 +281,7 @@ function Toolbar(props: ToolbarProps) {
   );
 }
 
-function Directions({ selection, select }: ToolbarProps) {
+function Directions({ selection, select, source }: ToolbarProps) {
   const [up, setUp] = useKept("up", true);
   const [coloring, setColoring] = useKept("color", true);
   const button = (title: string, pressed: boolean, press: () => void) => (
@@ -270,10 +291,12 @@ function Directions({ selection, select }: ToolbarProps) {
   );
   return (
     <>
-      <div class="segments" role="group" aria-label="Direction">
-        {button("Callees", !selection.callers, () => select({ callers: "" }))}
-        {button("Callers", selection.callers, () => select({ callers: "1" }))}
-      </div>
+      {!source.growing && (
+        <div class="segments" role="group" aria-label="Direction">
+          {button("Callees", !selection.callers, () => select({ callers: "" }))}
+          {button("Callers", selection.callers, () => select({ callers: "1" }))}
+        </div>
+      )}
       <div class="segments" role="group" aria-label="Form">
         {button("Icicle", up === "", () => setUp(""))}
         {button("Flames", up !== "", () => setUp("1"))}
@@ -362,7 +385,8 @@ interface FlameAndCallsProps {
   series: Series;
   selection: Selection;
   search: string;
-  timeline: JSX.Element;
+  timeline: JSX.Element | false;
+  round: number;
   found: (text: string) => void;
 }
 
@@ -379,7 +403,8 @@ function FlameAndCalls(props: FlameAndCallsProps) {
   });
   const [flame, setFlame] = useState<Flame>();
   const zoom = (node: number | undefined) => setRoot(node === undefined ? "" : String(node));
-  const shared = { source, series, selection, search, root, zoom };
+  const { round } = props;
+  const shared = { source, series, selection, search, root, zoom, round };
   const focused = (node: number | undefined, path: number[]) => setFocus({ node, path });
   return (
     <>
@@ -401,7 +426,7 @@ function FlameAndCalls(props: FlameAndCallsProps) {
             found(next.found === null ? "" : `${percent(next.found)} matched`);
           }}
         />
-        {flame && <Legend {...{ flame, description }} />}
+        {flame && <Legend {...{ flame, description }} markers={props.timeline !== false} />}
       </section>
       <p class="hint">
         Click a frame to zoom. <kbd>/</kbd> searches; <kbd>←↑→↓</kbd> <kbd>Enter</kbd>{" "}
@@ -432,7 +457,8 @@ function notesOf(flame: Flame, series: Series): string {
 }
 
 /** Colors, with the share of each kind of code by itself. */
-function Legend({ flame, description }: { flame: Flame; description: Description }) {
+function Legend(props: { flame: Flame; description: Description; markers: boolean }) {
+  const { flame, description, markers } = props;
   return (
     <div class="legend" role="group" aria-label="Colors, with the share of each kind itself">
       {description.kinds.map((kind, index) => {
@@ -446,7 +472,7 @@ function Legend({ flame, description }: { flame: Flame; description: Description
           )
         );
       })}
-      <Markers />
+      {markers && <Markers />}
     </div>
   );
 }

@@ -24,6 +24,8 @@ export interface FlameLook<F extends FlameBoxes> extends BoxLook<F> {
 export interface FlameProps<F extends FlameBoxes> {
   /** What is shown: with another one, the view begins at its beginning. */
   id: string;
+  /** With another one, the same is asked again, and the view stays. */
+  round?: number;
   ask: (query: BoxQuery, signal: AbortSignal) => Promise<F>;
   look: FlameLook<F>;
   /** Its name, and where the same is said in words. */
@@ -56,8 +58,8 @@ function useFlame<F extends FlameBoxes>(
   first: number,
   rows: number,
 ) {
-  const { id, root, search } = props;
-  const key = `${id} ${root} ${search} ${width} ${first} ${rows}`;
+  const { id, root, search, round = 0 } = props;
+  const key = `${id} ${root} ${search} ${width} ${first} ${rows} ${round}`;
   const query = useQuery(key, (signal) => {
     // Nothing is visible yet.
     if (width === 0) return new Promise<F>(() => {});

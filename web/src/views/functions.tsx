@@ -15,6 +15,7 @@ import type {
   Source,
 } from "../data/source";
 import { fileOf } from "./calls";
+import { LinesView } from "./lines";
 import { More } from "./more";
 import { kindColor } from "./palette";
 import { keyOf } from "./samples-flame";
@@ -126,7 +127,7 @@ function FunctionTable(props: TableProps) {
   );
 }
 
-function Share({ part, series, effective }: { part: number; series: Series; effective: number }) {
+export function Share({ part, series, effective }: { part: number; series: Series; effective: number }) {
   const error = points(series, part, effective);
   return (
     <>
@@ -193,6 +194,8 @@ interface CallersProps extends FunctionsProps {
 /** Who calls a function, and whom it calls. */
 export function CallersView(props: CallersProps) {
   const { source, selection, series, of, choose } = props;
+  const [detail, setDetail] = useKept("detail");
+  const isLines = detail === "lines" && source.lines !== undefined;
   const key = `callers ${source.id} ${keyOf(selection)} ${of}`;
   const query = useQuery(key, (signal) => source.callers(selection, of, signal));
   const found = query.data;
@@ -211,10 +214,24 @@ export function CallersView(props: CallersProps) {
             Self {percent(found.own / (found.whole || 1))} ({amount(series, found.own)}), total{" "}
             {percent(found.total / (found.whole || 1))} ({amount(series, found.total)})
           </p>
-          <div class="pair">
-            <Neighbors title="Called by" rows={found.callers} {...{ found, series, choose }} />
-            <Neighbors title="Calls" rows={found.callees} {...{ found, series, choose }} />
-          </div>
+          {source.lines && (
+            <div class="segments" role="group" aria-label="Details of the method">
+              <button aria-pressed={!isLines} onClick={() => setDetail("")}>
+                Callers and callees
+              </button>
+              <button aria-pressed={isLines} onClick={() => setDetail("lines")}>
+                Lines
+              </button>
+            </div>
+          )}
+          {isLines ? (
+            <LinesView {...{ source, selection, series, of }} />
+          ) : (
+            <div class="pair">
+              <Neighbors title="Called by" rows={found.callers} {...{ found, series, choose }} />
+              <Neighbors title="Calls" rows={found.callees} {...{ found, series, choose }} />
+            </div>
+          )}
         </>
       )}
     </section>

@@ -12,6 +12,9 @@ const STEP = 200;
 /** Levels of the heaviest path that are open at first. */
 const OPEN = 12;
 
+/** Open rows whose children are fetched again. */
+const RENEWED = 100;
+
 /** A row that was fetched. */
 export interface TreeRow {
   node: number;
@@ -33,6 +36,8 @@ interface Line<Row> extends GridRow {
 export interface LazyTreeProps<Row extends TreeRow> {
   /** What is shown: with another one, everything is fetched again. */
   id: string;
+  /** With another one, the same rows are fetched again, and what is open stays open. */
+  round?: number;
   /** Rows right below a node, the heaviest first. */
   load: (node: number | undefined, rows: number) => Promise<Loaded<Row>>;
   label: string;
@@ -94,7 +99,7 @@ function linesOf<Row extends TreeRow>(
 }
 
 export function LazyTree<Row extends TreeRow>(props: LazyTreeProps<Row>) {
-  const { id, root, path } = props;
+  const { id, root, path, round } = props;
   const [children, setChildren] = useState<ReadonlyMap<number | undefined, Loaded<Row>>>(new Map());
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const state = useRef({ id: "", children: new Map<number | undefined, Loaded<Row>>() });
@@ -144,6 +149,28 @@ export function LazyTree<Row extends TreeRow>(props: LazyTreeProps<Row>) {
       () => {},
     );
   }, [steps]);
+
+  // The same rows with newer numbers.
+  useEffect(() => {
+    const current = state.current;
+    if (round === undefined || current.children.size === 0) return;
+    let over = false;
+    const shown = [root, ...[...open].slice(0, RENEWED)];
+    const renew = async (node: number | undefined) => {
+      const rows = current.children.get(node)?.rows.length ?? 0;
+      const loaded = await props.load(node, Math.max(rows, STEP));
+      if (!over) current.children.set(node, loaded);
+    };
+    void Promise.all(shown.map(renew)).then(
+      () => {
+        if (!over && state.current === current) setChildren(new Map(current.children));
+      },
+      () => {},
+    );
+    return () => {
+      over = true;
+    };
+  }, [round]);
 
   const toggle = (line: Line<Row>, wanted: boolean) => {
     const node = line.child?.node;

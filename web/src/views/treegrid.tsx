@@ -94,6 +94,29 @@ export function TreeGrid<Row extends GridRow>(props: TreeGridProps<Row>) {
     row?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [focusing]);
 
+  // Rows may come and go above the one that has the focus, and change their order.
+  const kept = useRef<{ rows: readonly Row[]; active: number; key: GridRow["key"] | undefined }>({
+    rows,
+    active,
+    key: rows[current]?.key,
+  });
+  const held = useRef(false);
+  held.current ||= body.current?.contains(document.activeElement) ?? false;
+  useLayoutEffect(() => {
+    const isSame = kept.current.rows === rows || kept.current.active !== active;
+    const index = isSame ? -1 : rows.findIndex((row) => row.key === kept.current.key);
+    if (index >= 0 && index !== current) {
+      setActive(index);
+      return;
+    }
+    kept.current = { rows, active, key: rows[current]?.key };
+    if (held.current && !body.current?.contains(document.activeElement)) {
+      const row = body.current?.querySelector<HTMLElement>('[role="row"][tabindex="0"]');
+      row?.focus({ preventScroll: true });
+    }
+    held.current = false;
+  });
+
   const move = (index: number) => {
     const target = Math.min(Math.max(index, 0), rows.length - 1);
     const row = rows[target];

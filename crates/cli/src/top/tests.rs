@@ -198,6 +198,7 @@ fn the_numbers_are_those_of_the_records() {
         near(view.cpu, 1.0) && near(view.paused, 0.031) && near(view.exceptions_per_second, 120.0)
     );
     assert_eq!((view.samples, view.dropped, view.window_seconds), (100, 3, 1.0));
+    assert_eq!(view.allocated_per_second, None, "no profiler recorded allocations");
     let worker = view.threads.iter().find(|row| row.name == "worker").expect("worker");
     assert_eq!(worker.state, Some("lock"));
     assert_eq!(view.collections[0].pause_ms, Some(31.0));

@@ -3,7 +3,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{ExploreError, Once, ShownFunction, ends_of_path, place};
-use crate::{Boxes, Column, Columns, Explored, Hit, Pattern, Selection, Tree, View, lay_out};
+use crate::{
+    Boxes, Column, Columns, Explored, Hit, Pattern, Selection, Tree, View, lay_out, stable::Numbers,
+};
 
 /// What is to be laid out.
 #[derive(Clone, Debug)]
@@ -63,19 +65,19 @@ impl Explored {
     /// [`ExploreError`].
     pub fn flame(&self, query: &FlameQuery) -> Result<Columns, ExploreError> {
         let tree = self.tree(&query.selection);
-        let root = query.view.root;
-        check_node(&tree, root)?;
+        let numbers = self.numbers(&query.selection, &tree);
+        let root = numbers.node(&tree, query.view.root)?;
         let profile = &self.profile;
         let found = query.search.as_ref().map(|search| search.functions(&profile.tables));
         let found: Option<Vec<Hit>> = found.transpose()?.map(|found| tree.find(&found));
         let calls = query.selection.kind.is_calls() && !query.selection.inverted;
-        let boxes = lay_out(&tree, query.view, found.as_deref(), calls);
+        let boxes = lay_out(&tree, View { root, ..query.view }, found.as_deref(), calls);
         let (total, whole) = (tree.total(root), tree.total(None));
-        let (path, left_out) = path_of(profile, &tree, root);
+        let (path, left_out) = path_of(profile, &tree, &numbers, root);
         let series = profile.series(query.selection.kind);
         let part = whole.samples as f64 / series.totals.samples.max(1) as f64;
         let (functions, places, mut columns) = named(profile, &tree, &boxes);
-        columns.extend(plain(boxes));
+        columns.extend(plain(boxes, &numbers));
         let head = FlameHead {
             total: total.weight,
             samples: total.samples,
@@ -119,18 +121,16 @@ fn by_kind(profile: &Profile, tree: &Tree, inverted: bool) -> Vec<u64> {
     kinds
 }
 
-pub(super) fn check_node(tree: &Tree, node: Option<usize>) -> Result<(), ExploreError> {
-    match node {
-        Some(node) if node >= tree.len() => Err(ExploreError::NoNode(node as u32, tree.len())),
-        _ => Ok(()),
-    }
-}
-
-fn path_of(profile: &Profile, tree: &Tree, root: Option<usize>) -> (Vec<PathNode>, usize) {
+fn path_of(
+    profile: &Profile,
+    tree: &Tree,
+    numbers: &Numbers,
+    root: Option<usize>,
+) -> (Vec<PathNode>, usize) {
     let path = root.map(|root| tree.path(root)).unwrap_or_default();
     let (path, left_out) = ends_of_path(path);
     let node = |node: usize| PathNode {
-        node: node as u32,
+        node: numbers.number(node as u32),
         function: ShownFunction::of(profile, tree.calls().nodes()[node].function),
     };
     (path.into_iter().map(node).collect(), left_out)
@@ -153,13 +153,14 @@ fn named(profile: &Profile, tree: &Tree, boxes: &Boxes) -> Named {
     (functions.values, places.values, columns)
 }
 
-fn plain(boxes: Boxes) -> Vec<(&'static str, Column)> {
+fn plain(boxes: Boxes, numbers: &Numbers) -> Vec<(&'static str, Column)> {
+    let node = boxes.node.into_iter().map(|node| numbers.number(node)).collect();
     vec![
         ("row", Column::U32(boxes.row)),
         ("rows", Column::U32(boxes.rows)),
         ("left", Column::F32(boxes.left)),
         ("width", Column::F32(boxes.width)),
-        ("node", Column::U32(boxes.node)),
+        ("node", Column::U32(node)),
         ("merged", Column::U32(boxes.merged)),
         ("own", Column::F64(boxes.own)),
         ("total", Column::F64(boxes.total)),

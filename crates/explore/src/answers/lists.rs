@@ -2,7 +2,7 @@ use profile::{Totals, session::FunctionId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ExploreError, ShownFunction, flame::check_node, place};
+use super::{ExploreError, ShownFunction, place};
 use crate::{Explored, Hit, Pattern, Selection, functions, neighbors};
 
 /// The order of functions.
@@ -202,7 +202,8 @@ impl Explored {
         rows: usize,
     ) -> Result<ChildrenAnswer, ExploreError> {
         let tree = self.tree(selection);
-        check_node(&tree, node)?;
+        let numbers = self.numbers(selection, &tree);
+        let node = numbers.node(&tree, node)?;
         let profile = &self.profile;
         let found = search.map(|search| search.functions(&profile.tables));
         let hits = found.transpose()?.map(|found| tree.find(&found));
@@ -211,7 +212,7 @@ impl Explored {
         let row = |child: &u32| {
             let own = &tree.calls().nodes()[*child as usize];
             ChildRow {
-                node: *child,
+                node: numbers.number(*child),
                 function: ShownFunction::of(profile, own.function),
                 place: place(profile, own.line),
                 own: own.own.weight,

@@ -13,7 +13,7 @@ use crate::{
 use axum::{extract::State, http::StatusCode, response::Response};
 use explore::{
     CallersAnswer, ChildrenAnswer, Columns, Description, ExploreError, Explored, FlameHead,
-    FlameQuery, FunctionsAnswer, TimelineHead,
+    FlameQuery, FunctionsAnswer, LinesAnswer, TimelineHead,
 };
 use params::{DIRECTIONS, ExploreParams, ORDERS};
 pub(super) use params::{MOST_PIXELS, MOST_ROWS, within};
@@ -46,6 +46,7 @@ pub fn add(api: &mut Api) {
     );
     let endpoint = listed(selected(endpoint));
     api.add(endpoint.sends(200, "Callers and callees.", callers_answer), callers);
+    add_lines(api);
     let children_answer = api.answer::<ChildrenAnswer>();
     let summary = "List the nodes right below a node of the tree of calls";
     let endpoint = Endpoint::new(Get, "/sessions/{id}/children", "children", summary).query(
@@ -56,6 +57,16 @@ pub fn add(api: &mut Api) {
     let endpoint = listed(searched(directed(selected(endpoint))));
     api.add(endpoint.sends(200, "The nodes.", children_answer), children);
     add_timeline(api);
+}
+
+fn add_lines(api: &mut Api) {
+    let answer = api.answer::<LinesAnswer>();
+    let summary = "List the source lines of a function with their sums";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/explore/lines", "lines", summary)
+        .description("Only lines that were sampled. The text of the source is not answered.")
+        .query("of", "The `id` of the function. Needed.", whole(0, u32::MAX));
+    let endpoint = listed(selected(endpoint));
+    api.add(endpoint.sends(200, "The lines.", answer), lines);
 }
 
 fn add_flame(api: &mut Api) {
@@ -121,6 +132,12 @@ fn directed(endpoint: Endpoint) -> Endpoint {
             "recursion",
             "`merged`: a function that calls itself is one call, however deep.",
             word(["merged"]),
+        )
+        .query(
+            "nodes",
+            "`stable`: numbers of nodes stay the same while the session is written. For callees, \
+             without merged recursion.",
+            word(["stable"]),
         )
 }
 
@@ -240,6 +257,19 @@ async fn callers(
     let listed = ask(state, id, params, |open, params| {
         let selection = params.selection(&open.profile)?;
         json(&open.callers(&selection, params.function_id()?, params.rows()?.1)?)
+    });
+    listed.await
+}
+
+async fn lines(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<ExploreParams>,
+) -> Result<Response, Problem> {
+    let listed = ask(state, id, params, |open, params| {
+        let selection = params.selection(&open.profile)?;
+        let (first, rows) = params.rows()?;
+        json(&open.lines(&selection, params.function_id()?, first, rows)?)
     });
     listed.await
 }

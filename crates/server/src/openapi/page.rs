@@ -46,6 +46,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("flame", r#"-o flame.bin "$SERVER/sessions/shop/flame?width=1200&rows=40""#),
     ("functions", r#""$SERVER/sessions/shop/functions?sort=total&rows=3""#),
     ("callers", r#""$SERVER/sessions/shop/callers?of=0&rows=3""#),
+    ("lines", r#""$SERVER/sessions/shop/explore/lines?of=0&rows=3""#),
     ("children", r#""$SERVER/sessions/shop/children?rows=3""#),
     ("timeline", r#"-o timeline.bin "$SERVER/sessions/shop/timeline?width=1200&rows=10""#),
     ("heap", r#""$SERVER/sessions/shop/heap""#),

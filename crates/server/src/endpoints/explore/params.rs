@@ -31,6 +31,7 @@ pub struct ExploreParams {
     to: Option<f64>,
     direction: Option<String>,
     recursion: Option<String>,
+    nodes: Option<String>,
     search: Option<String>,
     root: Option<u32>,
     of: Option<u32>,
@@ -100,6 +101,15 @@ impl ExploreParams {
             Some("merged") => true,
             Some(_) => return Err(Problem::request("`recursion` is merged, or is left out")),
         };
+        let stable = match self.nodes.as_deref() {
+            None => false,
+            Some("stable") if !inverted && !merge_recursion => true,
+            Some("stable") => {
+                let cause = "`nodes=stable` is for callees, without merged recursion";
+                return Err(Problem::request(cause));
+            }
+            Some(_) => return Err(Problem::request("`nodes` is stable, or is left out")),
+        };
         Ok(Selection {
             kind: self.kind(profile)?,
             filter: Filter {
@@ -110,6 +120,7 @@ impl ExploreParams {
             },
             inverted,
             merge_recursion,
+            stable,
         })
     }
 
