@@ -52,7 +52,7 @@ fn a_process_is_found_recorded_watched_and_reported() {
     let mut answer = serving.get(&calls);
     while answer.status == 422 || answer.status == 200 && answer.json()["count"] == 0 {
         assert!(Instant::now() < until, "no samples");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         answer = serving.get(&calls);
     }
     assert!(answer.expect(200).json()["rows"][0]["node"].is_u64());
