@@ -2,7 +2,7 @@ use std::{collections::HashMap, hash::BuildHasherDefault};
 
 use session::{Nanos, StackId, ThreadId, ThreadState};
 
-use crate::{series::Row, tree::Mix};
+use crate::{mix::Mix, series::Row};
 
 /// Most slices of a recording.
 const MOST: u64 = 32;

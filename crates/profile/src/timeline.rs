@@ -1,6 +1,6 @@
 use session::{Nanos, ThreadState};
 
-use crate::series::{STATES, state_index};
+use crate::{STATES, state_index};
 
 /// Most buckets of a timeline.
 const MOST: usize = 1024;

@@ -31,7 +31,7 @@ export type View = "flame" | "functions";
 /** Milliseconds after which samples that are still being recorded are read again, at least. */
 const EVERY = 3000;
 
-/** Reading takes at most 1 part in so many of the time. */
+/** Reading takes at most 1 part in this number of the time. */
 const SELDOM = 20;
 
 const pace = (took: number) => Math.max(EVERY, took * SELDOM);
