@@ -100,8 +100,10 @@ fn examples_work(serving: &Serving, folder: &tempfile::TempDir, pid: u32) {
     let page = std::fs::read_to_string(source_root().join("docs/api.md")).unwrap();
     let line = |begin: &str| page.lines().find(|line| line.starts_with(begin)).unwrap();
     let (json, function) = (line("JSON="), line("api()"));
-    // The output is that of a program which the server starts: that has a test of its own.
-    let is_example = |line: &&str| line.starts_with("api ") && !line.contains("/output\"");
+    // The output is that of a program which the server starts, and growth takes several snapshots:
+    // these have tests of their own.
+    let has_own = |line: &str| line.contains("/output\"") || line.contains("/growth?");
+    let is_example = |line: &&str| line.starts_with("api ") && !has_own(line);
     let mut examples: Vec<&str> = page.lines().filter(is_example).collect();
     assert!(examples.len() > 20, "{examples:?}");
     let rank = |example: &str| {
