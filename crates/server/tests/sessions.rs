@@ -451,6 +451,7 @@ fn the_description_has_all_addresses_and_no_other() {
             "get /api/v1/sessions/{id}/children",
             "get /api/v1/sessions/{id}/document",
             "get /api/v1/sessions/{id}/explore",
+            "get /api/v1/sessions/{id}/explore/lines",
             "get /api/v1/sessions/{id}/file",
             "get /api/v1/sessions/{id}/flame",
             "get /api/v1/sessions/{id}/functions",

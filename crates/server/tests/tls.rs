@@ -88,11 +88,11 @@ fn browsers_and_scripts_speak_https() {
 
     // Who does not speak TLS gets this answer and nothing else.
     let mut plain = TcpStream::connect(&address).unwrap();
-    write!(
-        plain,
+    // In one piece: the server answers the first one, and closes.
+    let request = format!(
         "GET / HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
-    )
-    .unwrap();
+    );
+    plain.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     let _ = plain.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("https://"), "{answer}");
