@@ -194,7 +194,7 @@ fn a_program_ends_although_its_recorder_is_stopped() {
     });
 }
 
-/// A program that continues loses only the events of the time in which nobody read them.
+/// A program that continues loses only the events of the time in which they were not read.
 #[test]
 fn a_recorder_that_was_stopped_says_that_events_are_missing() {
     let folder = scratch();

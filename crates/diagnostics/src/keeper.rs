@@ -349,7 +349,7 @@ impl Session {
         let old = collects_in_old_form(&self.request).then_some(self.pid).flatten();
         let stopping = std::thread::Builder::new().spawn(move || {
             if let Some(pid) = old {
-                // It is over, or this is as long as events may cost the process anything for nobody.
+                // It is over, or events without a reader have cost the process enough.
                 let _ = overload::wait_until_over(pid, OVERLOAD_LIMIT);
             }
             while !seen.load(Ordering::Acquire)
@@ -370,7 +370,7 @@ fn collects_in_old_form(message: &[u8]) -> bool {
     old.iter().any(|command| command.is_of(message))
 }
 
-/// How often in turn the same bytes were there, and nobody took them.
+/// How often in turn the same bytes were there, and were not read.
 #[derive(Default)]
 struct Unread {
     waiting: u64,

@@ -1,4 +1,4 @@
-/// A quick hash for keys of small numbers, which nobody outside chooses one by one.
+/// A quick hash for keys of small numbers, which are not chosen one by one from outside.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mix(u64);
 

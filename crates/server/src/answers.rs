@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_nobody_takes_leave_no_room_for_others() {
+    fn answers_that_are_not_taken_leave_no_room_for_others() {
         let room = Room::new(4 * UNIT);
         let body = || Response::new(Body::from("x"));
         let first = room.hold(3 * UNIT as u64, body()).unwrap();

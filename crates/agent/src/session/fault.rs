@@ -29,11 +29,13 @@ pub fn refuses_detach(host: &Host) -> bool {
 
 /// Writes the events that the agent still gets into the file that a test has named.
 pub fn write_events(host: &Host) {
-    let params = host.config.profilers.iter().flat_map(|profiler| &profiler.params);
-    let file = params.filter(|(param, _)| param == EVENTS_TO).map(|(_, file)| file).next();
-    if let (true, Some(file), Ok(mask)) =
-        (cfg!(debug_assertions), file, host.runtime.info().event_mask())
-    {
+    // Without a test the runtime is not asked: the process may be ending.
+    if !refuses_detach(host) {
+        return;
+    }
+    let mut params = host.config.profilers.iter().flat_map(|profiler| &profiler.params);
+    let file = params.find(|(param, _)| param == EVENTS_TO).map(|(_, file)| file);
+    if let (Some(file), Ok(mask)) = (file, host.runtime.info().event_mask()) {
         let _ = std::fs::write(file, format!("{} {}", mask.low(), mask.high()));
     }
 }

@@ -225,7 +225,7 @@ impl Attempt<'_> {
 
     fn strike(&mut self, blow: Blow, live: &Live, driver: &Driver) {
         let _ = writeln!(self.log, "{blow:?}");
-        // A target that was launched is a zombie as long as clrscope stands still.
+        // A target that was launched is a zombie as long as clrscope is stopped.
         if self.ending.name == UNREAD
             && blow == Blow::Clrscope(Signal::CONT)
             && self.patience == 1

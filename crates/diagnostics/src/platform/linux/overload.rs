@@ -16,8 +16,8 @@ const CROWDED: usize = 6;
 const LIMIT: Duration = Duration::from_millis(20);
 /// For how long waits are observed.
 const WINDOW: Duration = Duration::from_millis(100);
-/// How often it is looked whether the machine is still crowded.
-const AGAIN: Duration = Duration::from_millis(20);
+/// How long it is waited between two observations: each reads a file for every thread.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// How long the threads of a process wait for a processor each time that they are ready to run, on
 /// the average, if that is longer than it should be. Takes a tenth of a second on a machine with

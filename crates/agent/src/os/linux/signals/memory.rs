@@ -51,7 +51,7 @@ mod tests {
         assert!(std::fs::metadata(&path).unwrap().len() >= 12 << 20);
         let is_strict = std::fs::read("/proc/sys/vm/overcommit_memory").unwrap().starts_with(b"2");
         assert!(used() == 0 || is_strict, "{}", used());
-        // SAFETY: the first byte of the mapping, which nobody else has.
+        // SAFETY: the first byte of the mapping, which only this test has.
         unsafe { ring.as_ptr().write_volatile(1) };
         assert!(used() > 0 && (used() < 1 << 20 || is_strict), "{}", used());
         // SAFETY: the mapping was made above, and nothing uses it any more.
