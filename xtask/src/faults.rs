@@ -40,7 +40,7 @@ const PASSES: usize = 3;
 /// them that a recording comes to. The second number of recordings in turn that come to none ends
 /// it.
 const TOGETHER: usize = 64;
-const TOGETHER_TRIES: usize = 8;
+const TOGETHER_TRIES: usize = 24;
 /// Runs at a time.
 const AT_ONCE: usize = 2;
 /// Where the results stand in docs/reliability.md.

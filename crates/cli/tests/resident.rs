@@ -35,7 +35,18 @@ fn has(pid: u32) -> Has {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let resident_kib = rss.trim().trim_end_matches(" kB").parse().unwrap();
-    Has { threads: count("task"), descriptors: count("fd"), resident_kib }
+    // A single-file app opens its own file again for each assembly that it loads, at any time.
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    let of_program = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let of_program = of_program
+        .filter(|entry| {
+            entry.as_ref().is_ok_and(|entry| {
+                std::fs::read_link(entry.path()).is_ok_and(|target| target == program)
+            })
+        })
+        .count();
+    let descriptors = count("fd").saturating_sub(of_program);
+    Has { threads: count("task"), descriptors, resident_kib }
 }
 
 fn heapster(runtime: Runtime) -> TargetProcess {

@@ -1,7 +1,7 @@
 //! One recording after the other, in which a call fails, and what is wrong after each.
 
 use super::held::{Held, MAY_STAY};
-use super::works::Work;
+use super::works::{LONG, USUAL, Work};
 use super::{
     AGENT, FILE, LIMIT, Options, PASSES, RECORDINGS, Row, Site, Sites, TOGETHER, TOGETHER_TRIES,
     library, lock, out_of, said,
@@ -24,6 +24,13 @@ pub(super) struct Cell<'a> {
     pub(super) done: &'a Mutex<Sites>,
     pub(super) met: &'a Mutex<Sites>,
     pub(super) failed: &'a Mutex<Sites>,
+}
+
+/// How long a recording of a running process takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Usual,
+    Long,
 }
 
 /// How a run of clrscope ended.
@@ -65,7 +72,7 @@ impl Cell<'_> {
         let mut sites = BTreeSet::new();
         // The second one knows what the first one has seen to be there, and the other way round.
         for _ in 0..2 {
-            let ended = self.once("count", file, target, row)?;
+            let ended = self.once("count", Length::Usual, file, target, row)?;
             ensure!(
                 ended.code == Some(0),
                 "the recording without faults failed: {:?} {}",
@@ -114,7 +121,8 @@ impl Cell<'_> {
                 }
                 recordings %= RECORDINGS;
                 let error = (number as u64).wrapping_add(self.options.seed) % 4;
-                if self.fail(std::slice::from_ref(&site), error, file, target, row).is_none() {
+                let sites = std::slice::from_ref(&site);
+                if self.fail(sites, error, Length::Usual, file, target, row).is_none() {
                     missed.push(site);
                 }
                 recordings += 1;
@@ -146,7 +154,9 @@ impl Cell<'_> {
             let (error, together) = (tries as u64 % 4, chosen.len().min(TOGETHER));
             // Each of them comes among the first ones.
             chosen.rotate_left(together);
-            match self.fail(&chosen[..together], error, file, target, row) {
+            // Half of the recordings are longer, so that more happens in them.
+            let length = if tries % 2 == 0 { Length::Usual } else { Length::Long };
+            match self.fail(&chosen[..together], error, length, file, target, row) {
                 Some(hash) => {
                     chosen.retain(|site| site.hash != hash);
                     tries = 0;
@@ -166,6 +176,7 @@ impl Cell<'_> {
         &self,
         sites: &[Site],
         error: u64,
+        length: Length,
         file: &Path,
         target: &mut Option<TargetProcess>,
         row: &mut Row,
@@ -173,7 +184,7 @@ impl Cell<'_> {
         let hashes: Vec<&str> = sites.iter().map(|site| site.hash.as_str()).collect();
         let what = format!("site {error} {}", hashes.join(" "));
         let bad_before = row.bad.len();
-        let ended = self.once(&what, file, target, row);
+        let ended = self.once(&what, length, file, target, row);
         let said = said(file).unwrap_or_default();
         // Where the process ended, nothing was said.
         let site = sites.iter().find(|site| site.hash == said.failed_site).or(sites.first())?;
@@ -214,6 +225,7 @@ impl Cell<'_> {
     fn once(
         &self,
         what: &str,
+        length: Length,
         file: &Path,
         target: &mut Option<TargetProcess>,
         row: &mut Row,
@@ -259,6 +271,7 @@ impl Cell<'_> {
             match *argument {
                 "PID" => command.arg(pid.to_string()),
                 "OUT" => command.arg(&session),
+                USUAL if length == Length::Long => command.arg(LONG),
                 other => command.arg(other),
             };
         }

@@ -18,9 +18,13 @@ pub(super) const fn launched(name: &'static str, arguments: &'static [&'static s
     Work { name, arguments, launched: true, stays: false }
 }
 
+/// How long a recording takes, and how long one does in which more is to happen.
+pub(super) const USUAL: &str = "300ms";
+pub(super) const LONG: &str = "3s";
+
 macro_rules! record {
     ($list:literal $(, $more:literal)*) => {
-        &["record", "PID", "-q", "-d", "300ms", "-o", "OUT", "-p", $list $(, $more)*]
+        &["record", "PID", "-q", "-d", USUAL, "-o", "OUT", "-p", $list $(, $more)*]
     };
 }
 
@@ -43,7 +47,7 @@ pub(super) const WORKS: &[Work] = &[
     attached("async", &["async", "PID"]),
     Work {
         name: "trace",
-        arguments: &["trace", "PID", "Clrscope.Samples.Steady.*", "--for", "300ms"],
+        arguments: &["trace", "PID", "Clrscope.Samples.Steady.*", "--for", USUAL],
         launched: false,
         stays: true,
     },
