@@ -9,6 +9,7 @@ pub mod context;
 pub mod counters;
 mod event_class_names;
 pub mod exception_layout;
+pub mod freed;
 pub mod id_table;
 pub mod queue;
 pub mod resolver;
@@ -36,6 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use thread_registry::LiveThreads;
 use threads::Threads;
+use unloads::Unloaded;
 use wire::{BlockedStack, CpuEngine, LogLevel, Nanos, Record, ResidentState, SessionConfig};
 
 /// How far a session is.
@@ -235,10 +237,10 @@ impl Host {
         *self.exception_layout.get_or_init(|| layout)
     }
 
-    /// How many modules are unloaded, or being unloaded: ids of classes that are older than a
-    /// change are not to be used.
-    pub fn modules_gone(&self) -> u64 {
-        self.runtime.unloads().went()
+    /// What is unloaded, or being unloaded: ids of classes that are older than a change of the
+    /// number of modules are not to be used, nor those of functions that were freed since.
+    pub fn unloaded(&self) -> Unloaded {
+        self.runtime.unloads().so_far()
     }
 
     /// Whole seconds since the session began, as of the last [`Self::count_seconds`].
@@ -327,6 +329,7 @@ impl Host {
     pub fn held_memory(&self) -> usize {
         self.events.memory()
             + self.runtime.ids().memory()
+            + self.runtime.unloads().freed().memory()
             + self.stacks().memory()
             + size_of::<Self>()
             + size_of::<LiveThreads>()

@@ -223,8 +223,9 @@ impl Runtime {
 
     /// The callback `DynamicMethodUnloaded`.
     pub fn function_goes(&self, function: FunctionId) {
-        self.unloads.function_goes();
+        // Before the wait, so that no question that begins meanwhile is about it.
         self.ids.function_freed(function);
+        self.unloads.function_goes(function);
     }
 
     /// Hands over, for each of these addresses, the managed code that holds it: of all versions of

@@ -1,7 +1,8 @@
 //! Questions about what a program may unload.
 
+use crate::host::freed::Freed;
 use crate::os::clock;
-use corprof::ids::ModuleId;
+use corprof::ids::{FunctionId, ModuleId};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -40,6 +41,17 @@ pub struct Unloads {
     gone: Mutex<Gone>,
     /// How many have begun to go.
     went: AtomicU64,
+    /// Dynamic methods that were freed.
+    freed: Freed,
+}
+
+/// What had been unloaded at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unloaded {
+    /// Modules that had begun to go.
+    pub modules: u64,
+    /// Dynamic methods that had been freed.
+    pub functions: u64,
 }
 
 /// Modules that went last, in two parts: the older one is forgotten as a whole.
@@ -91,11 +103,13 @@ impl Unloads {
         gone.old.remove(&module);
     }
 
-    /// The code of a dynamic method is about to be freed: waits for questions that are under way,
+    /// A dynamic method is about to be freed, with its code: waits for questions that are under way,
     /// but not for long. This thread is in cooperative mode, so that a collection waits for it, and
     /// what is asked might wait for the collection. Pauses are counted beside the time: a process
     /// that was stopped meanwhile, or gets no processor, has not waited.
-    pub fn function_goes(&self) {
+    pub fn function_goes(&self, function: FunctionId) {
+        // Before the wait: a question that begins meanwhile finds it here.
+        self.freed.add(function);
         let deadline = clock::monotonic() + Self::FUNCTION_LIMIT;
         for pause in 0_u32.. {
             let is_over = pause >= Self::FUNCTION_PAUSES && clock::monotonic() > deadline;
@@ -177,6 +191,30 @@ impl Unloads {
     /// How many modules have begun to go so far.
     pub fn went(&self) -> u64 {
         self.went.load(SeqCst)
+    }
+
+    /// What has been unloaded so far.
+    pub fn so_far(&self) -> Unloaded {
+        Unloaded { modules: self.went(), functions: self.freed.count() }
+    }
+
+    /// Dynamic methods that were freed.
+    pub fn freed(&self) -> &Freed {
+        &self.freed
+    }
+
+    /// As [`Self::hold_since`], to ask about a function that was alive at that moment; `None` also
+    /// if it is a dynamic method that was freed since.
+    pub fn hold_function_since<R>(
+        &self,
+        unloaded: Unloaded,
+        function: FunctionId,
+        then: impl FnOnce() -> R,
+    ) -> Option<R> {
+        let _asking = self.asking();
+        let is_there =
+            self.went() == unloaded.modules && !self.freed.since(unloaded.functions, function);
+        is_there.then(then)
     }
 
     /// Calls `then` while no module is being unloaded, if no unloading has begun since the number
@@ -322,13 +360,39 @@ mod tests {
             then();
             clock::monotonic() - begun
         };
-        let held = unloads.hold(ModuleId(8), || took(&|| unloads.function_goes())).unwrap();
+        let held =
+            unloads.hold(ModuleId(8), || took(&|| unloads.function_goes(FunctionId(16)))).unwrap();
         assert!(held < Unloads::FUNCTION_LIMIT, "{held} ns");
-        let asked = unloads.hold_all(|| took(&|| unloads.function_goes()));
+        let asked = unloads.hold_all(|| took(&|| unloads.function_goes(FunctionId(16))));
         assert!(asked >= Unloads::FUNCTION_LIMIT, "{asked} ns");
         // A question within a hold counts as well.
-        let both =
-            unloads.hold(ModuleId(8), || unloads.hold_all(|| took(&|| unloads.function_goes())));
+        let both = unloads.hold(ModuleId(8), || {
+            unloads.hold_all(|| took(&|| unloads.function_goes(FunctionId(16))))
+        });
         assert!(both.unwrap() >= Unloads::FUNCTION_LIMIT);
+    }
+
+    #[test]
+    fn a_function_is_not_asked_about_once_it_begins_to_go() {
+        let unloads = Unloads::default();
+        let (before, function) = (unloads.so_far(), FunctionId(16));
+        let ask = || unloads.hold_function_since(before, function, || 1);
+        assert_eq!(ask(), Some(1));
+        // A question of before is under way, so the method still waits.
+        let asking = unloads.asking();
+        std::thread::scope(|scope| {
+            let going = scope.spawn(|| unloads.function_goes(function));
+            while unloads.so_far() == before {
+                std::thread::yield_now();
+            }
+            assert_eq!(ask(), None);
+            drop(asking);
+            going.join().unwrap();
+        });
+        assert_eq!(ask(), None);
+        let now = unloads.so_far();
+        assert_eq!(unloads.hold_function_since(now, function, || 2), Some(2), "it came again");
+        unloads.module_unloading(ModuleId(8), || {});
+        assert_eq!(unloads.hold_function_since(now, function, || 2), None);
     }
 }

@@ -20,6 +20,7 @@ use crate::engines::heap::async_state_machines::Machines;
 use crate::engines::heap::static_fields::Unfinished;
 use crate::engines::snapshots::{Abort, Reported, STARTED, Slot, Taken, Teller, UNREAD};
 use crate::host::counters::Counters;
+use crate::host::unloads::Unloaded;
 use crate::host::{Host, Phase};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
@@ -80,7 +81,7 @@ impl Heap {
             teller,
             settings,
             machines,
-            gone: host.modules_gone(),
+            gone: host.unloaded().modules,
         };
         // Otherwise the runtime would report each collection. Events that were requested while the
         // agent attached can be switched off and on later.
@@ -138,10 +139,10 @@ impl Walker<'_> {
         let lacks_strings = wants_strings && strings.is_none();
         let time = clock::monotonic();
         self.teller.send([Record::HeapBegin { snapshot: number, time }])?;
-        let gone = host.modules_gone();
-        if gone != self.gone {
+        let unloaded = host.unloaded();
+        if unloaded.modules != self.gone {
             // Which classes have gone is not known, and others may come in their places.
-            self.gone = gone;
+            self.gone = unloaded.modules;
             self.machines.iter_mut().for_each(Machines::forget);
         }
         let plans = self.machines.as_ref().map(|machines| Arc::clone(&machines.plans));
@@ -152,7 +153,7 @@ impl Walker<'_> {
         let Some(mut snapshot) = taken.snapshot else { return Ok(()) };
         snapshot.chunks.finish()?;
         let complete = told && snapshot.chunks.abort.is_none();
-        let lacks = self.send_names(number, &mut snapshot, gone, complete)?;
+        let lacks = self.send_names(number, &mut snapshot, unloaded, complete)?;
         let reason = self.why_incomplete(&snapshot, forced, told).or_else(|| match lacks {
             _ if snapshot.targets_lost > 0 => {
                 Some(format!("the objects of {} roots", snapshot.targets_lost))
@@ -200,12 +201,13 @@ impl Walker<'_> {
         &mut self,
         number: u32,
         snapshot: &mut Snapshot,
-        gone: u64,
+        unloaded: Unloaded,
         complete: bool,
     ) -> io::Result<Option<String>> {
         let teller = &self.teller;
         let met = (&snapshot.classes, &snapshot.methods);
-        let unnamed = teller.send_names(number, met, gone, &mut HashSet::new())?;
+        let unnamed = teller.send_names(number, met, unloaded, &mut HashSet::new())?;
+        let gone = unloaded.modules;
         let mut unfinished = None;
         if complete {
             if let Some(statics) = &snapshot.statics {

@@ -4,6 +4,7 @@ use super::{CALM_LIMIT, Ids};
 use crate::engines::heap::async_state_machines::Machines;
 use crate::engines::heap::object_fields;
 use crate::engines::heap::static_fields::{self, StaticArrays, Unfinished};
+use crate::host::unloads::Unloaded;
 use crate::host::{Host, Phase};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
@@ -71,12 +72,12 @@ impl<'a> Teller<'a> {
     }
 
     /// Sends the names of all that a snapshot met, without those that were sent before; says how many
-    /// have none. `gone` is the number of unloaded modules when the snapshot began.
+    /// have none. `unloaded` is what had been unloaded when the snapshot began.
     pub fn send_names(
         &self,
         number: u32,
         (classes, methods): (&Ids, &Ids),
-        gone: u64,
+        unloaded: Unloaded,
         sent: &mut HashSet<u64>,
     ) -> io::Result<u64> {
         let deadline = clock::monotonic() + NAMES_LIMIT;
@@ -93,7 +94,11 @@ impl<'a> Teller<'a> {
             for &class in part {
                 let id = ClassId(class as usize);
                 let ask = || Some((names.class(id).ok()?, self.assembly_of(id, &mut assemblies)));
-                match in_time().then(|| unloads.hold_since(gone, ask)).flatten().flatten() {
+                match in_time()
+                    .then(|| unloads.hold_since(unloaded.modules, ask))
+                    .flatten()
+                    .flatten()
+                {
                     Some((name, assembly)) => {
                         sent.insert(class);
                         named.push((class, name.as_ref().to_owned(), assembly));
@@ -114,8 +119,9 @@ impl<'a> Teller<'a> {
         for part in methods.chunks(64) {
             let mut named = Vec::with_capacity(part.len());
             for &method in part {
-                let ask = || names.method(FunctionId(method as usize)).ok();
-                match in_time().then(|| unloads.hold_since(gone, ask)).flatten().flatten() {
+                let id = FunctionId(method as usize);
+                let ask = || unloads.hold_function_since(unloaded, id, || names.method(id).ok());
+                match in_time().then(ask).flatten().flatten() {
                     Some(name) => {
                         sent.insert(method);
                         named.push((method, name.to_string()));
@@ -156,8 +162,9 @@ impl<'a> Teller<'a> {
         Ok(found.err())
     }
 
-    /// Sends the names of the fields of classes, and of those that they are derived from. `gone` as
-    /// in [`Self::send_names`]. What is not known in time has no names.
+    /// Sends the names of the fields of classes, and of those that they are derived from. `gone` is
+    /// the number of unloaded modules when the snapshot began. What is not known in time has no
+    /// names.
     pub fn send_fields(&self, number: u32, classes: &Ids, gone: u64) -> io::Result<()> {
         let deadline = clock::monotonic() + NAMES_LIMIT;
         let runtime = &self.host.runtime;
@@ -184,7 +191,7 @@ impl<'a> Teller<'a> {
 
     /// Learns where tasks of the classes that a snapshot met keep their states, and sends where their
     /// methods wait; says of how many classes that is not known because there are too many, or it
-    /// took too long. `gone` as in [`Self::send_names`].
+    /// took too long. `gone` as in [`Self::send_fields`].
     pub fn send_machines(
         &self,
         number: u32,

@@ -15,6 +15,7 @@ mod sums;
 
 use crate::engines::snapshots::{Abort, Chunks, Ids, Reported, STARTED, Slot, Teller, UNREAD};
 use crate::host::counters::Counters;
+use crate::host::unloads::Unloaded;
 use crate::host::{Host, Phase};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
@@ -112,7 +113,7 @@ impl Survivors {
             teller,
             settings,
             sent: HashSet::new(),
-            gone: host.modules_gone(),
+            unloaded: host.unloaded(),
         };
         let mut snapshot = Box::new(Snapshot::new(outgoing, looker.teller.quiet));
         self.memory.store(snapshot.memory(), Relaxed);
@@ -152,8 +153,8 @@ struct Snapshot {
     time: Time,
     generation: u8,
     induced: bool,
-    /// Modules that had been unloaded by then.
-    gone: u64,
+    /// What had been unloaded by then.
+    unloaded: Unloaded,
     before: [u64; GENERATIONS],
     /// When the first root or object was reported; 0 before that.
     first: Nanos,
@@ -201,7 +202,7 @@ impl Snapshot {
             time: Time::ANY,
             generation: 0,
             induced: false,
-            gone: 0,
+            unloaded: Unloaded::default(),
             before: [0; GENERATIONS],
             first: 0,
             telling: 0,
@@ -228,7 +229,7 @@ impl Snapshot {
 
     /// Where generations lie is as it was before only now.
     fn collection_started(&mut self, host: &Host, generation: u8, induced: bool) {
-        (self.generation, self.induced, self.gone) = (generation, induced, host.modules_gone());
+        (self.generation, self.induced, self.unloaded) = (generation, induced, host.unloaded());
         for range in host.runtime.info().generation_bounds().unwrap_or_default() {
             let Ok(number) = u8::try_from(range.generation.0) else { continue };
             // Large and pinned objects are collected with generation 2.
@@ -375,9 +376,9 @@ struct Walker<'a> {
     host: &'a Host,
     teller: Teller<'a>,
     settings: SurvivorSettings,
-    /// Classes and methods whose names were sent, and the number of unloaded modules then.
+    /// Classes and methods whose names were sent, and what had been unloaded then.
     sent: HashSet<u64>,
-    gone: u64,
+    unloaded: Unloaded,
 }
 
 impl Walker<'_> {
@@ -412,14 +413,17 @@ impl Walker<'_> {
             && snapshot.chunks.abort.is_none()
             && !snapshot.time.is_over
             && !lost;
-        if snapshot.gone != self.gone {
-            // What has been unloaded may come again with another meaning.
+        // What has been unloaded may come again with another meaning.
+        let (before, unloaded) = (self.unloaded, snapshot.unloaded);
+        if unloaded.modules != before.modules {
             self.sent.clear();
-            self.gone = snapshot.gone;
+        } else {
+            host.runtime.unloads().freed().retain(before.functions, &mut self.sent);
         }
-        let (ids, gone) = ((&snapshot.classes, &snapshot.methods), snapshot.gone);
+        self.unloaded = unloaded;
+        let ids = (&snapshot.classes, &snapshot.methods);
         let unnamed = if taken.told {
-            self.teller.send_names(number, ids, gone, &mut self.sent)?
+            self.teller.send_names(number, ids, unloaded, &mut self.sent)?
         } else {
             0
         };
