@@ -3,7 +3,7 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Report, Running, clrscope, file, scratch, wait_until_recording};
+use common::{Report, Running, clrscope, file, run, scratch, wait_until_recording};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -109,4 +109,53 @@ fn allocations_and_walks_of_types_that_are_unloaded_do_no_harm() {
             "{runtime}"
         );
     });
+}
+
+/// Dynamic methods that are on stacks while a snapshot is taken, and are freed before it has their
+/// names.
+#[test]
+fn dynamic_methods_that_a_snapshot_met_may_be_freed() {
+    for runtime in sample_runtimes() {
+        Sample::named("dynamics").compile(runtime).unwrap();
+    }
+    let check = |runtime: Runtime| {
+        let folder = scratch();
+        let output = file(&folder, "dynamics.clrscope");
+        let output = output.to_str().unwrap();
+        let launch = Sample::named("dynamics").launch::<&str>(runtime, &[]);
+        let mut process: TargetProcess = launch.private_tmp().start();
+        process.wait_for_ready();
+        let pid = process.pid().to_string();
+        let heap = "heap:snapshots=3:every=1:strings=off";
+        run(["record", &pid, "-q", "-p", heap, "-o", output]).expect(0);
+        assert!(process.is_running(), "{runtime}: {}", process.transcript());
+        process.send_line("end").unwrap();
+        let truth = process.truth(LIMIT);
+        assert!(truth["freed"].as_u64().unwrap() >= 40, "{runtime}: {truth}");
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
+        // What had a name in time has the right one.
+        for number in ["1", "2", "3"] {
+            let arguments = ["heap", output, "--snapshot", number, "--type", "Own", "--json"];
+            let json = run(arguments).expect(0).json();
+            let stacks: Vec<&str> = strings(&json).filter(|text| text.contains("nnnnnn")).collect();
+            assert!(stacks.iter().all(|text| text.contains("Dynamic")), "{runtime}: {stacks:?}");
+            assert!(strings(&json).all(|text| text.is_ascii()), "{runtime}: {json}");
+        }
+    };
+    std::thread::scope(|scope| {
+        for runtime in sample_runtimes() {
+            scope.spawn(move || (0..runs()).for_each(|_| check(runtime)));
+        }
+    });
+}
+
+/// All strings in a value.
+fn strings(value: &serde_json::Value) -> Box<dyn Iterator<Item = &str> + '_> {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => Box::new(std::iter::once(text.as_str())),
+        Value::Array(values) => Box::new(values.iter().flat_map(strings)),
+        Value::Object(values) => Box::new(values.values().flat_map(strings)),
+        _ => Box::new(std::iter::empty()),
+    }
 }
