@@ -73,7 +73,9 @@ function assetsOf() {
 
 const first = await timed(async () => {
   await page.goto(url, { waitUntil: "commit" });
-  await page.locator("h1").first().waitFor({ state: "visible" });
+  // The list of processes, or that there are none: not only the frame of the page.
+  const usable = "table.list tbody tr, .card.empty, .banner.bad";
+  await page.locator(usable).first().waitFor({ state: "visible" });
 });
 
 /** How soon a session is there, and again when the server has read it. */
@@ -164,7 +166,10 @@ async function extreme() {
   return { open, deepest, last, zoomed };
 }
 
-/** Records a process, and shows that live when a line comes; ends with the input. */
+/**
+ * Records a process. With the line `open` it shows that live; with `rate` it prints how often a
+ * second the page has changed since. It ends with the input.
+ */
 async function live() {
   const data = { pid: Number(about) };
   const begun = await page.request.post(`${origin}/api/v1/recordings`, {
@@ -175,9 +180,19 @@ async function live() {
   const { id } = await begun.json();
   await page.goto("about:blank");
   console.log("recording");
-  for await (const _ of createInterface({ input: process.stdin })) {
+  for await (const line of createInterface({ input: process.stdin })) {
+    if (line === "rate") {
+      console.log(await page.evaluate(() => changes_ / ((performance.now() - begun_) / 1000)));
+      continue;
+    }
     await page.goto(`${origin}/recordings/${id}`);
     await page.locator(".charts canvas").first().waitFor({ state: "visible" });
+    await page.evaluate(() => {
+      [window.changes_, window.begun_] = [0, performance.now()];
+      const count = new MutationObserver(() => (window.changes_ += 1));
+      const shown = document.querySelector(".running .hint");
+      count.observe(shown, { characterData: true, childList: true, subtree: true });
+    });
     console.log("open");
   }
   await page.request.delete(`${origin}/api/v1/recordings/${id}`, { headers: { Origin: origin } });

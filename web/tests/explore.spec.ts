@@ -113,6 +113,21 @@ test("samples of a session are explored by pointer and by keyboard", async ({ pa
   await checkWidths(page, "lines");
   await page.getByRole("searchbox", { name: "Search methods" }).fill("");
 
+  // Threads with the same stack, together.
+  await page.getByRole("button", { name: "Wall", exact: true }).click();
+  await page.getByRole("button", { name: "Stacks", exact: true }).click();
+  await expect(page).toHaveURL(/view=stacks/);
+  const merged = page.getByRole("region", { name: "Merged stacks" });
+  const first = merged.locator("details").first();
+  await expect(first.locator("summary")).toContainText(/^\d+ threads?, /);
+  await expect(first.getByRole("listitem").first()).toBeVisible();
+  await page.getByRole("searchbox", { name: "Search methods" }).fill("Clinic.");
+  await expect(page.locator(".found")).toHaveText(/stack/);
+  await expect(merged.getByRole("listitem").filter({ hasText: "Clinic." }).first()).toBeVisible();
+  await checkAccess(page);
+  await checkWidths(page, "stacks");
+  await page.getByRole("searchbox", { name: "Search methods" }).fill("");
+
   // The heap: what retains what, by pointer and by keyboard, and paths from roots with their fields.
   await page.getByRole("button", { name: "Heap", exact: true }).click();
   await expect(page).toHaveURL(/view=heap/);

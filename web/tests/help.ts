@@ -18,6 +18,10 @@ const url = setting("CLRSCOPE_URL");
 export const sick = Number(setting("CLRSCOPE_SICK"));
 export const traced = Number(setting("CLRSCOPE_TRACED"));
 
+/** Processes of the oldest runtime, and in a single-file application. */
+export const old = Number(setting("CLRSCOPE_OLD"));
+export const bundled = Number(setting("CLRSCOPE_BUNDLED"));
+
 /** The command line of a program that can be started. */
 export const program = setting("CLRSCOPE_PROGRAM");
 

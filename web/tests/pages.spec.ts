@@ -275,7 +275,21 @@ test("a tree is operated by keyboard alone", async ({ page }) => {
 test("methods are traced, and reverted", async ({ page }) => {
   await page.goto(`/trace?pid=${traced}`);
   await checkAccess(page);
-  await page.getByLabel("Methods", { exact: true }).fill("traced!*.Traced.Plain");
+  // Methods are found by name while one types.
+  const patterns = page.getByLabel("Methods", { exact: true });
+  const found = page.getByRole("region", { name: "Methods of the process" });
+  const search = found.getByRole("searchbox", { name: "Search the methods of the process" });
+  await search.fill("no.such.method");
+  await expect(found.getByRole("status")).toContainText(/No method in [1-9]\d* assembly files/);
+  await search.fill("traced! Traced.Plain");
+  const add = found.getByRole("button", { name: /^add ?: .*\.Traced\.Plain$/ });
+  await expect(add).toBeVisible();
+  await checkAccess(page);
+  await checkWidths(page, "trace-search");
+  await add.focus();
+  await page.keyboard.press("Enter");
+  await expect(patterns).toHaveValue(/^traced![\w.]+\.Traced\.Plain$/);
+  await expect(add).toBeDisabled();
   await checkWidths(page, "trace");
   await page.getByRole("button", { name: "Start the trace" }).click();
   await expect(page).toHaveURL(/\/recordings\//);

@@ -41,3 +41,12 @@ fn entry(notify_only: bool) -> Entry {
     panics::keep_quiet();
     Entry::new(notify_only)
 }
+
+/// The profilers of this library, with their parameters: a list in JSON that ends with a NUL, as
+/// `clrscope profilers --json` prints it. It is constant, may be called at any time and on any
+/// thread, and stays where it is while the library is loaded. Nothing is allocated or started, so
+/// that a program in another language can load the library only to ask.
+#[unsafe(no_mangle)]
+pub extern "C" fn clrscope_catalogue() -> *const core::ffi::c_char {
+    profilers::CATALOGUE.as_ptr().cast()
+}

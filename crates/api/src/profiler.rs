@@ -90,3 +90,17 @@ pub fn since(spec: &ProfilerSpec) -> String {
         major => format!(".NET {major}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_of_the_agent_says_the_same() {
+        let (nul, json) = profilers::CATALOGUE.split_last().unwrap();
+        assert_eq!(*nul, 0);
+        let said: serde_json::Value = serde_json::from_slice(json).unwrap();
+        let all: Vec<_> = profilers::PROFILERS.iter().map(|spec| Profiler::of(spec)).collect();
+        assert_eq!(said, serde_json::to_value(all).unwrap());
+    }
+}

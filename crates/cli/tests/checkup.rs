@@ -74,6 +74,9 @@ fn is_found(illness: &str, seconds: u32) {
 const DRAWN: &[(&str, &[&str])] = &[
     ("cpu-hot-spot", &["weights"]),
     ("deadlock", &["graph"]),
+    ("exception-storm", &["weights"]),
+    ("gc-pressure", &["series"]),
+    ("hot-lock", &["weights"]),
     ("leak", &["series", "graph"]),
     ("native-memory", &["series"]),
     ("sync-over-async", &["weights"]),

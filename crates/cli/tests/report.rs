@@ -195,7 +195,7 @@ fn files_that_are_no_sessions() {
     report(folder.path(), &[]).expect_error(6, &["directory"]);
     let path = file(&folder, "other");
     fs::write(&path, "hello, this is text\n").unwrap();
-    report(&path, &[]).expect_error(8, &["not a clrscope session"]);
+    report(&path, &[]).expect_error(8, &["not a clrscope session", "clrscope record"]);
     fs::write(&path, "").unwrap();
     report(&path, &[]).expect_error(8, &["not a clrscope session"]);
     fs::write(&path, MAGIC).unwrap();

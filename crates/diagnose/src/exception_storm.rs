@@ -1,6 +1,7 @@
 //! `exception-storm`: a type of exception is thrown in masses.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
+use document::Unit;
 
 pub const RULE: Rule = Rule {
     id: "exception-storm",
@@ -27,6 +28,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             if let Some(function) = row.caught_by {
                 evidence.push(format!("mostly caught by {}", words::method(profile, function)));
             }
+            let samples = profile.exceptions.samples.iter().filter(|sample| sample.ty == row.ty);
+            let thrown = samples.map(|sample| (sample.stack, sample.weight));
             Finding {
                 id: RULE.id,
                 severity: severity(row.per_second, limits.get("rate"), 40.0),
@@ -34,7 +37,9 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 title: format!("{name} is thrown {:.0} times per second", row.per_second),
                 culprit: row.thrown_at.map_or(Some(name), |(function, _)| Some(words::method(profile, function))),
                 evidence,
-                figures: Vec::new(),
+                figures: figures::stacks(profile, "where it is thrown", Unit::Count, thrown)
+                    .into_iter()
+                    .collect(),
                 next: "test before you throw, or use the Try… form of the call".to_owned(),
             }
         })

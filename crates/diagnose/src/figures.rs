@@ -3,8 +3,9 @@
 use document::{Figure, Series, Unit, WeightedNode, Weights, format::without_namespaces};
 use heap::{GrowthRow, LeakReport, PathRow, retention_graph};
 use profile::{
-    CallTree, Cell, NameStyle, Profile, SeriesKind, Totals, TreeOptions, Unit as Counted,
-    session::Nanos,
+    CallTree, Cell, NameStyle, PROFILER_PAUSE, Profile, SeriesKind, Totals, TreeOptions,
+    Unit as Counted,
+    session::{Nanos, StackId},
 };
 
 /// Nodes of a call tree with a lesser part of all are left out.
@@ -21,11 +22,27 @@ pub fn calls(
     caption: &str,
     wanted: impl Fn(&Cell) -> bool,
 ) -> Option<Figure> {
+    let unit = match kind.value_type().unit {
+        Counted::Nanoseconds => Unit::Nanoseconds,
+        Counted::Bytes => Unit::Bytes,
+        Counted::Count => Unit::Count,
+    };
+    let cells = profile.series(kind).cells.iter().filter(|cell| wanted(cell));
+    stacks(profile, caption, unit, cells.map(|cell| (cell.stack, cell.weight)))
+}
+
+/// Stacks with weights, as a small flame graph; none if there are none.
+pub fn stacks(
+    profile: &Profile,
+    caption: &str,
+    unit: Unit,
+    weights: impl IntoIterator<Item = (StackId, u64)>,
+) -> Option<Figure> {
     let mut own = vec![Totals::default(); profile.tables.stack_count()];
-    for cell in profile.series(kind).cells.iter().filter(|cell| wanted(cell)) {
-        if let Some(sum) = own.get_mut(cell.stack.index()) {
-            sum.samples = sum.samples.saturating_add(cell.samples.into());
-            sum.weight = sum.weight.saturating_add(cell.weight);
+    for (stack, weight) in weights {
+        if let Some(sum) = own.get_mut(stack.index()) {
+            sum.samples = sum.samples.saturating_add(1);
+            sum.weight = sum.weight.saturating_add(weight);
         }
     }
     let options = TreeOptions { merge_recursion: true, ..TreeOptions::default() };
@@ -56,11 +73,6 @@ pub fn calls(
         });
         add(Some(id), depth + 1, &mut open);
     }
-    let unit = match kind.value_type().unit {
-        Counted::Nanoseconds => Unit::Nanoseconds,
-        Counted::Bytes => Unit::Bytes,
-        Counted::Count => Unit::Count,
-    };
     let weights = Weights { unit, noun: "method", nodes };
     (!weights.nodes.is_empty()).then(|| Figure::weights(caption, weights))
 }
@@ -74,6 +86,33 @@ pub fn over_time<'a>(
 ) -> Option<Figure> {
     let since = |time: Nanos| time.saturating_sub(profile.info.start) as f64 / 1e9;
     line(title, unit, values.into_iter().map(|(time, value)| (since(*time), *value)))
+}
+
+/// The share of the time in GC pauses, over the time of the recording.
+pub fn pauses(profile: &Profile) -> Option<Figure> {
+    /// Parts of the time, at most, and how long one is at least.
+    const PARTS: u64 = 60;
+    const SHORTEST: Nanos = 100_000_000;
+    let start = profile.info.start;
+    let part = (profile.duration() / PARTS).max(SHORTEST);
+    let mut paused = vec![0_u64; usize::try_from(profile.duration() / part).unwrap_or(0)];
+    for pause in profile.pauses.iter().filter(|pause| pause.reason != PROFILER_PAUSE) {
+        let (from, to) =
+            (pause.suspend_start.saturating_sub(start), pause.resume_end.saturating_sub(start));
+        let first = usize::try_from(from / part).unwrap_or(usize::MAX);
+        for (sum, at) in paused.iter_mut().zip(0_u64..).skip(first) {
+            if at * part >= to {
+                break;
+            }
+            let in_part = to.min((at + 1) * part).saturating_sub(from.max(at * part));
+            *sum = sum.saturating_add(in_part);
+        }
+    }
+    let share = |(sum, at): (&u64, u64)| {
+        let middle = (at as f64 + 0.5) * part as f64 / 1e9;
+        (middle, *sum as f64 / part as f64)
+    };
+    line("share of the time in GC pauses", Unit::Share, paused.iter().zip(0_u64..).map(share))
 }
 
 /// Values by seconds; none of less than two.

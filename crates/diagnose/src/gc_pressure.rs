@@ -1,6 +1,6 @@
 //! `gc-pressure`: collections cost too much.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
 
 pub const RULE: Rule = Rule {
     id: "gc-pressure",
@@ -44,7 +44,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             ),
             format!("reasons: {}", reasons.join(", ")),
         ],
-        figures: Vec::new(),
+        figures: figures::pauses(profile).into_iter().collect(),
         next: "find what allocates: clrscope record <pid> -p allocations".to_owned(),
     }]
 }

@@ -1,6 +1,7 @@
 //! `hot-lock`: threads wait for one lock for much of the time.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
+use document::Unit;
 
 pub const RULE: Rule = Rule {
     id: "hot-lock",
@@ -30,6 +31,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         if let Some(owner) = row.owner {
             evidence.push(format!("mostly held by the thread {}", profile.tables.thread_name(owner)));
         }
+        let waits = profile.waits_of(row).map(|wait| (wait.stack, wait.duration));
         Finding {
             id: RULE.id,
             severity: severity(waiting, limits.get("waiting"), 6.0),
@@ -37,7 +39,9 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             title: format!("{waiting:.1} threads wait for one lock on average"),
             culprit: Some(words::method(profile, row.waited_at.function)),
             evidence,
-            figures: Vec::new(),
+            figures: figures::stacks(profile, "where threads wait for it", Unit::Nanoseconds, waits)
+                .into_iter()
+                .collect(),
             next: "hold the lock for a shorter time, or split it: clrscope report <file> \
                 --profiler locks".to_owned(),
         }

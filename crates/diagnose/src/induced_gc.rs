@@ -1,6 +1,7 @@
 //! `induced-gc`: the program asks for collections.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
+use document::Unit;
 
 pub const RULE: Rule = Rule {
     id: "induced-gc",
@@ -36,6 +37,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         evidence.push(format!("the most frequent call: {}", words::call_path(profile, first.stack)));
     }
     let culprit = inducers.first().map(|inducer| words::method(profile, inducer.at.function));
+    let calls = profile.inductions.iter().map(|call| (call.stack, 1));
     vec![Finding {
         id: RULE.id,
         severity: severity(rate, limits.get("rate"), 20.0),
@@ -43,7 +45,9 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("the program induces {rate:.1} collections per second"),
         culprit: Some(culprit.unwrap_or_else(|| "GC.Collect".to_owned())),
         evidence,
-        figures: Vec::new(),
+        figures: figures::stacks(profile, "what induces them", Unit::Count, calls)
+            .into_iter()
+            .collect(),
         next: "remove the call of GC.Collect, or call it less often".to_owned(),
     }]
 }

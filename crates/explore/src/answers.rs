@@ -5,6 +5,7 @@ mod description;
 mod flame;
 mod lines;
 mod lists;
+mod stacks;
 mod timeline;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ pub use lines::{LineRow, LinesAnswer};
 pub use lists::{
     CalledFunction, CallersAnswer, ChildRow, ChildrenAnswer, FunctionRow, FunctionsAnswer, Sort,
 };
+pub use stacks::{StackFrame, StackRow, StacksAnswer};
 pub use timeline::{LaneInfo, TimelineHead, TimelineQuery};
 
 use profile::{Line, NONE, NameStyle, Profile, Unit, session::FunctionId};

@@ -1,6 +1,6 @@
 use std::io;
 
-/// Why the locks of a process cannot be read from outside. The text says the cause and what to do
+/// Why a process cannot be read from outside. The text says the cause and what to do
 /// next.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -34,6 +34,6 @@ pub enum Error {
         what: String,
     },
     /// There is no way on this system.
-    #[error("reading locks from outside is possible only on Linux x86-64")]
+    #[error("reading a process from outside is possible only on Linux x86-64")]
     Unsupported,
 }

@@ -7,6 +7,7 @@
 //!   that still answers.
 //! - [`OutsideCode`]: what managed code stands at an address, for stacks of a process that does not
 //!   answer.
+//! - [`search_methods`]: methods by name, among the assemblies that the process has loaded.
 //! - [`Findings::of`]: cycles, locks whose owner is gone, rows of waiting threads, and waits that
 //!   are no locks.
 //!
@@ -25,6 +26,7 @@
 
 mod error;
 mod findings;
+mod methods;
 mod snapshot;
 mod stacks;
 mod thread_locks;
@@ -40,7 +42,8 @@ pub use error::Error;
 pub use findings::{
     BlockedGroup, BlockedThread, Chain, Cycle, Findings, LockShown, Orphan, Outcome, ThreadShown,
 };
-pub use linux::{OutsideCode, look};
+pub use linux::{OutsideCode, look, search_methods};
+pub use methods::{FoundMethod, FoundMethods, MethodSearch};
 pub use snapshot::{Lock, LockKind, ManagedThread, Owner, Snapshot, Wait};
 pub use stacks::{Frame, Stacks, StacksError, ThreadStack};
 pub use thread_locks::{LockWait, ThreadLocks};

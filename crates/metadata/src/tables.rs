@@ -100,19 +100,21 @@ impl<'a> Metadata<'a> {
     /// `read` gives the bytes at an offset from the start of the image.
     #[must_use]
     pub fn of_memory(read: impl Fn(u64, usize) -> Option<Vec<u8>>) -> Option<Metadata<'static>> {
-        /// The headers of all images that compilers write are in here.
-        const HEAD: usize = 0x400;
-        /// Size of a CLI header as far as it is wanted.
-        const CLI_HEADER: usize = 16;
-        let headers = PeHeaders::parse(&read(0, HEAD)?).ok()?;
+        let headers = headers(&read)?;
         let as_loaded = |address: u32| Some(u64::from(address));
-        let as_in_file = |address: u32| Some(headers.file_range(address)?.start as u64);
-        let at = |place: &dyn Fn(u32) -> Option<u64>| {
-            let (address, size) =
-                PeHeaders::metadata_of(&read(place(headers.cli_header())?, CLI_HEADER)?)?;
-            Metadata::parse(read(place(address)?, size as usize)?).ok()
-        };
-        at(&as_loaded).or_else(|| at(&as_in_file))
+        metadata_at(&read, &headers, &as_loaded).or_else(|| Self::as_in_file(&read, &headers))
+    }
+
+    /// Those of an assembly in a file of which nothing else is read. `read` gives the bytes at an
+    /// offset from the start of the assembly.
+    #[must_use]
+    pub fn in_file(read: impl Fn(u64, usize) -> Option<Vec<u8>>) -> Option<Metadata<'static>> {
+        Self::as_in_file(&read, &headers(&read)?)
+    }
+
+    fn as_in_file(read: Read<'_>, headers: &PeHeaders) -> Option<Metadata<'static>> {
+        let place = |address: u32| Some(headers.file_range(address)?.start as u64);
+        metadata_at(read, headers, &place)
     }
 
     /// Remembers where the heaps are and gives where the tables are.
@@ -408,6 +410,27 @@ impl<'a> Metadata<'a> {
         }
         (low > 0).then_some(low)
     }
+}
+
+/// Gives bytes of an image by their offset and number.
+type Read<'r> = &'r dyn Fn(u64, usize) -> Option<Vec<u8>>;
+
+fn headers(read: Read<'_>) -> Option<PeHeaders> {
+    /// The headers of all images that compilers write are in here.
+    const HEAD: usize = 0x400;
+    PeHeaders::parse(&read(0, HEAD)?).ok()
+}
+
+/// The metadata of an image whose addresses are at a place that `place` gives.
+fn metadata_at(
+    read: Read<'_>,
+    headers: &PeHeaders,
+    place: &dyn Fn(u32) -> Option<u64>,
+) -> Option<Metadata<'static>> {
+    /// Size of a CLI header as far as it is wanted.
+    const CLI_HEADER: usize = 16;
+    let (address, size) = PeHeaders::metadata_of(&read(place(headers.cli_header())?, CLI_HEADER)?)?;
+    Metadata::parse(read(place(address)?, size as usize)?).ok()
 }
 
 fn with_space(space: &str, name: &str) -> String {

@@ -240,15 +240,20 @@ impl Profile {
     /// Sums of each stack by itself, by stack id, of the samples of a kind that a filter lets
     /// through. Sums know no times, so that a time in the filter has no effect.
     pub fn stack_sums(&self, kind: crate::SeriesKind, filter: &Filter) -> Vec<Totals> {
+        let mut sums = vec![Totals::default(); self.tables.stack_count()];
+        self.each_cell(kind, filter, |cell| {
+            sums[cell.stack.index()].add(cell.samples.into(), cell.weight);
+        });
+        sums
+    }
+
+    /// Calls a function with each cell of a kind that a filter lets through. A time in the filter
+    /// has no effect: cells know no times.
+    pub fn each_cell(&self, kind: crate::SeriesKind, filter: &Filter, mut each: impl FnMut(&Cell)) {
         let filter = Filter { time: None, ..filter.clone() };
         let sieve = Sieve::new(&self.tables, &filter, self.start);
-        let mut sums = vec![Totals::default(); self.tables.stack_count()];
-        for cell in &self.series(kind).cells {
-            if sieve.takes(cell.thread, cell.stack, cell.state) {
-                sums[cell.stack.index()].add(cell.samples.into(), cell.weight);
-            }
-        }
-        sums
+        let cells = self.series(kind).cells.iter();
+        cells.filter(|cell| sieve.takes(cell.thread, cell.stack, cell.state)).for_each(&mut each);
     }
 
     /// What a filter lets through. Collections, pauses, survivors, counters and costs are filtered

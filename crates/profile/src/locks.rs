@@ -156,6 +156,14 @@ impl Profile {
         });
         rows
     }
+
+    /// The waits that a row is about.
+    pub fn waits_of<'p>(&'p self, row: &LockRow) -> impl Iterator<Item = &'p Wait> {
+        let (lock, at) = (row.lock, row.waited_at);
+        let is_there = move |wait: &Wait| self.tables.waiting_place(wait.stack) == at;
+        let is_of_row = move |wait: &&Wait| wait.lock == lock && (lock.is_some() || is_there(wait));
+        self.locks.waits.iter().filter(is_of_row)
+    }
 }
 
 #[cfg(test)]

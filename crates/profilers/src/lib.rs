@@ -18,11 +18,13 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod catalogue;
 mod collector;
 mod selection;
 mod spec;
 mod thread_map;
 
+pub use catalogue::CATALOGUE;
 pub use collector::*;
 pub use selection::*;
 pub use spec::*;

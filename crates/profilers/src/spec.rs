@@ -63,7 +63,7 @@ impl ProfilerSpec {
     const IRREVERSIBLE: (u32, u32) = (0xeefc_dc00, 0x8);
 
     /// The commands that run it.
-    pub fn commands(&self) -> &'static [&'static str] {
+    pub const fn commands(&self) -> &'static [&'static str] {
         match (self.own_commands, self.attach) {
             ([], true) => &["record", "launch"],
             ([], false) => &["launch"],

@@ -12,7 +12,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -66,6 +66,16 @@ pub fn open_at(path: &Path, most: u64) -> io::Result<File> {
     bounded(file, most)
 }
 
+/// A path that the system tells about a process, as the process sees it: one that has changed its
+/// root directory to `root` sees the rest of it.
+#[must_use]
+pub fn inside(root: &Path, path: &Path) -> PathBuf {
+    match path.strip_prefix(root) {
+        Ok(rest) => Path::new("/").join(rest),
+        Err(_) => path.to_owned(),
+    }
+}
+
 fn bounded(file: File, most: u64) -> io::Result<File> {
     let length = file.metadata()?.len();
     if length > most {
@@ -77,4 +87,17 @@ fn bounded(file: File, most: u64) -> io::Result<File> {
 
 fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_below_another_root() {
+        let of = |root: &str, path: &str| inside(Path::new(root), Path::new(path));
+        assert_eq!(of("/", "/usr/bin/dotnet"), Path::new("/usr/bin/dotnet"));
+        assert_eq!(of("/srv/jail", "/srv/jail/app/x.dll"), Path::new("/app/x.dll"));
+        assert_eq!(of("/srv/jail", "/usr/bin/dotnet"), Path::new("/usr/bin/dotnet"));
+    }
 }

@@ -147,7 +147,8 @@ impl Endpoint {
         let operation = OperationBuilder::new().operation_id(Some(id)).summary(Some(summary));
         let mut endpoint = Self { method, path, operation, problems: Vec::new() };
         for name in path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
-            endpoint = endpoint.parameter(name, ParameterIn::Path, "Its name.", text());
+            let what = if name == "pid" { "Its process id." } else { "Its name." };
+            endpoint = endpoint.parameter(name, ParameterIn::Path, what, text());
             endpoint.problems.extend([400, 404]);
         }
         endpoint

@@ -32,7 +32,7 @@ const MOST: usize = 16;
 const MOST_ENDED: usize = 50;
 
 /// How often a recording is looked after.
-const POLL: Duration = Duration::from_millis(250);
+const POLL: Duration = Duration::from_millis(100);
 
 /// What a recording is for.
 #[derive(Clone, Debug)]

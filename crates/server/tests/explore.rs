@@ -169,6 +169,9 @@ fn functions_are_found_and_have_callers() {
     assert!(numbers.len() > 1 && numbers.is_sorted(), "{lines}");
     let own: u64 = list.iter().map(|row| row["own"].as_u64().unwrap()).sum();
     assert_eq!(own, 4_200_000_000);
+    let stacks = json(&served, "explore/stacks?profiler=wall&search=WaitForSignal&rows=5");
+    served.schema("StacksAnswer").check(&stacks).unwrap();
+    assert_eq!((&stacks["count"], &stacks["rows"][0]["threads"]), (&1.into(), &2.into()));
     let rest = json(&served, &format!("explore/lines?of={price}&first=1&rows=1"));
     assert_eq!((&rest["rows"][0], &rest["count"]), (&list[1], &lines["count"]));
     // The same search in the flame graph.

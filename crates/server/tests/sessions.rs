@@ -401,6 +401,14 @@ fn recordings_that_cannot_begin_say_why() {
     record("{}").expect_problem(400, "pid");
     record("{").expect_problem(400, "");
     assert_eq!(served.get("/api/v1/recordings").expect(200).json(), Value::Array(vec![]));
+    let methods = |rest: &str| served.get(&format!("/api/v1/processes/{rest}"));
+    methods("999999999/methods?search=a").expect_problem(404, "999999999");
+    methods("x/methods?search=a").expect_problem(400, "number");
+    methods(&format!("{}/methods?search=a", std::process::id())).expect_problem(409, ".NET");
+    methods("1/methods").expect_problem(400, "search");
+    methods("1/methods?search=%20").expect_problem(400, "no word");
+    methods("1/methods?search=a&rows=0").expect_problem(400, "rows");
+    methods(&format!("1/methods?search={}", "a".repeat(1001))).expect_problem(400, "1000");
     let check_up = |body: &str| served.post("/api/v1/checkups", body);
     check_up(r#"{"pid":999999999}"#).expect_problem(404, "999999999");
     check_up(r#"{"pid":1,"limits":["nope:a=1"]}"#).expect_problem(400, "nope");
@@ -440,6 +448,7 @@ fn the_description_has_all_addresses_and_no_other() {
             "get /api/v1/launch",
             "get /api/v1/presets",
             "get /api/v1/processes",
+            "get /api/v1/processes/{pid}/methods",
             "get /api/v1/profilers",
             "get /api/v1/recordings",
             "get /api/v1/recordings/{id}",
@@ -452,6 +461,7 @@ fn the_description_has_all_addresses_and_no_other() {
             "get /api/v1/sessions/{id}/document",
             "get /api/v1/sessions/{id}/explore",
             "get /api/v1/sessions/{id}/explore/lines",
+            "get /api/v1/sessions/{id}/explore/stacks",
             "get /api/v1/sessions/{id}/file",
             "get /api/v1/sessions/{id}/flame",
             "get /api/v1/sessions/{id}/functions",

@@ -7,7 +7,10 @@ pub enum SessionError {
     #[error("the session could not be read or written: {0}")]
     Io(#[from] std::io::Error),
     /// The file does not begin as a session does.
-    #[error("this is not a clrscope session: it does not begin with the mark of one")]
+    #[error(
+        "this is not a clrscope session: it does not begin with the mark of one; name \
+            a file that `clrscope record` wrote, or one of another tool that docs/formats.md lists"
+    )]
     NotASession,
     /// The file ends within its header.
     #[error(

@@ -2,6 +2,7 @@
 
 import { api } from "../data/client";
 import { useQuery } from "../data/query";
+import { MethodSearch } from "./methods";
 import { Failure, Field, Head, useAction, Waiting } from "./parts";
 import { ProcessChoice } from "./record";
 import { go, link, setParams, usePlace } from "./router";
@@ -63,6 +64,17 @@ export function TracePage() {
         >
           <div class="fields">
             <ProcessChoice processes={data} pid={pid} />
+          </div>
+          <MethodSearch
+            key={pid}
+            pid={pid}
+            chosen={lines(field("patterns"))}
+            choose={(pattern) => {
+              const patterns = [...lines(field("patterns")), pattern].join("\n");
+              setParams({ patterns }, { replace: true });
+            }}
+          />
+          <div class="fields">
             <Field label="Methods" hint="One pattern a line, such as MyApp.Orders.**.Save*">
               <textarea
                 rows={3}

@@ -7,6 +7,7 @@ import type {
   NewTrace,
   Preset,
   Process,
+  ProcessMethods,
   Profiler,
   Recording,
   ReportFormat,
@@ -124,6 +125,11 @@ export interface Narrowed {
 
 export const api = {
   processes: (signal?: AbortSignal) => get<Process[]>("processes", signal),
+  /** Methods of a process that have these words in their names. */
+  methods: async (pid: number, search: string, signal?: AbortSignal) => {
+    const url = address(`processes/${pid}/methods`, { search });
+    return (await (await send(url, signal ? { signal } : {})).json()) as ProcessMethods;
+  },
   profilers: (signal?: AbortSignal) => get<Profiler[]>("profilers", signal),
   presets: (signal?: AbortSignal) => get<Preset[]>("presets", signal),
   formats: (signal?: AbortSignal) => get<ReportFormat[]>("formats", signal),

@@ -11,6 +11,7 @@ import type {
   Lines,
   Selection,
   Source,
+  Stacks,
   Timeline,
 } from "./source";
 
@@ -93,6 +94,10 @@ export function serverSource(session: string, growing = false): Source {
       json<Callers>("callers", { ...selected(selection), of, rows: 200 }, signal),
     lines: ({ selection, of, rows }, signal) =>
       json<Lines>("explore/lines", { ...selected(selection), direction: undefined, of, rows }, signal),
+    stacks: ({ selection, search, rows }, signal) => {
+      const params = { ...selected(selection), direction: undefined, search, rows };
+      return json<Stacks>("explore/stacks", params, signal);
+    },
     children: ({ selection, node, search, first, rows }, signal) => {
       const params = { ...selected(selection), nodes, root: node, search, first, rows };
       return json<Children>("children", params, signal);

@@ -203,6 +203,32 @@ export interface LinesQuery {
   rows: number;
 }
 
+/** Stacks, those of most threads first. */
+export interface Stacks {
+  whole: number;
+  count: number;
+  rows: StackRow[];
+}
+
+/** A stack, and the threads that were sampled in it. */
+export interface StackRow {
+  threads: number;
+  /** Names of some of them. */
+  names: string[];
+  weight: number;
+  samples: number;
+  /** The innermost first. */
+  frames: { function: Fn; place: string | null }[];
+  /** Further frames towards the root. */
+  left_out: number;
+}
+
+export interface StacksQuery {
+  selection: Selection;
+  search: string;
+  rows: number;
+}
+
 export interface Child {
   node: number;
   function: Fn;
@@ -275,6 +301,8 @@ export interface Source {
   callers(selection: Selection, of: number, signal?: AbortSignal): Promise<Callers>;
   /** Lines of a method, where they are known. */
   lines?(query: LinesQuery, signal?: AbortSignal): Promise<Lines>;
+  /** Threads with the same stack, together. */
+  stacks?(query: StacksQuery, signal?: AbortSignal): Promise<Stacks>;
   children(query: ChildrenQuery, signal?: AbortSignal): Promise<Children>;
   timeline(query: TimelineQuery, signal?: AbortSignal): Promise<Timeline>;
 }

@@ -31,6 +31,29 @@ export interface Process {
   threads?: number | null;
 }
 
+/** Methods of a running process, those that fit best first. */
+export interface ProcessMethods {
+  methods: ProcessMethod[];
+  /** How many there are. */
+  matched: number;
+  assemblies: number;
+  /** Assemblies that could not be read. */
+  unread: number;
+  complete: boolean;
+}
+
+/** Methods of one name in one type. */
+export interface ProcessMethod {
+  assembly: string;
+  type: string;
+  name: string;
+  overloads: number;
+  /** What a trace of them says. */
+  pattern: string;
+  /** What a trace of all methods of the type says. */
+  type_pattern: string;
+}
+
 export interface ProfilerParam {
   name: string;
   help: string;

@@ -27,6 +27,13 @@ export function shown(cell: Cell): string {
   return "";
 }
 
+/** What a cell can be found by: all forms of a name, and what it says. */
+export function textsOf(cell: Cell): string[] {
+  const inner = bare(cell);
+  const isName = typeof inner === "object" && "name" in inner;
+  return isName ? [...inner.name.forms, inner.name.place ?? ""] : [shown(inner)];
+}
+
 /** What rows are sorted by. */
 export function sortKey(cell: Cell): number | string {
   const inner = bare(cell);

@@ -1,12 +1,13 @@
 // Two sessions compared: the answer, the samples of each profiler, and the heaps.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { ComparedSeries, ComparisonSource, HeapTypeChange, Overview } from "../data/comparison";
 import { bytes, count, counted, inUnit, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import { ChangedFunctions, DiffView, wordOf, written } from "./diff";
 import { DocumentView } from "./document";
 import { More } from "./more";
+import { SearchField } from "./search";
 import { useKept } from "./state";
 import "./explore.css";
 
@@ -81,7 +82,11 @@ function Views({ source, overview }: { source: ComparisonSource; overview: Overv
             </button>
           </div>
         )}
-        <Search {...{ search, setSearch }} what={isHeap ? "types" : "methods"} />
+        <SearchField
+          label={isHeap ? "Search types" : "Search methods"}
+          value={search}
+          change={setSearch}
+        />
       </div>
       {isHeap && <HeapTypes {...{ source, overview, search }} />}
       {!isHeap && series && <Total {...{ overview, series }} />}
@@ -99,26 +104,6 @@ function Views({ source, overview }: { source: ComparisonSource; overview: Overv
         />
       )}
     </>
-  );
-}
-
-function Search(props: { search: string; setSearch: (text: string) => void; what: string }) {
-  const { search, setSearch, what } = props;
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  return (
-    <input
-      type="search"
-      aria-label={`Search ${what}`}
-      placeholder={`Search ${what}, or /regular expression/`}
-      spellcheck={false}
-      value={search}
-      onInput={(event) => {
-        const { value } = event.currentTarget;
-        clearTimeout(timer.current);
-        timer.current = setTimeout(() => setSearch(value.trim()), 150);
-      }}
-    />
   );
 }
 

@@ -16,6 +16,7 @@ import { GrowthView } from "./growth";
 import { HeapView } from "./heap";
 import { kindColor, MARKERS, stateColor } from "./palette";
 import { keyOf, SamplesFlame, type Coloring } from "./samples-flame";
+import { StacksView } from "./stacks";
 import { StoreContext, useKept } from "./state";
 import { TimelineView } from "./timeline";
 import { amount, samples } from "./weights";
@@ -26,7 +27,7 @@ export interface ExploreProps {
 }
 
 /** Which view of the samples. */
-export type View = "flame" | "functions";
+export type View = "flame" | "functions" | "stacks";
 
 /** Milliseconds after which samples that are still being recorded are read again, at least. */
 const EVERY = 3000;
@@ -44,7 +45,9 @@ export function Explore({ session }: ExploreProps) {
   const source = useMemo(() => serverSource(session.id), [session.id]);
   const [kept, setView] = useKept("view");
   const views: [string, string][] = [];
-  if (session.series.length > 0) views.push(["", "Flame graph"], ["functions", "Methods"]);
+  if (session.series.length > 0) {
+    views.push(["", "Flame graph"], ["functions", "Methods"], ["stacks", "Stacks"]);
+  }
   if (session.heap_snapshots > 0) views.push(["heap", "Heap"]);
   if (session.heap_snapshots > 1) views.push(["growth", "Heap growth"]);
   if (views.length === 0) {
@@ -62,10 +65,10 @@ export function Explore({ session }: ExploreProps) {
       </div>
       {view === "heap" && <HeapView session={session.id} snapshots={session.heap_snapshots} />}
       {view === "growth" && <GrowthView session={session.id} />}
-      {(view === "" || view === "functions") && (
+      {(view === "" || view === "functions" || view === "stacks") && (
         <Samples
           source={source}
-          view={view === "functions" ? "functions" : "flame"}
+          view={view === "" ? "flame" : view}
           go={(next) => ({ view: next === "flame" ? "" : next })}
         />
       )}
@@ -202,7 +205,7 @@ function Selected({ source, description, view, go, first, round }: SelectedProps
       <Toolbar {...toolbar} />
       {view === "flame" ? (
         <FlameAndCalls {...{ source, description, series, selection, search, timeline, round }} found={setFound} />
-      ) : (
+      ) : view === "functions" ? (
         <>
           <section class="card">{timeline}</section>
           <FunctionsView
@@ -210,6 +213,11 @@ function Selected({ source, description, view, go, first, round }: SelectedProps
             found={setFound}
             show={(name) => store.set({ ...go("flame"), search: name, root: "" })}
           />
+        </>
+      ) : (
+        <>
+          <section class="card">{timeline}</section>
+          <StacksView {...{ source, series, selection, search }} found={setFound} />
         </>
       )}
     </>

@@ -1,12 +1,13 @@
 // How types grow over the heap snapshots of a session: a line for each of those that grew most, and
 // a table of all of them.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { bytes, count, counted, inUnit, visible } from "../data/format";
 import { heapGrowth, type Growth, type GrowthRow, type Trend } from "../data/heap";
 import { useQuery } from "../data/query";
 import { fit, fitText, niceStep, usePaint, useSize, useThemed } from "./canvas";
 import { More } from "./more";
+import { SearchField } from "./search";
 import { useKept } from "./state";
 import { color } from "./theme";
 import { TipView, type Tip } from "./tip";
@@ -347,24 +348,11 @@ interface TypesProps extends ChartProps {
 /** Types that changed, those that grew most first. */
 function Types(props: TypesProps) {
   const { growth, measure, search, setSearch, most, setMost } = props;
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(() => () => clearTimeout(timer.current), []);
   return (
     <section class="card" aria-label="Types that grew" aria-busy={props.busy}>
       <div class="titled inner">
         <h2>Types that grew</h2>
-        <input
-          type="search"
-          aria-label="Search types"
-          placeholder="Search types, or /regular expression/"
-          spellcheck={false}
-          value={search}
-          onInput={(event) => {
-            const { value } = event.currentTarget;
-            clearTimeout(timer.current);
-            timer.current = setTimeout(() => setSearch(value.trim()), 150);
-          }}
-        />
+        <SearchField label="Search types" value={search} change={setSearch} />
       </div>
       {growth.rows.length === 0 && (
         <p class="empty">

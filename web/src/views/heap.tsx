@@ -17,6 +17,7 @@ import { GraphView } from "./graph";
 import { LazyTree } from "./lazy-tree";
 import { More } from "./more";
 import { typeColor } from "./palette";
+import { SearchField } from "./search";
 import { useKept } from "./state";
 import { TreemapView } from "./treemap";
 
@@ -259,7 +260,6 @@ function Types({ source, heap, show }: PartProps) {
   const [kept, keep] = useKept("types", true);
   const [search, setSearch] = useKept("type", true);
   const [most, setMost] = useState(STEP);
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const sort = SORTS.find((word) => word === kept) ?? "bytes";
   const query = useQuery(`types ${source.id} ${search} ${sort} ${most}`, (signal) =>
     source.types({ search, sort, rows: most }, signal),
@@ -283,18 +283,7 @@ function Types({ source, heap, show }: PartProps) {
     <section class="card" aria-label="Types" aria-busy={!table}>
       <div class="titled inner">
         <h2>Types</h2>
-        <input
-          type="search"
-          aria-label="Search types"
-          placeholder="Search types, or /regular expression/"
-          spellcheck={false}
-          value={search}
-          onInput={(event) => {
-            const { value } = event.currentTarget;
-            clearTimeout(timer.current);
-            timer.current = setTimeout(() => setSearch(value.trim()), 150);
-          }}
-        />
+        <SearchField label="Search types" value={search} change={setSearch} />
       </div>
       {query.problem && (
         <p class="banner bad" role="alert">

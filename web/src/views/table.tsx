@@ -2,12 +2,17 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type { Cell, Column, Table } from "../data/document";
-import { count } from "../data/format";
-import { CellView, isText, sortKey } from "./cells";
+import { count, counted } from "../data/format";
+import { matcher } from "../data/matcher";
+import { CellView, isText, sortKey, textsOf } from "./cells";
+import { SearchField } from "./search";
 import { useKept } from "./state";
 
 /** Rows that are shown at first, and that a click adds. */
 const STEP = 200;
+
+/** Tables with fewer rows are read at a glance. */
+const LONG = 15;
 
 /** How a table is sorted: the column, and whether the largest comes first. */
 interface Sorting {
@@ -36,12 +41,21 @@ function sorted(rows: Cell[][], sorting: Sorting | undefined): Cell[][] {
   return keyed.map(({ row }) => row);
 }
 
+/** The rows that have a text in one of their cells. */
+function matching(rows: Cell[][], search: string): Cell[][] {
+  if (search === "") return rows;
+  const fits = matcher(search);
+  return rows.filter((row) => row.some((cell) => textsOf(cell).some(fits)));
+}
+
 /** A table whose columns have titles. `id` names it among the tables of a page. */
 export function TableView({ table, id, label }: { table: Table; id: string; label: string }) {
   const [kept, keep] = useKept(`sort.${id}`, true);
   const [most, setMost] = useState(STEP);
   const sorting = sortingOf(kept, table.columns.length);
-  const rows = useMemo(() => sorted(table.rows, sorting), [table, kept]);
+  const [search, setSearch] = useKept(`find.${id}`, true);
+  const found = useMemo(() => matching(table.rows, search), [table, search]);
+  const rows = useMemo(() => sorted(found, sorting), [found, kept]);
   const hidden = rows.length - most;
 
   const sort = (index: number) => {
@@ -54,6 +68,19 @@ export function TableView({ table, id, label }: { table: Table; id: string; labe
   };
   return (
     <>
+      {(table.rows.length >= LONG || search !== "") && (
+        <p class="filter">
+          <SearchField
+            label={`Filter: ${label}`}
+            placeholder="Filter rows, or /regular expression/"
+            value={search}
+            change={setSearch}
+          />{" "}
+          <span class="hint" role="status">
+            {search !== "" && `${count(found.length)} of ${counted(table.rows.length, "row")}`}
+          </span>
+        </p>
+      )}
       <div class="scroll" tabIndex={0} role="group" aria-label={label}>
         <table class="data">
           <thead>

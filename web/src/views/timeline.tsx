@@ -1,6 +1,7 @@
 // What happened over time: the sums of all threads, each thread by itself, and markers. A part of
 // the time is chosen with the pointer, or by numbers.
 
+import type { RefObject } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { NONE } from "../data/columns";
 import { bytes, count, counted, duration, rate, visible } from "../data/format";
@@ -9,6 +10,7 @@ import type { Description, Series, Source, Timeline } from "../data/source";
 import { fit, fitText, niceStep, usePaint, useSize } from "./canvas";
 import { isDark, MARKERS, stateColor } from "./palette";
 import { color } from "./theme";
+import { TimelineTwin } from "./timeline-twin";
 import { TipView, type Tip } from "./tip";
 
 /** Height of the sums, of the axis and of a thread. */
@@ -115,6 +117,7 @@ export function TimelineView(props: TimelineProps) {
   const { source, series } = props;
   const holder = useRef<HTMLDivElement>(null);
   const sums = useRef<HTMLCanvasElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
   const { width } = useSize(holder);
   const [first, setFirst] = useState(0);
   const [tip, setTip] = useState<Tip>();
@@ -149,7 +152,26 @@ export function TimelineView(props: TimelineProps) {
         onMouseLeave={() => point(undefined)}
       />
       {timeline && timeline.threads > 0 && (
-        <Lanes {...props} {...{ timeline, width, setFirst, point }} first={shown.first ?? 0} />
+        <Lanes {...props} {...{ timeline, width, setFirst, point, scroller }} first={shown.first ?? 0} />
+      )}
+      {timeline && (
+        <TimelineTwin
+          timeline={timeline}
+          setFirst={(next) => {
+            // The lanes show the same threads.
+            if (scroller.current) scroller.current.scrollTop = next * LANE;
+            setFirst(next);
+          }}
+          first={shown.first ?? 0}
+          step={STEP}
+          states={props.description.states}
+          write={(weight) => perSecond(series, weight)}
+          shown={rowsShown(timeline, props)}
+          timed={source.timed}
+          choose={(from, to) => props.choose(seconds(from), seconds(to))}
+          thread={props.thread}
+          chooseThread={props.chooseThread}
+        />
       )}
       <TipView tip={tip} />
     </div>
@@ -162,13 +184,13 @@ interface LanesProps extends TimelineProps {
   /** The first thread that the timeline has. */
   first: number;
   setFirst: (first: number) => void;
+  scroller: RefObject<HTMLDivElement | null>;
   point: (event: MouseEvent | undefined, lane?: number) => void;
 }
 
 /** The threads. Their canvas is no taller than its place; the bar at the side is that of all. */
 function Lanes(props: LanesProps) {
-  const { timeline, width, first, setFirst, point, thread } = props;
-  const scroller = useRef<HTMLDivElement>(null);
+  const { timeline, width, first, setFirst, point, thread, scroller } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [all, height] = [timeline.threads * LANE, Math.min(timeline.threads * LANE, MOST_LANES)];
   const repaint = usePaint(() => {

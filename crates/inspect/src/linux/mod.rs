@@ -6,12 +6,14 @@ mod image;
 mod jitted;
 mod layout;
 mod memory;
+mod methods;
 mod native_format;
 mod outside;
 mod ready_to_run;
 mod tasks;
 mod types;
 
+pub use methods::search_methods;
 pub use outside::OutsideCode;
 
 use crate::{Error, Lock, LockKind, ManagedThread, Owner, Snapshot, Wait};

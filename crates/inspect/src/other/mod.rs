@@ -1,6 +1,7 @@
 //! Elsewhere than on Linux.
 
-use crate::{Error, Snapshot};
+use crate::{Error, FoundMethods, MethodSearch, Snapshot};
+use diagnostics::DotnetProcess;
 use std::time::Duration;
 
 /// See the one of Linux.
@@ -8,6 +9,14 @@ use std::time::Duration;
 /// # Errors
 /// Always [`Error::Unsupported`].
 pub fn look(_pid: u32, _apart: Duration) -> Result<Snapshot, Error> {
+    Err(Error::Unsupported)
+}
+
+/// See the one of Linux.
+///
+/// # Errors
+/// Always [`Error::Unsupported`].
+pub fn search_methods(_: &DotnetProcess, _: &MethodSearch) -> Result<FoundMethods, Error> {
     Err(Error::Unsupported)
 }
 

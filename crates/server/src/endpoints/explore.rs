@@ -13,7 +13,7 @@ use crate::{
 use axum::{extract::State, http::StatusCode, response::Response};
 use explore::{
     CallersAnswer, ChildrenAnswer, Columns, Description, ExploreError, Explored, FlameHead,
-    FlameQuery, FunctionsAnswer, LinesAnswer, TimelineHead,
+    FlameQuery, FunctionsAnswer, LinesAnswer, StacksAnswer, TimelineHead,
 };
 use params::{DIRECTIONS, ExploreParams, ORDERS};
 pub(super) use params::{MOST_PIXELS, MOST_ROWS, within};
@@ -56,6 +56,15 @@ pub fn add(api: &mut Api) {
     );
     let endpoint = listed(searched(directed(selected(endpoint))));
     api.add(endpoint.sends(200, "The nodes.", children_answer), children);
+    let stacks_answer = api.answer::<StacksAnswer>();
+    let summary = "List stacks with the threads that have them";
+    let endpoint = Endpoint::new(Get, "/sessions/{id}/explore/stacks", "stacks", summary)
+        .description(
+            "As `clrscope stacks --merged` does it for a process. A search keeps stacks with a \
+             function that it finds.",
+        );
+    let endpoint = listed(searched(selected(endpoint)));
+    api.add(endpoint.sends(200, "The stacks of most threads first.", stacks_answer), stacks);
     add_timeline(api);
 }
 
@@ -283,6 +292,19 @@ async fn children(
         let (selection, search) = (params.selection(&open.profile)?, params.search()?);
         let (first, rows) = params.rows()?;
         json(&open.children(&selection, params.root(), search.as_ref(), first, rows)?)
+    });
+    listed.await
+}
+
+async fn stacks(
+    State(state): State<Shared>,
+    Named(id): Named,
+    Params(params): Params<ExploreParams>,
+) -> Result<Response, Problem> {
+    let listed = ask(state, id, params, |open, params| {
+        let (selection, search) = (params.selection(&open.profile)?, params.search()?);
+        let (first, rows) = params.rows()?;
+        json(&open.stacks(&selection, search.as_ref(), first, rows)?)
     });
     listed.await
 }

@@ -1,5 +1,7 @@
 //! What can be recorded: processes and profilers.
 
+mod methods;
+
 use crate::{
     Shared, answers,
     openapi::{Api, Endpoint},
@@ -34,6 +36,7 @@ pub fn add(api: &mut Api) {
     )
     .sends(200, "The presets.", list);
     api.add(endpoint, presets);
+    methods::add(api);
 }
 
 async fn processes(State(state): State<Shared>) -> Result<Response, Problem> {

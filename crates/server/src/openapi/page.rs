@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 /// have in common. Names are those of the introduction.
 const EXAMPLES: &[(&str, &str)] = &[
     ("processes", r#""$SERVER/processes""#),
+    ("process_methods", r#""$SERVER/processes/$PID/methods?search=burn&rows=3""#),
     ("profilers", r#""$SERVER/profilers""#),
     ("presets", r#""$SERVER/presets""#),
     ("formats", r#""$SERVER/formats""#),
@@ -47,6 +48,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("functions", r#""$SERVER/sessions/shop/functions?sort=total&rows=3""#),
     ("callers", r#""$SERVER/sessions/shop/callers?of=0&rows=3""#),
     ("lines", r#""$SERVER/sessions/shop/explore/lines?of=0&rows=3""#),
+    ("stacks", r#""$SERVER/sessions/shop/explore/stacks?rows=3""#),
     ("children", r#""$SERVER/sessions/shop/children?rows=3""#),
     ("timeline", r#"-o timeline.bin "$SERVER/sessions/shop/timeline?width=1200&rows=10""#),
     ("heap", r#""$SERVER/sessions/shop/heap""#),

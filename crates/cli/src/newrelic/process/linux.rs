@@ -52,10 +52,10 @@ fn read(process: &DotnetProcess) -> io::Result<Target> {
         if let Some(path) = map.file()
             && seen.insert(path.to_owned())
         {
-            mapped.push(Mapped { path: inside(&root, path), deleted: map.deleted });
+            mapped.push(Mapped { path: rootfs::inside(&root, path), deleted: map.deleted });
         }
     }
-    let folder = inside(&root, &fs::read_link(format!("/proc/{pid}/cwd"))?);
+    let folder = rootfs::inside(&root, &fs::read_link(format!("/proc/{pid}/cwd"))?);
     Ok(Target {
         pid,
         ns_pid: process.ns_pid,
@@ -64,7 +64,7 @@ fn read(process: &DotnetProcess) -> io::Result<Target> {
         hosting: process.hosting,
         executable: proc::executable(pid).map_or_else(
             |_| UNKNOWN.to_owned(),
-            |path| inside(&root, &path).to_string_lossy().into_owned(),
+            |path| rootfs::inside(&root, &path).to_string_lossy().into_owned(),
         ),
         arguments: proc::command_line(pid)?,
         environment,
@@ -76,26 +76,4 @@ fn read(process: &DotnetProcess) -> io::Result<Target> {
         .ok(),
         mapped,
     })
-}
-
-/// A path that the system tells, as the process sees it: one that has changed its root directory
-/// sees the rest of it.
-fn inside(root: &Path, path: &Path) -> PathBuf {
-    match path.strip_prefix(root) {
-        Ok(rest) => Path::new("/").join(rest),
-        Err(_) => path.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_below_another_root() {
-        let of = |root: &str, path: &str| inside(Path::new(root), Path::new(path));
-        assert_eq!(of("/", "/usr/bin/dotnet"), Path::new("/usr/bin/dotnet"));
-        assert_eq!(of("/srv/jail", "/srv/jail/app/x.dll"), Path::new("/app/x.dll"));
-        assert_eq!(of("/srv/jail", "/usr/bin/dotnet"), Path::new("/usr/bin/dotnet"));
-    }
 }

@@ -39,7 +39,7 @@ pub fn add(api: &mut Api) {
         "Watch a recording",
     )
     .description(
-        "Server-sent events, each with JSON as its data: `progress` (`Progress`) several times a \
+        "Server-sent events, each with JSON as its data: `progress` (`Progress`) about ten times a \
          second, `figures` (`Figures`: CPU, methods, threads, exceptions, collections) about once \
          a second, and at last `end` (`Recording`). A client that is slow gets the latest of each.",
     )
