@@ -2,11 +2,13 @@
 //! the budgets of docs/safety.md, and docs/api.md, out of the OpenAPI document of the server.
 //!
 //! On each page in `docs/profilers` the part between a line [`BEGIN`] with the profiler's id and
-//! the line [`END`] comes from here.
+//! the line [`END`] comes from here. So does the part with the tables of its rows, between a line
+//! [`TABLES`] and the line [`TABLES_END`].
 
 use crate::tool::{self, cargo};
 use anyhow::{Context, Result, ensure};
 use profilers::{PROFILERS, ProfilerSpec};
+use rows::{Kind, TableDef};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +16,8 @@ use testkit::source_root;
 
 const BEGIN: &str = "<!-- registry: ";
 const END: &str = "<!-- registry end -->";
+const TABLES: &str = "<!-- tables: ";
+const TABLES_END: &str = "<!-- tables end -->";
 
 /// What building the server may take.
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -47,9 +51,78 @@ fn api() -> Result<()> {
 
 /// All pages: where they are, what they say, what they should say.
 fn pages() -> Result<Vec<(PathBuf, String, String)>> {
-    let mut pages: Vec<_> = PROFILERS.iter().map(|spec| page(spec)).collect::<Result<_>>()?;
+    let mut pages = Vec::new();
+    let folder = source_root().join("docs/profilers");
+    for path in tool::files(&folder, "md")? {
+        let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        pages.push((path, page.clone(), page));
+    }
+    let tables = profilers::tables();
+    for spec in PROFILERS {
+        let begin = format!("{BEGIN}{}, written by `cargo xtask docs` -->\n", spec.id);
+        fill(&mut pages, &begin, END, &part(spec))?;
+        let own: Vec<_> = tables.iter().filter(|table| table.profiler == spec.id).collect();
+        if !own.is_empty() {
+            let begin = format!("{TABLES}{}, written by `cargo xtask docs` -->\n", spec.id);
+            fill(&mut pages, &begin, TABLES_END, &columns(&own))?;
+        }
+    }
     pages.push(budgets()?);
     Ok(pages)
+}
+
+/// Puts a part into the page that has its place.
+fn fill(pages: &mut [(PathBuf, String, String)], begin: &str, end: &str, part: &str) -> Result<()> {
+    let mut places = pages.iter_mut().filter(|(_, _, page)| page.contains(begin));
+    let (path, _, page) = places.next().with_context(|| format!("no page has the line {begin}"))?;
+    let (before, rest) = page.split_once(begin).unwrap_or_default();
+    let (_, after) =
+        rest.split_once(end).with_context(|| format!("{}: no {end}", path.display()))?;
+    let twice = after.contains(begin) || places.next().is_some();
+    ensure!(!twice, "{}: {begin} is there twice", path.display());
+    *page = format!("{before}{begin}{part}{end}{after}");
+    Ok(())
+}
+
+/// What the registry knows of tables: their columns.
+fn columns(tables: &[&TableDef]) -> String {
+    let mut text = String::new();
+    for (index, table) in tables.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        text.push_str(&format!("`{}.{}`: {}\n\n", table.profiler, table.name, table.summary));
+        text.push_str("| column | kind | |\n|---|---|---|\n");
+        for column in &table.columns {
+            let (name, kind, what) = (&column.name, kind(&column.kind), &column.summary);
+            text.push_str(&format!("| `{name}` | {kind} | {what} |\n"));
+        }
+    }
+    text
+}
+
+/// The kind of a column in words.
+fn kind(of: &Kind) -> String {
+    match of {
+        Kind::Time => "time".to_owned(),
+        Kind::Duration => "nanoseconds".to_owned(),
+        Kind::Count => "count".to_owned(),
+        Kind::Bytes => "bytes".to_owned(),
+        Kind::Number => "number".to_owned(),
+        Kind::Real => "number with a fraction".to_owned(),
+        Kind::Flag => "yes or no".to_owned(),
+        Kind::Text => "text".to_owned(),
+        Kind::Thread => "thread".to_owned(),
+        Kind::Function => "function".to_owned(),
+        Kind::Stack => "stack".to_owned(),
+        Kind::Type => "type".to_owned(),
+        Kind::Word(words) => {
+            let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+            words.join(", ")
+        }
+        Kind::Optional(kind_of) => format!("{}, or nothing", kind(kind_of)),
+        Kind::List(kind_of) => format!("list: {}", kind(kind_of)),
+    }
 }
 
 /// The page with the budgets of the agent.
@@ -72,23 +145,6 @@ fn budgets() -> Result<(PathBuf, String, String)> {
     }
     let new = format!("{before}{begin}{table}{END}{after}");
     Ok((path, old, new))
-}
-
-/// Page of a profiler: where it is, what it says, what it should say.
-fn page(spec: &ProfilerSpec) -> Result<(PathBuf, String, String)> {
-    let folder = source_root().join("docs/profilers");
-    let begin = format!("{BEGIN}{}, written by `cargo xtask docs` -->\n", spec.id);
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let Some((before, rest)) = old.split_once(&begin) else { continue };
-        let (_, after) =
-            rest.split_once(END).with_context(|| format!("{}: no {END}", path.display()))?;
-        ensure!(!after.contains(&begin), "{}: {} is there twice", path.display(), spec.id);
-        let new = format!("{before}{begin}{}{END}{after}", part(spec));
-        return Ok((path, old, new));
-    }
-    anyhow::bail!("no page in {} has the line {begin}", folder.display())
 }
 
 /// What the registry knows of a profiler.

@@ -21,7 +21,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use testkit::{Runtime, source_root};
-use works::{WORKS, Work};
+use works::{Work, works};
 
 /// The variable that the agent reads; see `faults.rs` of crate `agent`.
 const FILE: &str = "CLRSCOPE_FAULT_FILE";
@@ -197,7 +197,7 @@ fn calls(sites: &Sites) -> BTreeSet<(&str, &str)> {
 }
 
 /// The profilers and runtimes that are asked for.
-fn cells(options: &Options) -> Result<Vec<(Runtime, &'static Work)>> {
+fn cells(options: &Options) -> Result<Vec<(Runtime, Work)>> {
     let runtimes = [Runtime::V3_1, Runtime::V9].into_iter();
     let runtimes: Vec<Runtime> = runtimes
         .filter(|runtime| {
@@ -205,19 +205,18 @@ fn cells(options: &Options) -> Result<Vec<(Runtime, &'static Work)>> {
                 || options.runtime.iter().any(|r| runtime.version().starts_with(r))
         })
         .collect();
-    let wanted = |work: &&Work| {
+    let wanted = |work: &Work| {
         options.profiler.is_empty() || options.profiler.iter().any(|name| name == work.name)
     };
-    let cells: Vec<(Runtime, &'static Work)> = WORKS
-        .iter()
+    let cells = works()
+        .into_iter()
         .filter(wanted)
-        .flat_map(|work| runtimes.iter().map(move |runtime| (*runtime, work)))
-        .collect();
+        .flat_map(|work| runtimes.iter().map(move |runtime| (*runtime, work.clone())));
     // Some are refused on older runtimes.
-    let runs = |(runtime, work): &(Runtime, &Work)| {
+    let runs = |(runtime, work): &(Runtime, Work)| {
         profilers::by_id(work.name).is_none_or(|spec| spec.since <= runtime.major())
     };
-    let cells: Vec<_> = cells.into_iter().filter(runs).collect();
+    let cells: Vec<_> = cells.filter(runs).collect();
     ensure!(!cells.is_empty(), "there is no such profiler or runtime");
     Ok(cells)
 }
@@ -226,7 +225,7 @@ fn cells(options: &Options) -> Result<Vec<(Runtime, &'static Work)>> {
 fn table<'r>(
     summary: &str,
     seed: u64,
-    cells: &[(Runtime, &Work)],
+    cells: &[(Runtime, Work)],
     rows: impl Iterator<Item = &'r Row>,
 ) -> String {
     let mut table = format!(

@@ -8,6 +8,7 @@ mod demo;
 mod dependencies;
 mod docs;
 mod faults;
+mod format;
 mod fuzz;
 #[cfg(target_os = "linux")]
 mod harm;
@@ -23,6 +24,7 @@ mod setup;
 mod sizes;
 mod tool;
 mod web;
+mod widths;
 mod words;
 
 use anyhow::{Result, bail};
@@ -69,9 +71,11 @@ enum Task {
     Faults(faults::Options),
     /// Type-check the code for platforms that nobody here runs
     CheckPlatforms,
+    /// Format all sources, also those that macros declare
+    Format(format::Options),
     /// Check that what is loaded into the target stays small and apart
     Layering,
-    /// Check that no function and no source file is too long
+    /// Check that no function, no source file and no line of prose is too long
     Sizes,
     /// Check licences, sources and bans of other people's crates
     Dependencies,
@@ -100,6 +104,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Faults(options) => faults::run(&options),
         Task::CheckPlatforms => ran(platforms::check(platforms::Missing::Fail)),
+        Task::Format(options) => format::run(&options),
         Task::Layering => layering::check(),
         Task::Sizes => sizes::check(),
         Task::Dependencies => ran(dependencies::check()),

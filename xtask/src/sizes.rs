@@ -1,5 +1,5 @@
 //! `cargo xtask sizes`: no function is longer than 80 lines, and no source file is longer than 600
-//! without a reason.
+//! without a reason. No line of prose or of a comment is wider than 100 columns ([`widths`]).
 //!
 //! The lines of a function are those from `fn` to the closing brace. A file that has to be longer,
 //! because it is a table or a codec, says so in its leading comment, in a line that begins with
@@ -9,7 +9,7 @@
 //! `#[cfg(test)]`. They stay with the code that they test. Examples do not count either: each is
 //! one file that is read from top to bottom.
 
-use crate::tool;
+use crate::{tool, widths};
 use anyhow::{Context, Result, ensure};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::fs;
@@ -53,8 +53,13 @@ pub fn check() -> Result<()> {
             format!("{path}: {lines} lines, more than {FILE}, and no reason (`{REASON} …`)")
         }));
     }
+    problems.extend(widths::problems(&root)?);
     ensure!(problems.is_empty(), "too long:\n  {}", problems.join("\n  "));
-    println!("sizes: no function has more than {FUNCTION} lines, and no file more than {FILE}");
+    println!(
+        "sizes: no function has more than {FUNCTION} lines, no file more than {FILE}, and no prose \
+        more than {} columns",
+        widths::COLUMNS
+    );
     Ok(())
 }
 

@@ -1,9 +1,9 @@
 //! `cargo xtask words`: finds words in pages, help, errors, reports and comments that a .NET
 //! engineer does not know, and says which to use.
 //!
-//! Searched are the prose of Markdown pages, all string literals of the crates, all comments, and the
-//! sources of the web pages as a whole. Code in Markdown and comments, and the strings of tests are
-//! not.
+//! Searched are the prose of Markdown pages, all string literals of the crates, all comments, and
+//! the sources of the web pages as a whole. Code in Markdown and comments, and the strings of tests
+//! are not.
 
 use crate::tool::files;
 use anyhow::{Context, Result, ensure};

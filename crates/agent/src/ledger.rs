@@ -14,7 +14,7 @@ use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use wire::{Resource, ResourceUse};
+use wire::{HeldResource, Resource};
 
 /// One resource.
 struct Account {
@@ -36,8 +36,8 @@ fn account(resource: Resource) -> Option<&'static Account> {
 static SHARE: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Bytes that the heap may take where memory is limited, by a memory cgroup.
 static HEAP_SHARE: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Mappings and alternate stacks that may be taken, by how many mappings the kernel allows a process
-/// (`vm.max_map_count`).
+/// Mappings and alternate stacks that may be taken, by how many mappings the kernel allows a
+/// process (`vm.max_map_count`).
 static MAPPINGS: AtomicU64 = AtomicU64::new(u64::MAX);
 static STACKS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The limits for which [`SHARE`] was worked out, those on addresses and on data.
@@ -218,13 +218,16 @@ pub fn held(resource: Resource) -> u64 {
 }
 
 /// All resources that are or were in use.
-pub fn report() -> Vec<ResourceUse> {
+pub fn report() -> Vec<HeldResource> {
     let heap = (heap_memory::held(), heap_memory::highest());
     let all = Resource::ALL.iter().zip(&ACCOUNTS).map(|(&resource, account)| match resource {
-        Resource::HeapBytes => {
-            ResourceUse { resource, held: heap.0, highest: heap.1, refused: heap_memory::refused() }
-        }
-        _ => ResourceUse {
+        Resource::HeapBytes => HeldResource {
+            resource,
+            held: heap.0,
+            highest: heap.1,
+            refused: heap_memory::refused(),
+        },
+        _ => HeldResource {
             resource,
             held: account.held.load(SeqCst),
             highest: account.highest.load(Relaxed),
@@ -341,8 +344,8 @@ mod tests {
         drop((first, second));
         assert_eq!(held(RESOURCE), 0);
         let used =
-            |report: Vec<ResourceUse>| report.into_iter().find(|used| used.resource == RESOURCE);
-        let expected = ResourceUse { resource: RESOURCE, held: 0, highest: 2, refused: 2 };
+            |report: Vec<HeldResource>| report.into_iter().find(|used| used.resource == RESOURCE);
+        let expected = HeldResource { resource: RESOURCE, held: 0, highest: 2, refused: 2 };
         assert_eq!(used(report()), Some(expected));
         assert_eq!(expected.left(), Some(0));
         leave(RESOURCE, 1);

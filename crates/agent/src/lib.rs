@@ -4,8 +4,8 @@
 //! starts one thread that talks to clrscope ([`session::writer`]). What is collected comes from
 //! [`engines`], each with its own state and, where it needs one, its own thread. They know the
 //! [`host`], which is what they all share of a session and of the runtime, and no session. When
-//! clrscope says so, or is gone, everything is stopped and the runtime is asked to detach the agent;
-//! it then unloads the library.
+//! clrscope says so, or is gone, everything is stopped and the runtime is asked to detach the
+//! agent; it then unloads the library.
 //!
 //! Linux only: on other systems this crate is empty.
 #![cfg(target_os = "linux")]

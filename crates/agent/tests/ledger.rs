@@ -5,10 +5,10 @@ mod client;
 use client::{Client, config};
 use std::time::Duration;
 use testkit::{Sample, on_sample_runtimes_at_once};
-use wire::{CpuEngine, Resource, ResourceUse};
+use wire::{CpuEngine, HeldResource, Resource};
 
-fn of(uses: &[ResourceUse], resource: Resource) -> ResourceUse {
-    let unused = ResourceUse { resource, held: 0, highest: 0, refused: 0 };
+fn of(uses: &[HeldResource], resource: Resource) -> HeldResource {
+    let unused = HeldResource { resource, held: 0, highest: 0, refused: 0 };
     uses.iter().copied().find(|used| used.resource == resource).unwrap_or(unused)
 }
 

@@ -31,8 +31,8 @@ pub struct Process<'a> {
     /// CPU time of all its threads since it started.
     pub cpu_seconds: Option<f64>,
     /// CPU time of the threads that only collect garbage, since they started. Null if none can be
-    /// recognized: without server GC or a background collection, the threads of the program collect,
-    /// which cannot be seen from outside; on .NET Core 3.1 those threads have no names.
+    /// recognized: without server GC or a background collection, the threads of the program
+    /// collect, which cannot be seen from outside; on .NET Core 3.1 those threads have no names.
     pub gc_cpu_seconds: Option<f64>,
     /// Bytes that it has in memory (resident set).
     pub memory_bytes: Option<u64>,

@@ -111,8 +111,8 @@ impl Attendant for AtTerminal {
     }
 }
 
-/// Heap snapshots of a running process, until they are taken or an end is asked for; where they are,
-/// and how it went.
+/// Heap snapshots of a running process, until they are taken or an end is asked for; where they
+/// are, and how it went.
 ///
 /// # Errors
 /// When the process cannot be recorded.

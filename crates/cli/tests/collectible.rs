@@ -89,7 +89,8 @@ fn exceptions_of_types_that_are_unloaded_are_counted_and_named() {
             }
         }
         assert_eq!(truth["caught_by_themselves"].as_u64(), Some(own), "{runtime}: {truth}");
-        // Where code is removed from the runtime's map while it runs, it is looked up in suspensions.
+        // Where code is removed from the runtime's map while it runs, it is looked up in
+        // suspensions.
         let observer = report.0["observer"].as_array().unwrap().last().unwrap();
         let mut counters = observer["counters"].as_array().unwrap().iter();
         let suspends = counters.any(|counter| counter[0] == "suspensions");

@@ -132,8 +132,8 @@ fn a_method_that_got_slower_is_named_and_others_are_not() {
     let after = recorded(&folder, "after.clrscope", "8");
     let json = compare(&before, &after, &["--json"]).expect(0).json();
     assert_schema("compare", &json);
-    // 40 ms of CPU time in a round of 150 ms, of which Medium has two parts of ten; then eight. On a
-    // machine that is busy otherwise, the rounds of 64 ms come late, and it gets less.
+    // 40 ms of CPU time in a round of 150 ms, of which Medium has two parts of ten; then eight. On
+    // a machine that is busy otherwise, the rounds of 64 ms come late, and it gets less.
     let (one, other, certain) = own(&json, "Medium");
     assert!(certain && (2.0..5.5).contains(&(other / one)), "{one} {other}");
     assert!((35e6..75e6).contains(&one), "{one}");

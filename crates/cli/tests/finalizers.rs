@@ -42,6 +42,7 @@ const QUICK: &str = "Clrscope.Samples.Finalizer+Quick";
 const GENERIC: &str = "Clrscope.Samples.Finalizer+Generic";
 const SLOW: &str = "Clrscope.Samples.Finalizer+Slow";
 const STUCK: &str = "Clrscope.Samples.Finalizer+Stuck";
+const HEAVY: &str = "Clrscope.Samples.Finalizer+Heavy";
 
 #[test]
 fn every_finalized_object_is_counted_by_type() {
@@ -114,7 +115,8 @@ fn slow_finalizers_are_measured_and_what_waits_is_counted() {
         assert!(made > 2 * finalized, "{runtime}: {truth}");
         let thread = &all["thread"];
         let share = |field: &str| thread[field].as_f64().unwrap();
-        // Some time passes before objects are made, and a thread that wakes up waits for a processor.
+        // Some time passes before objects are made, and a thread that wakes up waits for a
+        // processor.
         let (busy, blocked) = (share("busy"), share("blocked"));
         assert!(busy > 0.6 && blocked > 0.5 * busy, "{runtime}: {thread}");
         let place = &thread["places"][0];
@@ -125,7 +127,7 @@ fn slow_finalizers_are_measured_and_what_waits_is_counted() {
             "{runtime}: {place}"
         );
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in ["Finalizers", "Finalizer+Slow", "Doze", "sleeping"] {
+        for part in ["Finalizers", "Finalizer+Slow", "Doze", "sleeping", "Record allocations"] {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
         end(runtime, process);
@@ -160,6 +162,54 @@ fn a_finalizer_that_does_not_return_is_named_with_its_method() {
             assert!(waiting > made / 2 && waiting < made + 100, "{what}: {made} were made");
             end(runtime, process);
         }
+    });
+}
+
+/// A share of 1 in 4 in 300 random samples is less than 0.09 off in 99.9 % of all cases.
+#[test]
+fn allocations_name_the_methods_that_allocate_what_is_finalized() {
+    on_sample_runtimes_at_once(|runtime| {
+        // `allocations` is not safe on older ones.
+        if runtime.major() < profilers::allocations::SPEC.since {
+            return;
+        }
+        let folder = scratch();
+        let output = file(&folder, "heavy.clrscope");
+        let mut process = start(runtime, "heavy", "5");
+        let profilers = "finalizers,allocations";
+        let (report, truth) =
+            recorded_work(&mut process, profilers, &output, Duration::from_millis(500));
+        let all = &report.0["finalizers"];
+        let (made, finalized) = truth_of(&truth, HEAVY);
+        let row = row_of(&report, HEAVY).unwrap_or_else(|| panic!("{runtime}: no {HEAVY}: {all}"));
+        assert_eq!((made, number(&row["objects"])), (finalized, finalized), "{runtime}: {row}");
+        let allocated: Vec<&Value> = all["allocated"].as_array().unwrap().iter().collect();
+        let of_heavy = allocated.iter().filter(|row| {
+            let ty = &report.0["types"][number(&row["type"]) as usize];
+            ty == HEAVY
+        });
+        let (mut objects, mut samples) = (0.0, 0);
+        let mut found = Vec::new();
+        for row in of_heavy {
+            let function = &report.0["functions"][number(&row["at"]["function"]) as usize];
+            let method = function["method"].as_str().unwrap();
+            let share = row["share"]["share"].as_f64().unwrap();
+            let truth = number(&truth["heavy_in"][method]) as f64 / made as f64;
+            assert!((share - truth).abs() < 0.09, "{runtime}: {truth} in {method}: {row}");
+            objects += row["objects"].as_f64().unwrap();
+            samples += number(&row["samples"]);
+            found.push(method);
+        }
+        assert_eq!(found, ["MakeOften", "MakeSeldom"], "{runtime}: {all}");
+        // 5,000 objects of 4 KB in a second, and a sample for each 100 KB.
+        assert!(samples > 300, "{runtime}: {samples}");
+        let off = (objects - made as f64).abs() / made as f64;
+        assert!(off < 0.25, "{runtime}: {objects} of {made}");
+        let page = run(["report", output.to_str().unwrap()]).expect(0).out;
+        for part in ["allocated in", "MakeOften", "MakeSeldom"] {
+            assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
+        }
+        end(runtime, process);
     });
 }
 

@@ -47,8 +47,8 @@ impl Ill {
         Self { illness, process, culprit }
     }
 
-    /// From "this pid is slow" to the culprit. The client begins as the greeting says, and then makes
-    /// only the calls that answers suggest, in their order, until one says what to do.
+    /// From "this pid is slow" to the culprit. The client begins as the greeting says, and then
+    /// makes only the calls that answers suggest, in their order, until one says what to do.
     #[track_caller]
     fn is_diagnosed(&self, client: &Client, seconds: u32) {
         let (pid, illness) = (self.process.pid(), self.illness);

@@ -145,8 +145,8 @@ fn they_are_recorded_and_their_owners_gain_nothing() {
     Running::start(record(&process, &output)).wait().expect(0);
 }
 
-/// An ordinary user who sees no processes of others, and may not open `/dev/null`, records a process
-/// of their own.
+/// An ordinary user who sees no processes of others, and may not open `/dev/null`, records a
+/// process of their own.
 #[test]
 fn an_ordinary_user_records_with_proc_hidden() {
     let process = burn_of_another_user(

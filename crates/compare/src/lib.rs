@@ -78,8 +78,8 @@ impl Basis {
         Self::ALL.into_iter().find(|(_, word)| *word == name).map(|(basis, _)| basis)
     }
 
-    /// What suits two recordings: shares if one has no times, as files of other tools may; per run if
-    /// both are of whole runs that succeeded; or else per second.
+    /// What suits two recordings: shares if one has no times, as files of other tools may; per run
+    /// if both are of whole runs that succeeded; or else per second.
     pub fn suitable(before: &Recording, after: &Recording) -> Self {
         if [before, after].iter().any(|recording| recording.profile.duration() == 0) {
             return Self::Total;

@@ -1,16 +1,24 @@
 //! `cpu-hot-spot`: one method takes much of a processor.
 
 use crate::{Evidence, Finding, Limits, Rule, Threshold, figures, finding::severity, words};
-use profile::{SeriesKind};
+use profile::SeriesKind;
 
 pub const RULE: Rule = Rule {
     id: "cpu-hot-spot",
     summary: "One method of the program uses much of a processor",
     needs: &["cpu"],
     thresholds: &[
-        Threshold { name: "busy", help: "Processors that the process keeps busy, at least", default: 0.5 },
-        Threshold { name: "share", help: "Share of that in the method itself, at least (lower end \
-            of its interval)", default: 0.25 },
+        Threshold {
+            name: "busy",
+            help: "Processors that the process keeps busy, at least",
+            default: 0.5,
+        },
+        Threshold {
+            name: "share",
+            help: "Share of that in the method itself, at least (lower end \
+            of its interval)",
+            default: 0.25,
+        },
     ],
     look,
 };
@@ -32,9 +40,16 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         let name = words::method(profile, function.function);
         Finding {
             id: RULE.id,
-            severity: severity(function.own_share.share * busy, limits.get("share") * limits.get("busy"), 8.0),
+            severity: severity(
+                function.own_share.share * busy,
+                limits.get("share") * limits.get("busy"),
+                8.0,
+            ),
             confidence: 0.95,
-            title: format!("{} of {busy:.2} busy processors is in one method", words::percent(function.own_share.share)),
+            title: format!(
+                "{} of {busy:.2} busy processors is in one method",
+                words::percent(function.own_share.share)
+            ),
             culprit: Some(name.clone()),
             evidence: vec![
                 format!(
@@ -47,7 +62,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 format!("{} samples", function.own.samples),
             ],
             figures: calls.clone().into_iter().collect(),
-            next: "look at its lines in the flame graph: clrscope report <file> --format html".to_owned(),
+            next: "look at its lines in the flame graph: clrscope report <file> --format html"
+                .to_owned(),
         }
     })
     .collect()

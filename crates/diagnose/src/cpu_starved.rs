@@ -9,13 +9,29 @@ pub const RULE: Rule = Rule {
         processes",
     needs: &["wall"],
     thresholds: &[
-        Threshold { name: "waiting", help: "Threads that wait for a processor, on average", default: 0.3 },
-        Threshold { name: "delayed", help: "Share of the time of ready threads in which they wait \
-            for one, at least", default: 0.25 },
-        Threshold { name: "throttled", help: "Share of the periods in which the CPU quota is used \
-            up, at least", default: 0.1 },
-        Threshold { name: "others", help: "Or share of the processors that other processes use, at \
-            least", default: 0.25 },
+        Threshold {
+            name: "waiting",
+            help: "Threads that wait for a processor, on average",
+            default: 0.3,
+        },
+        Threshold {
+            name: "delayed",
+            help: "Share of the time of ready threads in which they wait \
+            for one, at least",
+            default: 0.25,
+        },
+        Threshold {
+            name: "throttled",
+            help: "Share of the periods in which the CPU quota is used \
+            up, at least",
+            default: 0.1,
+        },
+        Threshold {
+            name: "others",
+            help: "Or share of the processors that other processes use, at \
+            least",
+            default: 0.25,
+        },
     ],
     look,
 };
@@ -56,19 +72,27 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             Cause::Others => 0.8,
         },
         title: match cause {
-            Cause::Quota => format!("the CPU quota keeps {waiting:.1} ready threads from running \
-                on average"),
-            Cause::Others => format!("other processes keep {waiting:.1} ready threads from running \
-                on average"),
+            Cause::Quota => format!(
+                "the CPU quota keeps {waiting:.1} ready threads from running \
+                on average"
+            ),
+            Cause::Others => format!(
+                "other processes keep {waiting:.1} ready threads from running \
+                on average"
+            ),
         },
         culprit: None,
         evidence: evidence(&use_of),
         figures: Vec::new(),
         next: match cause {
-            Cause::Quota => "raise the CPU limit of the container (cpu.max, resources.limits.cpu), \
-                or use less CPU time: clrscope record -p cpu",
-            Cause::Others => "give the process more of the machine (cpu.weight, \
-                resources.requests.cpu, cpuset), or move the others away",
+            Cause::Quota => {
+                "raise the CPU limit of the container (cpu.max, resources.limits.cpu), \
+                or use less CPU time: clrscope record -p cpu"
+            }
+            Cause::Others => {
+                "give the process more of the machine (cpu.weight, \
+                resources.requests.cpu, cpuset), or move the others away"
+            }
         }
         .to_owned(),
     }]
@@ -116,7 +140,12 @@ mod tests {
 
     /// What is found after ten seconds on two processors, each of which was as `second` says.
     fn found(second: ProcessorUse) -> Vec<Finding> {
-        let run = ProfilerRun { id: "wall".into(), engine: String::new(), rate_hz: None, params: Vec::new() };
+        let run = ProfilerRun {
+            id: "wall".into(),
+            engine: String::new(),
+            rate_hz: None,
+            params: Vec::new(),
+        };
         let mut builder = ProfileBuilder::new(BuildOptions::default());
         let info = SessionInfo {
             tool_version: String::new(),
@@ -142,13 +171,24 @@ mod tests {
 
     fn used(ran: f64, waited: f64, busy: f64) -> ProcessorUse {
         let nanos = |seconds: f64| (seconds * SECOND as f64) as u64;
-        ProcessorUse { ran: nanos(ran), waited: nanos(waited), busy: nanos(busy), ..ProcessorUse::default() }
+        ProcessorUse {
+            ran: nanos(ran),
+            waited: nanos(waited),
+            busy: nanos(busy),
+            ..ProcessorUse::default()
+        }
     }
 
     #[test]
     fn a_quota_that_is_used_up_is_found_with_its_numbers() {
         let quota = Some((50_000_000, 100_000_000));
-        let throttled = ProcessorUse { quota, periods: 10, throttled_periods: 9, throttled: SECOND / 2, ..used(0.5, 0.5, 0.6) };
+        let throttled = ProcessorUse {
+            quota,
+            periods: 10,
+            throttled_periods: 9,
+            throttled: SECOND / 2,
+            ..used(0.5, 0.5, 0.6)
+        };
         let findings = found(throttled);
         let [finding] = findings.as_slice() else { panic!("{findings:?}") };
         assert_eq!(finding.id, "cpu-starved");
@@ -164,7 +204,10 @@ mod tests {
     #[test]
     fn other_processes_on_all_processors_are_found() {
         let findings = found(used(0.5, 1.5, 2.0));
-        assert!(findings.len() == 1 && findings[0].title.starts_with("other processes"), "{findings:?}");
+        assert!(
+            findings.len() == 1 && findings[0].title.starts_with("other processes"),
+            "{findings:?}"
+        );
     }
 
     #[test]

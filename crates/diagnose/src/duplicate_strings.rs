@@ -12,7 +12,11 @@ pub const RULE: Rule = Rule {
             help: "Megabytes that the duplicates take: all but one string of each content",
             default: 5.0,
         },
-        Threshold { name: "share", help: "Share of these bytes in the bytes of all objects", default: 0.1 },
+        Threshold {
+            name: "share",
+            help: "Share of these bytes in the bytes of all objects",
+            default: 0.1,
+        },
     ],
     look,
 };
@@ -25,10 +29,16 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     if wasted < limits.get("wasted") * 1e6 || share < limits.get("share") {
         return Vec::new();
     }
-    let shown = |text: &Option<String>| text.as_deref().map_or_else(|| "(text not kept)".to_owned(), |text| format!("\"{text}\""));
-    let mut evidence = vec![format!("{} strings, of which {} are distinct", strings.objects, strings.distinct)];
+    let shown = |text: &Option<String>| {
+        text.as_deref().map_or_else(|| "(text not kept)".to_owned(), |text| format!("\"{text}\""))
+    };
+    let mut evidence =
+        vec![format!("{} strings, of which {} are distinct", strings.objects, strings.distinct)];
     for row in strings.duplicates.iter().take(3) {
-        let held = row.path.as_ref().map_or_else(String::new, |path| format!(", retained by {}", words::path(path)));
+        let held = row
+            .path
+            .as_ref()
+            .map_or_else(String::new, |path| format!(", retained by {}", words::path(path)));
         evidence.push(format!(
             "{} times {}, {} wasted{held}",
             row.objects,
@@ -36,17 +46,23 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             words::bytes(row.wasted_bytes as f64)
         ));
     }
-    let paths = strings.duplicates.iter().take(3).filter_map(|row| Some((row.path.as_ref()?, row.objects)));
+    let paths =
+        strings.duplicates.iter().take(3).filter_map(|row| Some((row.path.as_ref()?, row.objects)));
     let retention = figures::retention("what retains them", paths);
     vec![Finding {
         id: RULE.id,
         severity: severity(share, limits.get("share"), 8.0),
         confidence: 0.95,
-        title: format!("{} ({} of the heap) are duplicate strings", words::bytes(wasted), words::percent(share)),
+        title: format!(
+            "{} ({} of the heap) are duplicate strings",
+            words::bytes(wasted),
+            words::percent(share)
+        ),
         culprit: strings.duplicates.first().map(|row| shown(&row.text)),
         evidence,
         figures: Vec::from_iter(retention),
         next: "keep one of each: a dictionary of known values, string.Intern, or an enum; more: \
-            clrscope heap <pid>".to_owned(),
+            clrscope heap <pid>"
+            .to_owned(),
     }]
 }

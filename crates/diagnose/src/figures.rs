@@ -14,8 +14,8 @@ const LEAST: f64 = 0.01;
 /// Nodes of a call tree, at most.
 const MOST: usize = 300;
 
-/// The calls in which the samples are that `wanted` picks, as a small flame graph; none if there are
-/// none.
+/// The calls in which the samples are that `wanted` picks, as a small flame graph; none if there
+/// are none.
 pub fn calls(
     profile: &Profile,
     kind: SeriesKind,

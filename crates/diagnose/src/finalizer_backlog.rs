@@ -38,8 +38,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             finding.confidence = finding.confidence.max(of_heap.confidence);
             vec![finding]
         }
-        // A thread that has nothing to do keeps up: what a snapshot finds in the queue has joined it
-        // a moment ago.
+        // A thread that has nothing to do keeps up: what a snapshot finds in the queue has joined
+        // it a moment ago.
         (None, Some(_)) if summary.waiting == 0 && is_idle(&summary) => Vec::new(),
         (finding, of_heap) => Vec::from_iter(finding.or(of_heap)),
     }

@@ -7,8 +7,16 @@ pub const RULE: Rule = Rule {
     summary: "GC pauses take much of the time, or full collections are frequent",
     needs: &["gc"],
     thresholds: &[
-        Threshold { name: "paused", help: "Share of the time that is spent in GC pauses", default: 0.05 },
-        Threshold { name: "full", help: "Blocking collections of generation 2 per second", default: 1.0 },
+        Threshold {
+            name: "paused",
+            help: "Share of the time that is spent in GC pauses",
+            default: 0.05,
+        },
+        Threshold {
+            name: "full",
+            help: "Blocking collections of generation 2 per second",
+            default: 1.0,
+        },
     ],
     look,
 };
@@ -25,8 +33,17 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         return Vec::new();
     }
     let over = (paused / limits.get("paused")).max(blocking / limits.get("full"));
-    let reasons: Vec<String> = summary.reasons.iter().take(3).map(|(reason, count)| format!("{reason} \
-        {count}")).collect();
+    let reasons: Vec<String> = summary
+        .reasons
+        .iter()
+        .take(3)
+        .map(|(reason, count)| {
+            format!(
+                "{reason} \
+        {count}"
+            )
+        })
+        .collect();
     vec![Finding {
         id: RULE.id,
         severity: severity(over, 1.0, 4.0),
@@ -34,8 +51,11 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("GC pauses take {} of the time", words::percent(paused)),
         culprit: None,
         evidence: vec![
-            format!("{young} collections of generation 0, {middle} of 1, {full} of 2 ({} of them \
-                in the background)", summary.background),
+            format!(
+                "{young} collections of generation 0, {middle} of 1, {full} of 2 ({} of them \
+                in the background)",
+                summary.background
+            ),
             format!(
                 "{} pauses, half of them up to {}, the longest {}",
                 summary.pauses.count,

@@ -7,14 +7,19 @@ pub const RULE: Rule = Rule {
     id: "hot-lock",
     summary: "Threads spend much time waiting for one lock",
     needs: &["locks"],
-    thresholds: &[Threshold { name: "waiting", help: "Threads that wait for the lock, on average", default: 0.3 }],
+    thresholds: &[Threshold {
+        name: "waiting",
+        help: "Threads that wait for the lock, on average",
+        default: 0.3,
+    }],
     look,
 };
 
 fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let profile = seen.profile;
     let rows = profile.lock_rows();
-    let hot = rows.iter().filter(|row| words::average(profile, row.waits.total) >= limits.get("waiting"));
+    let hot =
+        rows.iter().filter(|row| words::average(profile, row.waits.total) >= limits.get("waiting"));
     hot.map(|row| {
         let waiting = words::average(profile, row.waits.total);
         let mut evidence = vec![
@@ -26,10 +31,15 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 words::duration(row.waits.p99),
                 words::duration(row.waits.max)
             ),
-            format!("mostly waited in {}, by {} threads", words::place(profile, &row.waited_at), row.threads),
+            format!(
+                "mostly waited in {}, by {} threads",
+                words::place(profile, &row.waited_at),
+                row.threads
+            ),
         ];
         if let Some(owner) = row.owner {
-            evidence.push(format!("mostly held by the thread {}", profile.tables.thread_name(owner)));
+            evidence
+                .push(format!("mostly held by the thread {}", profile.tables.thread_name(owner)));
         }
         let waits = profile.waits_of(row).map(|wait| (wait.stack, wait.duration));
         Finding {
@@ -43,7 +53,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 .into_iter()
                 .collect(),
             next: "hold the lock for a shorter time, or split it: clrscope report <file> \
-                --profiler locks".to_owned(),
+                --profiler locks"
+                .to_owned(),
         }
     })
     .collect()

@@ -34,7 +34,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         format!("{} of {called} calls come from {at}", inducer.calls)
     }));
     if let Some(first) = inducers.first() {
-        evidence.push(format!("the most frequent call: {}", words::call_path(profile, first.stack)));
+        evidence
+            .push(format!("the most frequent call: {}", words::call_path(profile, first.stack)));
     }
     let culprit = inducers.first().map(|inducer| words::method(profile, inducer.at.function));
     let calls = profile.inductions.iter().map(|call| (call.stack, 1));

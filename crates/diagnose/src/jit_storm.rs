@@ -20,7 +20,9 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let Some(jitted) = compiled(profile) else { return Vec::new() };
     // A level: how many there are in all.
     let rate = |values: &[(u64, f64)]| match values {
-        [(from, before), .., (to, after)] => (after - before) / (to.saturating_sub(*from).max(1) as f64 / 1e9),
+        [(from, before), .., (to, after)] => {
+            (after - before) / (to.saturating_sub(*from).max(1) as f64 / 1e9)
+        }
         _ => 0.0,
     };
     // As a program starts it compiles much, but less and less: the least of three parts tells the
@@ -34,11 +36,20 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     if least < limits.get("rate") {
         return Vec::new();
     }
-    let time = profile.counters.iter().find(|c| c.def.source == "System.Runtime" && c.def.name == "time-in-jit");
+    let time = profile
+        .counters
+        .iter()
+        .find(|c| c.def.source == "System.Runtime" && c.def.name == "time-in-jit");
     let shown: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
-    let mut evidence = vec![format!("methods per second in the three thirds of the recording: {}", shown.join(", "))];
+    let mut evidence = vec![format!(
+        "methods per second in the three thirds of the recording: {}",
+        shown.join(", ")
+    )];
     if let Some(summary) = time.and_then(profile::Counter::summary) {
-        evidence.push(format!("{} of compilation per second", words::duration((summary.mean * 1e6) as u64)));
+        evidence.push(format!(
+            "{} of compilation per second",
+            words::duration((summary.mean * 1e6) as u64)
+        ));
     }
     vec![Finding {
         id: RULE.id,
@@ -49,7 +60,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         evidence,
         figures: Vec::new(),
         next: "look for expressions, regular expressions or serializers that are made again and \
-            again instead of being kept".to_owned(),
+            again instead of being kept"
+            .to_owned(),
     }]
 }
 

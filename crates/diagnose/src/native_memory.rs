@@ -22,7 +22,9 @@ const LOOKS: usize = 5;
 
 fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let looks = seen.memory;
-    let (Some(first), Some(middle), Some(last)) = (looks.first(), looks.get(looks.len() / 2), looks.last()) else {
+    let (Some(first), Some(middle), Some(last)) =
+        (looks.first(), looks.get(looks.len() / 2), looks.last())
+    else {
         return Vec::new();
     };
     if looks.len() < LOOKS {
@@ -72,20 +74,29 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         ),
         format!("{} per second at first, {} at last", words::bytes(early), words::bytes(late)),
     ];
-    evidence.extend(parts.iter().filter(|(_, bytes)| *bytes > 1e6).map(|(part, bytes)| format!("{} \
-        more in: {part}", words::bytes(*bytes))));
+    evidence.extend(parts.iter().filter(|(_, bytes)| *bytes > 1e6).map(|(part, bytes)| {
+        format!(
+            "{} \
+        more in: {part}",
+            words::bytes(*bytes)
+        )
+    }));
     let resident = looks.iter().map(|(seconds, split)| (*seconds, split.resident as f64));
     let growth = figures::line("resident memory", Unit::Bytes, resident);
     vec![Finding {
         id: RULE.id,
         severity: severity(late, limits.get("growth") * 1e6, 10.0),
         confidence: 0.8,
-        title: format!("memory outside of the managed heap grows by {} per second", words::bytes(early.min(late))),
+        title: format!(
+            "memory outside of the managed heap grows by {} per second",
+            words::bytes(early.min(late))
+        ),
         culprit: None,
         evidence,
         figures: Vec::from_iter(growth),
         next: "look for handles that are not disposed, native libraries, and AllocHGlobal without \
-            FreeHGlobal".to_owned(),
+            FreeHGlobal"
+            .to_owned(),
     }]
 }
 
@@ -95,13 +106,15 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
 fn managed_growth(profile: &Profile) -> Option<f64> {
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let mut counters = profile.counters.iter();
-    let allocated = counters.find(|c| c.def.source == "System.Runtime" && c.def.name == "alloc-rate");
+    let allocated =
+        counters.find(|c| c.def.source == "System.Runtime" && c.def.name == "alloc-rate");
     let allocated = allocated.and_then(profile::Counter::summary)?.mean;
     let whole = seconds(profile.duration()).max(f64::MIN_POSITIVE);
     let held = |gc: &profile::profilers::gc::Collection| gc.size_after.iter().sum::<u64>() as f64;
     Some(match (profile.gcs.first(), profile.gcs.last()) {
         (Some(first), Some(last)) => {
-            let untold = seconds(first.end.saturating_sub(profile.start)) + seconds(profile.stop.saturating_sub(last.end));
+            let untold = seconds(first.end.saturating_sub(profile.start))
+                + seconds(profile.stop.saturating_sub(last.end));
             ((held(last) - held(first)).max(0.0) + allocated * untold.min(whole)) / whole
         }
         _ => allocated,

@@ -1,6 +1,8 @@
 //! `pool-starvation`: work waits for a thread of the pool.
 
-use crate::{Evidence, Finding, Limits, Rule, Severity, Threshold, figures, finding::severity, words};
+use crate::{
+    Evidence, Finding, Limits, Rule, Severity, Threshold, figures, finding::severity, words,
+};
 use document::Unit;
 use profile::{PoolHealth, PoolSummary, Profile, QueueEvidence};
 
@@ -44,11 +46,18 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let Some(Starved { title, mut evidence, severity }) = starved else { return Vec::new() };
     evidence.insert(
         1,
-        format!("its threads were blocked for {} of the time in which items waited", words::percent(pool.blocked.1)),
+        format!(
+            "its threads were blocked for {} of the time in which items waited",
+            words::percent(pool.blocked.1)
+        ),
     );
     let worst = pool.blocking.iter().max_by_key(|row| row.time_queued);
     if let Some(row) = worst {
-        evidence.push(format!("{} of the time of its threads in {}", words::percent(row.share), words::place(profile, &row.place)));
+        evidence.push(format!(
+            "{} of the time of its threads in {}",
+            words::percent(row.share),
+            words::place(profile, &row.place)
+        ));
     }
     let queue = profile.pool_counter("queue-length").and_then(|queue| {
         figures::over_time(profile, "items in the queue", Unit::Count, &queue.values)
@@ -61,7 +70,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         culprit: worst.map(|row| words::method(profile, row.place.function)),
         evidence,
         figures: Vec::from_iter(queue),
-        next: "do not block threads of the pool: await, or give long work a thread of its own".to_owned(),
+        next: "do not block threads of the pool: await, or give long work a thread of its own"
+            .to_owned(),
     }]
 }
 
@@ -75,8 +85,10 @@ fn by_length(profile: &Profile, limits: &Limits) -> Option<Starved> {
     if least < limits.get("queue") {
         return None;
     }
-    let mut evidence = vec![format!("never fewer than {least:.0} items in the queue, at most {most:.0}")];
-    let threads = profile.pool_counter("thread-count").map_or([].as_slice(), |counter| &counter.values);
+    let mut evidence =
+        vec![format!("never fewer than {least:.0} items in the queue, at most {most:.0}")];
+    let threads =
+        profile.pool_counter("thread-count").map_or([].as_slice(), |counter| &counter.values);
     if let (Some((_, first)), Some((_, last))) = (threads.first(), threads.last()) {
         evidence.push(format!("the pool went from {first:.0} to {last:.0} threads meanwhile"));
     }
@@ -90,7 +102,8 @@ fn by_workers(pool: &PoolSummary, limits: &Limits) -> Option<Starved> {
     if seconds * 100.0 < limits.get("none-free") {
         return None;
     }
-    let mut evidence = vec![format!("in {} of the seconds, no thread was free", words::percent(seconds))];
+    let mut evidence =
+        vec![format!("in {} of the seconds, no thread was free", words::percent(seconds))];
     if let Some(row) = pool.adjustments.iter().find(|row| row.reason == profile::STARVATION) {
         evidence.push(format!("{} times, no item was taken for half a second", row.count));
     }

@@ -20,14 +20,17 @@ pub const RULE: Rule = Rule {
 fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let Some((first, last)) = seen.heap.and_then(|heap| heap.tasks) else { return Vec::new() };
     let stuck = last.stacks.iter().filter_map(|stack| {
-        let before =
-            first.stacks.iter().find(|one| (&one.machines, &one.awaits) == (&stack.machines, &stack.awaits))?;
+        let before = first
+            .stacks
+            .iter()
+            .find(|one| (&one.machines, &one.awaits) == (&stack.machines, &stack.awaits))?;
         let stuck = before.count.min(stack.old);
         (stuck as f64 >= limits.get("tasks") && is_suspect(stack)).then_some((stack, before, stuck))
     });
     stuck
         .map(|(stack, before, stuck)| {
-            let methods: Vec<String> = stack.machines.iter().map(|machine| method(machine)).collect();
+            let methods: Vec<String> =
+                stack.machines.iter().map(|machine| method(machine)).collect();
             let leaf = methods.first().cloned().unwrap_or_default();
             let mut evidence = vec![format!(
                 "{} at first, {} at last, of which {} have waited all the time",
@@ -49,8 +52,10 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 culprit: Some(leaf),
                 evidence,
                 figures: Vec::new(),
-                next: "find the code that should complete the task, and give the wait a time limit \
-                    or a cancellation token".to_owned(),
+                next:
+                    "find the code that should complete the task, and give the wait a time limit \
+                    or a cancellation token"
+                        .to_owned(),
             }
         })
         .collect()
@@ -59,9 +64,13 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
 /// Whether a wait is the program's, and for something that somebody has to complete: time passes by
 /// itself, and the framework waits for connections without end by design.
 fn is_suspect(stack: &AsyncStack) -> bool {
-    let own = |machine: &String| !["System.", "Microsoft."].iter().any(|prefix| machine.starts_with(prefix));
-    let by_somebody =
-        matches!(stack.cause, Cause::CompletionSource | Cause::Promise | Cause::Semaphore | Cause::Work | Cause::Tasks);
+    let own = |machine: &String| {
+        !["System.", "Microsoft."].iter().any(|prefix| machine.starts_with(prefix))
+    };
+    let by_somebody = matches!(
+        stack.cause,
+        Cause::CompletionSource | Cause::Promise | Cause::Semaphore | Cause::Work | Cause::Tasks
+    );
     stack.machines.first().is_some_and(own) && by_somebody
 }
 

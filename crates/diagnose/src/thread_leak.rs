@@ -8,7 +8,11 @@ pub const RULE: Rule = Rule {
     id: "thread-leak",
     summary: "The program starts threads that do not end",
     needs: &["threads"],
-    thresholds: &[Threshold { name: "rate", help: "Threads that one method starts per second", default: 0.3 }],
+    thresholds: &[Threshold {
+        name: "rate",
+        help: "Threads that one method starts per second",
+        default: 0.3,
+    }],
     look,
 };
 
@@ -26,7 +30,10 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 Starter::Pool | Starter::Unknown | Starter::Native => None,
             };
             let mut evidence = vec![
-                format!("{} started, {} ended, such as the thread {}", row.started, row.ended, row.example),
+                format!(
+                    "{} started, {} ended, such as the thread {}",
+                    row.started, row.ended, row.example
+                ),
                 row.reason.clone(),
             ];
             if let Some(place) = &row.place {
@@ -40,7 +47,10 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 id: RULE.id,
                 severity: severity(row.per_second, limits.get("rate"), 30.0),
                 confidence: 0.9,
-                title: format!("{:.1} threads are started per second, and do not end", row.per_second),
+                title: format!(
+                    "{:.1} threads are started per second, and do not end",
+                    row.per_second
+                ),
                 culprit,
                 evidence,
                 figures: growth.clone().into_iter().collect(),

@@ -20,7 +20,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     if rate < limits.get("rate") {
         return Vec::new();
     }
-    let (first, last) = (row.objects.first().copied().unwrap_or(0), row.objects.last().copied().unwrap_or(0));
+    let (first, last) =
+        (row.objects.first().copied().unwrap_or(0), row.objects.last().copied().unwrap_or(0));
     let mut evidence = vec![format!("{first} timers at first, {last} at last")];
     let mut members = growth.suspects.iter().flat_map(|suspect| &suspect.members);
     let timers = members.find(|member| member.growth.name == TIMER);
@@ -28,7 +29,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         evidence.push(format!("retained by {}", words::path(&holder.path)));
     }
     let holders = timers.iter().flat_map(|timers| &timers.holders);
-    let retention = figures::retention("what retains them", holders.map(|own| (&own.path, own.objects)));
+    let retention =
+        figures::retention("what retains them", holders.map(|own| (&own.path, own.objects)));
     vec![Finding {
         id: RULE.id,
         severity: severity(rate, limits.get("rate"), 50.0),
@@ -38,6 +40,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         evidence,
         figures: figures::growth(growth, row).into_iter().chain(retention).collect(),
         next: "dispose timers, and each CancellationTokenSource that has a time limit; what \
-            retains them: clrscope heap <pid> --type TimerQueueTimer".to_owned(),
+            retains them: clrscope heap <pid> --type TimerQueueTimer"
+            .to_owned(),
     }]
 }

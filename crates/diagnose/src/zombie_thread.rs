@@ -25,13 +25,16 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     // leak make no progress either, but have a finding of their own.
     let place_of = |row: &ThreadRow| profile.tables.place(row.seen.stack).function;
     let starts = profile.start_rows();
-    let leaking: Vec<Starter> = starts.iter().filter(|row| row.leak).map(|row| row.starter).collect();
+    let leaking: Vec<Starter> =
+        starts.iter().filter(|row| row.leak).map(|row| row.starter).collect();
     let of_leak = |row: &&ThreadRow| {
         row.started_at.is_some_and(|place| leaking.contains(&Starter::Method(place.function)))
     };
     let leaked: HashSet<_> = rows.iter().filter(of_leak).map(place_of).collect();
     let mut groups: BTreeMap<_, Vec<&ThreadRow>> = BTreeMap::new();
-    for row in suspects.filter(|row| sure(row) >= limits.get("sure") && !leaked.contains(&place_of(row))) {
+    for row in
+        suspects.filter(|row| sure(row) >= limits.get("sure") && !leaked.contains(&place_of(row)))
+    {
         groups.entry((place_of(row), row.confidence)).or_default().push(row);
     }
     groups.values().filter_map(|rows| finding(profile, rows)).collect()
@@ -51,7 +54,8 @@ fn finding(profile: &Profile, rows: &[&ThreadRow]) -> Option<Finding> {
     let first = rows.first()?;
     let place = profile.tables.place(first.seen.stack);
     let name = words::method(profile, place.function);
-    let names: Vec<String> = rows.iter().take(5).map(|row| profile.tables.thread_name(row.thread)).collect();
+    let names: Vec<String> =
+        rows.iter().take(5).map(|row| profile.tables.thread_name(row.thread)).collect();
     let oldest = rows.iter().map(|row| row.age).max().unwrap_or_default();
     let (number, wait) = match rows.len() {
         1 => ("1 thread".to_owned(), "waits"),
@@ -75,6 +79,7 @@ fn finding(profile: &Profile, rows: &[&ThreadRow]) -> Option<Finding> {
         ],
         figures: Vec::new(),
         next: "give the wait a time limit, or end the thread; all threads: clrscope record <pid> \
-            -p threads".to_owned(),
+            -p threads"
+            .to_owned(),
     })
 }

@@ -12,15 +12,15 @@
 //! no moment in which nobody does. It reads nothing while we read. When we are gone, drop a session
 //! that has not ended, or read nothing although something is there, it reads what comes, throws it
 //! away, sends `StopTracing`, and goes when all sessions have ended. The last is for a process that
-//! was stopped (Ctrl-Z), or waits for a disk: a runtime that cannot write its events does not come to
-//! its end (`EventPipe::Shutdown` waits for the thread that writes them, without a limit), and an end
-//! of the session makes other threads wait meanwhile.
+//! was stopped (Ctrl-Z), or waits for a disk: a runtime that cannot write its events does not come
+//! to its end (`EventPipe::Shutdown` waits for the thread that writes them, without a limit), and
+//! an end of the session makes other threads wait meanwhile.
 //!
 //! Also a `StopTracing` can make .NET Core 3.1 hang: `SuspendWriteEvent` takes the lock of the
-//! buffers twice, and the second time waits under it for every thread that is just writing an event,
-//! while such a thread may wait for the same lock to get a new buffer. It has had the time between
-//! for that, unless it got no processor. So the keeper puts the end off while the process is
-//! [overloaded](crate::overload).
+//! buffers twice, and the second time waits under it for every thread that is just writing an
+//! event, while such a thread may wait for the same lock to get a new buffer. It has had the time
+//! between for that, unless it got no processor. So the keeper puts the end off while the process
+//! is [overloaded](crate::overload).
 
 use crate::message::{Answer, Command as PortCommand, Fields, HEADER, MAX_MESSAGE, parse_answer};
 use crate::platform::transport::Stream;

@@ -14,8 +14,8 @@ pub struct MemorySplit {
     /// What `malloc` holds in the program break and in its arenas. Large blocks have mappings of
     /// their own, and are in `other`.
     pub native_heap: u64,
-    /// What is in use of the segments of the managed heap. From .NET 7 on it has no segments, and is
-    /// in `other`, except for some of its memory.
+    /// What is in use of the segments of the managed heap. From .NET 7 on it has no segments, and
+    /// is in `other`, except for some of its memory.
     pub segments: u64,
     /// All other memory: the managed heap where it has no segments, and large blocks of native
     /// code.

@@ -2,8 +2,8 @@
 //! figures, and a table has typed cells.
 //!
 //! Whoever has something to say makes a document. [`text`] and [`markdown`] write any
-//! document, and know nothing of what it is about; so does the program of HTML pages (`web/src`), which
-//! reads documents as JSON.
+//! document, and know nothing of what it is about; so does the program of HTML pages (`web/src`),
+//! which reads documents as JSON.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

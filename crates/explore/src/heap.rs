@@ -22,8 +22,8 @@ use crate::{ExploreError, Pattern};
 /// Ways to be retained that a graph shows.
 const WAYS: usize = 12;
 
-/// An object is listed by itself if it retains at least this fraction (1 divided by it) of what is looked at;
-/// the others are listed by type.
+/// An object is listed by itself if it retains at least this fraction (1 divided by it) of what is
+/// looked at; the others are listed by type.
 const SINGLE: u64 = 500;
 
 /// A heap snapshot that is open: ready for any number of questions.

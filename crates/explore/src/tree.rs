@@ -14,8 +14,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of a tree with this number of nodes, each of which stands behind its parent. `order` says
-    /// which children come first: those with the least key.
+    /// The shape of a tree with this number of nodes, each of which stands behind its parent.
+    /// `order` says which children come first: those with the least key.
     pub fn new<K: Ord>(
         nodes: usize,
         parent: impl Fn(usize) -> Option<usize>,

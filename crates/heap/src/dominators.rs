@@ -167,8 +167,8 @@ pub struct Dominated {
 }
 
 impl Dominated {
-    /// What an object alone keeps alive, and nothing below it alone; for `None`, what only the roots
-    /// do.
+    /// What an object alone keeps alive, and nothing below it alone; for `None`, what only the
+    /// roots do.
     pub fn of(&self, node: Option<NodeId>) -> &[NodeId] {
         let at = node.map_or(0, |node| node as usize + 1);
         &self.objects[self.starts[at] as usize..self.starts[at + 1] as usize]

@@ -12,9 +12,9 @@ const OBJECT: u8 = 0;
 const RETAINED: u8 = 1;
 const ROOT: u8 = 2;
 
-/// What retains something, as a graph: paths from roots to objects of one type, each with the number
-/// of objects that are retained so; 0 where that is not to be said. What paths have in common, from
-/// their roots on, is drawn once, and so are the objects at their ends.
+/// What retains something, as a graph: paths from roots to objects of one type, each with the
+/// number of objects that are retained so; 0 where that is not to be said. What paths have in
+/// common, from their roots on, is drawn once, and so are the objects at their ends.
 pub fn retention_graph<'a>(paths: impl IntoIterator<Item = (&'a PathRow, u64)>) -> Graph {
     let mut made = Made::default();
     for (path, objects) in paths {

@@ -20,8 +20,8 @@ pub type TypeId = u32;
 pub enum RootKind {
     /// A static field, where it is known to be one.
     Statics,
-    /// A GC handle. Static fields that are not known by name are elements of arrays that are held by
-    /// such handles.
+    /// A GC handle. Static fields that are not known by name are elements of arrays that are held
+    /// by such handles.
     Handle,
     /// The queue of objects whose finalizer has to run.
     Finalizer,

@@ -120,7 +120,8 @@ fn go_heap() -> Vec<u8> {
     for (ty, unit) in [(1, 2), (3, 4), (5, 2), (6, 4)] {
         out.extend(field(1, &[8, ty, 16, unit]));
     }
-    // Location 1 has an inlined function, with its caller behind it. Location 2 has an address only.
+    // Location 1 has an inlined function, with its caller behind it. Location 2 has an address
+    // only.
     out.extend(field(2, &[&field(1, &[1, 2])[..], &field(2, &[10, 100, 3, 30])].concat()));
     out.extend(field(
         4,
@@ -271,8 +272,8 @@ fn a_trace_is_reported_with_its_hot_methods() {
     let profile = read(include_bytes!("data/small.nettrace"));
     let text = report(&profile);
     let rows = hot_methods(&text);
-    // Two of the three samples of running threads are in `Add`. All three are below `Main`, which is
-    // at the leaf only where a thread is in native code: that stays in the table of waits.
+    // Two of the three samples of running threads are in `Add`. All three are below `Main`, which
+    // is at the leaf only where a thread is in native code: that stays in the table of waits.
     let has = |row: &str, parts: &[&str]| parts.iter().all(|part| row.contains(part));
     assert!(has(rows[0], &["66.7 %", "Shop.Cart.Add(int, string)"]), "{text}");
     assert!(has(rows[2], &[" 0.0 %", "100.0 %", "Shop.Program.Main()"]), "{text}");

@@ -12,7 +12,8 @@ pub struct ThreadLocks {
     pub managed_id: u32,
     /// `Thread.Name`, else the system's name of the thread.
     pub name: Option<String>,
-    /// What it waits for; `None` also where it ran during the snapshot, so that this is not certain.
+    /// What it waits for; `None` also where it ran during the snapshot, so that this is not
+    /// certain.
     pub waits_for: Option<LockWait>,
     /// Locks that it holds and that others wait for.
     pub holds: Vec<LockShown>,

@@ -29,7 +29,7 @@ pub use arguments::{Arguments, Parameter, Shown};
 pub use find::{Found, find};
 pub use il::{Body, Rewritten};
 pub use manager::{Change, Manager, Method, State, VerifyPolicy};
-pub use probes::Probes;
+pub use probes::{ProbeFunctions, Probes};
 pub use refusal::Refusal;
 pub use rewrite::{ExceptionExit, Template, rewrite};
 pub use scope::Scope;

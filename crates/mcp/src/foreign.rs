@@ -36,8 +36,8 @@ pub fn clean(text: &str, most: usize) -> String {
     cut
 }
 
-/// A line in which nothing looks like the mark of data. The mark itself cannot be guessed, but a model
-/// may not look at it closely.
+/// A line in which nothing looks like the mark of data. The mark itself cannot be guessed, but a
+/// model may not look at it closely.
 pub fn unmarked(line: &str) -> Cow<'_, str> {
     let looks_like = |(at, _): &(usize, char)| {
         let behind = line.get(at + 1..).unwrap_or_default();

@@ -11,8 +11,8 @@ use profilers::counters::{CounterDef, CounterKind};
 /// A value at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// The counter: its number is not known here, and 0. The name of the quantile of a histogram has
-    /// `p50`, `p95` … behind; the name for people is often the same.
+    /// The counter: its number is not known here, and 0. The name of the quantile of a histogram
+    /// has `p50`, `p95` … behind; the name for people is often the same.
     pub counter: CounterDef,
     /// The value.
     pub value: f64,

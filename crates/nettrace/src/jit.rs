@@ -34,12 +34,12 @@ fn tier(flags: u32) -> JitTier {
     }
 }
 
-/// A compiled method. Its stack is the call that made it necessary, without the method itself; it is
-/// empty on the runtime's own threads.
+/// A compiled method. Its stack is the call that made it necessary, without the method itself; it
+/// is empty on the runtime's own threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// Its compilation. Where the beginning was not seen, its time is that of the end, and it has no
-    /// size of IL.
+    /// Its compilation. Where the beginning was not seen, its time is that of the end, and it has
+    /// no size of IL.
     pub compilation: Located<Compilation>,
     /// The runtime's number of its module.
     pub module: u64,
@@ -53,8 +53,8 @@ pub struct Compiled {
     pub signature: String,
     /// Where its code stands.
     pub code: u64,
-    /// Whether it has no metadata: a dynamic method, or a stub of the runtime. The runtime's numbers
-    /// of dynamic methods come again.
+    /// Whether it has no metadata: a dynamic method, or a stub of the runtime. The runtime's
+    /// numbers of dynamic methods come again.
     pub dynamic: bool,
 }
 

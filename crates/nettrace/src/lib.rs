@@ -15,8 +15,8 @@
 //! - [`names`]: names in events, as clrscope writes them.
 //! - [`Fields`]: the fields of any other event.
 //!
-//! What these collect are the rows of profilers, of which threads, stacks and types have no ids of a
-//! session yet ([`Located`]).
+//! What these collect are the rows of profilers, of which threads, stacks and types have no ids of
+//! a session yet ([`Located`]).
 //!
 //! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated
 //! limits.

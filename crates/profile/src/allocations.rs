@@ -136,7 +136,7 @@ impl Allocations {
 
     /// Objects that samples stand for; `None` if the size of one of them is not known, or there is
     /// none.
-    fn objects_of<'a>(
+    pub(crate) fn objects_of<'a>(
         &self,
         samples: impl Iterator<Item = &'a AllocationSample> + Clone,
     ) -> Option<Amount> {

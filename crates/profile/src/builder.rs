@@ -26,8 +26,8 @@ pub struct BuildOptions {
     pub slices: bool,
     /// Only what happened in this time, nanoseconds since the start of the recording.
     pub time: Option<Range<Nanos>>,
-    /// Bytes of memory that a profile may take which is read from a session, about. What comes after
-    /// that is not read, and [`Profile::damage`] says so.
+    /// Bytes of memory that a profile may take which is read from a session, about. What comes
+    /// after that is not read, and [`Profile::damage`] says so.
     pub memory: u64,
 }
 

@@ -1,11 +1,14 @@
 use std::{cmp::Reverse, collections::HashMap};
 
-use profilers::finalizers::{Doing, Finalized, Queued, Run, Seen, Unfinished};
+use profilers::{
+    allocations::{self, AllocationSample},
+    finalizers::{Doing, Finalized, Queued, Run, Seen, Unfinished},
+};
 use rows::{FunctionId, StackId, ThreadId, TypeId};
 use session::Nanos;
 
 use crate::{
-    CallSite, Profile,
+    Amount, CallSite, Estimate, Profile,
     series::{add, sum},
 };
 
@@ -37,6 +40,9 @@ pub struct FinalizerSummary {
     pub thread: Option<FinalizerThread>,
     /// The finalizer that ran when the recording ended, where one did.
     pub current: Option<CurrentFinalizer>,
+    /// Where objects of the types that were finalized are allocated, in the order of `types`, most
+    /// bytes of each first; `None` where allocations were not recorded.
+    pub allocated: Option<Vec<AllocatedFinalizable>>,
 }
 
 /// Objects of one type whose finalizers have returned.
@@ -54,6 +60,21 @@ pub struct FinalizedType {
     pub share: f64,
 }
 
+/// Objects with a finalizer that one method allocates, by samples of allocations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AllocatedFinalizable {
+    /// The type, as its finalizers are reported: without the arguments of a generic one.
+    pub ty: TypeId,
+    /// The innermost method of the program.
+    pub place: CallSite,
+    /// Samples there.
+    pub samples: u64,
+    /// Estimated objects, where their sizes are known.
+    pub objects: Option<Amount>,
+    /// Share in the bytes that are allocated of the type.
+    pub share: Estimate,
+}
+
 /// What the finalizer thread did, by samples of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinalizerThread {
@@ -61,8 +82,8 @@ pub struct FinalizerThread {
     pub thread: ThreadId,
     /// For how long it was seen.
     pub seen: Nanos,
-    /// Share of that time in which it ran a finalizer, and the part of it in which that was blocked,
-    /// 0 to 1.
+    /// Share of that time in which it ran a finalizer, and the part of it in which that was
+    /// blocked, 0 to 1.
     pub busy: f64,
     /// See `busy`.
     pub blocked: f64,
@@ -111,6 +132,13 @@ impl Profile {
         }
         let (waiting, most_waiting) = waiting(&queued, &finalized, self.stop);
         let runs = self.rows::<Run>();
+        let types = types(&finalized);
+        let unfinished = self.rows::<Unfinished>();
+        let mut finalizable: Vec<TypeId> = types.iter().map(|of| of.ty).collect();
+        finalizable
+            .extend(unfinished.last().map(|row| row.ty).filter(|ty| !finalizable.contains(ty)));
+        let has_allocations =
+            self.run(allocations::SPEC.id).is_some() || !self.allocations.samples.is_empty();
         Some(FinalizerSummary {
             queued: sum(queued.iter().map(|row| row.objects)),
             finalized: sum(finalized.iter().map(|row| row.objects)),
@@ -118,10 +146,11 @@ impl Profile {
             most_waiting,
             took: sum(finalized.iter().map(|row| row.took)),
             longest: finalized.iter().map(|row| row.longest).max().unwrap_or(0),
-            types: types(&finalized),
+            allocated: has_allocations.then(|| self.allocated(&finalizable)),
+            types,
             runs: (runs.len() as u64, sum(runs.iter().map(|run| run.duration))),
             thread: self.finalizer_thread(&seen),
-            current: current(&self.rows::<Unfinished>(), &finalized, &seen, self.start, self.stop),
+            current: current(&unfinished, &finalized, &seen, self.start, self.stop),
         })
     }
 
@@ -158,8 +187,47 @@ impl Profile {
         Some(FinalizerThread { thread, seen: all, busy, blocked, places })
     }
 
-    /// The finalizer on a stack of the finalizer thread: the outermost method of that name, else the
-    /// outermost method.
+    /// Where objects of these types are allocated.
+    fn allocated(&self, types: &[TypeId]) -> Vec<AllocatedFinalizable> {
+        let name = |ty: TypeId| self.tables.ty(ty).name.as_str();
+        let finalized: HashMap<&str, usize> =
+            types.iter().enumerate().map(|(index, ty)| (name(*ty), index)).collect();
+        let mut known: HashMap<TypeId, Option<usize>> = HashMap::new();
+        let mut places: HashMap<StackId, CallSite> = HashMap::new();
+        let mut groups: HashMap<(usize, CallSite), Vec<&AllocationSample>> = HashMap::new();
+        // Of each type the sum of bytes, and of their squares.
+        let mut sums = vec![(0.0, 0.0); types.len()];
+        for sample in &self.allocations.samples {
+            let of_type = known.entry(sample.ty).or_insert_with(|| {
+                let name = name(sample.ty);
+                finalized.get(name).or_else(|| finalized.get(&*without_arguments(name))).copied()
+            });
+            let Some(index) = *of_type else { continue };
+            let place =
+                places.entry(sample.stack).or_insert_with(|| self.tables.place(sample.stack));
+            groups.entry((index, *place)).or_default().push(sample);
+            let bytes = sample.bytes as f64;
+            sums[index] = (sums[index].0 + bytes, sums[index].1 + bytes * bytes);
+        }
+        let mut found: Vec<_> = groups.into_iter().collect();
+        let weight = |samples: &[&AllocationSample]| sum(samples.iter().map(|sample| sample.bytes));
+        found.sort_by_key(|((index, place), samples)| (*index, Reverse(weight(samples)), *place));
+        let row = |((index, place), samples): ((usize, CallSite), Vec<&AllocationSample>)| {
+            let (all, squares): (f64, f64) = sums[index];
+            let share = weight(&samples) as f64 / all.max(1.0);
+            AllocatedFinalizable {
+                ty: types[index],
+                place,
+                samples: samples.len() as u64,
+                objects: self.allocations.objects_of(samples.iter().copied()),
+                share: Estimate::wilson(share, all * all / squares.max(1.0)),
+            }
+        };
+        found.into_iter().map(row).collect()
+    }
+
+    /// The finalizer on a stack of the finalizer thread: the outermost method of that name, else
+    /// the outermost method.
     fn outermost(&self, stack: StackId) -> Option<FunctionId> {
         let functions = self.tables.walk(stack).map(|frame| self.tables.frame(frame).function);
         let mut methods: Vec<_> = functions.filter(|id| self.tables.is_managed(*id)).collect();
@@ -167,6 +235,20 @@ impl Profile {
         let is_finalizer = |id: &&FunctionId| self.tables.function(**id).name == "Finalize";
         methods.iter().find(is_finalizer).or(methods.first()).copied()
     }
+}
+
+/// The name of a type without the arguments of generic types, as finalizers report it.
+fn without_arguments(name: &str) -> String {
+    let mut depth = 0_usize;
+    let outside = |letter: &char| {
+        match letter {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ => return depth == 0,
+        }
+        false
+    };
+    name.chars().filter(outside).collect()
 }
 
 fn types(finalized: &[Finalized]) -> Vec<FinalizedType> {
@@ -251,6 +333,18 @@ mod tests {
         assert_eq!(waiting(&came, &went, 10 * SECOND), (7 * 60, 9 * 60 + 100));
         let all: Vec<_> = (1..=10).map(|at| finalized(at, 100)).collect();
         assert_eq!(waiting(&came, &all, 10 * SECOND), (0, 100));
+    }
+
+    #[test]
+    fn generic_types_are_compared_without_their_arguments() {
+        for (name, expected) in [
+            ("Shop.Cart", "Shop.Cart"),
+            ("Shop.Cache<int>", "Shop.Cache"),
+            ("Shop.Cache<int, List<string>>+Entry", "Shop.Cache+Entry"),
+            ("Shop.Cache<int>[]", "Shop.Cache[]"),
+        ] {
+            assert_eq!(without_arguments(name), expected);
+        }
     }
 
     #[test]

@@ -35,8 +35,8 @@ impl OtherTable {
         })
     }
 
-    /// Keeps the rows of which this says that they are wanted, by their time and by their thread and
-    /// stack, where they have them. Rows without a time are dropped.
+    /// Keeps the rows of which this says that they are wanted, by their time and by their thread
+    /// and stack, where they have them. Rows without a time are dropped.
     pub(crate) fn retain(
         &mut self,
         is_wanted: impl Fn(Nanos, Option<(ThreadId, StackId)>) -> bool,

@@ -311,8 +311,8 @@ impl Profile {
         if major.is_none_or(|major| major >= 6) {
             return (QueueEvidence::Length, Vec::new());
         }
-        // When, how many the pool wants from then on, and whether because of starvation. In the order
-        // of their times.
+        // When, how many the pool wants from then on, and whether because of starvation. In the
+        // order of their times.
         let mut are_done = false;
         let mut changes: Vec<(Nanos, usize, bool)> = Vec::new();
         for event in &self.pool.events {

@@ -141,8 +141,8 @@ impl SeriesKind {
         }
     }
 
-    /// Whether more of it is worse, whatever the program does: time on a processor, allocations. Time
-    /// of threads that wait is not: they may have nothing to do.
+    /// Whether more of it is worse, whatever the program does: time on a processor, allocations.
+    /// Time of threads that wait is not: they may have nothing to do.
     pub fn more_is_worse(self) -> bool {
         !matches!(
             self,

@@ -1,6 +1,9 @@
 //! `allocations`: what is allocated, by type and call stack.
 
-use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{
+    Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Tables, ValueSpec,
+};
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -54,8 +57,16 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         write all the time ends; leave out allocations, or start the program with clrscope launch \
         -p allocations:exact",
     attach: true,
+    engine: |facts| {
+        let sampled = "EventPipe, AllocationSampled: randomly sampled, unbiased";
+        let ticks = "EventPipe, GCAllocationTick: one for each 100 KB, biased";
+        if facts.major >= 10 { sampled } else { ticks }.to_owned()
+    },
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[AllocationSample::table, AllocationWindow::table];
 
 /// Nothing runs inside but what answers about addresses.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
@@ -121,17 +132,17 @@ rows::rows! {
         sampling: rows::Word<AllocationSampling>,
     }
 
-    /// Times of which only a part was followed, because there were too many allocations. Samples in
-    /// them stand for all of it: their `bytes` are multiplied already.
+    /// Times of which only a window was recorded, because there were too many allocations. Samples
+    /// in the window stand for all of the time: their `bytes` are multiplied already.
     #[derive(Copy, Eq)]
     pub struct AllocationWindow in "allocations", "windows" {
         /// When it began.
         start: rows::Time,
         /// When it ended.
         end: rows::Time,
-        /// Allocations were followed from here on,
+        /// When the window begins.
         followed_from: rows::Time,
-        /// up to here. The same moment if the recording ended before it came to that.
+        /// When the window ends. The same moment if the recording ended before the window began.
         followed_to: rows::Time,
     }
 }

@@ -1,6 +1,6 @@
 //! `async`: asynchronous methods that wait, and who awaits whom.
 
-use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Tables, ValueSpec};
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -41,8 +41,14 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    // Samples that are taken along are of the time between snapshots.
+    heap_snapshots: Some(&["cpu", "wall"]),
+    engine: |_| "forced collections, every surviving task and its state".to_owned(),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[];
 
 /// Looks are taken by a thread of the agent's, not by a collector.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {

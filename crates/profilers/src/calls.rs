@@ -1,6 +1,7 @@
 //! `calls`: every call of chosen methods, exactly.
 
-use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Tables, ValueSpec};
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -32,8 +33,12 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: false,
+    engine: |_| "enter and leave hooks, every call".to_owned(),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[Calls::table];
 
 /// The hooks are no callbacks: the agent sees to them by itself.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {

@@ -43,18 +43,18 @@ pub trait Collector: Send + Sync {
     fn tick(&self, _cx: &mut dyn WorkerCx) {}
 
     /// An exception was thrown on this thread.
-    fn exception_thrown(&self, _cx: &dyn CallbackCx, _object: Object) {}
+    fn exception_thrown(&self, _cx: &dyn ExceptionCx, _object: Object) {}
 
     /// A catch block was entered on this thread. The context may not know the class of what it
     /// caught.
-    fn exception_caught(&self, _cx: &dyn CallbackCx, _function: Function, _object: Object) {}
+    fn exception_caught(&self, _cx: &dyn ExceptionCx, _function: Function, _object: Object) {}
 
     /// About every second, and last of all after the last callback: hand out what was summed up.
     fn flush(&self, _cx: &mut dyn FlushCx) {}
 }
 
 /// What a collector may do in a callback, on a thread of the target: nothing here blocks or waits.
-pub trait CallbackCx {
+pub trait ExceptionCx {
     /// Now.
     fn now(&self) -> Nanos;
     /// Whole seconds since the session began, late by up to a few milliseconds; costs one load.

@@ -1,6 +1,9 @@
 //! `counters`: what the process counts about itself.
 
-use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{
+    Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Tables, ValueSpec,
+};
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -65,6 +68,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     checkup: Some("counters"),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[CounterDef::table, CounterValue::table];
 
 /// Nothing runs inside.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {

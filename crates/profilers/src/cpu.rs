@@ -1,6 +1,8 @@
 //! `cpu`: where threads spend time on a processor.
 
-use crate::{Collector, ProfilerSpec, Settings, Stacked, Task, ThreadMap, ValueSpec, WorkerCx};
+use crate::{
+    Collector, ProfilerSpec, Settings, Stacked, Tables, Task, ThreadMap, ValueSpec, WorkerCx,
+};
 use std::sync::{Mutex, PoisonError};
 use wire::{CpuEngine, CpuSample, Nanos, Record};
 
@@ -30,8 +32,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     too_old: "",
     attach: true,
     checkup: Some("cpu"),
+    samples_cpu: true,
+    engine: |facts| facts.cpu.to_owned(),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[];
 
 /// Inside, only the suspend-and-walk engine is a collector: the kernel ring is read from outside,
 /// and the signal engine has no callbacks. But where that one cannot run, this one takes its place.

@@ -1,6 +1,7 @@
 //! `exact-allocations`, also written `allocations:exact`: every allocated object, counted.
 
-use crate::{Collector, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, ProfilerSpec, Settings, Tables, ValueSpec};
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -25,8 +26,12 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: false,
+    engine: |_| "runtime callbacks, every object".to_owned(),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[Allocated::table];
 
 /// The agent counts by itself, in tables of each thread.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {

@@ -1,9 +1,10 @@
 //! `exceptions`: what is thrown, where, and who catches it.
 
 use crate::{
-    CallbackCx, CallbackSample, Class, Collector, FlushCx, Function, Object, ParamKind, ParamSpec,
-    ProfilerSpec, Settings, ValueSpec,
+    CallbackSample, Class, Collector, ExceptionCx, FlushCx, Function, Object, ParamKind, ParamSpec,
+    ProfilerSpec, Settings, Tables, ValueSpec,
 };
+use rows::Row;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use wire::Record;
@@ -32,8 +33,15 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     too_old: "",
     attach: true,
     checkup: Some("exceptions"),
+    engine: |facts| {
+        let source = if facts.events_inside { "runtime events" } else { "runtime callbacks" };
+        format!("{source}, adaptive sampling")
+    },
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[ExceptionSample::table, ExceptionCount::table];
 
 /// The collector.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
@@ -156,7 +164,7 @@ impl Exceptions {
     }
 
     /// `None` while catches are not reported.
-    fn session(&self, cx: &dyn CallbackCx) -> Option<usize> {
+    fn session(&self, cx: &dyn ExceptionCx) -> Option<usize> {
         // An address has no more than 48 bits.
         Some(std::ptr::from_ref(self).addr() ^ (cx.catches()? as usize) << 48)
     }
@@ -283,7 +291,7 @@ impl Collector for Exceptions {
         SPEC.id
     }
 
-    fn exception_thrown(&self, cx: &dyn CallbackCx, object: Object) {
+    fn exception_thrown(&self, cx: &dyn ExceptionCx, object: Object) {
         let Some(class) = cx.class_of(object) else {
             self.lost_classes.fetch_add(1, Relaxed);
             return;
@@ -316,7 +324,7 @@ impl Collector for Exceptions {
         });
     }
 
-    fn exception_caught(&self, cx: &dyn CallbackCx, function: Function, object: Object) {
+    fn exception_caught(&self, cx: &dyn ExceptionCx, function: Function, object: Object) {
         if !anything_flies() {
             return;
         }
@@ -401,7 +409,7 @@ mod tests {
     }
 
     /// Objects are numbered like their class.
-    impl CallbackCx for Calls {
+    impl ExceptionCx for Calls {
         fn now(&self) -> Nanos {
             5
         }

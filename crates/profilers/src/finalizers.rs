@@ -1,8 +1,9 @@
 //! `finalizers`: what is finalized, how long that takes, and what blocks the thread that does it.
 
 use crate::{
-    Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, wall,
+    Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Tables, ValueSpec, wall,
 };
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -49,8 +50,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         },
     ],
     shows_running: true,
+    engine: |facts| format!("{}; EventPipe", facts.stacks),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables =
+    &[Queued::table, Finalized::table, Unfinished::table, Run::table, Seen::table];
 
 /// The collector: ticks as those of `wall`. Which thread runs the finalizers is determined outside
 /// of the target.

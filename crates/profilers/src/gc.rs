@@ -1,6 +1,7 @@
 //! `gc`: garbage collections and their pauses.
 
-use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, Tables, ValueSpec};
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -32,6 +33,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     checkup: Some("gc"),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[Collection::table, Pause::table, Induced::table];
 
 /// Nothing runs inside.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {

@@ -1,6 +1,6 @@
 //! `heap`: the objects on the heap, and what retains them.
 
-use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Tables, ValueSpec};
 use wire::SessionConfig;
 
 /// What it is.
@@ -60,8 +60,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    heap_snapshots: Some(&[]),
+    engine: |_| "forced collections, every surviving object".to_owned(),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[];
 
 /// How much a snapshot tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! `jit`: methods that the runtime compiles.
 
-use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, Tables, ValueSpec};
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -36,6 +37,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[Compilation::table, Lookups::table];
 
 /// Nothing runs inside but what answers about addresses.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {

@@ -2,16 +2,16 @@
 //!
 //! A profiler is one file of this crate with these things in it: `SPEC`, the constant from which
 //! help, docs, the event mask and the providers come; `create`, which makes the part that runs
-//! inside the target (a [`Collector`]), if there is one; and the tables of its rows.
+//! inside the target (a [`Collector`]), if there is one; and `TABLES`, the tables of its rows.
 //!
 //! Crates outside of the target have a file of the same name: `recorder` how events become rows
-//! (`sources`), `profile` the analysis of the rows, `report` what is shown of it (`views`). The name
-//! of the profiler behind `whole` in the list of `profilers!` below declares these too
+//! (`sources`), `profile` the analysis of the rows, `report` what is shown of it (`views`). The
+//! name of the profiler behind `whole` in the list of `profilers!` below declares these too
 //! ([`whole_profilers!`]), so it is all that is needed to add it everywhere. Older profilers, which
 //! have no file in some of these crates, stand before it.
 //!
 //! Collectors hold no unsafe code and call no runtime interface: what they may ask stands in
-//! [`CallbackCx`] and [`WorkerCx`], which the agent implements.
+//! [`ExceptionCx`] and [`WorkerCx`], which the agent implements.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -30,16 +30,21 @@ pub use selection::*;
 pub use spec::*;
 pub use thread_map::*;
 
+use rows::{TableDef, TableId};
 use wire::SessionConfig;
 
-/// Declares the modules of all profilers, their registry, and [`whole_profilers!`]. `$dollar` is the
-/// sign that a macro within a macro cannot write.
+/// The tables of a profiler's rows. They are no part of the specification, because nothing in the
+/// target needs their descriptions.
+type Tables = &'static [fn(TableId) -> TableDef];
+
+/// Declares the modules of all profilers, their registry, and [`whole_profilers!`]. `$dollar` is
+/// the sign that a macro within a macro cannot write.
 macro_rules! profilers {
     ($dollar:tt $($parts:ident),+ ; whole $($whole:ident),* $(,)?) => {
         profilers!(registry $($parts),+ $(, $whole)*);
 
-        /// Calls a macro of the caller with the names of the profilers that have a file of their own
-        /// in `recorder`, `profile` and `report`: `whole_profilers!(declare)` is
+        /// Calls a macro of the caller with the names of the profilers that have a file of their
+        /// own in `recorder`, `profile` and `report`: `whole_profilers!(declare)` is
         /// `declare! { name, … }`.
         #[macro_export]
         macro_rules! whole_profilers {
@@ -51,6 +56,15 @@ macro_rules! profilers {
 
         /// Every profiler there is, in the order of lists.
         pub const PROFILERS: &[&ProfilerSpec] = &[$(&$name::SPEC),+];
+
+        /// The tables of all profilers, numbered in the order of lists.
+        pub fn tables() -> Vec<TableDef> {
+            let all: &[Tables] = &[$($name::TABLES),+];
+            let number = |(number, table): (usize, &fn(TableId) -> TableDef)| {
+                table(TableId(number as u32))
+            };
+            all.iter().copied().flatten().enumerate().map(number).collect()
+        }
 
         /// The inside parts of the profilers that are on in a session.
         pub fn create(config: &SessionConfig) -> Vec<Box<dyn Collector>> {

@@ -1,6 +1,7 @@
 //! `loads`: assemblies and types that the runtime loads.
 
-use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, Tables, ValueSpec};
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -46,6 +47,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[AssemblyLoad::table, TypeLoad::table, Unloaded::table];
 
 /// Nothing runs inside but what answers about addresses.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {

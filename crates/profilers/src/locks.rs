@@ -1,6 +1,7 @@
 //! `locks`: waits for locks that other threads hold.
 
-use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, Tables, ValueSpec};
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -35,6 +36,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     checkup: Some("locks"),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[Wait::table];
 
 /// Nothing runs inside but what answers about addresses.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {

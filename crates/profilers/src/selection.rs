@@ -126,6 +126,16 @@ impl Selection {
         })
     }
 
+    /// Whether it changes methods of the program.
+    pub fn instruments(&self) -> bool {
+        self.spec.needs_rules && !self.is_dry()
+    }
+
+    /// Whether it would change methods of the program, and only says which.
+    pub fn is_dry(&self) -> bool {
+        self.spec.needs_rules && self.param("dry") == Some("yes")
+    }
+
     /// The providers that clrscope listens to for it in a runtime of this major version.
     ///
     /// `session` is an id of the recording that no other has.

@@ -31,8 +31,35 @@ pub struct ProfilerSpec {
     /// Whether it shows stacks of threads that run, which are those of their CPU samples: the CPU
     /// engine runs for it, too, with at least as many samples as its parameter `rate` says.
     pub shows_running: bool,
+    /// Whether what it shows are the samples of the CPU engine, which come at the rate of the
+    /// recording (`--rate`).
+    pub samples_cpu: bool,
+    /// Whether it instruments the methods that match rules, and cannot run without rules. It has a
+    /// parameter `dry` then, with which it changes no method.
+    pub needs_rules: bool,
+    /// Where it takes heap snapshots, as many as its parameter `snapshots` says: the profilers that
+    /// can be along in a recording that ends with the last snapshot. `None` where it takes none.
+    pub heap_snapshots: Option<&'static [&'static str]>,
+    /// Profilers that cannot be in one recording with it, because both use the runtime's callbacks
+    /// of collections.
+    pub excludes: &'static [&'static str],
+    /// How it gets what it shows, in words of reports.
+    pub engine: fn(&EngineFacts<'_>) -> String,
     /// How a check-up records it, in the form of `-p`; `None` where it does not.
     pub checkup: Option<&'static str>,
+}
+
+/// What is known of a recording when a profiler has to say how it gets what it shows.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineFacts<'a> {
+    /// Major version of the runtime.
+    pub major: u16,
+    /// Whether the agent gets events of the runtime, too, from a session inside the process.
+    pub events_inside: bool,
+    /// The engine that takes CPU samples.
+    pub cpu: &'a str,
+    /// How the stacks of all threads are taken at a tick.
+    pub stacks: &'a str,
 }
 
 impl ProfilerSpec {
@@ -51,6 +78,11 @@ impl ProfilerSpec {
         attach: true,
         own_commands: &[],
         shows_running: false,
+        samples_cpu: false,
+        needs_rules: false,
+        heap_snapshots: None,
+        excludes: &[],
+        engine: |_| "EventPipe".to_owned(),
         checkup: None,
     };
 

@@ -1,6 +1,6 @@
 //! `survivors`: what survives the collections of the program, and what keeps it alive.
 
-use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Tables, ValueSpec};
 use wire::{Nanos, SessionConfig};
 
 /// What it is.
@@ -54,8 +54,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: true,
+    excludes: &["heap", "async"],
+    engine: |_| "runtime callbacks of the program's own collections".to_owned(),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[];
 
 /// How snapshots are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

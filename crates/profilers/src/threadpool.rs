@@ -1,8 +1,9 @@
 //! `threadpool`: whether the thread pool keeps up, and what blocks its workers.
 
 use crate::{
-    Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, wall,
+    Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Tables, ValueSpec, wall,
 };
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -47,8 +48,16 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     ],
     shows_running: true,
     checkup: Some("threadpool"),
+    engine: |facts| {
+        let has_counters = facts.major >= EventPipeSpec::EVENT_COUNTERS.0;
+        let events = if has_counters { "EventPipe, EventCounters" } else { "EventPipe" };
+        format!("{}; {events}", facts.stacks)
+    },
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[PoolEvent::table];
 
 /// The collector: ticks as those of `wall`. Which threads are workers is determined outside of the
 /// target, where their stacks have names.

@@ -2,8 +2,9 @@
 
 use crate::{
     Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, Stacks,
-    ValueSpec, WorkerCx,
+    Tables, ValueSpec, WorkerCx,
 };
+use rows::Row;
 use wire::{Nanos, Record, WallSample, WallTick};
 
 /// What it is.
@@ -37,8 +38,12 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     }],
     shows_running: true,
     checkup: Some("threads"),
+    engine: |facts| format!("{}; the kernel's own figures; EventPipe for starts", facts.stacks),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[Creation::table];
 
 /// The collector.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {

@@ -1,7 +1,8 @@
 //! `trace`: calls of chosen methods, by code that is put into them while they run.
 
 use crate::{
-    Collector, ParamKind, ParamSpec, ProfilerSpec, Selection, SelectionError, Settings, ValueSpec,
+    Collector, ParamKind, ParamSpec, ProfilerSpec, Selection, SelectionError, Settings, Tables,
+    ValueSpec,
 };
 use wire::{ProfilerConfig, SessionConfig};
 
@@ -61,8 +62,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
     // They ask which methods.
     own_commands: &["trace", "launch --trace"],
+    needs_rules: true,
+    engine: |_| "rewritten methods, every call".to_owned(),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[];
 
 /// Selects it, with the parameters of these names set to `yes`.
 ///

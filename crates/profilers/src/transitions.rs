@@ -1,6 +1,7 @@
 //! `transitions`: calls between managed and native code.
 
-use crate::{Collector, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, ProfilerSpec, Settings, Tables, ValueSpec};
+use rows::Row;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -25,8 +26,12 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     since: 3,
     too_old: "",
     attach: false,
+    engine: |_| "runtime callbacks, every call".to_owned(),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[Transitions::table];
 
 /// The agent keeps the trees by itself, as those of the calls.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
@@ -34,8 +39,8 @@ pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
 }
 
 rows::rows! {
-    /// Calls between managed and native code, in both directions: those that a thread has made since
-    /// its last row with the same stack. Exact: nothing of it is sampled.
+    /// Calls between managed and native code, in both directions: those that a thread has made
+    /// since its last row with the same stack. Exact: nothing of it is sampled.
     #[derive(Copy, Eq)]
     pub struct Transitions in "transitions", "calls" {
         /// When they were counted.

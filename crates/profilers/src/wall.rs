@@ -1,7 +1,7 @@
 //! `wall`: what every thread does or waits for.
 
 use crate::{
-    Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, ThreadMap, ValueSpec,
+    Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, Tables, ThreadMap, ValueSpec,
     WorkerCx,
 };
 use std::sync::{Mutex, PoisonError};
@@ -35,8 +35,12 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     event_pipe: &[],
     shows_running: true,
     checkup: Some("wall:rate=10"),
+    engine: |facts| facts.stacks.to_owned(),
     ..ProfilerSpec::PLAIN
 };
+
+/// Its tables.
+pub(crate) const TABLES: Tables = &[];
 
 /// The collector.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {

@@ -262,12 +262,12 @@ pub enum RecordError {
         callbacks of collections: record one after the other"
     )]
     NotTogether(&'static str, &'static str),
-    /// The profiler `trace` was asked for without saying what to trace.
+    /// A profiler that instruments methods was asked for without saying which methods.
     #[error(
-        "the profiler trace needs patterns of the methods to trace: clrscope trace <PID> \
+        "the profiler {0} needs patterns of the methods to trace: clrscope trace <PID> \
          '<pattern>', or clrscope launch --trace '<pattern>'"
     )]
-    NoRules,
+    NoRules(&'static str),
     /// What was asked for does not fit into one message to the agent.
     #[error("the rules are too large: at most {MOST} bytes can be sent; use fewer or wider \
         patterns", MOST = wire::frame::MAX_FRAME)]
@@ -291,7 +291,7 @@ impl RecordError {
         match self {
             Self::NeedsLaunch { .. }
             | Self::NotTogether(..)
-            | Self::NoRules
+            | Self::NoRules(_)
             | Self::RulesTooLarge => 2,
             Self::Port(_)
             | Self::NoPlace { .. }

@@ -77,8 +77,8 @@ fn a_program_that_changes_its_processors_is_followed() {
     }
 }
 
-/// Some 120 frames take more than the 8 KB that are copied of a stack at first. What lies behind the
-/// copy is found by frame pointers, so that no more is copied.
+/// Some 120 frames take more than the 8 KB that are copied of a stack at first. What lies behind
+/// the copy is found by frame pointers, so that no more is copied.
 #[test]
 fn stacks_deeper_than_their_copy_are_whole() {
     for runtime in [Runtime::V3_1, Runtime::V8, Runtime::V9] {

@@ -1,8 +1,8 @@
 //! Makes a large session and measures the way from the file to the report.
 //!
 //! `cargo run --release -p report --example large_session -- write large.clrscope [samples]
-//! [stacks]` or `-- extreme extreme.clrscope`, then `… -- html large.clrscope large.html` (or another format). Both print what they
-//! took; the peak of memory is the kernel's.
+//! [stacks]` or `-- extreme extreme.clrscope`, then `… -- html large.clrscope
+//! large.html` (or another format). Both print what they took; the peak of memory is the kernel's.
 
 use std::{fs::File, io::BufWriter, time::Instant};
 

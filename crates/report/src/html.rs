@@ -158,7 +158,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     let info = &profile.info;
     let drawn = Options { drawn: true, rows: MOST_ROWS, ..options.clone() };
     let documents = views::tabs(profile, &drawn);
-    let tab = |(id, title, document)| Tab { id, title, document: std::borrow::Cow::Owned(document) };
+    let tab =
+        |(id, title, document)| Tab { id, title, document: std::borrow::Cow::Owned(document) };
     let page = Page::<()> {
         facts: vec![
             format!(".NET {}", info.runtime),
@@ -192,8 +193,8 @@ pub fn write_page(
     write(title, &Page::<()> { documents, ..Page::of(command, heading) }, out)
 }
 
-/// Writes a comparison as one page that needs nothing else: `title` is for the window, `heading` for
-/// the top of the page.
+/// Writes a comparison as one page that needs nothing else: `title` is for the window, `heading`
+/// for the top of the page.
 ///
 /// # Errors
 /// When the output fails.

@@ -122,8 +122,8 @@ impl JsonSchema for Snapshots<'_> {
 /// The schema of what the heap snapshots of a profiler say in a report.
 pub type SnapshotSchema = fn(&mut SchemaGenerator) -> Schema;
 
-/// The JSON Schema of a report, with that of each [`SnapshotSection`](crate::SnapshotSection) by its
-/// id.
+/// The JSON Schema of a report, with that of each [`SnapshotSection`](crate::SnapshotSection) by
+/// its id.
 pub fn schema(snapshots: &[(&'static str, SnapshotSchema)]) -> Schema {
     let mut generator = generator();
     let snapshots: Vec<_> =

@@ -232,8 +232,8 @@ impl Exporter {
 }
 
 /// Everything that there is to say of a session, as the exporters `text` and `markdown` write it.
-/// Its time was picked while it was read ([`BuildOptions::time`]). Heap snapshots are asked for as by
-/// [`Exporter::convert_with`].
+/// Its time was picked while it was read ([`BuildOptions::time`]). Heap snapshots are asked for as
+/// by [`Exporter::convert_with`].
 ///
 /// # Errors
 /// [`ReportError`].

@@ -303,8 +303,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     out.write_all(&head.encode_to_vec())?;
     drop(head);
     let (buffer, limit) = (Vec::new(), options.most_bytes);
-    let mut samples =
-        Samples { profile, out, buffer, locations, keys, values, limit, left: limit };
+    let mut samples = Samples { profile, out, buffer, locations, keys, values, limit, left: limit };
     for kind in kinds {
         let [count, weight] = columns.of_kind.get(&kind).copied().unwrap_or_default();
         match kind {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, path::Path};
 
 use common::{file, profile, render, text};
 use profile::session::{SamplingRate, SessionRecord};
@@ -322,7 +322,10 @@ fn the_document_has_every_field_of_the_json() {
             _ => {}
         }
     }
-    let document = include_str!("../../../docs/formats.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages = fs::read_dir(docs.join("profilers")).unwrap().map(|page| page.unwrap().path());
+    let pages = pages.chain([docs.join("formats.md")]);
+    let document: String = pages.map(|page| fs::read_to_string(page).unwrap()).collect();
     let json: Value = serde_json::from_str(&text(&profile(), "json", &Options::default())).unwrap();
     let mut all = BTreeSet::new();
     keys(&json, "", &mut all);
@@ -333,5 +336,5 @@ fn the_document_has_every_field_of_the_json() {
             !document.contains(&format!("`{key}`")) && !document.contains(&format!("`{key}[]`"))
         })
         .collect();
-    assert!(missing.is_empty(), "docs/formats.md does not describe {missing:?}");
+    assert!(missing.is_empty(), "docs/formats.md and docs/profilers do not describe {missing:?}");
 }

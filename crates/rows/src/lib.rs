@@ -185,8 +185,8 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Reads what is nested in a kind or in cells, if it is not nested too deep: a file may say anything,
-/// and each level takes some of the stack.
+/// Reads what is nested in a kind or in cells, if it is not nested too deep: a file may say
+/// anything, and each level takes some of the stack.
 fn nested<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Box<T>, D::Error> {

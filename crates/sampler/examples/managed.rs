@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use sampler::{KernelRing, RingEvent, RingOptions};
 use support::RuntimeTables;
-use unwind::{FrameCode, LiveProcess, Outcome, Sample, Stack, Trust, Unknown, Unwinder};
+use unwind::{FrameCode, FrameTrust, LiveProcess, Outcome, Sample, Stack, Unknown, Unwinder};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let guessed = stack
                         .frames
                         .iter()
-                        .any(|frame| matches!(frame.trust, Trust::Scan | Trust::Learned));
+                        .any(|frame| matches!(frame.trust, FrameTrust::Scan | FrameTrust::Learned));
                     if what.is_some() || guessed {
                         let what = what.unwrap_or_else(|| "complete, but with guesses".into());
                         if printed > 0 && what.contains(&only) {

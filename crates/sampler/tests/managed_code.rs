@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sampler::{KernelRing, RingEvent, RingOptions};
 use support::RuntimeTables;
 use testkit::{Runtime, Sample};
-use unwind::{FrameCode, LiveProcess, Outcome, Stack, Trust, Unknown, Unwinder};
+use unwind::{FrameCode, FrameTrust, LiveProcess, Outcome, Stack, Unknown, Unwinder};
 
 /// More samples than this are needed to tell shares.
 const ENOUGH: usize = 200;
@@ -145,7 +145,7 @@ fn known_chains_come_out_whole_by_tables_alone() {
                 assert_eq!(rest[..2], ["::Cpu", "::Work"], "{runtime}: {chain:?}");
                 assert!(rest[2].starts_with("+<Main>") && rest.len() == 3, "{runtime}: {chain:?}");
                 assert!(
-                    stack.frames[1..].iter().all(|frame| frame.trust == Trust::Tables),
+                    stack.frames[1..].iter().all(|frame| frame.trust == FrameTrust::Tables),
                     "{runtime}: {stack:x?}"
                 );
                 seen += 1;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sampler::{KernelRing, RingEvent, RingOptions};
-use unwind::{LiveProcess, Outcome, Sample, Trust, Unknown, Unwinder};
+use unwind::{FrameTrust, LiveProcess, Outcome, Sample, Unknown, Unwinder};
 
 struct Chains {
     child: Child,
@@ -111,7 +111,10 @@ fn fixed_variable_and_realigned_frames_lead_to_main() {
             chains.names(outcome),
             ["spin", "fixed", "variable", "realigned", "main", "_start"]
         );
-        assert!(stack.frames[1..].iter().all(|frame| frame.trust == Trust::Tables), "{stack:x?}");
+        assert!(
+            stack.frames[1..].iter().all(|frame| frame.trust == FrameTrust::Tables),
+            "{stack:x?}"
+        );
     }
     let counters = unwinder.counters();
     assert_eq!((counters.truncated, counters.failed_rules, counters.frames_scanned), (0, 0, 0));

@@ -1,9 +1,9 @@
 //! clrscope over HTTP: processes, profilers, recordings and sessions, for pages and scripts.
 //!
 //! [`Server::bind`] takes the port, [`Server::run`] answers until a [`Stopper`] ends it. All
-//! addresses are in `endpoints`, one file for each subject; `access` decides who may use them. Everything
-//! that is said comes from the registry of profilers, from sessions and from documents: nothing
-//! here knows a profiler.
+//! addresses are in `endpoints`, one file for each subject; `access` decides who may use them.
+//! Everything that is said comes from the registry of profilers, from sessions and from documents:
+//! nothing here knows a profiler.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

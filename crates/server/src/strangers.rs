@@ -9,8 +9,8 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Connections without a request that was let in. Beyond that, the oldest one is closed when another
-/// one comes: whoever has no token cannot take the place of those who have one.
+/// Connections without a request that was let in. Beyond that, the oldest one is closed when
+/// another one comes: whoever has no token cannot take the place of those who have one.
 const MOST: usize = 256;
 
 /// All of them, the oldest first.

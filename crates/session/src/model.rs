@@ -14,6 +14,7 @@ pub use imported::*;
 pub use traced::*;
 
 pub use rows::Nanos;
+pub use wire::FrameTrust;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

@@ -280,17 +280,3 @@ fn files_of_format_1_are_read_as_records_of_today() {
     assert_eq!(texts.len(), lines.len());
     assert_eq!(tables.len(), TABLES.len(), "the file has rows of every table");
 }
-
-#[test]
-fn the_document_has_the_tables_with_their_columns() {
-    let document = include_str!("../../../docs/formats.md");
-    for record in records() {
-        let SessionRecord::Table(table) = record else { continue };
-        let head = format!("| `{}.{}` |", table.profiler, table.name);
-        let row = document.lines().find(|line| line.starts_with(&head));
-        let row = row.unwrap_or_else(|| panic!("docs/formats.md lacks the row: {head}"));
-        for column in &table.columns {
-            assert!(row.contains(&format!("`{}`", column.name)), "{} in {row}", column.name);
-        }
-    }
-}

@@ -15,7 +15,7 @@
 //!   the stack, the frame pointer, and at last a short search for a return address, that is, for an
 //!   address in known code behind a call instruction.
 //!
-//! How a frame was found stands in its [`Trust`]. A frame-pointer chain is never followed blindly:
+//! How a frame was found is its [`FrameTrust`]. A frame-pointer chain is never followed blindly:
 //! JIT'd leaf methods have no frame and OSR methods have two, and such a chain silently loses their
 //! callers.
 //!
@@ -26,8 +26,8 @@
 //! address.
 //!
 //! Addresses in executable memory that is neither a native module nor known managed code make
-//! [`Outcome::NeedCode`]: ask the agent about them, feed the [`CodeMap`], and unwind again. With the
-//! [`Progress`] that was made that need not be from the beginning.
+//! [`Outcome::NeedCode`]: ask the agent about them, feed the [`CodeMap`], and unwind again. With
+//! the [`Progress`] that was made that need not be from the beginning.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -59,5 +59,6 @@ pub use stack::StackBytes;
 pub use target::{LiveProcess, Target};
 pub use unwinder::{
     BlockedSample, Counters, Failure, Frame, FrameCode, Needed, Outcome, Progress, Sample, Stack,
-    Trust, Unknown, Unwinder,
+    Unknown, Unwinder,
 };
+pub use wire::FrameTrust;

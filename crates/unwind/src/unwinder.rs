@@ -7,8 +7,7 @@ mod plausible;
 mod progress;
 
 pub use outcome::{
-    BlockedSample, Counters, Failure, Frame, FrameCode, Needed, Outcome, Sample, Stack, Trust,
-    Unknown,
+    BlockedSample, Counters, Failure, Frame, FrameCode, Needed, Outcome, Sample, Stack, Unknown,
 };
 pub use progress::Progress;
 
@@ -25,6 +24,7 @@ use crate::target::Target;
 use callers::{Callers, Continued, Roots};
 use plausible::RETURN_ADDRESSES;
 use progress::{Next, Walk};
+use wire::FrameTrust;
 
 /// How many addresses one [`Outcome::NeedCode`] asks for at most.
 const MOST_ADDRESSES: usize = 1024;
@@ -46,7 +46,7 @@ pub struct Unwinder {
 /// How a frame was left.
 enum Left {
     /// To its caller, by a rule of this trust; whether it was interrupted there by a signal.
-    Caller(Trust, bool),
+    Caller(FrameTrust, bool),
     /// It is the root.
     Root,
     /// The copy ended.
@@ -239,13 +239,12 @@ impl Unwinder {
             let (length, callee) = (frames.len(), next.context);
             frames.push(Frame { ip, lookup, trust: next.trust, code });
             let context = &mut next.context;
-            let left = if ruled {
-                self.step(context, lookup, code, exact, &stack)
-            } else {
-                self.step_plausibly(context, exact, &stack)
+            let left = match ruled {
+                true => self.step(context, lookup, code, exact, &stack),
+                false => self.step_plausibly(context, exact, &stack),
             };
             let Left::Caller(found, interrupted) = left else { break left };
-            if found != Trust::Tables {
+            if found != FrameTrust::Tables {
                 uncertain.get_or_insert((length, Next { context: callee, ..next }));
             }
             let (context, sp) = (&next.context, callee.sp());
@@ -263,7 +262,8 @@ impl Unwinder {
             } else if context.sp() <= sp && !(exact && context.sp() == sp && context.ip() != ip) {
                 break Left::Failed(Failure::StackNotGrowing);
             }
-            next.by_tables = (found == Trust::Tables && !interrupted).then_some((callee, exact));
+            next.by_tables =
+                (found == FrameTrust::Tables && !interrupted).then_some((callee, exact));
             (next.trust, next.exact) = (found, interrupted);
         };
         if !matches!(end, Left::Truncated) {
@@ -329,10 +329,10 @@ impl Unwinder {
     fn outcome(&mut self, frames: Vec<Frame>, end: Left) -> Outcome {
         for frame in &frames {
             match frame.trust {
-                Trust::Context => {}
-                Trust::Tables => self.counters.frames_by_tables += 1,
-                Trust::Learned => self.counters.frames_learned += 1,
-                Trust::Scan => self.counters.frames_scanned += 1,
+                FrameTrust::Context | FrameTrust::Runtime => {}
+                FrameTrust::Tables => self.counters.frames_by_tables += 1,
+                FrameTrust::Learned => self.counters.frames_learned += 1,
+                FrameTrust::Scan => self.counters.frames_scanned += 1,
             }
         }
         let found = Stack { frames };
@@ -401,7 +401,7 @@ impl Unwinder {
             rule.step(&mut caller, exact, code, |address| place.same_method(address), stack);
         Some(stepped.map(|()| {
             *context = caller;
-            Left::Caller(if rule.exact { Trust::Tables } else { Trust::Learned }, false)
+            Left::Caller(if rule.exact { FrameTrust::Tables } else { FrameTrust::Learned }, false)
         }))
     }
 

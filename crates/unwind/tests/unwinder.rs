@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use unwind::{
-    BlockedSample, Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Progress, Registers,
-    Sample, Target, Trust, Unknown, Unwinder,
+    BlockedSample, Failure, FrameCode, FrameTrust, Lookup, Mapping, Needed, Outcome, Progress,
+    Registers, Sample, Target, Unknown, Unwinder,
 };
 use wire::{Code, UnwindEntry, UnwindTable};
 
@@ -106,9 +106,9 @@ fn asks_for_all_code_of_a_stack_at_once_and_then_unwinds_it() {
     assert_eq!(
         frames,
         [
-            (leaf + 40, leaf + 40, Trust::Context, managed(1, 0, 40)),
-            (caller + 16, caller + 15, Trust::Tables, managed(2, 1, 15)),
-            (root + 16, root + 15, Trust::Tables, managed(3, 2, 15)),
+            (leaf + 40, leaf + 40, FrameTrust::Context, managed(1, 0, 40)),
+            (caller + 16, caller + 15, FrameTrust::Tables, managed(2, 1, 15)),
+            (root + 16, root + 15, FrameTrust::Tables, managed(3, 2, 15)),
         ]
     );
     let counters = unwinder.counters();
@@ -235,7 +235,7 @@ fn a_stack_deeper_than_the_copy_is_continued_by_frame_pointers() {
     let Outcome::Complete(found) = deep.unwind(&callers) else { panic!() };
     let ips: Vec<u64> = found.frames.iter().skip(1).map(|frame| frame.ip).collect();
     assert_eq!(ips, callers[..4]);
-    assert!(found.frames.iter().skip(1).all(|frame| frame.trust == Trust::Tables));
+    assert!(found.frames.iter().skip(1).all(|frame| frame.trust == FrameTrust::Tables));
     // Without them, and where they do not reach the root.
     for cut in 0..callers.len() {
         let outcome = deep.unwind(&callers[..cut]);
@@ -291,21 +291,24 @@ fn stubs_are_passed_by_what_is_plausible_and_say_so() {
             other => panic!("{other:?}"),
         }
     };
-    let leaf = (stub, Trust::Context);
+    let leaf = (stub, FrameTrust::Context);
     // The return address on top of the stack.
     assert_eq!(
         leave(&[HEAP + 16, STACK + 16, 0, 0], STACK + 16),
-        [leaf, (HEAP + 16, Trust::Learned)]
+        [leaf, (HEAP + 16, FrameTrust::Learned)]
     );
     // The frame pointer; what lies on top stands behind no call.
     let words = [HEAP + 17, STACK + 32, STACK + 40, HEAP + 16, 0, 0, 0];
-    assert_eq!(leave(&words, STACK + 16), [leaf, (HEAP + 16, Trust::Learned)]);
+    assert_eq!(leave(&words, STACK + 16), [leaf, (HEAP + 16, FrameTrust::Learned)]);
     // Neither: the next return address there is.
-    assert_eq!(leave(&[1, 2, HEAP + 16, 0, 0, 0], STACK + 24), [leaf, (HEAP + 16, Trust::Scan)]);
+    assert_eq!(
+        leave(&[1, 2, HEAP + 16, 0, 0, 0], STACK + 24),
+        [leaf, (HEAP + 16, FrameTrust::Scan)]
+    );
 }
 
 /// Unwinds a blocked thread in a stub, with three known methods: frameless, and two with frames.
-fn blocked(words: &[u64]) -> Vec<(u64, Trust)> {
+fn blocked(words: &[u64]) -> Vec<(u64, FrameTrust)> {
     let mut unwinder = Unwinder::new(Heaps);
     unwinder.code_mut().insert(&method(1, HEAP, FRAMELESS));
     unwinder.code_mut().insert(&method(2, HEAP + 0x100, FRAMED));
@@ -322,23 +325,27 @@ fn blocked(words: &[u64]) -> Vec<(u64, Trust)> {
 
 #[test]
 fn blocked_threads_are_unwound_without_their_registers() {
-    let leaf = (HEAP + 0x5000, Trust::Context);
+    let leaf = (HEAP + 0x5000, FrameTrust::Context);
     let (frameless, caller, root) = (HEAP + 16, HEAP + 0x100 + 16, ASSEMBLY + 16);
     // By the stack pointer alone, then by the size of a frame, which gives the frame pointer of the
     // next.
     let words = [frameless, caller, STACK + 40, root, 7, 0, 0, 0];
-    let expected =
-        [leaf, (frameless, Trust::Learned), (caller, Trust::Tables), (root, Trust::Learned)];
+    let expected = [
+        leaf,
+        (frameless, FrameTrust::Learned),
+        (caller, FrameTrust::Tables),
+        (root, FrameTrust::Learned),
+    ];
     assert_eq!(blocked(&words), expected);
     // A frame that has grown: its size leads nowhere, but the runtime has noted the call that it is
     // in.
     let words = [caller, 1, 2, STACK + 8, caller, STACK + 56, 0, STACK + 80, root, 0, 0, 0, 0];
-    assert_eq!(blocked(&words), [leaf, (caller, Trust::Learned), (root, Trust::Learned)]);
+    assert_eq!(blocked(&words), [leaf, (caller, FrameTrust::Learned), (root, FrameTrust::Learned)]);
     // In code of which nothing is known: the same note, and a frame record where there is none.
     let words = [1, caller, STACK + 16, caller, STACK + 48, 0, STACK + 72, root, 0, 0, 0, 0];
-    assert_eq!(blocked(&words), [leaf, (caller, Trust::Learned), (root, Trust::Tables)]);
+    assert_eq!(blocked(&words), [leaf, (caller, FrameTrust::Learned), (root, FrameTrust::Tables)]);
     let words = [1, caller, 3, STACK + 48, root, 0, 0, 0];
-    assert_eq!(blocked(&words), [leaf, (root, Trust::Scan)]);
+    assert_eq!(blocked(&words), [leaf, (root, FrameTrust::Scan)]);
 }
 
 #[test]

@@ -30,8 +30,8 @@ pub enum Control {
     CopyMore(u32),
     /// Take CPU samples from inside from now on, by timer signals or, where these do not work, by
     /// suspending the runtime and walking stacks: the kernel's ring cannot be used, or costs too
-    /// much. Answered by [`crate::Record::SampleRing`] or [`crate::Record::EngineFallback`]. Only for
-    /// agents that were asked for [`crate::CpuEngine::KernelRing`].
+    /// much. Answered by [`crate::Record::SampleRing`] or [`crate::Record::EngineFallback`]. Only
+    /// for agents that were asked for [`crate::CpuEngine::KernelRing`].
     SampleInside,
     /// Answer with [`crate::Record::Status`].
     Status,

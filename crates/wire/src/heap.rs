@@ -1,9 +1,9 @@
 //! The bytes of a heap snapshot: what [`Encoder`] makes of objects inside the target, [`decode()`]
 //! gives back outside.
 //!
-//! A snapshot is a stream of items, cut into chunks between two of them. Each chunk can be read without
-//! those before it, except that its first [`HeapItem::Reference`]s may belong to the last object of
-//! an earlier one.
+//! A snapshot is a stream of items, cut into chunks between two of them. Each chunk can be read
+//! without those before it, except that its first [`HeapItem::Reference`]s may belong to the last
+//! object of an earlier one.
 //!
 //! ```text
 //! chunk     = item*
@@ -38,8 +38,8 @@ const SLOTS: usize = 512;
 /// Distances and addresses are multiples of this; others are sent whole.
 const UNIT: u64 = 8;
 
-/// One thing that a snapshot saw. Addresses are those at the time of the snapshot, classes the runtime's
-/// `ClassID`s.
+/// One thing that a snapshot saw. Addresses are those at the time of the snapshot, classes the
+/// runtime's `ClassID`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeapItem<'a> {
     /// An object that survived.
@@ -368,8 +368,8 @@ impl Encoder {
     }
 
     /// Adds an object. Returns whether its class is known to be in this chunk already, with the
-    /// same `fields`: if not, it may be new. Of `fields` the lowest bit and those from [`MOST_WORDS`] on
-    /// are not set.
+    /// same `fields`: if not, it may be new. Of `fields` the lowest bit and those from
+    /// [`MOST_WORDS`] on are not set.
     pub fn object(&mut self, address: u64, class: u64, size: u64, fields: u64) -> bool {
         if !self.has_room() {
             return false;

@@ -20,14 +20,16 @@ mod resource;
 pub mod ring;
 pub mod sdk;
 mod standing;
+mod trust;
 mod type_name;
 pub mod unwind_table;
 
 pub use config::{ConfigError, CpuEngine, ProfilerConfig, SessionConfig};
 pub use control::Control;
 pub use record::*;
-pub use resource::{OUT_OF_MEMORY, Resource, ResourceUse};
+pub use resource::{HeldResource, OUT_OF_MEMORY, Resource};
 pub use standing::Standing;
+pub use trust::FrameTrust;
 pub use type_name::as_csharp;
 
 /// Version of everything in this crate. Agent and clrscope must have the same one: both come from

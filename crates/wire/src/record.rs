@@ -155,8 +155,8 @@ pub enum Record {
     },
     /// A collection has been reported, or none came.
     SurvivorsEnd(SurvivorsEnd),
-    /// Asynchronous methods whose boxes a snapshot met, each in the first snapshot that did. They come
-    /// before its end.
+    /// Asynchronous methods whose boxes a snapshot met, each in the first snapshot that did. They
+    /// come before its end.
     AsyncStateMachines {
         /// Number of the snapshot.
         snapshot: u32,
@@ -449,15 +449,15 @@ pub struct Status {
     /// CPU time of the agent's own threads.
     pub cpu: Nanos,
     /// How long the runtime was suspended: for stack walks, for lookups of code, to prepare threads
-    /// for signals, and to open modules for additions. Heap snapshots and looks at survivors report their pauses
-    /// themselves.
+    /// for signals, and to open modules for additions. Heap snapshots and looks at survivors report
+    /// their pauses themselves.
     pub stopped: Nanos,
     /// What was dropped, by reason.
     pub dropped: Vec<(String, u64)>,
     /// What was counted, by name: callbacks, walks, names resolved.
     pub counters: Vec<(String, u64)>,
     /// What the agent holds in the target, and has held.
-    pub resources: Vec<crate::ResourceUse>,
+    pub resources: Vec<crate::HeldResource>,
 }
 
 /// Why an agent left.

@@ -116,7 +116,7 @@ resources! {
 
 /// How much of a resource one agent library holds and has held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResourceUse {
+pub struct HeldResource {
     /// The resource.
     pub resource: Resource,
     /// Held now.
@@ -127,7 +127,7 @@ pub struct ResourceUse {
     pub refused: u64,
 }
 
-impl ResourceUse {
+impl HeldResource {
     /// What this leaves behind, if it is the state at the last record.
     pub fn left(&self) -> Option<u64> {
         self.resource.goodbye().map(|needed| self.held.saturating_sub(needed))

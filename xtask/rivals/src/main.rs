@@ -4,7 +4,10 @@
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, ensure};
-use cil::{Handler, MethodBody, MethodEditor, MethodShape, MethodSig, Opcode, Token, TokenKind, TypeSig, Verifier};
+use cil::{
+    Handler, MethodBody, MethodEditor, MethodShape, MethodSig, Opcode, Token, TokenKind, TypeSig,
+    Verifier,
+};
 use dotscope::{Parser, assembly::decode_stream};
 use metadata::Assembly;
 use std::hint::black_box;
@@ -33,7 +36,8 @@ fn main() -> Result<()> {
             bytes,
             shape: method.shape(&body)?,
             locals: assembly.locals(body.header.local_signature),
-            returned: MethodSig::decode(method.signature().context("a method without signature")?)?.return_type,
+            returned: MethodSig::decode(method.signature().context("a method without signature")?)?
+                .return_type,
             body,
         });
     }

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// For `--only`.
 pub const NAME: &str = "size of the program and of the agent";
 
-/// Where the build script of the program has the agent built, for each target that it was built for.
+/// Where the build script of the program has the agent built, for each target that it was built
+/// for.
 const AGENTS: &str = "clrscope-agent";
 
 /// The program without its symbols, and the agent as it is placed for a process to load.

@@ -267,7 +267,7 @@ impl Cell<'_> {
         };
         let pid = process.pid();
         let before = Held::of(pid);
-        for argument in self.work.arguments {
+        for argument in &self.work.arguments {
             match *argument {
                 "PID" => command.arg(pid.to_string()),
                 "OUT" => command.arg(&session),

@@ -14,8 +14,9 @@ const MALLOC_MAPS: u64 = 128 << 10;
 /// Flag of a block that `malloc` has mapped by itself (`IS_MMAPPED` of glibc).
 const MAPPED: u64 = 2;
 
-/// The tables of a thread in traced methods: words of `Shard` in `crates/agent/src/engines/probes/traced/shards.rs`.
-/// Where they lie otherwise, none is found, and they count as left over again.
+/// The tables of a thread in traced methods: words of `Shard` in
+/// `crates/agent/src/engines/probes/traced/shards.rs`. Where they lie otherwise, none is found, and
+/// they count as left over again.
 const SHARD_WORDS: usize = 4596;
 /// Places of pointers to pages with counts, and with blocks.
 const COUNTS: Range<usize> = 1..129;

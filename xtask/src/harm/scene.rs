@@ -221,8 +221,8 @@ pub fn launcher() -> Result<PathBuf> {
     let path = folder.join("launcher");
     // It may not be there yet.
     let _ = fs::remove_file(&path);
-    // This link leads to the program that runs also when its file has been replaced, which the build
-    // before the matrix may have done.
+    // This link leads to the program that runs also when its file has been replaced, which the
+    // build before the matrix may have done.
     fs::copy("/proc/self/exe", &path).with_context(|| path.display().to_string())?;
     Ok(LAUNCHER.get_or_init(|| path).clone())
 }

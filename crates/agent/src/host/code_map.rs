@@ -19,8 +19,8 @@ use wire::Nanos;
 /// before lookups have ended. The callbacks of suspensions are in every event mask of ours.
 ///
 /// Where assemblies are unloaded, .NET 8 and newer remove code also while they run. There lookups
-/// are made in a suspension of our own ([`Runtime::with_code_at`](crate::host::runtime::Runtime)), and
-/// not through this.
+/// are made in a suspension of our own ([`Runtime::with_code_at`](crate::host::runtime::Runtime)),
+/// and not through this.
 ///
 /// A suspension that began before its callbacks were on ends without having been seen. So there are
 /// no lookups before a suspension of our own has been granted and reported: no other one is under

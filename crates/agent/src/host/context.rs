@@ -6,7 +6,7 @@ use crate::host::runtime::Walked;
 use crate::os::clock;
 use crate::os::threads::current_tid;
 use corprof::ids::{FunctionId, RawObjectId};
-use profilers::{CallbackCx, CallbackSample, Class, Object};
+use profilers::{CallbackSample, Class, ExceptionCx, Object};
 use wire::Nanos;
 use wire::memory::Memory;
 
@@ -25,7 +25,7 @@ impl<'a> Context<'a> {
     }
 }
 
-impl CallbackCx for Context<'_> {
+impl ExceptionCx for Context<'_> {
     fn now(&self) -> Nanos {
         clock::monotonic()
     }
@@ -83,7 +83,8 @@ impl CallbackCx for Context<'_> {
     }
 }
 
-/// A class by its number in the [table of ids](crate::host::id_table): even, as those of events are odd.
+/// A class by its number in the [table of ids](crate::host::id_table): even, as those of events are
+/// odd.
 fn class_of_number(number: u32) -> Class {
     Class((number as usize) << 3)
 }

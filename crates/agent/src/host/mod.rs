@@ -1,5 +1,5 @@
-//! What engines work with: the runtime, the clock, counters, the queue to the writer, and how far the
-//! session is.
+//! What engines work with: the runtime, the clock, counters, the queue to the writer, and how far
+//! the session is.
 
 pub mod budget;
 pub mod code_map;

@@ -247,8 +247,8 @@ impl Runtime {
         let mut stopped: Nanos = 0;
         for _ in 0..SUSPEND_LOOKUP_TRIES {
             let begun = clock::monotonic();
-            // A suspension while a module goes would be for nothing, and where no memory is left the
-            // program would wait with us for some.
+            // A suspension while a module goes would be for nothing, and where no memory is left
+            // the program would wait with us for some.
             if self.unloads.may_ask()
                 && !heap_memory::is_exhausted()
                 && let Ok(suspended) = self.suspend()
@@ -325,12 +325,12 @@ impl Runtime {
         found
     }
 
-    /// Whether code may be removed from the runtime's map while the runtime is not suspended, so that
-    /// lookups need a suspension: from
-    /// .NET 8 on, once an assembly was unloaded. Its stubs are removed when the next collection of
-    /// generation 2 has ended, on the finalizer's thread in cooperative mode, so that it is not
-    /// under way in a suspension (`SystemDomain::ProcessDelayedUnloadLoaderAllocators`,
-    /// src/coreclr/vm/appdomain.cpp, and `ExecutionManager::DeleteRange`, codeman.cpp).
+    /// Whether code may be removed from the runtime's map while the runtime is not suspended, so
+    /// that lookups need a suspension: from .NET 8 on, once an assembly was unloaded. Its stubs are
+    /// removed when the next collection of generation 2 has ended, on the finalizer's thread in
+    /// cooperative mode, so that it is not under way in a suspension
+    /// (`SystemDomain::ProcessDelayedUnloadLoaderAllocators`, src/coreclr/vm/appdomain.cpp, and
+    /// `ExecutionManager::DeleteRange`, codeman.cpp).
     pub fn removes_while_running(&self) -> bool {
         self.version[0] >= 8 && (self.unloads.went() > 0 || self.has_collectible.load(SeqCst))
     }
@@ -466,8 +466,8 @@ impl Runtime {
     /// The process ends: the runtime is not suspended any more when this returns. .NET Core 3.1
     /// resumes nothing from then on (`PROFILER_TO_CLR_ENTRYPOINT_SYNC_EX` in `ResumeRuntime`,
     /// src/vm/proftoeeinterfaceimpl.cpp, after `TerminateProfiling` in ceemain.cpp), and would wait
-    /// for ever for a suspension of ours. To be called in the callback `Shutdown`, whose thread holds
-    /// up no suspension.
+    /// for ever for a suspension of ours. To be called in the callback `Shutdown`, whose thread
+    /// holds up no suspension.
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
         let deadline = clock::monotonic() + CLOSE_LIMIT;

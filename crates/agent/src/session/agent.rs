@@ -34,7 +34,8 @@ pub struct Agent {
     pub signals: CpuSignals,
     /// Whether the agent may leave.
     pub leaving: Leaving,
-    /// The sampling thread, the one that takes snapshots of the heap or of survivors, and the main one.
+    /// The sampling thread, the one that takes snapshots of the heap or of survivors, and the main
+    /// one.
     sampler: Mutex<Option<OwnThread>>,
     looker: Mutex<Option<OwnThread>>,
     main: Mutex<Option<OwnThread>>,
@@ -118,8 +119,8 @@ impl Agent {
         *lock(&self.looker) = Some(thread);
     }
 
-    /// Waits until the thread that takes heap snapshots has ended, which it does as the session stops.
-    /// A snapshot that is under way ends early.
+    /// Waits until the thread that takes heap snapshots has ended, which it does as the session
+    /// stops. A snapshot that is under way ends early.
     pub fn stop_looking(&self) {
         let looker = lock(&self.looker).take();
         if let Some(looker) = looker {

@@ -1,10 +1,10 @@
 //! The session that callbacks work for, and how another session replaces it.
 //!
 //! An agent that can detach has one session and is unloaded with it. An agent that the runtime
-//! never detaches ([`crate::session::reattach`]) may serve several sessions, one after the other. Callbacks
-//! come on all threads of the target at any time, so whoever uses a session holds it by a [`Held`].
-//! That costs two atomic additions to a number that few other threads use. A session that is
-//! replaced is given back once nobody can hold it any more.
+//! never detaches ([`crate::session::reattach`]) may serve several sessions, one after the other.
+//! Callbacks come on all threads of the target at any time, so whoever uses a session holds it by a
+//! [`Held`]. That costs two atomic additions to a number that few other threads use. A session that
+//! is replaced is given back once nobody can hold it any more.
 
 use crate::heap_memory;
 use crate::host::Phase;

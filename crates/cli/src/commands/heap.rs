@@ -12,6 +12,9 @@ use crate::{
 use ::heap::{Extent, ReportOptions, Snapshot, growth::SnapshotSummary};
 use document::Document;
 use profile::Profile;
+use profilers::PROFILERS;
+use report::SnapshotSchema;
+use schemars::JsonSchema;
 use std::path::{Path, PathBuf};
 
 /// Take or read a heap snapshot: what is on the heap, and what retains it
@@ -120,8 +123,37 @@ pub struct SnapshotReport {
     pub problem: Option<String>,
 }
 
+/// A full heap snapshot, or one with `--histogram` or `--roots`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its schema is needed")]
+pub enum Heap {
+    Full(::heap::Report),
+    Partial(::heap::PartialReport),
+}
+
+/// The part about heap snapshots in a report of a session.
+pub struct SnapshotPart {
+    /// The profiler that takes them.
+    pub profiler: &'static str,
+    /// The heading.
+    pub title: &'static str,
+    /// Reads it from a session file, in lists of at most this many rows.
+    pub report: fn(&Path, usize) -> anyhow::Result<SnapshotReport>,
+    /// The schema of its JSON.
+    pub schema: SnapshotSchema,
+}
+
+/// What the last snapshot says.
+pub const PART: SnapshotPart = SnapshotPart {
+    profiler: profilers::heap::SPEC.id,
+    title: "Heap",
+    report: report_last,
+    schema: |generator| generator.subschema_for::<Heap>(),
+};
+
 /// What the last snapshot of a session says.
-pub fn report_last(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
+fn report_last(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
     let (snapshot, _) = one_look(path, MemoryArgs::default(), None)?;
     let (document, json) = match snapshot.end().extent {
         Extent::All => {
@@ -142,13 +174,11 @@ pub fn report_last(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
     })
 }
 
-/// What the last heap snapshot of a session counts, where the recording was to take some and there is
-/// one with all objects of the heap, or at least their number.
+/// What the last heap snapshot of a session counts, where the recording was to take some and there
+/// is one with all objects of the heap, or at least their number.
 pub fn last_summary(path: &Path, profile: &Profile) -> Option<SnapshotSummary> {
-    let takers = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id];
-    if takers.iter().all(|id| profile.run(id).is_none()) {
-        return None;
-    }
+    let mut takers = PROFILERS.iter().filter(|spec| spec.heap_snapshots.is_some());
+    takers.find(|spec| profile.run(spec.id).is_some())?;
     let (snapshot, _) = one_look(path, MemoryArgs::default(), None).ok()?;
     (snapshot.end().extent != Extent::Roots).then(|| SnapshotSummary::of(&snapshot))
 }

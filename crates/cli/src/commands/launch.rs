@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     if !args.trace.is_empty() || args.traced.has_file() {
         options.instrument = Some(args.traced.rules(&args.trace)?);
         // By its name it says that nothing else is to be recorded.
-        options.profilers.retain(|selection| selection.spec.id != profilers::trace::SPEC.id);
+        options.profilers.retain(|selection| !selection.spec.needs_rules);
         options.profilers.push(args.traced.profiler(args.event_log.is_some())?);
     }
     run_command(&args.command, options, true, |summary| finish(args, summary))

@@ -1,6 +1,10 @@
 //! `clrscope report`: a session file in a form for people or for other tools.
 
-use super::{heap, heap::SnapshotReport, tasks};
+use super::{
+    heap,
+    heap::{SnapshotPart, SnapshotReport},
+    tasks,
+};
 use crate::{
     console, duration,
     exit::{Code, failure},
@@ -21,8 +25,8 @@ use std::{
 
 /// Write a recorded session as text, HTML, or a format of another tool
 ///
-/// Reads files of other tools, too: pprof, collapsed stacks, speedscope, Firefox Profiler, .nettrace
-/// and .gcdump.
+/// Reads files of other tools, too: pprof, collapsed stacks, speedscope, Firefox Profiler,
+/// .nettrace and .gcdump.
 ///
 /// If the session has heap snapshots, shows what `clrscope heap` and `clrscope async` show. A
 /// session that was cut short or is damaged is reported as far as it can be read; the exit code
@@ -122,6 +126,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     Ok(if problems.is_empty() { code } else { Code::BadSession })
 }
 
+/// What reports say of heap snapshots.
+pub const SNAPSHOT_PARTS: &[SnapshotPart] = &[heap::PART, tasks::PART];
+
 /// What heap snapshots say, where the recording was to take some, in lists of at most `rows` rows;
 /// and what is wrong with them.
 pub fn snapshots(
@@ -131,27 +138,21 @@ pub fn snapshots(
     problems: &mut Vec<String>,
 ) -> Vec<SnapshotSection> {
     let mut sections = Vec::new();
-    let mut add =
-        |id: &'static str, title: &'static str, report: anyhow::Result<SnapshotReport>| {
-            let report = report.unwrap_or_else(|error| {
-                let why = console::describe(&error);
-                let mut section = Section::new(title);
-                section.say(&why);
-                SnapshotReport {
-                    document: Document { sections: vec![section] },
-                    json: serde_json::Value::Null,
-                    problem: Some(why),
-                }
-            });
-            problems.extend(report.problem);
-            let SnapshotReport { document, json, .. } = report;
-            sections.push(SnapshotSection { id, title, document, json });
-        };
-    if profile.run(profilers::heap::SPEC.id).is_some() {
-        add(profilers::heap::SPEC.id, "Heap", heap::report_last(path, rows));
-    }
-    if profile.run(profilers::r#async::SPEC.id).is_some() {
-        add(profilers::r#async::SPEC.id, "Asynchronous methods", tasks::report_of(path, rows));
+    for part in SNAPSHOT_PARTS.iter().filter(|part| profile.run(part.profiler).is_some()) {
+        let (id, title) = (part.profiler, part.title);
+        let report = (part.report)(path, rows).unwrap_or_else(|error| {
+            let why = console::describe(&error);
+            let mut section = Section::new(title);
+            section.say(&why);
+            SnapshotReport {
+                document: Document { sections: vec![section] },
+                json: serde_json::Value::Null,
+                problem: Some(why),
+            }
+        });
+        problems.extend(report.problem);
+        let SnapshotReport { document, json, .. } = report;
+        sections.push(SnapshotSection { id, title, document, json });
     }
     sections
 }

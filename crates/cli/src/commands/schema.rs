@@ -1,7 +1,7 @@
 //! `clrscope schema`: what `--json` prints, as JSON Schema.
 
 use crate::{
-    commands::{deadlocks, il},
+    commands::{deadlocks, heap::Heap, il, report::SNAPSHOT_PARTS},
     console,
     exit::{Code, failure},
     newrelic, stacks, tasks, traced, validated,
@@ -62,10 +62,8 @@ outputs! {
 
 /// A report can contain what heap snapshots say.
 fn report_schema() -> Schema {
-    report::report_schema(&[
-        ("heap", |generator| generator.subschema_for::<Heap>()),
-        ("async", |generator| generator.subschema_for::<tasks::report::Report>()),
-    ])
+    let parts = SNAPSHOT_PARTS.iter().map(|part| (part.profiler, part.schema));
+    report::report_schema(&parts.collect::<Vec<_>>())
 }
 
 /// All profilers, or the one that was named.
@@ -75,15 +73,6 @@ fn report_schema() -> Schema {
 enum Profilers {
     All(Vec<api::Profiler>),
     One(api::Profiler),
-}
-
-/// A full heap snapshot, or one with `--histogram` or `--roots`.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "only its schema is needed")]
-enum Heap {
-    Full(::heap::Report),
-    Partial(::heap::PartialReport),
 }
 
 /// A list of methods, or what `--verify` found.

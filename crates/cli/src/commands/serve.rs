@@ -15,12 +15,13 @@ use std::{env, net::SocketAddr, path::PathBuf, sync::Arc};
 ///
 /// Prints the address to open and runs until a signal comes, which ends recordings in order. The
 /// token in the address lets one browser in, once. Scripts send the token of --token-file, in the
-/// header `Authorization: Bearer TOKEN`. GET /api/v1/openapi.json describes all requests. Assistants
-/// use the same token at /mcp; by default their tools change nothing (see `clrscope mcp --help`).
+/// header `Authorization: Bearer TOKEN`. GET /api/v1/openapi.json describes all requests.
+/// Assistants use the same token at /mcp; by default their tools change nothing (see
+/// `clrscope mcp --help`).
 ///
 /// Whoever is let in can do what you can do with clrscope. Without --token-file, only addresses of
-/// this machine (127.0.0.1, ::1) are listened at. What is sent is encrypted only with --tls-cert and
-/// --tls-key; otherwise use a reverse proxy with TLS, an SSH tunnel or a VPN.
+/// this machine (127.0.0.1, ::1) are listened at. What is sent is encrypted only with --tls-cert
+/// and --tls-key; otherwise use a reverse proxy with TLS, an SSH tunnel or a VPN.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Where to listen; port 0 is a free port

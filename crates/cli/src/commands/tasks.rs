@@ -1,7 +1,7 @@
 //! `clrscope async`: asynchronous methods that wait, who awaits whom, and where time is spent on
 //! such stacks.
 
-use super::heap::{SnapshotReport, no_snapshot, not_complete};
+use super::heap::{SnapshotPart, SnapshotReport, no_snapshot, not_complete};
 use crate::{
     agent::AgentArgs,
     console, duration,
@@ -105,8 +105,16 @@ fn no_look_in(path: &Path, damage: Option<String>) -> anyhow::Error {
     failure(Code::BadSession, format!("there is no heap snapshot in {}: {why}", path.display()))
 }
 
+/// What the snapshots say of asynchronous methods.
+pub const PART: SnapshotPart = SnapshotPart {
+    profiler: profilers::r#async::SPEC.id,
+    title: "Asynchronous methods",
+    report: report_of,
+    schema: |generator| generator.subschema_for::<report::Report>(),
+};
+
 /// What the snapshots of a session say of asynchronous methods, for a report of it.
-pub fn report_of(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
+fn report_of(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
     let (found, reading) = report::read(path, top)?;
     let (mut report, tasks) = found.ok_or_else(|| no_look_in(path, reading.damage))?;
     report.hot = hot_paths(path, &tasks, top)?;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::ProfilerInfo;
 use super::error::{Error, Result};
 
-/// How long the end of the process waits for a request that is under way, and the pause before it is
-/// looked for again.
+/// How long the end of the process waits for a request that is under way, and the pause before it
+/// is looked for again.
 const LIMIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(50);
 

@@ -29,12 +29,12 @@ pub struct TimelineQuery {
 /// The head of a timeline.
 ///
 /// The columns `state` and `share` have a number for each visible thread and pixel, thread by
-/// thread: what the thread did most, as an index into `states` of the description (255 where nothing
-/// is known), and the share of the time for which samples stand. The column `weights` has a number
-/// for each of `shown_states` and each pixel, state by state: the weight per second, of all threads.
-/// The columns that begin with `marker_` are of markers: `marker_time` and `marker_length` in
-/// nanoseconds, `marker_lane` (an index into `lanes`, `u32::MAX` for all threads), `marker_kind` (an
-/// index into `kinds`), `marker_count` and `marker_text` (an index into `texts`).
+/// thread: what the thread did most, as an index into `states` of the description (255 where
+/// nothing is known), and the share of the time for which samples stand. The column `weights` has a
+/// number for each of `shown_states` and each pixel, state by state: the weight per second, of all
+/// threads. The columns that begin with `marker_` are of markers: `marker_time` and `marker_length`
+/// in nanoseconds, `marker_lane` (an index into `lanes`, `u32::MAX` for all threads), `marker_kind`
+/// (an index into `kinds`), `marker_count` and `marker_text` (an index into `texts`).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TimelineHead {
     /// Where it begins, in nanoseconds since the start of the recording.

@@ -5,7 +5,8 @@ use treemap::{Area, squarify};
 
 const ORDERS: u64 = 500;
 
-/// A static list with orders, each with a string; an array on a stack; and one that no root reaches.
+/// A static list with orders, each with a string; an array on a stack; and one that no root
+/// reaches.
 fn shop(extent: Extent) -> HeapView {
     let mut builder = SnapshotBuilder::new(MemoryBudget::default());
     for (class, name) in

@@ -26,14 +26,14 @@ const LEAST: f64 = 40.0;
 /// Cells of an answer, about.
 const MOST_CELLS: usize = 6000;
 
-/// The head of a treemap. Its area is what is retained; a cell within another one is what the object
-/// of that one alone keeps alive.
+/// The head of a treemap. Its area is what is retained; a cell within another one is what the
+/// object of that one alone keeps alive.
 ///
 /// The columns have a number for each cell, parents before children: `x`, `y`, `width` and `height`
 /// in pixels, `depth`, `up` (how many cells before it the one is that it is in; 0 for none), `node`
-/// (for the parameter `root`; of several objects one of them), `objects` (1 for an object of its own),
-/// `bytes` and `retained`, `children` (how many objects are right below an object of its own), `type`
-/// (an index into `types`, `u32::MAX` where there are several).
+/// (for the parameter `root`; of several objects one of them), `objects` (1 for an object of its
+/// own), `bytes` and `retained`, `children` (how many objects are right below an object of its
+/// own), `type` (an index into `types`, `u32::MAX` where there are several).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TreemapHead {
     /// Bytes of the whole view.

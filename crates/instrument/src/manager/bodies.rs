@@ -115,9 +115,9 @@ impl Manager {
         Ok((scope, slot))
     }
 
-    /// Proves some of the bodies that are to be proved [later](VerifyPolicy::Later), all of one module.
-    /// `hold` does something while a module is there, and answers whether it was. Whether there
-    /// were any.
+    /// Proves some of the bodies that are to be proved [later](VerifyPolicy::Later), all of one
+    /// module. `hold` does something while a module is there, and answers whether it was. Whether
+    /// there were any.
     ///
     /// To be called on the thread of [`Self::apply`].
     pub fn verify_pending(&self, hold: impl FnOnce(ModuleId, &dyn Fn()) -> bool) -> bool {

@@ -5,8 +5,9 @@ use crate::Config;
 /// The kinds of sessions whose names are made here, of the kind, the process id and the time.
 pub const KINDS: [&str; 4] = ["checkup", "record", "heap", "trace"];
 
-/// The name of a session as it stands in a suggested call. Names of other sessions are made of names
-/// of processes, or chosen by people: such a name could be an order to the model, and is left out.
+/// The name of a session as it stands in a suggested call. Names of other sessions are made of
+/// names of processes, or chosen by people: such a name could be an order to the model, and is left
+/// out.
 pub fn named(session: &str) -> String {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_time = |part: &str| {

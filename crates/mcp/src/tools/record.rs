@@ -53,7 +53,9 @@ impl Ask for Record {
         let target = Target { pid: self.pid, process: self.process.clone() };
         let process = call.process(&target).await?;
         let pid = process.pid;
-        let takes_heap = options.profilers.iter().any(|selection| pauses(selection.spec.id));
+        // These pause the process.
+        let mut specs = options.profilers.iter().map(|selection| selection.spec);
+        let takes_heap = specs.any(|spec| spec.heap_snapshots.is_some());
         if takes_heap && !heap_fits(&call, pid).await {
             return Err(Failure::Refused(
                 "heap snapshots of a process of this size are not allowed here (--max-heap)".into(),
@@ -70,11 +72,6 @@ impl Ask for Record {
     }
 }
 
-/// Whether a profiler takes heap snapshots, which pause the process.
-fn pauses(profiler: &str) -> bool {
-    [profilers::heap::SPEC.id, profilers::r#async::SPEC.id].contains(&profiler)
-}
-
 impl Record {
     fn options(&self, call: &Call) -> Result<RecordOptions, Failure> {
         let rate_hz = self.rate.unwrap_or(RATE);
@@ -87,7 +84,7 @@ impl Record {
         if profilers.is_empty() {
             return Err(Failure::Arguments("`profilers` names none".to_owned()));
         }
-        if profilers.iter().any(|selection| selection.spec.id == profilers::trace::SPEC.id) {
+        if profilers.iter().any(|selection| selection.spec.needs_rules) {
             return Err(Failure::Arguments("use the tool `trace` for this profiler".to_owned()));
         }
         let duration = duration(self.seconds.unwrap_or(SECONDS))?;

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle, Summary};
 use diagnostics::{DotnetProcess, HResult, Port, clsid_text};
+use profilers::Selection;
 use session::Entry;
 use std::{
     sync::{Arc, Mutex, atomic::AtomicU32},
@@ -381,17 +382,15 @@ fn is_leaving(error: &diagnostics::Error, pid: u32) -> bool {
     error.is_profiler_already_active() && loaded.left > 0 && !loaded.main
 }
 
-/// Whether the agent that was called does not know what it was given. Only the agent says this, of a
-/// session that it cannot read.
+/// Whether the agent that was called does not know what it was given. Only the agent says this, of
+/// a session that it cannot read.
 fn is_of_other_version(error: &diagnostics::Error) -> bool {
     error.hresult() == Some(HResult::INVALID_ARGUMENT)
 }
 
 /// Whether methods will be rewritten: such an agent stays in any case.
 fn rewrites(options: &RecordOptions) -> bool {
-    let trace =
-        options.profilers.iter().find(|selection| selection.spec.id == profilers::trace::SPEC.id);
-    trace.is_some_and(|trace| trace.param("dry") != Some("yes"))
+    options.profilers.iter().any(Selection::instruments)
 }
 
 /// Whether the process was started with a profiler, which then holds the main slot. One that was

@@ -18,8 +18,8 @@ use wire::{CpuEngine, ring::Layout};
 const STACK: u32 = 32 << 10;
 
 /// The same for rates from [`FAST`] on, where copying costs the target about as much as the sample
-/// itself. What is behind the copy is mostly found by frame pointers; the copy grows when that fails
-/// too often.
+/// itself. What is behind the copy is mostly found by frame pointers; the copy grows when that
+/// fails too often.
 const STACK_FAST: u32 = 8 << 10;
 
 /// Samples per second from which less is copied.
@@ -28,9 +28,9 @@ const FAST: u32 = 400;
 /// Stacks that must be cut before more is copied.
 const ENOUGH: u64 = 10;
 
-/// More is copied when more than one in [`CUT_SHARE`] stacks was cut. A burst of compilations may cut
-/// more of them for a while, so until a processor can have been sampled for this many seconds, it
-/// takes one in [`EARLY_CUT_SHARE`].
+/// More is copied when more than one in [`CUT_SHARE`] stacks was cut. A burst of compilations may
+/// cut more of them for a while, so until a processor can have been sampled for this many seconds,
+/// it takes one in [`EARLY_CUT_SHARE`].
 const EARLY_SECONDS: u64 = 2;
 const CUT_SHARE: u64 = 100;
 const EARLY_CUT_SHARE: u64 = 10;

@@ -14,8 +14,7 @@ use std::{
     sync::Arc,
 };
 use unwind::{
-    Frame, FrameCode, LiveProcess, Needed, Outcome, Progress, Sample, Stack, Trust, Unknown,
-    Unwinder,
+    Frame, FrameCode, LiveProcess, Needed, Outcome, Progress, Sample, Stack, Unknown, Unwinder,
 };
 use wire::{Class, Code, Machine, Method, Module, RuntimeWorkKind};
 
@@ -52,7 +51,7 @@ pub(super) enum Unwound {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct FrameKey {
     lookup: u64,
-    trust: Trust,
+    trust: FrameTrust,
     code: FrameCode,
 }
 
@@ -283,18 +282,13 @@ impl Frames {
         if let Some(known) = self.cache.get(&key) {
             return *known;
         }
-        let trust = match frame.trust {
-            Trust::Context => FrameTrust::Context,
-            Trust::Tables => FrameTrust::Tables,
-            Trust::Learned => FrameTrust::Learned,
-            Trust::Scan => FrameTrust::Scan,
-        };
-        let named = self.name(definitions, frame, trust);
+        let named = self.name(definitions, frame);
         self.cache.insert(key, named);
         named
     }
 
-    fn name(&mut self, definitions: &mut Definitions, frame: &Frame, trust: FrameTrust) -> FrameId {
+    fn name(&mut self, definitions: &mut Definitions, frame: &Frame) -> FrameId {
+        let trust = frame.trust;
         match frame.code {
             FrameCode::Managed { method, version, offset } => {
                 let (function, line) = self.names.managed(definitions, method, version, offset);

@@ -26,7 +26,8 @@ use wire::ResidentState;
 
 /// How long the agent may take to read a session's configuration.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How long an agent that leaves may take, with the time until it notices that its clrscope is gone.
+/// How long an agent that leaves may take, with the time until it notices that its clrscope is
+/// gone.
 pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// How long the runtime may take to unload an agent that has stopped: on a busy machine it looks
 /// after five seconds.

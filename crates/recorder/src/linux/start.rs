@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
 use diagnostics::{Keeper, Port, overload, processors::CpuGroup};
-use profilers::{EventPipeSpec, ProfilerSpec, Selection};
+use profilers::{EngineFacts, PROFILERS, ProfilerSpec, Selection};
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, Tee, live};
 use std::{
     sync::{Arc, Mutex, OnceLock},
@@ -152,40 +152,30 @@ fn leave_out_events(
 
 /// Refuses profilers that cannot be in one recording.
 pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError> {
-    let runs = |id: &str| options.profilers.iter().any(|selection| selection.spec.id == id);
-    if runs(profilers::trace::SPEC.id) && options.instrument.is_none() {
-        return Err(RecordError::NoRules);
+    let specs = || options.profilers.iter().map(|selection| selection.spec);
+    if let Some(spec) = specs().find(|spec| spec.needs_rules && options.instrument.is_none()) {
+        return Err(RecordError::NoRules(spec.id));
     }
-    let survivors = profilers::survivors::SPEC.id;
-    // Both would have the runtime report the same collections.
-    let snapshots = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id]
-        .into_iter()
-        .find(|snapshots| runs(snapshots));
-    match snapshots.filter(|_| runs(survivors)) {
-        Some(snapshots) => Err(RecordError::NotTogether(snapshots, survivors)),
-        None => Ok(()),
-    }
+    let together = specs().find_map(|spec| {
+        let excluded = spec.excludes.iter().find(|id| specs().any(|other| other.id == **id))?;
+        Some(RecordError::NotTogether(excluded, spec.id))
+    });
+    together.map_or(Ok(()), Err)
 }
 
 /// The number of heap snapshots after which a recording that is for them ends; `None` for one that
-/// continues. The samples taken along with snapshots for `async` are of the time between them.
+/// continues.
 fn last_snapshot(options: &RecordOptions) -> Option<u32> {
-    let snapshots = |id: &str| {
-        options
-            .profilers
-            .iter()
-            .find(|selection| selection.spec.id == id)?
-            .param("snapshots")?
-            .parse()
-            .ok()
-    };
-    let only =
-        |ids: &[&str]| options.profilers.iter().all(|selection| ids.contains(&selection.spec.id));
-    if only(&["heap", "async"]) {
-        return snapshots("heap").or_else(|| snapshots("async"));
-    }
-    let ends = options.duration.is_none() && only(&["async", "cpu", "wall"]);
-    if ends { snapshots("async") } else { None }
+    let selection =
+        |spec: &ProfilerSpec| options.profilers.iter().find(|given| given.spec.id == spec.id);
+    let takes_snapshots = |spec: &ProfilerSpec| spec.heap_snapshots.is_some();
+    let first = PROFILERS.iter().filter(|spec| takes_snapshots(spec)).find_map(|s| selection(s))?;
+    let mut others =
+        options.profilers.iter().map(|given| given.spec).filter(|spec| !takes_snapshots(spec));
+    let along = first.spec.heap_snapshots.unwrap_or_default();
+    let ends = others.clone().next().is_none()
+        || options.duration.is_none() && others.all(|spec| along.contains(&spec.id));
+    first.param("snapshots").filter(|_| ends)?.parse().ok()
 }
 
 /// Both ends of the live view, where one was asked for.
@@ -263,10 +253,7 @@ impl Start {
             duration: options.duration,
             last_snapshot: last_snapshot(options),
             rules: self.rules,
-            dry: options.profilers.iter().any(|selection| {
-                selection.spec.id == profilers::trace::SPEC.id
-                    && selection.param("dry") == Some("yes")
-            }),
+            dry: options.profilers.iter().any(Selection::is_dry),
             stop: self.stop,
             progress: self.progress,
             exit_code: self.exit_code,
@@ -337,10 +324,10 @@ impl Start {
                 .iter()
                 .map(|selection| ProfilerRun {
                     id: selection.spec.id.to_owned(),
-                    engine: self.engine(selection.spec.id),
-                    rate_hz: match selection.spec.id {
-                        "cpu" => Some(options.rate_hz),
-                        _ => selection.param("rate").and_then(|rate| rate.parse().ok()),
+                    engine: self.engine(selection.spec),
+                    rate_hz: match selection.spec.samples_cpu {
+                        true => Some(options.rate_hz),
+                        false => selection.param("rate").and_then(|rate| rate.parse().ok()),
                     },
                     params: selection.params.clone(),
                 })
@@ -349,34 +336,14 @@ impl Start {
     }
 
     /// How a profiler gets what it shows.
-    fn engine(&self, profiler: &str) -> String {
-        let major = self.link.hello.runtime[0];
-        let by_events = self.link.hello.event_mask.1 & COR_PRF_HIGH_MONITOR_EVENT_PIPE != 0;
-        match profiler {
-            "cpu" => self.cpu.description().to_owned(),
-            "wall" => stacks_by(&self.cpu),
-            "exceptions" if by_events => "runtime events, adaptive sampling".to_owned(),
-            "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
-            "threads" => {
-                format!("{}; the kernel's own figures; EventPipe for starts", stacks_by(&self.cpu))
-            }
-            "threadpool" if major < EventPipeSpec::EVENT_COUNTERS.0 => {
-                format!("{}; EventPipe", stacks_by(&self.cpu))
-            }
-            "threadpool" => format!("{}; EventPipe, EventCounters", stacks_by(&self.cpu)),
-            "allocations" if major >= 10 => {
-                "EventPipe, AllocationSampled: randomly sampled, unbiased".to_owned()
-            }
-            "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
-            "exact-allocations" => "runtime callbacks, every object".to_owned(),
-            "heap" => "forced collections, every surviving object".to_owned(),
-            "async" => "forced collections, every surviving task and its state".to_owned(),
-            "survivors" => "runtime callbacks of the program's own collections".to_owned(),
-            "calls" => "enter and leave hooks, every call".to_owned(),
-            "transitions" => "runtime callbacks, every call".to_owned(),
-            "trace" => "rewritten methods, every call".to_owned(),
-            _ => "EventPipe".to_owned(),
-        }
+    fn engine(&self, spec: &ProfilerSpec) -> String {
+        let hello = &self.link.hello;
+        (spec.engine)(&EngineFacts {
+            major: hello.runtime[0],
+            events_inside: hello.event_mask.1 & COR_PRF_HIGH_MONITOR_EVENT_PIPE != 0,
+            cpu: self.cpu.description(),
+            stacks: &stacks_by(&self.cpu),
+        })
     }
 }
 

@@ -9,10 +9,7 @@ use profile::{
 };
 use serde::Serialize;
 
-use crate::{
-    Options,
-    page::Interner,
-};
+use crate::{Options, page::Interner};
 
 /// Most nodes of a tree in a page. Beyond that the lightest are folded, which the page tells: a
 /// browser draws no more than a few thousand at a time, and would take minutes to open millions.

@@ -1,18 +1,21 @@
 //! `finalizers`: what is finalized, how long that takes, and what blocks the finalizer thread.
 
 use profile::{
-    FinalizerPlace, FinalizerSummary, FinalizerThread, Profile,
+    AllocatedFinalizable, FinalizerPlace, FinalizerSummary, FinalizerThread, Profile,
     profilers::finalizers::{Doing, SPEC},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Cell, Section, Table, View,
-    cells::{place_cell, type_name},
+    Cell, Section, Table, Unit, View,
+    cells::{amount, estimate, place_cell, type_name},
     json_part, left, right,
 };
-use crate::{Options, format, json::values::PlaceJson};
+use crate::{
+    Options, format,
+    json::values::{PlaceJson, ShareJson},
+};
 
 pub const VIEW: View = View {
     section,
@@ -24,6 +27,9 @@ pub const VIEW: View = View {
 
 /// Rows of the table of places.
 const MOST_PLACES: usize = 8;
+
+/// Rows of the table of methods that allocate, for each type.
+const MOST_METHODS: usize = 3;
 
 /// How long a finalizer must have run, in nanoseconds, before it is worth a word that it has not
 /// returned.
@@ -63,7 +69,45 @@ fn section(profile: &Profile, options: &Options) -> Option<Section> {
     }));
     section.extend(types(profile, options, &summary));
     section.extend(summary.thread.as_ref().and_then(|thread| places(profile, options, thread)));
+    match &summary.allocated {
+        Some(allocated) => section.extend(allocators(profile, options, allocated)),
+        None if summary.types.is_empty() => {}
+        None => {
+            section.say("Record `allocations`, too, to see which methods allocate these objects.")
+        }
+    }
     Some(section)
+}
+
+/// Which methods allocate objects with a finalizer.
+fn allocators(
+    profile: &Profile,
+    options: &Options,
+    allocated: &[AllocatedFinalizable],
+) -> Option<Table> {
+    let mut of_type = (None, 0);
+    let is_shown = |row: &&AllocatedFinalizable| {
+        of_type =
+            if of_type.0 == Some(row.ty) { (of_type.0, of_type.1 + 1) } else { (Some(row.ty), 1) };
+        of_type.1 <= options.at_most(MOST_METHODS)
+    };
+    let rows = allocated.iter().filter(is_shown).take(options.rows).map(|row| {
+        vec![
+            estimate(&row.share),
+            row.objects.map_or(Cell::Nothing, |objects| amount(&objects, Unit::Count)),
+            Cell::count(row.samples),
+            type_name(profile, row.ty),
+            place_cell(profile, options, &row.place, ""),
+        ]
+    });
+    let columns = vec![
+        right("share of type"),
+        right("objects"),
+        right("samples"),
+        left("type"),
+        left("allocated in"),
+    ];
+    Table::of(columns, rows)
 }
 
 fn seconds(profile: &Profile) -> f64 {
@@ -148,6 +192,25 @@ struct Json {
     thread: Option<ThreadJson>,
     /// The finalizer that ran when the recording ended; null where none did.
     current: Option<CurrentJson>,
+    /// Where objects of these types are allocated, in the order of `types`, most bytes of each
+    /// first; null where `allocations` was not recorded.
+    allocated: Option<Vec<AllocatedJson>>,
+}
+
+/// Objects with a finalizer that one method allocates, by samples of allocations.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AllocatedFinalizable")]
+struct AllocatedJson {
+    /// Index in `types` of the report.
+    #[serde(rename = "type")]
+    ty: u32,
+    /// The innermost method of the program.
+    at: PlaceJson,
+    samples: u64,
+    /// Estimated objects; null where their sizes are not known.
+    objects: Option<f64>,
+    /// Share in the bytes that are allocated of the type.
+    share: ShareJson,
 }
 
 /// Objects of one type whose finalizers have returned.
@@ -204,7 +267,8 @@ struct CurrentJson {
     runs_for_ns: u64,
     /// Whether that is all of the time; it began before the recording otherwise.
     is_whole: bool,
-    /// Type of its object: index in `types` of the report; null where it began before the recording.
+    /// Type of its object: index in `types` of the report; null where it began before the
+    /// recording.
     #[serde(rename = "type")]
     ty: Option<u32>,
     /// The innermost method of the program in which it was last seen.
@@ -229,6 +293,13 @@ fn json(profile: &Profile) -> Json {
         at: current.seen.map(|(stack, _)| (&profile.tables.place(stack)).into()),
         doing: current.seen.map(|(_, doing)| word(doing)),
     });
+    let allocated = |row: AllocatedFinalizable| AllocatedJson {
+        ty: row.ty.0,
+        at: (&row.place).into(),
+        samples: row.samples,
+        objects: row.objects.map(|objects| objects.value),
+        share: (&row.share).into(),
+    };
     Json {
         queued: summary.queued,
         finalized: summary.finalized,
@@ -241,6 +312,7 @@ fn json(profile: &Profile) -> Json {
         types: types.collect(),
         thread: summary.thread.as_ref().map(thread_json),
         current,
+        allocated: summary.allocated.map(|all| all.into_iter().map(allocated).collect()),
     }
 }
 

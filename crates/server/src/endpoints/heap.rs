@@ -1,5 +1,5 @@
-//! What viewers of a heap snapshot show: types, a treemap of what retains what, and paths from roots.
-//! Only what is visible is answered.
+//! What viewers of a heap snapshot show: types, a treemap of what retains what, and paths from
+//! roots. Only what is visible is answered.
 
 use super::{
     explore::{MOST_ROWS, listed, within},

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FrameId, ModuleId, Nanos};
+use super::{FrameId, FrameTrust, ModuleId, Nanos};
 use rows::{FunctionId, StackId, ThreadId, TypeId};
 
 /// A thread.
@@ -90,21 +90,6 @@ pub enum StateMachine {
     Iterator,
     /// One of the two: Roslyn names both alike.
     AsyncOrIterator,
-}
-
-/// How a frame was found, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum FrameTrust {
-    /// The registers of the thread: the leaf.
-    Context,
-    /// The runtime's own stack walk.
-    Runtime,
-    /// Exact unwind tables.
-    Tables,
-    /// A rule learned from the code, or the frame pointer.
-    Learned,
-    /// Found by looking for return addresses: a guess.
-    Scan,
 }
 
 /// A frame.

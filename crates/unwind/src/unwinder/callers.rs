@@ -9,11 +9,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::{Frame, FrameCode, Left, MOST_ADDRESSES, Needed, Trust, Unknown, Unwinder};
+use super::{Frame, FrameCode, Left, MOST_ADDRESSES, Needed, Unknown, Unwinder};
 use crate::arch;
 use crate::context::Context;
 use crate::modules::Region;
 use crate::stack::StackBytes;
+use wire::FrameTrust;
 
 /// Ways in which threads begin that are remembered. A process has few of them.
 const MOST_ROOTS: usize = 256;
@@ -40,7 +41,7 @@ impl Roots {
     /// Remembers how a stack ended whose root was reached.
     pub(super) fn learn(&mut self, frames: &[Frame]) {
         let is_known =
-            |frame: &Frame| frame.code == FrameCode::Native && frame.trust == Trust::Tables;
+            |frame: &Frame| frame.code == FrameCode::Native && frame.trust == FrameTrust::Tables;
         let native = frames.iter().rev().take_while(|frame| is_known(frame));
         // The last frame alone has no callers that would be worth remembering.
         for length in 2..=native.take(FRAMES_OF_ROOT).count() {
@@ -127,7 +128,7 @@ impl Unwinder {
             if !called || !self.keeps_frame_pointer(ip, lookup, code, false) {
                 break;
             }
-            frames.push(Frame { ip, lookup, trust: Trust::Tables, code });
+            frames.push(Frame { ip, lookup, trust: FrameTrust::Tables, code });
         }
         frames.truncate(length);
         Continued::No
@@ -176,7 +177,7 @@ impl Unwinder {
             FrameCode::Native => self.step_native(&mut context, lookup, &stack),
             FrameCode::Stub | FrameCode::Unknown => None,
         };
-        matches!(left, Some(Ok(Left::Caller(Trust::Tables, false))))
+        matches!(left, Some(Ok(Left::Caller(FrameTrust::Tables, false))))
             && (context.ip(), context.fp()) == (CALLER_IP, Some(CALLER_FP))
     }
 }

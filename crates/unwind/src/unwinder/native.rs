@@ -1,6 +1,6 @@
 //! Steps over frames of native code, also where a register that they need is unknown.
 
-use super::outcome::{FrameCode, Trust};
+use super::outcome::FrameCode;
 use super::plausible::SCANNED_WORDS;
 use super::{Left, Unwinder};
 use crate::arch;
@@ -8,6 +8,7 @@ use crate::call_frames::NativeStep;
 use crate::context::{Context, StepError};
 use crate::modules::Region;
 use crate::stack::{ReadError, StackBytes};
+use wire::FrameTrust;
 
 /// How many words of it a search for what the runtime notes of a call looks at: frames of native
 /// code can be large.
@@ -36,7 +37,7 @@ impl Unwinder {
         match self.call_frames.step(&image.elf, lookup, bias, &mut caller, stack) {
             Ok(NativeStep::Caller { interrupted }) => {
                 *context = caller;
-                Some(Ok(Left::Caller(Trust::Tables, interrupted)))
+                Some(Ok(Left::Caller(FrameTrust::Tables, interrupted)))
             }
             Ok(NativeStep::Root) => Some(Ok(Left::Root)),
             Ok(NativeStep::NotDescribed) => None,
@@ -74,7 +75,7 @@ impl Unwinder {
             match stepped {
                 Some(Ok(Left::Caller(_, interrupted))) => {
                     *context = caller;
-                    return Some(Left::Caller(Trust::Learned, interrupted));
+                    return Some(Left::Caller(FrameTrust::Learned, interrupted));
                 }
                 Some(Ok(Left::Root)) => return Some(Left::Root),
                 Some(Err(StepError::Stack(ReadError::BehindCopy))) => return Some(Left::Truncated),
@@ -87,7 +88,7 @@ impl Unwinder {
             match rule.map(|rule| rule.step_by_size(&mut caller, stack)) {
                 Some(Ok(())) if caller.sp() > sp && self.is_return_address(caller.ip()) => {
                     *context = caller;
-                    return Some(Left::Caller(Trust::Learned, false));
+                    return Some(Left::Caller(FrameTrust::Learned, false));
                 }
                 Some(Err(StepError::Stack(ReadError::BehindCopy))) => return Some(Left::Truncated),
                 _ => {}
@@ -111,7 +112,7 @@ impl Unwinder {
             && !self.has_managed_return(stack, sp, note.sp.wrapping_sub(8))
         {
             context.jump(note.ip, note.sp, note.fp);
-            return Some(Left::Caller(Trust::Learned, false));
+            return Some(Left::Caller(FrameTrust::Learned, false));
         }
         // A frame record: a frame pointer further up the stack, and a return address above it.
         let (return_at, caller_at) = arch::FRAME_RECORD;
@@ -126,7 +127,7 @@ impl Unwinder {
             self.is_return_address(address).then_some((at, saved, address))
         })?;
         context.jump(address, at.saturating_add(caller_at), saved);
-        Some(Left::Caller(Trust::Scan, false))
+        Some(Left::Caller(FrameTrust::Scan, false))
     }
 
     /// Where the frame pointer of a native function points by its prolog, if a frame record stands

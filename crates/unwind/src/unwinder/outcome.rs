@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::arch::Registers;
+use wire::FrameTrust;
 
 /// What was taken of a thread.
 #[derive(Clone, Copy, Debug)]
@@ -31,21 +32,6 @@ pub enum Unknown {
     Ask,
     /// Treat them like stubs: nobody can be asked, or the answer did not come.
     Guess,
-}
-
-/// How a frame was found, best first. The same scale as a session's `FrameTrust`, without the
-/// runtime's own stack walk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trust {
-    /// The registers of the thread: the leaf.
-    Context,
-    /// Exact unwind information of the frame it called.
-    Tables,
-    /// A rule learned from the code, a return address where a leaf must have it, or the frame
-    /// pointer.
-    Learned,
-    /// Found by looking for return addresses: a guess.
-    Scan,
 }
 
 /// What kind of code a frame runs.
@@ -77,7 +63,7 @@ pub struct Frame {
     /// one less, so that it lies in the call.
     pub lookup: u64,
     /// How it was found.
-    pub trust: Trust,
+    pub trust: FrameTrust,
     /// What it runs.
     pub code: FrameCode,
 }

@@ -1,12 +1,13 @@
 //! Steps over frames without a rule, to what is plausible as a return address.
 
-use super::outcome::{Failure, Trust};
+use super::outcome::Failure;
 use super::{Left, Unwinder};
 use crate::arch;
 use crate::arch::LeafReturn;
 use crate::context::Context;
 use crate::modules::Region;
 use crate::stack::StackBytes;
+use wire::FrameTrust;
 
 /// How many words of the stack a search for a return address looks at.
 pub(super) const SCANNED_WORDS: usize = 512;
@@ -39,7 +40,7 @@ impl Unwinder {
                 context.set_sp(caller_sp);
                 context.set_ip(arch::plain_address(address));
                 context.forget_scratch();
-                return Left::Caller(Trust::Learned, false);
+                return Left::Caller(FrameTrust::Learned, false);
             }
         }
         let (return_at, caller_at) = arch::FRAME_RECORD;
@@ -61,7 +62,7 @@ impl Unwinder {
                     context.set_ip(address);
                     context.set(arch::FP, Some(saved));
                     context.forget_scratch();
-                    return Left::Caller(Trust::Learned, false);
+                    return Left::Caller(FrameTrust::Learned, false);
                 }
             }
             None if context.is_partial() => {
@@ -85,7 +86,7 @@ impl Unwinder {
                 context.set_sp(caller_sp);
                 context.set_ip(arch::plain_address(address));
                 context.forget_scratch();
-                Left::Caller(Trust::Scan, false)
+                Left::Caller(FrameTrust::Scan, false)
             }
             // All of the copy was searched: the caller is behind it, if anywhere.
             None if stack.end().saturating_sub(sp) < SCANNED_WORDS as u64 * 8 => Left::Truncated,

@@ -1,7 +1,8 @@
 //! How far a stack was walked before an address had to be asked about.
 
-use super::outcome::{Frame, Needed, Outcome, Trust};
+use super::outcome::{Frame, Needed, Outcome};
 use crate::context::Context;
+use wire::FrameTrust;
 
 /// How far a stack was walked before an address had to be asked about: over the frames that exact
 /// tables have found, which no answer changes. What was found by what is plausible is looked for
@@ -43,7 +44,7 @@ pub(super) struct Walk {
 
 impl Walk {
     pub(super) fn new(context: Context) -> Self {
-        let (trust, exact) = (Trust::Context, true);
+        let (trust, exact) = (FrameTrust::Context, true);
         let next = Next { context, trust, exact, signal_frames: 0, by_tables: None };
         Self { frames: Vec::with_capacity(48), next }
     }
@@ -53,7 +54,7 @@ impl Walk {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
     pub(super) context: Context,
-    pub(super) trust: Trust,
+    pub(super) trust: FrameTrust,
     /// Whether the instruction pointer is exact: not a return address.
     pub(super) exact: bool,
     /// Frames of signals so far.

@@ -108,7 +108,8 @@ pub struct HeapEnd {
     pub snapshot: u32,
     /// When.
     pub time: Nanos,
-    /// How long the runtime was suspended for it, from suspension to resume; 0 if that is not known.
+    /// How long the runtime was suspended for it, from suspension to resume; 0 if that is not
+    /// known.
     pub paused: Nanos,
     /// Objects seen.
     pub objects: u64,

@@ -22,7 +22,7 @@ use corprof::Error;
 use corprof::abi::COR_PRF_EVENTPIPE_LEVEL;
 use corprof::ids::FunctionId;
 use corprof::info::{EventPipeSession, ProviderConfig};
-use profilers::{CallbackCx, CallbackSample, Class, Function, Object};
+use profilers::{CallbackSample, Class, ExceptionCx, Function, Object};
 use std::cell::Cell;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
@@ -188,10 +188,10 @@ impl Exceptions {
         state.catches.store(0, Release);
         let done = self.replace_session(host, catches);
         if !catches && done.is_ok() {
-            // When a session stops, the runtime computes the level of its provider with that session
-            // still included, and continues to prepare events that nobody receives. It computes the
-            // level anew with the next session. If that one fails, events are prepared in vain, but
-            // nothing worse happens.
+            // When a session stops, the runtime computes the level of its provider with that
+            // session still included, and continues to prepare events that nobody receives. It
+            // computes the level anew with the next session. If that one fails, events are prepared
+            // in vain, but nothing worse happens.
             let _ = self.replace_session(host, catches);
         }
         state.switching.store(false, Release);
@@ -379,7 +379,7 @@ struct EventContext<'a> {
     thrown: Option<Thrown<'a>>,
 }
 
-impl CallbackCx for EventContext<'_> {
+impl ExceptionCx for EventContext<'_> {
     fn now(&self) -> Nanos {
         self.inner.now()
     }

@@ -146,7 +146,8 @@ pub fn find<E>(
         let modules = runtime.info().modules().into_iter().flatten();
         modules.filter_map(|module| module.ok()?.non_null()).collect()
     });
-    // .NET (Core) has one application domain. What .NET Core 3.1 says of its own assemblies is none.
+    // .NET (Core) has one application domain. What .NET Core 3.1 says of its own assemblies is
+    // none.
     let domain_of =
         |module: &ModuleId| runtime.unloads().hold(*module, || domain(runtime, *module));
     let Some(domain) = modules.iter().rev().find_map(|module| domain_of(module)?) else {

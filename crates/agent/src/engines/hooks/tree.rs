@@ -81,8 +81,8 @@ pub struct Node {
     pub key: AtomicU64,
     /// Index of the parent; that of the root is 0 as the root's own.
     pub parent: AtomicU32,
-    /// Number of the function in the [table of ids](crate::host::id_table), where the key is its id; 0
-    /// while there is none.
+    /// Number of the function in the [table of ids](crate::host::id_table), where the key is its
+    /// id; 0 while there is none.
     pub number: AtomicU32,
     /// Offsets of children that were called lately, by bits 2 to 4 of their keys; 0 for none.
     pub children: [AtomicU32; REMEMBERED],

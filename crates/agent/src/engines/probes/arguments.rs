@@ -3,7 +3,8 @@
 //!
 //! The values that rewritten code shows are copied into a ring of its thread: numbers as they are,
 //! the beginning of strings, and the class of other objects. The arguments of a call become
-//! available together with [the call](crate::engines::probes::individual_calls), and are taken together with it.
+//! available together with [the call](crate::engines::probes::individual_calls), and are taken
+//! together with it.
 
 use crate::ring::Ring;
 

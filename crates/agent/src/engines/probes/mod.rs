@@ -36,8 +36,8 @@ const LOAD_LIMIT: Nanos = 250_000_000;
 /// How long after the begin of a session by attach a compilation may still inline what was allowed
 /// to it before: one that began unseen.
 const UNSEEN_LIMIT: Nanos = 300_000_000;
-/// How long compilations that have begun are waited for at most, see [`Instrumentation::may_inline`]. None takes
-/// nearly as long.
+/// How long compilations that have begun are waited for at most, see
+/// [`Instrumentation::may_inline`]. None takes nearly as long.
 const COMPILE_LIMIT: Nanos = 5_000_000_000;
 /// How often it is looked for bodies that could not be compiled.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -128,7 +128,8 @@ pub struct Instrumentation {
     /// Jobs that were handed over, and those that are done.
     given: AtomicU64,
     done: AtomicU64,
-    /// Jobs for whose sake nothing may be inlined, where [that matters](Instrumentation::may_inline).
+    /// Jobs for whose sake nothing may be inlined, where [that
+    /// matters](Instrumentation::may_inline).
     asking: AtomicUsize,
     /// Whether compilations are waited for: who compiles must not wait for us.
     waits_for_compilers: AtomicBool,
@@ -331,16 +332,16 @@ impl Instrumentation {
 impl Instrumentation {
     /// Whether methods may be inlined now.
     ///
-    /// A compiler that has inlined a method reports that. Before .NET 9 the runtime then checks whether
-    /// a rewrite of the method was requested since the compiler was allowed to inline it. If so, it
-    /// requests a rewrite of the caller as well, in a way that is faulty
-    /// (`CEEInfo::reportInliningDecision`, src/coreclr/vm/jitinterface.cpp). .NET Core 3.1 uses another
-    /// number of the caller's module instead of the one that it needs, and reads through a null
-    /// pointer. .NET 5 to 8 make the request while they hold the lock of code versions. Another thread
-    /// that makes a request waits for this lock, and holds the lock that they wait for: the process
-    /// hangs forever (dotnet/runtime#97771; observed in 8). So on these versions nothing is inlined as
-    /// long as there are methods to be requested, and none is requested until the compilations from
-    /// before are done.
+    /// A compiler that has inlined a method reports that. Before .NET 9 the runtime then checks
+    /// whether a rewrite of the method was requested since the compiler was allowed to inline it.
+    /// If so, it requests a rewrite of the caller as well, in a way that is faulty
+    /// (`CEEInfo::reportInliningDecision`, src/coreclr/vm/jitinterface.cpp). .NET Core 3.1 uses
+    /// another number of the caller's module instead of the one that it needs, and reads through a
+    /// null pointer. .NET 5 to 8 make the request while they hold the lock of code versions.
+    /// Another thread that makes a request waits for this lock, and holds the lock that they wait
+    /// for: the process hangs forever (dotnet/runtime#97771; observed in 8). So on these versions
+    /// nothing is inlined as long as there are methods to be requested, and none is requested until
+    /// the compilations from before are done.
     ///
     /// A method that is [instrumented at its first call](Self::first_call) must not have
     /// been inlined before.
@@ -463,8 +464,8 @@ impl Instrumentation {
         changes
     }
 
-    /// Keeps the bodies of a method for the writer, and waits a while if that has not come to the ones
-    /// before.
+    /// Keeps the bodies of a method for the writer, and waits a while if that has not come to the
+    /// ones before.
     fn tell_rewritten(&self, host: &Host, rewritten: &Rewritten<'_>) {
         let il = |body: &instrument::Body<'_>| {
             let text =
@@ -519,7 +520,8 @@ fn limit(method: &Method, rules: &RuleSet) {
 /// Whether rules match such a large part of the program that methods are better instrumented one by
 /// one, when they are called for the first time. This excludes methods whose new bodies somebody
 /// wants to see: instrumentation waits for that reader, and callbacks must not wait. It also
-/// excludes runtimes in which methods that are reverted [must not be inlined](Instrumentation::may_inline).
+/// excludes runtimes in which methods that are reverted [must not be
+/// inlined](Instrumentation::may_inline).
 fn is_by_first_calls(host: &Host, rules: &RuleSet) -> bool {
     rules.takes_everything() && !tells_il(&host.config) && !inlines_blindly(host)
 }

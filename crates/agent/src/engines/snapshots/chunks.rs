@@ -56,8 +56,8 @@ impl Chunks {
         (self.number, self.deadline, self.objects, self.abort) = (number, deadline, 0, None);
     }
 
-    /// Whether there is room for the next item; makes some if need be. False once the snapshot is given
-    /// up.
+    /// Whether there is room for the next item; makes some if need be. False once the snapshot is
+    /// given up.
     pub fn has_room(&mut self, host: &Host) -> bool {
         self.encoder.has_room() && self.abort.is_none() || self.make_room(host)
     }

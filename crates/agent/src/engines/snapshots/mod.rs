@@ -187,7 +187,8 @@ impl<L> Slot<L> {
     pub fn disarm(&self) -> Taken<L> {
         // No collection may begin between the two.
         let _ = self.state.compare_exchange(state::ARMED, state::NONE, SeqCst, SeqCst);
-        // What tells ends by itself, for each snapshot has its limit; unless the process ends just now.
+        // What tells ends by itself, for each snapshot has its limit; unless the process ends just
+        // now.
         let deadline = clock::monotonic() + CALM_LIMIT;
         while self.state.load(SeqCst) == state::TELLING && clock::monotonic() < deadline {
             clock::sleep_until(clock::monotonic() + 1_000_000);

@@ -71,8 +71,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Sends the names of all that a snapshot met, without those that were sent before; says how many
-    /// have none. `unloaded` is what had been unloaded when the snapshot began.
+    /// Sends the names of all that a snapshot met, without those that were sent before; says how
+    /// many have none. `unloaded` is what had been unloaded when the snapshot began.
     pub fn send_names(
         &self,
         number: u32,
@@ -189,9 +189,9 @@ impl<'a> Teller<'a> {
         frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)
     }
 
-    /// Learns where tasks of the classes that a snapshot met keep their states, and sends where their
-    /// methods wait; says of how many classes that is not known because there are too many, or it
-    /// took too long. `gone` as in [`Self::send_fields`].
+    /// Learns where tasks of the classes that a snapshot met keep their states, and sends where
+    /// their methods wait; says of how many classes that is not known because there are too many,
+    /// or it took too long. `gone` as in [`Self::send_fields`].
     pub fn send_machines(
         &self,
         number: u32,

@@ -393,8 +393,8 @@ impl Walker<'_> {
         snapshot.restart(number);
         self.teller.send([Record::SurvivorsBegin { snapshot: number }])?;
         let memory = snapshot.memory();
-        // First the events, then the snapshot: of a collection that is under way it would see the end
-        // only.
+        // First the events, then the snapshot: of a collection that is under way it would see the
+        // end only.
         if !self.teller.listen(self.teller.telling) {
             return Ok((None, 0));
         }

@@ -182,8 +182,8 @@ impl Resolver {
         }
     }
 
-    /// Addresses are asked for. They wait for [`Self::answer`], also those that were answered before:
-    /// the asker may have forgotten them, or they may have become code since.
+    /// Addresses are asked for. They wait for [`Self::answer`], also those that were answered
+    /// before: the asker may have forgotten them, or they may have become code since.
     pub fn ask(
         &mut self,
         counters: &Counters,
@@ -212,9 +212,9 @@ impl Resolver {
         }
     }
 
-    /// Answers some of the addresses that wait, the last ones first: samples wait for these. Whether
-    /// all of those were answered; otherwise the runtime would be suspended for too long now, or is
-    /// suspended.
+    /// Answers some of the addresses that wait, the last ones first: samples wait for these.
+    /// Whether all of those were answered; otherwise the runtime would be suspended for too long
+    /// now, or is suspended.
     pub fn answer(
         &mut self,
         runtime: &Runtime,

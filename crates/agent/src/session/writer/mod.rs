@@ -296,8 +296,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Suspends the runtime once: from then on every suspension is seen that may be under way. One
-    /// that is granted and not reported shows that the runtime no longer calls this agent; it is not
-    /// suspended in vain for ever.
+    /// that is granted and not reported shows that the runtime no longer calls this agent; it is
+    /// not suspended in vain for ever.
     fn settle(&mut self) {
         let agent = self.agent;
         let begun = clock::monotonic();

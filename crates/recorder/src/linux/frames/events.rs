@@ -4,7 +4,7 @@ use super::Frames;
 use crate::linux::define::Definitions;
 use session::{FrameId, FrameTrust, FunctionKind, StackId};
 use std::sync::Arc;
-use unwind::{Frame, FrameCode, Trust};
+use unwind::{Frame, FrameCode};
 use wire::{Method, MethodKind};
 
 /// Most frames of an event's stack: the runtime gives no more (`EP_MAX_STACK_DEPTH`).
@@ -110,8 +110,8 @@ impl Frames {
         for ip in ips.iter().rev() {
             let lookup = ip.saturating_sub(1);
             let code = self.unwinder.classify(lookup);
-            let frame = Frame { ip: *ip, lookup, trust: Trust::Tables, code };
-            frames.push(self.name(definitions, &frame, FrameTrust::Runtime));
+            let frame = Frame { ip: *ip, lookup, trust: FrameTrust::Runtime, code };
+            frames.push(self.name(definitions, &frame));
         }
         let facts = frames.iter().skip(marks).rev().map(|frame| {
             let facts = definitions.function_facts(definitions.frame_function(*frame)?)?;

@@ -4,7 +4,7 @@ use super::{Copied, Frames};
 use crate::{StackEnd, linux::define::Definitions};
 use session::{FrameId, FrameTrust, FunctionKind, StackId};
 use symbols::LeafWaits;
-use unwind::{BlockedSample, Frame, FrameCode, Needed, Outcome, Stack, Trust, Unknown};
+use unwind::{BlockedSample, Frame, FrameCode, Needed, Outcome, Stack, Unknown};
 
 /// The innermost managed frame of a stack that the agent walked.
 pub(super) struct Leaf {
@@ -29,8 +29,8 @@ impl Frames {
                 // The first instruction of a method is interrupted there, not called from there.
                 code = self.unwinder.classify(*ip);
             }
-            let frame = Frame { ip: *ip, lookup, trust: Trust::Tables, code };
-            frames.push(self.name(definitions, &frame, FrameTrust::Runtime));
+            let frame = Frame { ip: *ip, lookup, trust: FrameTrust::Runtime, code };
+            frames.push(self.name(definitions, &frame));
         }
         let id = definitions.stack(frames);
         self.walked.insert(stack.id, (id, stack.truncated));

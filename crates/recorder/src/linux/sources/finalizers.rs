@@ -147,7 +147,8 @@ impl Reader {
     }
 }
 
-/// The type in the fields of `PrvFinalizeObject`: `TypeID`, `ObjectID`, `ClrInstanceID`, `TypeName`.
+/// The type in the fields of `PrvFinalizeObject`: `TypeID`, `ObjectID`, `ClrInstanceID`,
+/// `TypeName`.
 fn type_name(payload: &[u8]) -> Option<String> {
     let mut fields = Fields(payload);
     let _ids = (fields.u64()?, fields.u64()?, fields.u16()?);

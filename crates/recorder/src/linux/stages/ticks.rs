@@ -183,8 +183,8 @@ impl Ticks {
         }
     }
 
-    /// Samples of the threads of a tick that are of interest. The first tick says only who is there: it
-    /// stands for no time yet.
+    /// Samples of the threads of a tick that are of interest. The first tick says only who is
+    /// there: it stands for no time yet.
     fn tick_samples(
         &mut self,
         cx: &mut Context,

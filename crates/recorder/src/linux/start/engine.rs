@@ -18,7 +18,7 @@ pub(super) fn cpu_rate(options: &RecordOptions) -> Option<u32> {
 }
 
 fn runs_cpu(options: &RecordOptions) -> bool {
-    options.profilers.iter().any(|selection| selection.spec.id == profilers::cpu::SPEC.id)
+    options.profilers.iter().any(|selection| selection.spec.samples_cpu)
 }
 
 /// Opens the CPU engine that was asked for, or the best that works.

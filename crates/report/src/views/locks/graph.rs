@@ -92,8 +92,7 @@ impl Sums {
             let waits = (method, lock, "waits for");
             let held = owner.map(|owner| (lock, Thing::Thread(owner), "held by"));
             let parts = [Some(waits), held].into_iter().flatten();
-            let new: Vec<_> =
-                parts.filter(|(from, to, _)| drawn.insert((*from, *to))).collect();
+            let new: Vec<_> = parts.filter(|(from, to, _)| drawn.insert((*from, *to))).collect();
             if edges.len() + new.len() > MOST_EDGES {
                 break;
             }
@@ -114,9 +113,10 @@ impl Sums {
     }
 
     fn node(&self, profile: &Profile, thing: Thing) -> GraphNode {
-        let (count, nanos, threads) = self.things.get(&thing).map_or((0, 0, 0), |waits| {
-            (waits.count, waits.nanos, waits.threads.len() as u64)
-        });
+        let (count, nanos, threads) = self
+            .things
+            .get(&thing)
+            .map_or((0, 0, 0), |waits| (waits.count, waits.nanos, waits.threads.len() as u64));
         match thing {
             Thing::Method(place) => {
                 let forms = [NameStyle::PLAIN, NameStyle::SHORT]
@@ -128,9 +128,7 @@ impl Sums {
                 let note = format!("{waits}, {}", format::duration(nanos));
                 GraphNode::new([format!("lock {lock:#x}")]).noted(note).of_kind(LOCK)
             }
-            Thing::Thread(id) => {
-                GraphNode::new([profile.tables.thread_name(id)]).of_kind(THREAD)
-            }
+            Thing::Thread(id) => GraphNode::new([profile.tables.thread_name(id)]).of_kind(THREAD),
         }
     }
 }

@@ -114,7 +114,8 @@ fn too_large(most: u64) -> Problem {
     )
 }
 
-/// How fast a client has to send. One that sends a byte now and then would take the place of others.
+/// How fast a client has to send. One that sends a byte now and then would take the place of
+/// others.
 #[derive(Clone, Copy)]
 struct Pace {
     pause: Duration,

@@ -5,12 +5,12 @@
 //! allocate nothing, but for pages of a table of their own.
 //!
 //! Each thread writes a [`Shard`] of its own with a [`Block`] for each method that it has called,
-//! and a [`Histogram`](shards::Histogram) for those that it calls more than a few times: everything in it is an atomic
-//! number that is loaded and stored without order, which on a processor is a plain load or store.
-//! Once its thread is gone, the shard is handed to the next new thread as it is: it is the sum over
-//! all shards that counts, and during a session numbers only grow. After it the shards of threads
-//! that are gone are given back. Those of others stay: what the runtime compiled to call these
-//! functions may call them as long as the process lives.
+//! and a [`Histogram`](shards::Histogram) for those that it calls more than a few times: everything
+//! in it is an atomic number that is loaded and stored without order, which on a processor is a
+//! plain load or store. Once its thread is gone, the shard is handed to the next new thread as it
+//! is: it is the sum over all shards that counts, and during a session numbers only grow. After it
+//! the shards of threads that are gone are given back. Those of others stay: what the runtime
+//! compiled to call these functions may call them as long as the process lives.
 
 mod shards;
 mod totals;
@@ -29,7 +29,7 @@ use crate::engines::probes::individual_calls::SingleCall;
 use crate::os::clock;
 use crate::os::threads::current_tid;
 use corprof::info::StringLayout;
-use instrument::{Manager, Probes};
+use instrument::{Manager, ProbeFunctions, Probes};
 use std::cell::Cell;
 use std::ptr::null;
 use std::sync::atomic::{
@@ -101,30 +101,31 @@ fn local() -> Option<&'static Local> {
 
 /// The functions, for rewritten code.
 pub fn probes() -> Probes {
-    Probes {
-        count: count as extern "C" fn(u32) as usize,
-        enter: enter as extern "C" fn(u32) as usize,
-        leave: leave as extern "C" fn(u32) as usize,
-        fail: fail as extern "C" fn(u32) as usize,
-        enter_unguarded: enter_unguarded as extern "C" fn(u32) as usize,
-        depth: depth as extern "C" fn() -> i32 as usize,
-        unwound: unwound as extern "C" fn(i32) as usize,
-        begin_async: begin_async as extern "C" fn(u32) as usize,
-        resume_async: resume_async as extern "C" fn(u32) -> i64 as usize,
-        end_async: end_async as extern "C" fn(u32, i64, i32) as usize,
-        pending: pending as extern "C" fn(u32, i64, u32) as usize,
-        completed: completed as extern "C" fn(u32, u32, i32) as usize,
-        leave_telling: leave_telling as extern "C" fn(u32) -> i32 as usize,
-        fail_telling: fail_telling as extern "C" fn(u32) -> i32 as usize,
-        end_async_telling: end_async_telling as extern "C" fn(u32, i64, i32) -> i32 as usize,
-        pending_telling: pending_telling as extern "C" fn(u32, i64, u32) -> i32 as usize,
-        completed_telling: completed_telling as extern "C" fn(u32, u32, i32) -> i32 as usize,
-        show_number: show_number as extern "C" fn(u32, i64) as usize,
-        show_float: show_float as extern "C" fn(u32, f64) as usize,
-        show_text: show_text as unsafe extern "C" fn(u32, *const u8) as usize,
-        show_object: show_object as unsafe extern "C" fn(u32, *const u8) as usize,
-        shown: shown as extern "C" fn() as usize,
-    }
+    let functions = ProbeFunctions {
+        count,
+        enter,
+        leave,
+        fail,
+        enter_unguarded,
+        depth,
+        unwound,
+        begin_async,
+        resume_async,
+        end_async,
+        pending,
+        completed,
+        leave_telling,
+        fail_telling,
+        end_async_telling,
+        pending_telling,
+        completed_telling,
+        show_number,
+        show_float,
+        show_text,
+        show_object,
+        shown,
+    };
+    functions.into()
 }
 
 /// From now on calls are counted.

@@ -1,4 +1,5 @@
-//! What was called so far, for the one thread that reads it and gives back what ended threads have left.
+//! What was called so far, for the one thread that reads it and gives back what ended threads have
+//! left.
 
 use super::shards::{GROWN, MEMORY, SHARDS, Shard, USED, shards};
 use super::{LOST, SEEKERS, UNSHOWN, UNTOLD};

@@ -1,4 +1,5 @@
-//! Visits: threads that run already are asked by a signal for their stack, and to take an alternate one.
+//! Visits: threads that run already are asked by a signal for their stack, and to take an alternate
+//! one.
 
 use super::SignalEngine;
 use super::slots::{NOT_VISITED, ThreadSlot, VISIT_FAILED, VISITED, WANTED, stack_limit, stack_of};
