@@ -1,4 +1,4 @@
-//! Builds the agent library and puts it where `src/agent.rs` embeds it.
+//! Builds the agent library and puts it, compressed, where `src/agent.rs` embeds it.
 //!
 //! The agent is a `cdylib` of this workspace. Cargo cannot make one an input of another package
 //! (artifact dependencies are not stable), so a nested cargo builds it: always as a release build,
@@ -38,10 +38,11 @@ fn provide_agent() -> Result<(), String> {
         }
         None => build_agent()?,
     };
-    let embedded = out_dir()?.join("agent.bin");
-    fs::copy(&agent, &embedded)
-        .map_err(|error| format!("cannot copy the agent library {}: {error}", agent.display()))?;
-    Ok(())
+    let bytes = fs::read(&agent)
+        .map_err(|error| format!("cannot read the agent library {}: {error}", agent.display()))?;
+    let embedded = out_dir()?.join("agent.lz4");
+    fs::write(&embedded, lz4_flex::block::compress_prepend_size(&bytes))
+        .map_err(|error| format!("cannot write {}: {error}", embedded.display()))
 }
 
 /// Builds the agent; the path of the library.
@@ -60,7 +61,10 @@ fn build_agent() -> Result<PathBuf, String> {
         .args(["build", "--release", "--package", "agent", "--lib", "--target", &target])
         // What the nested build prints is shown when it fails; colour codes would be noise there.
         .args(["--color", "never", "--config", "profile.release.debug=false"])
-        .args(["--config", "profile.release.strip='debuginfo'", "--target-dir"])
+        .args(["--config", "profile.release.strip='debuginfo'"])
+        // What is loaded into other processes is fast; only this program is small.
+        .args(["--config", "profile.release.opt-level=3", "--config", "profile.release.lto='thin'"])
+        .args(["--config", "profile.release.codegen-units=4", "--target-dir"])
         .arg(&target_dir)
         .current_dir(&workspace)
         .stdin(Stdio::null());

@@ -3,8 +3,8 @@
 use recorder::AgentFile;
 use std::{path::PathBuf, sync::Arc};
 
-/// Made by `build.rs`.
-const EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent.bin"));
+/// Made by `build.rs`: compressed.
+const EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent.lz4"));
 
 /// Where the agent comes from; for those who work on it.
 #[derive(clap::Args, Clone, Debug)]

@@ -1,12 +1,13 @@
 use object::elf::{FileHeader64, PT_TLS, R_X86_64_TLSDESC, R_X86_64_TPOFF64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Architecture, LittleEndian, Object, ObjectSymbol, RelocationFlags};
-use std::{borrow::Cow, io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 /// The agent library, to be placed where the target can load it.
 #[derive(Clone, Debug)]
 pub enum AgentFile {
-    /// Carried by this program.
+    /// Carried by this program, compressed: lz4, a block behind its length. Unpacking takes as long
+    /// as copying it would.
     Embedded(&'static [u8]),
     /// A file.
     Path(Arc<PathBuf>),
@@ -21,25 +22,20 @@ impl AgentFile {
     /// glibc cannot load and unload without danger for threads that run (see docs/safety.md).
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn read(&self) -> io::Result<Cow<'static, [u8]>> {
-        let bytes = match self {
-            Self::Embedded(bytes) => Cow::from(*bytes),
-            Self::Path(path) => std::fs::read(path.as_ref())?.into(),
+    /// The file cannot be read, or what is carried cannot be unpacked.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = match self {
+            Self::Embedded(packed) => {
+                lz4_flex::block::decompress_size_prepended(packed).map_err(io::Error::other)?
+            }
+            Self::Path(path) => std::fs::read(path.as_ref())?,
         };
-        Ok(match tls_segment(&bytes) {
-            Some(at) => hide(bytes, at),
-            None => bytes,
-        })
+        let hidden = tls_segment(&bytes).and_then(|at| bytes.get_mut(at..at + 4));
+        if let Some(kind) = hidden {
+            kind.copy_from_slice(&PT_HIDDEN_TLS.to_le_bytes());
+        }
+        Ok(bytes)
     }
-}
-
-fn hide(bytes: Cow<'static, [u8]>, at: usize) -> Cow<'static, [u8]> {
-    let mut bytes = bytes.into_owned();
-    if let Some(kind) = bytes.get_mut(at..at + 4) {
-        kind.copy_from_slice(&PT_HIDDEN_TLS.to_le_bytes());
-    }
-    bytes.into()
 }
 
 /// Where the type of the segment of thread-local storage stands, if the library can do without the

@@ -385,7 +385,8 @@ mod tests {
     }
 
     fn agent() -> AgentFile {
-        AgentFile::Embedded(b"not really a library")
+        let packed = lz4_flex::block::compress_prepend_size(b"not really a library");
+        AgentFile::Embedded(packed.leak())
     }
 
     #[test]
