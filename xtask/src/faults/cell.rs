@@ -290,20 +290,21 @@ impl Cell<'_> {
         if let Some(left) = before.left(pid, self.work.stays) {
             row.bad.push(format!("{left} (clrscope: {:?} {})", ended.code, brief(&ended.text)));
         }
-        let said = said(file).unwrap_or_default();
-        if said.unloaded {
-            let held: Vec<String> = said
-                .held
-                .iter()
-                .filter(|(name, held)| **held != 0 && !MAY_STAY.contains(&name.as_str()))
-                .map(|(name, held)| format!("{held} {name}"))
-                .collect();
-            if !held.is_empty() {
-                row.bad.push(format!("unloaded while it held {}", held.join(", ")));
-            }
-        }
+        row.bad.extend(held_at_unload(file));
         Ok(ended)
     }
+}
+
+/// What the agent still held when its library was unloaded, if anything.
+fn held_at_unload(file: &Path) -> Option<String> {
+    let said = said(file).ok().filter(|said| said.unloaded)?;
+    let held: Vec<String> = said
+        .held
+        .iter()
+        .filter(|(name, held)| **held != 0 && !MAY_STAY.contains(&name.as_str()))
+        .map(|(name, held)| format!("{held} {name}"))
+        .collect();
+    (!held.is_empty()).then(|| format!("unloaded while it held {}", held.join(", ")))
 }
 
 /// The beginning of what clrscope wrote, in one line.

@@ -17,7 +17,8 @@ pub struct Freed {
     last: Mutex<Last>,
 }
 
-/// The number that each id was last freed with, in two parts: the older one is forgotten as a whole.
+/// The number that each id was last freed with, in two parts: the older one is forgotten as a
+/// whole.
 #[derive(Debug, Default)]
 struct Last {
     new: HashMap<FunctionId, u64>,

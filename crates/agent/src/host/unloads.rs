@@ -103,10 +103,10 @@ impl Unloads {
         gone.old.remove(&module);
     }
 
-    /// A dynamic method is about to be freed, with its code: waits for questions that are under way,
-    /// but not for long. This thread is in cooperative mode, so that a collection waits for it, and
-    /// what is asked might wait for the collection. Pauses are counted beside the time: a process
-    /// that was stopped meanwhile, or gets no processor, has not waited.
+    /// A dynamic method is about to be freed, with its code: waits for questions that are under
+    /// way, but not for long. This thread is in cooperative mode, so that a collection waits for
+    /// it, and what is asked might wait for the collection. Pauses are counted beside the time: a
+    /// process that was stopped meanwhile, or gets no processor, has not waited.
     pub fn function_goes(&self, function: FunctionId) {
         // Before the wait: a question that begins meanwhile finds it here.
         self.freed.add(function);
