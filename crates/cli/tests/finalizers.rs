@@ -127,7 +127,7 @@ fn slow_finalizers_are_measured_and_what_waits_is_counted() {
             "{runtime}: {place}"
         );
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in ["Finalizers", "Finalizer+Slow", "Doze", "sleeping", "Record allocations"] {
+        for part in ["Finalizers", "Finalizer+Slow", "Doze", "sleeping", "Record `allocations`"] {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
         end(runtime, process);

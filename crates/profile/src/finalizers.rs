@@ -190,8 +190,7 @@ impl Profile {
     /// Where objects of these types are allocated.
     fn allocated(&self, types: &[TypeId]) -> Vec<AllocatedFinalizable> {
         let name = |ty: TypeId| self.tables.ty(ty).name.as_str();
-        let finalized: HashMap<&str, usize> =
-            types.iter().enumerate().map(|(index, ty)| (name(*ty), index)).collect();
+        let finalized = names_in_allocations(types.iter().map(|ty| name(*ty)));
         let mut known: HashMap<TypeId, Option<usize>> = HashMap::new();
         let mut places: HashMap<StackId, CallSite> = HashMap::new();
         let mut groups: HashMap<(usize, CallSite), Vec<&AllocationSample>> = HashMap::new();
@@ -200,7 +199,9 @@ impl Profile {
         for sample in &self.allocations.samples {
             let of_type = known.entry(sample.ty).or_insert_with(|| {
                 let name = name(sample.ty);
-                finalized.get(name).or_else(|| finalized.get(&*without_arguments(name))).copied()
+                let found =
+                    finalized.get(name).or_else(|| finalized.get(&*without_arguments(name)));
+                found.copied().flatten()
             });
             let Some(index) = *of_type else { continue };
             let place =
@@ -235,6 +236,22 @@ impl Profile {
         let is_finalizer = |id: &&FunctionId| self.tables.function(**id).name == "Finalize";
         methods.iter().find(is_finalizer).or(methods.first()).copied()
     }
+}
+
+/// The indexes of types by the names that they can have in events of allocations: these name a
+/// nested type without the types around it. `None` for a name that several of the types can have.
+fn names_in_allocations<'n>(
+    types: impl Iterator<Item = &'n str>,
+) -> HashMap<&'n str, Option<usize>> {
+    let mut names: HashMap<&str, Option<usize>> = HashMap::new();
+    for (index, full) in types.enumerate() {
+        let inner = full.rsplit('+').next().filter(|inner| *inner != full);
+        for name in [full].into_iter().chain(inner) {
+            let known = names.entry(name).or_insert(Some(index));
+            *known = known.filter(|of| *of == index);
+        }
+    }
+    names
 }
 
 /// The name of a type without the arguments of generic types, as finalizers report it.
@@ -333,6 +350,18 @@ mod tests {
         assert_eq!(waiting(&came, &went, 10 * SECOND), (7 * 60, 9 * 60 + 100));
         let all: Vec<_> = (1..=10).map(|at| finalized(at, 100)).collect();
         assert_eq!(waiting(&came, &all, 10 * SECOND), (0, 100));
+    }
+
+    #[test]
+    fn nested_types_are_found_by_their_own_names() {
+        let names = names_in_allocations(
+            ["Shop.Cart", "Shop.Cart+Line", "Bank+Entry", "Log+Entry"].into_iter(),
+        );
+        assert_eq!(names["Shop.Cart"], Some(0));
+        assert_eq!((names["Shop.Cart+Line"], names["Line"]), (Some(1), Some(1)));
+        assert_eq!((names["Bank+Entry"], names["Log+Entry"]), (Some(2), Some(3)));
+        assert_eq!(names["Entry"], None, "it can be either");
+        assert!(!names.contains_key("Cart"));
     }
 
     #[test]
