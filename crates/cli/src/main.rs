@@ -154,6 +154,8 @@ fn main() -> ExitCode {
 #[cfg(target_os = "linux")]
 fn keep_event_sessions() -> ExitCode {
     use os::Signal::{Hangup, Interrupt, Quit, Terminate};
+    // It may outlive clrscope, whose caller waits for the ends of pipes and locks.
+    sampler::close_inherited();
     let Ok(_watch) = os::SignalWatch::start(&[Hangup, Interrupt, Quit, Terminate], |_| {}) else {
         return Code::Internal.into();
     };

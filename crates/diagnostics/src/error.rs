@@ -138,18 +138,11 @@ pub enum Error {
     /// The process waits so long for processors that the end of an event session could make it
     /// hang.
     #[error(
-        "the threads of process {pid} wait {} ms for a processor whenever they are ready, on the \
-        average, and the end of an event session could make .NET Core 3.1 hang then: try again \
-        when the machine has less to do, or leave out the profilers that listen to runtime events \
-        (cpu, wall and exceptions do not)",
-        wait.as_millis()
+        "{0}, and the end of an event session could make .NET Core 3.1 hang then: try again when \
+        the machine has less to do, or leave out the profilers that listen to runtime events \
+        (cpu, wall and exceptions do not)"
     )]
-    Overloaded {
-        /// The process.
-        pid: u32,
-        /// The average of the waits.
-        wait: Duration,
-    },
+    Overloaded(Overload),
     /// The process that ends EventPipe sessions in order cannot be started, or is gone.
     #[error(
         "cannot run the process that ends event sessions in order when clrscope is killed, and \
@@ -218,6 +211,33 @@ fn connect_step(source: &io::Error) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// Why threads that are ready to run may get no processor for a long time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Overload {
+    /// A thread of the process waits long each time that it is ready.
+    #[error("a thread of process {pid} waits {} ms for a processor when it is ready", wait.as_millis())]
+    Thread {
+        /// The process.
+        pid: u32,
+        /// The longest of its threads' average waits.
+        wait: Duration,
+    },
+    /// The machine has too many threads that are ready.
+    #[error("{ready} threads are ready to run on {processors} processors")]
+    Machine {
+        /// Threads that are ready, or run.
+        ready: usize,
+        /// Processors of the machine.
+        processors: usize,
+    },
+    /// The threads of the process cannot be read.
+    #[error("how long threads of process {pid} wait for a processor cannot be read")]
+    Unreadable {
+        /// The process.
+        pid: u32,
+    },
 }
 
 /// A process that a name may mean.

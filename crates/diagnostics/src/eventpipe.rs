@@ -18,6 +18,45 @@ pub(crate) const OLD_FORM: u32 = 2;
 /// How long an orderly end may take when a session is dropped that nobody keeps.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long a session is read before it is ended, where the keeper may have done so before it died.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long the runtime may take to end a session whose keeper has died.
+const ALONE_LIMIT: Duration = Duration::from_secs(10);
+
+/// What is known of a session that a keeper has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The keeper was asked to end the session.
+    pub asked: bool,
+    /// Whether the keeper ended the session when it was asked.
+    pub answer: Option<bool>,
+    /// The keeper has taken the session over, because it was not read: what comes from now on is
+    /// incomplete.
+    pub taken: bool,
+    /// The keeper has read the session to its end.
+    pub over: bool,
+    /// The keeper does not have the session any more. If that is not over, the keeper was killed.
+    pub gone: bool,
+}
+
+impl Known {
+    /// Whether the runtime has ended the session.
+    fn has_ended(self) -> bool {
+        self.over || self.answer == Some(true)
+    }
+
+    /// Whether nobody is there who would end the session.
+    fn is_abandoned(self) -> bool {
+        self.gone && !self.has_ended()
+    }
+
+    /// Whether the keeper may have ended the session.
+    fn may_have_ended(self) -> bool {
+        self.taken || self.asked
+    }
+}
+
 /// There are no keepers.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
@@ -25,11 +64,19 @@ pub(crate) enum Kept {}
 
 #[cfg(not(target_os = "linux"))]
 impl Kept {
-    pub(crate) fn is_taken(&self) -> bool {
+    pub(crate) fn known(&self) -> Known {
         match *self {}
     }
 
-    pub(crate) fn stopped(&self) {
+    pub(crate) fn ask(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn answer(&self, _deadline: Instant) -> Known {
+        match *self {}
+    }
+
+    pub(crate) fn leave(&self) {
         match *self {}
     }
 }
@@ -128,7 +175,8 @@ impl EventPipeConfig {
 ///
 /// Where the end was [put off](Stopper::stop), or nothing was read for so long that the keeper has
 /// ended the session, reading fails with [`io::ErrorKind::ConnectionAborted`], so that whoever
-/// reads drops the session.
+/// reads drops the session. So it does when the keeper was killed: nothing would end the session in
+/// order if this process were killed as well.
 ///
 /// The connection is never just closed: a runtime whose connection breaks ends the session in a way
 /// that can hang .NET Core 3.1 and crash later ones.
@@ -136,7 +184,8 @@ impl EventPipeConfig {
 pub struct EventPipeSession {
     stream: Stream,
     stopper: Stopper,
-    kept: Option<Kept>,
+    /// The keeper has died, and the session is to be dropped.
+    abandoned: bool,
 }
 
 /// Ends a session from another thread than the one that reads it.
@@ -145,14 +194,22 @@ pub struct Stopper {
     port: Port,
     id: u64,
     form: u32,
-    /// Whether a keeper ends the session when it is dropped.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no keepers"))]
-    is_kept: bool,
-    asked: Arc<AtomicBool>,
+    /// What the keeper says, where there is one.
+    kept: Option<Arc<Kept>>,
+    state: Arc<State>,
+}
+
+/// What clones of a [`Stopper`] share.
+#[derive(Debug, Default)]
+struct State {
+    /// The end was asked for.
+    asked: AtomicBool,
+    /// The session is ended by us, because its keeper has died.
+    alone: AtomicBool,
     /// The session is left to its keeper.
-    left: Arc<AtomicBool>,
-    /// The runtime answered that the session has ended.
-    stopped: Arc<AtomicBool>,
+    left: AtomicBool,
+    /// The stream has come to its end.
+    ended: AtomicBool,
 }
 
 impl Port {
@@ -249,16 +306,8 @@ impl EventPipeSession {
         kept: Option<Kept>,
     ) -> Self {
         stream.set_idle_limit(Self::DEFAULT_IDLE_LIMIT);
-        let stopper = Stopper {
-            port,
-            id,
-            form,
-            is_kept: kept.is_some(),
-            asked: Arc::default(),
-            left: Arc::default(),
-            stopped: Arc::default(),
-        };
-        Self { stream, stopper, kept }
+        let stopper = Stopper { port, id, form, kept: kept.map(Arc::new), state: Arc::default() };
+        Self { stream, stopper, abandoned: false }
     }
 
     /// The runtime's number for the session.
@@ -285,7 +334,8 @@ impl EventPipeSession {
 
 impl Stopper {
     /// Ends the session. Blocks until the runtime has written everything that it buffered, so the
-    /// stream has to be read meanwhile. Does nothing the second time.
+    /// stream has to be read meanwhile. Does nothing the second time, or when the keeper has taken
+    /// the session over.
     ///
     /// The end of a session can make .NET Core 3.1 hang on an overloaded machine (see
     /// [`overload`](crate::overload), Linux): then it is put off for half of the time. A session
@@ -294,43 +344,121 @@ impl Stopper {
     /// # Errors
     /// [`Error::Overloaded`] when the session is left to its keeper: reading it fails from now on.
     pub fn stop(&self, timeout: Duration) -> Result<(), Error> {
-        if self.asked.swap(true, Ordering::Relaxed) {
+        if self.state.asked.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
+        let Some(kept) = &self.kept else {
+            let _ = self.wait_while_overloaded(timeout / 2);
+            return self.port.stop_tracing(self.id, timeout);
+        };
+        let known = kept.known();
+        if known.has_ended() || self.state.ended.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if !known.gone {
+            // The keeper ends what it has taken.
+            if known.taken {
+                return Ok(());
+            }
+            if let Some(overload) = self.wait_while_overloaded(timeout / 2)
+                && !kept.known().gone
+            {
+                self.state.left.store(true, Ordering::Release);
+                return Err(Error::Overloaded(overload));
+            }
+            // Ids of sessions come again: only the keeper knows whether this one has ended.
+            kept.ask();
+            let known = kept.answer(Instant::now() + timeout);
+            if !known.is_abandoned() {
+                let command = Command::STOP_TRACING.name;
+                return match known.answer {
+                    Some(false) if !known.over => Err(Error::Closed { command }),
+                    None if !known.over && !known.taken => {
+                        Err(Error::Timeout { command, after: timeout })
+                    }
+                    _ => Ok(()),
+                };
+            }
+        }
+        self.stop_alone(kept, timeout)
+    }
+
+    /// Ends a session whose keeper has died. Does nothing the second time.
+    fn stop_alone(&self, kept: &Kept, timeout: Duration) -> Result<(), Error> {
+        if self.state.alone.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let has_ended = || self.state.ended.load(Ordering::Acquire) || kept.known().has_ended();
+        // Where the keeper has sent it, the end comes by itself.
+        let until =
+            Instant::now() + if kept.known().may_have_ended() { GRACE } else { Duration::ZERO };
+        while !has_ended() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if has_ended() {
+            return Ok(());
+        }
+        let _ = self.wait_while_overloaded(timeout / 2);
+        self.port.stop_tracing(self.id, timeout)
+    }
+
+    /// Whether there was a keeper, and nobody is there who would end the session.
+    fn is_abandoned(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.known().is_abandoned())
+    }
+
+    /// Waits as long as the end of the session could make the runtime hang, for `limit` at most. Why
+    /// it still could.
+    fn wait_while_overloaded(&self, limit: Duration) -> Option<crate::Overload> {
         #[cfg(target_os = "linux")]
         if self.form <= OLD_FORM
             && let Some(pid) = self.port.listening().and_then(|(_, pid)| pid)
-            && let Some(wait) = crate::overload::wait_until_over(pid, timeout / 2)
-            && self.is_kept
         {
-            self.left.store(true, Ordering::Release);
-            return Err(Error::Overloaded { pid, wait });
+            return crate::overload::wait_until_over(pid, limit);
         }
-        self.port.stop_tracing(self.id, timeout)?;
-        self.stopped.store(true, Ordering::Release);
-        Ok(())
+        let _ = limit;
+        None
     }
 }
 
 impl Read for EventPipeSession {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stopper.left.load(Ordering::Acquire) {
+        if self.stopper.state.left.load(Ordering::Acquire) {
             return Err(aborted(
                 "the process waits long for processors, and the end of an event session could \
                  make it hang: the session ends later, without what it has of the last moments",
             ));
         }
+        if self.abandoned {
+            return Err(abandoned());
+        }
         let read = self.stream.read(buffer);
+        let is_end = matches!(read, Ok(0)) && !buffer.is_empty();
+        if is_end {
+            self.stopper.state.ended.store(true, Ordering::Release);
+        }
         // Looked at afterwards: what was read before the keeper began is whole.
-        if self.kept.as_ref().is_some_and(Kept::is_taken) {
-            self.stopper.asked.store(true, Ordering::Relaxed);
+        if self.stopper.kept.as_ref().is_some_and(|kept| kept.known().taken) {
             return Err(aborted(
                 "clrscope was stopped, or waited for its disk, and did not read its events: the \
                  session was ended, so that the process does not wait for that",
             ));
         }
-        read
+        self.abandoned = !is_end && self.stopper.is_abandoned();
+        match read {
+            // The next read says it.
+            Ok(1..) => read,
+            _ if self.abandoned => Err(abandoned()),
+            _ => read,
+        }
     }
+}
+
+fn abandoned() -> io::Error {
+    aborted(
+        "the event-keeper was killed: the session was ended, because nothing would have ended it in \
+         order if clrscope had been killed, too",
+    )
 }
 
 fn aborted(why: &'static str) -> io::Error {
@@ -339,22 +467,35 @@ fn aborted(why: &'static str) -> io::Error {
 
 impl Drop for EventPipeSession {
     fn drop(&mut self) {
-        if let Some(kept) = &self.kept {
-            if self.stopper.stopped.load(Ordering::Acquire) {
-                kept.stopped();
+        let state = &self.stopper.state;
+        if let Some(kept) = &self.stopper.kept {
+            let known = kept.known();
+            if !known.gone {
+                // The keeper reads to the end, and ends what has not ended.
+                kept.leave();
+                return;
             }
-            // The keeper reads and ends what has not ended.
-            return;
+            if known.has_ended() || state.ended.load(Ordering::Acquire) {
+                return;
+            }
         }
-        let until = Instant::now() + END_LIMIT;
+        let limit = if self.stopper.kept.is_some() { ALONE_LIMIT } else { END_LIMIT };
         let stopper = self.stopper.clone();
         // It may have stopped by itself meanwhile, or be gone.
-        let stopping = std::thread::Builder::new().spawn(move || stopper.stop(END_LIMIT));
-        self.stream.set_deadline(until);
+        let stopping = std::thread::Builder::new().spawn(move || match &stopper.kept {
+            Some(kept) => stopper.stop_alone(kept, limit),
+            None => stopper.stop(limit),
+        });
+        self.stream.set_deadline(Instant::now() + limit);
         let mut buffer = vec![0; 64 << 10];
         // The runtime answers when everything was read. An error is the end of the time, or of the
         // connection.
-        while stopping.is_ok() && self.stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
+        let mut is_more = || match self.stream.read(&mut buffer) {
+            Ok(read) => read > 0,
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+        };
+        while stopping.is_ok() && is_more() {}
+        state.ended.store(true, Ordering::Release);
         if let Ok(stopping) = stopping {
             // Both had the same time.
             let _ = stopping.join();
@@ -366,6 +507,11 @@ impl Drop for EventPipeSession {
 mod tests {
     use super::*;
     use crate::message::HEADER;
+    #[cfg(target_os = "linux")]
+    use std::{
+        io::Write,
+        os::unix::net::{UnixListener, UnixStream},
+    };
 
     #[test]
     fn the_forms_differ_by_their_flags() {
@@ -384,5 +530,181 @@ mod tests {
         assert_eq!(payload(2), [&head[..], &[0], &providers].concat());
         assert_eq!(payload(3), [&head[..], &[0, 1], &providers].concat());
         assert_eq!(payload(4), [&head[..], &[0, 0, 0, 0, 0, 0, 0, 0, 1], &providers].concat());
+    }
+
+    /// A session, with a test that acts as the runtime and as the keeper.
+    #[cfg(target_os = "linux")]
+    struct Played {
+        session: EventPipeSession,
+        listener: UnixListener,
+        runtime: UnixStream,
+        keeper: UnixStream,
+        _folder: tempfile::TempDir,
+    }
+
+    #[cfg(target_os = "linux")]
+    impl Played {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("port");
+            let listener = UnixListener::bind(&path).unwrap();
+            let port = Port::new(&path, None);
+            let stream = port.connect(Instant::now() + LIMIT).unwrap();
+            let (runtime, _) = listener.accept().unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let (ours, keeper) = UnixStream::pair().unwrap();
+            keeper.set_read_timeout(Some(LIMIT)).unwrap();
+            let session = EventPipeSession::new(port, 77, stream, 4, Some(Kept::new(ours)));
+            Self { session, listener, runtime, keeper, _folder: folder }
+        }
+
+        fn is_stopped_within(&self, limit: Duration) -> bool {
+            is_stopped_within(&self.listener, limit)
+        }
+
+        /// Reads until something else than events comes.
+        fn read_all(&mut self) -> io::Result<usize> {
+            loop {
+                match self.session.read(&mut [0; 64]) {
+                    Ok(1..) => {}
+                    Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                    other => return other,
+                }
+            }
+        }
+    }
+
+    /// Whether somebody has connected to end the session, in this time.
+    #[cfg(target_os = "linux")]
+    fn is_stopped_within(listener: &UnixListener, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            match listener.accept() {
+                Ok((mut stop, _)) => {
+                    stop.set_nonblocking(false).unwrap();
+                    let mut message = [0; HEADER + 8];
+                    stop.read_exact(&mut message).unwrap();
+                    assert_eq!(message, crate::message::stop_tracing(77));
+                    let answer = Payload::new().u64(77).message(OK).unwrap();
+                    stop.write_all(&answer).unwrap();
+                    return true;
+                }
+                Err(_) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+                Err(_) => return false,
+            }
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    #[cfg(target_os = "linux")]
+    const OK: Command = Command { set: 0xff, id: 0, name: "OK" };
+
+    /// Its id may be that of another tool's session by then.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_session_that_its_keeper_has_taken_is_not_ended_here() {
+        let mut played = Played::new();
+        let stopper = played.session.stopper();
+        played.keeper.write_all(b"t").unwrap();
+        stopper.stop(LIMIT).unwrap();
+        assert!(!played.is_stopped_within(Duration::from_millis(100)));
+        // It is also not asked to do so.
+        let error = played.read_all().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+        let Played { session, mut keeper, .. } = played;
+        drop(session);
+        assert_eq!(keeper.read(&mut [0; 8]).unwrap(), 0);
+    }
+
+    /// Only one process sends it.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_keeper_ends_the_session_when_it_is_asked() {
+        for (answer, ends) in [(b"d", true), (b"f", false), (b"e", true), (b"t", true)] {
+            let mut played = Played::new();
+            let stopper = played.session.stopper();
+            let stopping = std::thread::spawn(move || stopper.stop(LIMIT).is_ok());
+            let mut asked = [0; 8];
+            assert_eq!(played.keeper.read(&mut asked).unwrap(), 1);
+            assert_eq!(asked[0], b's');
+            played.keeper.write_all(answer).unwrap();
+            assert_eq!(stopping.join().unwrap(), ends, "{}", answer.escape_ascii());
+            played.session.stopper().stop(LIMIT).unwrap();
+            assert!(!played.is_stopped_within(Duration::from_millis(100)));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_session_whose_keeper_was_killed_is_ended_in_order() {
+        let mut played = Played::new();
+        let (_, gone) = UnixStream::pair().unwrap();
+        drop(std::mem::replace(&mut played.keeper, gone));
+        played.runtime.write_all(b"events").unwrap();
+        // What was there is read, and then whoever reads drops the session.
+        assert_eq!(played.session.read(&mut [0; 64]).unwrap(), 6);
+        for _ in 0..2 {
+            let error = played.session.read(&mut [0; 64]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+            assert!(error.to_string().starts_with("the event-keeper was killed"), "{error}");
+        }
+        let Played { session, listener, mut runtime, .. } = played;
+        let stopper = session.stopper();
+        let dropping = std::thread::spawn(move || drop(session));
+        assert!(is_stopped_within(&listener, LIMIT), "it was not ended");
+        // What the runtime still had is read.
+        runtime.write_all(&[0; 1 << 20]).expect("the connection broke");
+        runtime.shutdown(std::net::Shutdown::Both).unwrap();
+        dropping.join().unwrap();
+        // Whoever stops it later does nothing.
+        stopper.stop(LIMIT).unwrap();
+        assert!(!is_stopped_within(&listener, Duration::from_millis(100)));
+    }
+
+    /// A keeper that dies when it was asked may have ended the session.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_session_whose_keeper_dies_when_it_is_asked_is_ended_once() {
+        for sent in [true, false] {
+            let mut played = Played::new();
+            let stopper = played.session.stopper();
+            let stopping = std::thread::spawn(move || stopper.stop(LIMIT));
+            assert_eq!(played.keeper.read(&mut [0; 8]).unwrap(), 1);
+            let (_, gone) = UnixStream::pair().unwrap();
+            drop(std::mem::replace(&mut played.keeper, gone));
+            if sent {
+                // The end comes by itself.
+                played.runtime.shutdown(std::net::Shutdown::Both).unwrap();
+                assert_eq!(played.read_all().unwrap(), 0);
+            }
+            assert_eq!(played.is_stopped_within(GRACE * 2), !sent);
+            stopping.join().unwrap().unwrap();
+        }
+    }
+
+    /// Whoever does not read it any more still ends it, where nobody else does.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_session_that_is_dropped_without_a_keeper_is_read_and_ended() {
+        let Played { session, listener, mut runtime, keeper, _folder } = Played::new();
+        drop(keeper);
+        let dropping = std::thread::spawn(move || drop(session));
+        assert!(is_stopped_within(&listener, LIMIT), "it was not ended");
+        runtime.write_all(&[0; 1 << 20]).expect("the connection broke");
+        runtime.shutdown(std::net::Shutdown::Both).unwrap();
+        dropping.join().unwrap();
+    }
+
+    /// A limit of time would be one of whoever has a duplicate, too.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn reading_sets_no_limit_of_the_socket() {
+        let mut played = Played::new();
+        let duplicate = played.session.stream.socket().try_clone().unwrap();
+        let error = played.session.read(&mut [0; 64]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(duplicate.read_timeout().unwrap(), None);
     }
 }

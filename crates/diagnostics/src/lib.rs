@@ -41,7 +41,7 @@ mod reverse;
 mod usage;
 
 pub use container::{Container, container};
-pub use error::{Candidate, Error};
+pub use error::{Candidate, Error, Overload};
 pub use eventpipe::{EventPipeConfig, EventPipeSession, Provider, Stopper};
 pub use hresult::HResult;
 #[cfg(target_os = "linux")]

@@ -63,6 +63,17 @@ impl Command {
     }
 }
 
+/// The message that ends a session, without an allocation.
+#[cfg(target_os = "linux")]
+pub fn stop_tracing(session: u64) -> [u8; HEADER + size_of::<u64>()] {
+    let Command { set, id, .. } = Command::STOP_TRACING;
+    let mut message = [0; HEADER + size_of::<u64>()];
+    let ([low, high], rest) = ((message.len() as u16).to_le_bytes(), session.to_le_bytes());
+    let bytes = MAGIC.iter().copied().chain([low, high, set, id, 0, 0]).chain(rest);
+    message.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+    message
+}
+
 /// Builds a command's payload.
 #[derive(Debug, Default)]
 pub struct Payload(Vec<u8>);
@@ -217,6 +228,14 @@ mod tests {
             Payload::new().string("").message(Command::PROCESS_INFO).unwrap()[HEADER..],
             [0; 4]
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_end_of_a_session_has_the_same_bytes_without_an_allocation() {
+        let session = 0x7f12_3456_789a_bcde;
+        let message = Payload::new().u64(session).message(Command::STOP_TRACING).unwrap();
+        assert_eq!(stop_tracing(session)[..], message);
     }
 
     #[test]

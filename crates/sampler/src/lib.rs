@@ -26,5 +26,7 @@ pub use event::{
     Binding, KernelTime, Nanos, Readiness, ReturnAddresses, RingCosts, RingCounters, RingEvent,
     RingOptions, SharedRingCounters, ThreadSample,
 };
+#[cfg(target_os = "linux")]
+pub use platform::close_inherited;
 pub use platform::{KernelRing, SharedRing, give_way, signal_cost};
 pub use unwind::Registers;

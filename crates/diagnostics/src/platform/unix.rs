@@ -1,5 +1,6 @@
 //! Blocking Unix sockets on which every operation has an end.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -62,6 +63,13 @@ fn remaining(deadline: Instant) -> io::Result<Duration> {
     }
 }
 
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
 /// The system reports a socket's time-out as `WouldBlock`.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
@@ -69,8 +77,17 @@ fn timed_out(error: io::Error) -> io::Error {
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.allowance()?))?;
-        self.socket.read(buffer).map_err(timed_out)
+        // A time-out of the socket would also be one of whoever has a duplicate of it, which may be
+        // another process.
+        let allowance = timespec(self.allowance()?);
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&allowance))? {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            // Another process may have read what was there.
+            _ => match net::recv(&self.socket, buffer, net::RecvFlags::DONTWAIT) {
+                Ok((_, read)) => Ok(read),
+                Err(error) => Err(timed_out(error.into())),
+            },
+        }
     }
 }
 
@@ -133,11 +150,7 @@ impl Listener {
 
     /// The next connection, or `None` when there was none for `wait`.
     pub fn accept(&self, wait: Duration) -> io::Result<Option<UnixStream>> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let timeout = Timespec {
-            tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: wait.subsec_nanos().into(),
-        };
+        let timeout = timespec(wait);
         match poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

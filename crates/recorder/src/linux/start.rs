@@ -30,12 +30,12 @@ use super::{
     target::Target,
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
-use diagnostics::{Keeper, Port, overload, processors::CpuGroup};
+use diagnostics::{Keeper, Overload, Port, overload, processors::CpuGroup};
 use profilers::{EngineFacts, PROFILERS, ProfilerSpec, Selection};
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, Tee, live};
 use std::{
     sync::{Arc, Mutex, OnceLock},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 use wire::{CpuEngine, ProfilerConfig, SessionConfig, sdk::SdkTools};
 
@@ -126,25 +126,23 @@ fn listens(selection: &Selection, major: u16) -> bool {
     !selection.event_sources(major, "").is_empty()
 }
 
-/// Refuses profilers that listen to runtime events of .NET Core 3.1, because a process has to wait
-/// `wait` for a processor on the average. Leaves optional ones out, and says so.
+/// Refuses profilers that listen to runtime events of .NET Core 3.1, because of an overload. Leaves
+/// optional ones out, and says so.
 fn leave_out_events(
     options: &mut RecordOptions,
-    pid: u32,
-    wait: Duration,
+    overload: Overload,
 ) -> Result<Vec<String>, RecordError> {
     let (out, rest): (Vec<_>, Vec<_>) =
         options.profilers.iter().cloned().partition(|selection| listens(selection, 3));
     if out.iter().any(|selection| !selection.optional) {
-        return Err(diagnostics::Error::Overloaded { pid, wait }.into());
+        return Err(diagnostics::Error::Overloaded(overload).into());
     }
     options.profilers = rest;
     let note = |selection: &Selection| {
         format!(
-            "{} was left out: the process waits {} ms for a processor whenever it is ready, and \
-             the end of an event session could make .NET Core 3.1 hang then",
-            selection.spec.id,
-            wait.as_millis()
+            "{} was left out: {overload}, and the end of an event session could make .NET Core 3.1 \
+             hang then",
+            selection.spec.id
         )
     };
     Ok(out.iter().map(note).collect())
@@ -228,12 +226,10 @@ impl Start {
     pub fn recorder(mut self, options: &RecordOptions) -> Result<Recorder, RecordError> {
         let [major, minor, ..] = self.link.hello.runtime;
         let (mut options, mut notes) = fit_to_runtime(options, self.target.pid, (major, minor))?;
-        // A process that is starting has no port yet.
-        if self.port.is_some()
-            && listens_on_3_1(&options.profilers, major)
-            && let Some(wait) = overload::of_process(self.target.pid)
+        if listens_on_3_1(&options.profilers, major)
+            && let Some(overload) = self.overload()
         {
-            notes.extend(leave_out_events(&mut options, self.target.pid, wait)?);
+            notes.extend(leave_out_events(&mut options, overload)?);
         }
         let options = &options;
         let path = self.output.as_ref().map(|output| output.path().to_owned());
@@ -265,6 +261,15 @@ impl Start {
         // This comes before a launched process is resumed.
         recorder.instrument()?;
         Ok(recorder)
+    }
+
+    /// Whether threads of the process wait long for a processor. One that is starting, and has no port
+    /// yet, does not have the threads that will: there, the machine decides.
+    fn overload(&self) -> Option<Overload> {
+        match &self.port {
+            Some(_) => overload::of_process(self.target.pid),
+            None => overload::of_machine(),
+        }
     }
 
     /// Starts the EventPipe sessions that profilers need: those that they share, then their own.
@@ -351,6 +356,7 @@ impl Start {
 mod tests {
     use super::*;
     use crate::{AgentFile, EngineChoice};
+    use std::time::Duration;
 
     pub(super) fn options(profilers: &str, duration: Option<u64>) -> RecordOptions {
         RecordOptions {
@@ -388,16 +394,18 @@ mod tests {
         assert!(listens_on_3_1(&options("cpu,gc", None).profilers, 3));
         assert!(!listens_on_3_1(&options("cpu,wall,exceptions", None).profilers, 3));
         assert!(!listens_on_3_1(&options("cpu,gc", None).profilers, 8));
-        let wait = Duration::from_millis(31);
-        let refused = leave_out_events(&mut options("cpu,gc", None), 1, wait).unwrap_err();
+        let overload = Overload::Thread { pid: 1, wait: Duration::from_millis(31) };
+        let refused = leave_out_events(&mut options("cpu,gc", None), overload).unwrap_err();
         assert_eq!(refused.exit_code(), 4);
-        let expected = "the threads of process 1 wait 31 ms for a processor";
+        let expected = "a thread of process 1 waits 31 ms for a processor when it is ready, and";
         assert!(refused.to_string().contains(expected), "{refused}");
         let mut optional = options("cpu,gc,locks", None);
         optional.profilers.iter_mut().for_each(|selection| selection.optional = true);
-        let notes = leave_out_events(&mut optional, 1, wait).unwrap();
+        let machine = Overload::Machine { ready: 40, processors: 2 };
+        let notes = leave_out_events(&mut optional, machine).unwrap();
         assert_eq!(notes.len(), 2);
-        assert!(notes[0].starts_with("gc was left out: the process waits 31 ms"), "{notes:?}");
+        let expected = "gc was left out: 40 threads are ready to run on 2 processors, and";
+        assert!(notes[0].starts_with(expected), "{notes:?}");
         let left: Vec<_> = optional.profilers.iter().map(|left| left.spec.id).collect();
         assert_eq!(left, ["cpu"]);
     }

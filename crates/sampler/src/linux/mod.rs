@@ -1,10 +1,12 @@
 //! Linux: `perf_event_open(2)` and shared memory files.
 
+mod descriptors;
 mod kernel_ring;
 mod scheduling;
 mod shared_ring;
 mod signal_cost;
 
+pub use descriptors::close_inherited;
 pub use kernel_ring::KernelRing;
 pub use scheduling::give_way;
 pub use shared_ring::SharedRing;

@@ -5,10 +5,15 @@
 //! [`io::ErrorKind::NotFound`] or `ESRCH`; another user's process fails with
 //! [`io::ErrorKind::PermissionDenied`].
 
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::io::Errno;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -335,11 +340,98 @@ pub fn thread_schedule(pid: u32, tid: u32) -> io::Result<(u64, u64)> {
     Ok((run, waited))
 }
 
-/// For how long a thread was ready and waited for a processor since it began, in nanoseconds, and
-/// how often it got one.
-pub fn thread_waits(pid: u32, tid: u32) -> io::Result<(u64, u64)> {
-    let [_, waited, times] = schedstat(pid, tid)?;
-    Ok((waited, times))
+/// What a thread does, and for how long it has run and waited since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// Id of the thread.
+    pub tid: u32,
+    /// What it does.
+    pub state: State,
+    /// Time on a processor, nanoseconds. The kernel updates it several times per 100 ms.
+    pub ran: u64,
+    /// Time ready without a processor, nanoseconds: of the waits that have ended.
+    pub waited: u64,
+    /// How often it got a processor.
+    pub turns: u64,
+}
+
+/// Replaces `found` by the threads of a process, in ascending order, as far as they fit: this
+/// allocates nothing. Threads that end meanwhile are left out.
+pub fn thread_times(pid: u32, found: &mut Vec<ThreadTimes>) -> io::Result<()> {
+    found.clear();
+    let folder = open_small(CWD, format_args!("/proc/{pid}/task"), OFlags::DIRECTORY)?;
+    let mut space = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(&folder, &mut space);
+    while let Some(entry) = entries.next()
+        && found.len() < found.capacity()
+    {
+        let Some(tid) = parse(entry?.file_name().to_bytes()) else { continue };
+        match times_of(&folder, tid) {
+            Ok(times) => found.push(times),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    found.sort_unstable_by_key(|times| times.tid);
+    Ok(())
+}
+
+fn times_of(folder: impl AsFd + Copy, tid: u32) -> io::Result<ThreadTimes> {
+    let invalid = io::ErrorKind::InvalidData;
+    let state = state_of(folder, format_args!("{tid}/stat"))?;
+    let mut buffer = [0; 96];
+    let bytes = read_small(folder, format_args!("{tid}/schedstat"), &mut buffer)?;
+    let [ran, waited, turns] = parse_schedstat(bytes).ok_or(invalid)?;
+    Ok(ThreadTimes { tid, state, ran, waited, turns })
+}
+
+/// Whether an error says that there is no such process or thread (any more).
+pub fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::SRCH].map(|errno| Some(errno.raw_os_error()));
+    gone.contains(&error.raw_os_error())
+}
+
+/// Opens a file whose path is short, and allocates nothing.
+fn open_small(folder: impl AsFd, path: fmt::Arguments<'_>, flags: OFlags) -> io::Result<OwnedFd> {
+    let mut text = io::Cursor::new([0; 48]);
+    text.write_fmt(path)?;
+    let length = usize::try_from(text.position()).unwrap_or_default();
+    let path = text.get_ref().get(..length).unwrap_or_default();
+    Ok(openat(folder, path, flags | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// The beginning of a file; allocates nothing.
+fn read_small<'a>(
+    folder: impl AsFd,
+    path: fmt::Arguments<'_>,
+    buffer: &'a mut [u8],
+) -> io::Result<&'a [u8]> {
+    let file = open_small(folder, path, OFlags::empty())?;
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut *buffer))?;
+    Ok(buffer.get(..read).unwrap_or_default())
+}
+
+/// The state in a `stat` file: what follows the name, which is short.
+fn state_of(folder: impl AsFd, path: fmt::Arguments<'_>) -> io::Result<State> {
+    let mut buffer = [0; 256];
+    let bytes = read_small(folder, path, &mut buffer)?;
+    let close = bytes.iter().rposition(|&byte| byte == b')');
+    let letter = close.and_then(|close| bytes.get(close.checked_add(2)?));
+    letter.copied().map(State::from_letter).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// How many threads of the machine are ready to run, or running; allocates nothing. Quotas and
+/// masks of processors do not count.
+pub fn ready_threads() -> io::Result<usize> {
+    let mut buffer = [0; 128];
+    let bytes = read_small(CWD, format_args!("/proc/loadavg"), &mut buffer)?;
+    parse_ready(bytes).ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// The fourth field of `/proc/loadavg`, up to its slash.
+fn parse_ready(loadavg: &[u8]) -> Option<usize> {
+    let field = loadavg.split(u8::is_ascii_whitespace).nth(3)?;
+    parse(field.split(|&byte| byte == b'/').next()?)
 }
 
 /// How often a thread was put on a processor since it began.
@@ -359,9 +451,9 @@ fn parse_schedstat(bytes: &[u8]) -> Option<[u64; 3]> {
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
-/// What a process is doing, as far as its main thread tells.
+/// What a process is doing, as far as its main thread tells; allocates nothing.
 pub fn state(pid: u32) -> io::Result<State> {
-    stat(pid).map(|stat| stat.state)
+    state_of(CWD, format_args!("/proc/{pid}/stat"))
 }
 
 /// Whether a process is there, and not on its way out: one that was killed loses its threads first,

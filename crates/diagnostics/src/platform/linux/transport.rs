@@ -1,8 +1,7 @@
 //! Unix sockets, also behind `/proc/<pid>/root`.
 
 use super::proc;
-use crate::platform::unix::connect_short;
-pub use crate::platform::unix::{Listener, Stream};
+pub use crate::platform::unix::{Listener, Stream, connect_short};
 use rootfs::Root;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::sockopt;
