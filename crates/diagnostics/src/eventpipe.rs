@@ -407,8 +407,8 @@ impl Stopper {
         self.kept.as_ref().is_some_and(|kept| kept.known().is_abandoned())
     }
 
-    /// Waits as long as the end of the session could make the runtime hang, for `limit` at most. Why
-    /// it still could.
+    /// Waits as long as the end of the session could make the runtime hang, for `limit` at most.
+    /// Why it still could.
     fn wait_while_overloaded(&self, limit: Duration) -> Option<crate::Overload> {
         #[cfg(target_os = "linux")]
         if self.form <= OLD_FORM

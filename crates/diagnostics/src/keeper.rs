@@ -16,19 +16,19 @@
 //! to its end (`EventPipe::Shutdown` waits for the thread that writes them, without a limit), and
 //! an end of the session makes other threads wait meanwhile.
 //!
-//! A runtime gives the id of a session that has ended to a later one, which may be another tool's. So
-//! no session may be ended twice, and of two processes that may die or be stopped at any moment, only
-//! one can know whether it was. That is the keeper: also when a session ends as usual, we ask it to
-//! send `StopTracing`. We send it only if the keeper is gone.
+//! A runtime gives the id of a session that has ended to a later one, which may be another tool's.
+//! So no session may be ended twice, and of two processes that may die or be stopped at any moment,
+//! only one can know whether it was. That is the keeper: also when a session ends as usual, we ask
+//! it to send `StopTracing`. We send it only if the keeper is gone.
 //!
 //! Also a `StopTracing` can make .NET Core 3.1 hang: `SuspendWriteEvent` takes the lock of the
-//! buffers twice, and the second time waits under it for every thread that is just writing an event,
-//! while such a thread may wait for the same lock to get a new buffer. It has had the time between
-//! for that, unless it got no processor. So the keeper puts the end off while the process is
-//! [overloaded](crate::overload), except where we have waited for that before we asked.
+//! buffers twice, and the second time waits under it for every thread that is just writing an
+//! event, while such a thread may wait for the same lock to get a new buffer. It has had the time
+//! between for that, unless it got no processor. So the keeper puts the end off while the process
+//! is [overloaded](crate::overload), except where we have waited for that before we asked.
 //!
-//! What the keeper needs, it has before it requests a session: a failed allocation would end it, and
-//! all of its connections would break.
+//! What the keeper needs, it has before it requests a session: a failed allocation would end it,
+//! and all of its connections would break.
 
 mod process;
 
@@ -68,7 +68,8 @@ const START_LIMIT: Duration = Duration::from_secs(5);
 /// How long we wait at the end for a keeper that has nothing left to do.
 const END_LIMIT: Duration = Duration::from_millis(200);
 
-/// How often we look whether the keeper has answered, where another thread of ours may have read it.
+/// How often we look whether the keeper has answered, where another thread of ours may have read
+/// it.
 const ANSWER: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// What asks the keeper to end the session.
@@ -252,7 +253,8 @@ impl Kept {
         }
     }
 
-    /// Waits until the keeper has answered, or does not have to or cannot, until `deadline` at most.
+    /// Waits until the keeper has answered, or does not have to or cannot, until `deadline` at
+    /// most.
     pub(crate) fn answer(&self, deadline: Instant) -> Known {
         loop {
             let known = self.known();

@@ -135,8 +135,8 @@ impl Session {
         })
     }
 
-    /// Begins the session and keeps it. Where what that takes is missing, both descriptors are closed
-    /// before anything was sent, which is seen on the other side.
+    /// Begins the session and keeps it. Where what that takes is missing, both descriptors are
+    /// closed before anything was sent, which is seen on the other side.
     fn keep(self) {
         let Some((mut keeping, request)) = Keeping::prepare(self) else { return };
         if (&keeping.connection).write_all(&request).is_err() {

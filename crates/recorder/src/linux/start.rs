@@ -263,8 +263,8 @@ impl Start {
         Ok(recorder)
     }
 
-    /// Whether threads of the process wait long for a processor. One that is starting, and has no port
-    /// yet, does not have the threads that will: there, the machine decides.
+    /// Whether threads of the process wait long for a processor. One that is starting, and has no
+    /// port yet, does not have the threads that will: there, the machine decides.
     fn overload(&self) -> Option<Overload> {
         match &self.port {
             Some(_) => overload::of_process(self.target.pid),

@@ -4,8 +4,8 @@
 use std::fs;
 
 /// Closes the descriptors above the three standard streams that the program which started this one
-/// has left open: those without `FD_CLOEXEC`. A process that outlives its parent would otherwise hold
-/// the parent's locks, pipes and sockets.
+/// has left open: those without `FD_CLOEXEC`. A process that outlives its parent would otherwise
+/// hold the parent's locks, pipes and sockets.
 ///
 /// Everything that Rust's standard library and this project open has that flag, so that nothing is
 /// closed that this process uses.

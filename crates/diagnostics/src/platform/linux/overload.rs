@@ -69,8 +69,8 @@ pub fn of_process(pid: u32) -> Option<Overload> {
     }
 }
 
-/// Whether the machine has so many ready threads that a process that is just starting will be
-/// overloaded.
+/// Whether a process that is just starting will be overloaded, because of the ready threads of the
+/// machine.
 pub fn of_machine() -> Option<Overload> {
     let processors = processors();
     let mut least = usize::MAX;
