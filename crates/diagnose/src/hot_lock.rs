@@ -49,9 +49,14 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             title: format!("{waiting:.1} threads wait for one lock on average"),
             culprit: Some(words::method(profile, row.waited_at.function)),
             evidence,
-            figures: figures::stacks(profile, "where threads wait for it", Unit::Nanoseconds, waits)
-                .into_iter()
-                .collect(),
+            figures: figures::stacks(
+                profile,
+                "where threads wait for it",
+                Unit::Nanoseconds,
+                waits,
+            )
+            .into_iter()
+            .collect(),
             next: "hold the lock for a shorter time, or split it: clrscope report <file> \
                 --profiler locks"
                 .to_owned(),
