@@ -46,7 +46,7 @@ impl Known {
         self.over || self.answer == Some(true)
     }
 
-    /// Whether nobody is there who would end the session.
+    /// Whether there is no process left that would end the session.
     fn is_abandoned(self) -> bool {
         self.gone && !self.has_ended()
     }
@@ -402,7 +402,7 @@ impl Stopper {
         self.port.stop_tracing(self.id, timeout)
     }
 
-    /// Whether there was a keeper, and nobody is there who would end the session.
+    /// Whether there was a keeper, and no process is left that would end the session.
     fn is_abandoned(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.known().is_abandoned())
     }
@@ -684,7 +684,7 @@ mod tests {
         }
     }
 
-    /// Whoever does not read it any more still ends it, where nobody else does.
+    /// Whoever does not read it any more still ends it, where no other process does.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_session_that_is_dropped_without_a_keeper_is_read_and_ended() {

@@ -144,7 +144,7 @@ impl Session {
         }
         let Ok(answer) = keeping.read_answer() else { return };
         let bytes = keeping.buffer.get(..answer.length).unwrap_or_default();
-        // Nobody is there any more, perhaps; or the time is up, and the session begins all the
+        // The other process may be gone; or the time is up, and the session begins all the
         // same.
         let told = (&*keeping.channel).write_all(bytes).is_ok();
         if let Some(id) = answer.session {
@@ -192,12 +192,12 @@ impl Keeping {
 
     fn keep(&mut self, id: u64, told: bool) {
         let asked = told && self.watch(id);
-        // Nobody else reads from now on.
+        // From now on, only this process reads.
         if !asked && !self.has_ended() {
             self.end.order(Order::StopWhenCalm(id));
         }
         self.drain();
-        // Nobody is there any more, perhaps.
+        // The other process may be gone.
         let _ = (&*self.channel).write_all(&[OVER]);
     }
 

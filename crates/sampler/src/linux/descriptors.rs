@@ -17,7 +17,7 @@ pub fn close_inherited() {
         // SAFETY: it only asks for the flags of a number, which may be that of no descriptor.
         let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
         if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
-            // SAFETY: nobody in this process owns a descriptor without that flag.
+            // SAFETY: no code of this process owns a descriptor without that flag.
             unsafe { libc::close(number) };
         }
     }
