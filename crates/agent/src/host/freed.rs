@@ -58,7 +58,8 @@ impl Freed {
 
     /// Keeps of a set only the ids that were not freed since [`Self::count`] was `count`.
     pub fn retain(&self, count: u64, ids: &mut std::collections::HashSet<u64>) {
-        // The lock is taken for each: the runtime may wait for it in `add`, and a collection for that.
+        // The lock is taken for each: the runtime may wait for it in `add`, and a collection for
+        // that.
         ids.retain(|&id| !self.since(count, FunctionId(id as usize)));
     }
 
