@@ -128,6 +128,11 @@ impl Bench {
         self.evidence.join(format!("{}.hang", name.replace([' ', '/'], "_")))
     }
 
+    /// Where the core file of a process of a cell is kept.
+    fn core_file(&self, name: &str, who: &str) -> PathBuf {
+        self.evidence.join(format!("{}_{who}.core", name.replace([' ', '/'], "_")))
+    }
+
     /// Runs a cell with this seed. What fails is run once more without clrscope: where that fails
     /// as well, the cell is unfit.
     pub fn run(&self, table: &Table, cell: &Cell, seed: u64) -> (Verdict, String) {
@@ -314,6 +319,8 @@ impl Attempt<'_> {
         }
         let mut launch =
             driver::launch(self.target, self.runtime, SECONDS).env("TMPDIR", &self.scene.tmp);
+        // A core file lies where the process ran that died.
+        launch = launch.current_dir(&self.scene.home);
         launch = launch.env("LD_LIBRARY_PATH", &self.bench.native);
         for (name, value) in &self.scene.env {
             launch = launch.env(name, value);
@@ -345,6 +352,7 @@ impl Attempt<'_> {
         }
         drop_process(live.target);
         let _ = writeln!(self.log, "{ended:#?}\n{outcome:#?}");
+        self.cores();
         self.files();
         self.ledger();
         Ok(match (std::mem::take(&mut self.failures), outcome) {

@@ -108,6 +108,7 @@ pub fn run(options: &Options) -> Result<()> {
     let evidence = tool::target_folder().join("harm");
     fs::create_dir_all(&evidence).with_context(|| evidence.display().to_string())?;
     scene::launcher()?;
+    evidence::allow_cores()?;
     let bench = Bench::new(clrscope, native::folder()?, evidence);
     if let Some(minutes) = options.chaos {
         return chaos::run(&bench, &table, minutes, &options.only, options.seed.unwrap_or(SEED));

@@ -39,6 +39,9 @@ pub struct Scene {
     pub tmp: PathBuf,
     /// Clrscope's.
     pub own_tmp: PathBuf,
+    /// Where the target runs: its core file lies there. Everybody may write into it, whatever
+    /// happens to the folder for temporary files.
+    pub home: PathBuf,
     /// Where clrscope writes its session.
     pub output: PathBuf,
     /// The target's name.
@@ -94,11 +97,13 @@ impl Scene {
             fs::create_dir(&path)?;
             Ok(path)
         };
-        let (tmp, own_tmp, out) = (sub("t")?, sub("own")?, sub("out")?);
+        let (tmp, own_tmp, out, home) = (sub("t")?, sub("own")?, sub("out")?, sub("home")?);
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o1777))?;
         Ok(Scene {
             random,
             tmp,
             own_tmp,
+            home,
             output: out.join("harm.clrscope"),
             target,
             executable,

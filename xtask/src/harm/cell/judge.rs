@@ -262,6 +262,20 @@ impl Attempt<'_> {
         }
     }
 
+    /// Writes down where a process died, target or clrscope, that left a core file.
+    pub(super) fn cores(&mut self) {
+        let clrscope = self.bench.clrscope.as_path();
+        for (folder, executable, who) in [
+            (&self.scene.home, self.scene.executable.as_path(), "target"),
+            (&self.scene.own_tmp, clrscope, "clrscope"),
+        ] {
+            let kept = self.bench.core_file(&self.name, who);
+            if let Some(text) = evidence::of_core(folder, executable, &kept) {
+                let _ = writeln!(self.log, "{text}");
+            }
+        }
+    }
+
     /// Keeps what shows where something hangs.
     pub(super) fn evidence(&mut self, live: &Live) {
         let text: String =
