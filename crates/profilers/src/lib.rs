@@ -99,7 +99,7 @@ profilers!($
     r#async,
     exact_allocations,
     trace;
-    whole finalizers
+    whole finalizers, dns
 );
 
 /// The profiler of this id.
