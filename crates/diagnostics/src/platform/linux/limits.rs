@@ -1,7 +1,9 @@
 //! What the limits of a process leave it: threads, address space, and the control groups that it is
 //! in.
 
+use super::proc;
 use crate::Error;
+use rustix::fs::CWD;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -21,6 +23,9 @@ pub const COUNTING: Duration = Duration::from_millis(200);
 const COUNT_EVERY: Duration = Duration::from_millis(1);
 /// Bytes of address space for the stacks of these threads, and for buffers.
 const SESSION_ADDRESS_SPACE: u64 = 40 << 20;
+/// Bytes of address space that must be free when an event session of an old runtime is to end: the
+/// thread that ends it writes an event, into a buffer of 100 KB. Others of up to 1 MB may come.
+const END_ADDRESS_SPACE: u64 = 4 << 20;
 
 /// Checks that a process has room for one more event session.
 ///
@@ -140,6 +145,28 @@ fn free_of(
 pub fn free_address_space(pid: u32) -> Option<(u64, u64)> {
     let limit = soft_limit(&file(pid, "limits"), "Max address space")?;
     Some((limit.saturating_sub(status_bytes(&file(pid, "status"), "VmSize:")?), limit))
+}
+
+/// How much address space or data (`RLIMIT_DATA`) a process may still use, if that is less than an
+/// old runtime needs to end an event session; allocates nothing. Runtimes before .NET 6 do not
+/// notice that they got no buffer for an event, and write to address 0 (`EventPipeBuffer`,
+/// src/vm/eventpipebuffer.cpp).
+pub(crate) fn too_little_to_end(pid: u32) -> Option<u64> {
+    let (mut limits, mut status) = ([0; 2048], [0; 2048]);
+    let limits = proc::read_small(CWD, format_args!("/proc/{pid}/limits"), &mut limits).ok()?;
+    let status = proc::read_small(CWD, format_args!("/proc/{pid}/status"), &mut status).ok()?;
+    let free = |limit: &str, used: &str| {
+        Some(first_number(limits, limit)?.saturating_sub(first_number(status, used)? << 10))
+    };
+    let both = [free("Max address space", "VmSize:"), free("Max data size", "VmData:")];
+    both.into_iter().flatten().min().filter(|free| *free < END_ADDRESS_SPACE)
+}
+
+/// The first number of the line that begins so.
+fn first_number(text: &[u8], name: &str) -> Option<u64> {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    let rest = lines.find_map(|line| line.strip_prefix(name.as_bytes()))?;
+    str::from_utf8(rest).ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// A soft limit of `/proc/<pid>/limits`, in the unit of that file; `None` if there is none.
@@ -296,7 +323,16 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_read_from_what_is_not_text() {
+        let status = b"Name:\t\xff\xfe\nVmSize:\t    2048 kB\nVmData:\t 12 kB\n";
+        assert_eq!(first_number(status, "VmSize:"), Some(2048));
+        assert_eq!(first_number(b"Max address space         unlimited  unlimited", "Max a"), None);
+        assert_eq!(first_number(status, "VmPeak:"), None);
+    }
+
+    #[test]
     fn this_process_has_room() {
+        assert_eq!(too_little_to_end(std::process::id()), None);
         check_session(std::process::id()).unwrap();
     }
 }
