@@ -50,6 +50,11 @@ async function checkTimes(page: Page, stacks: Locator) {
   await expect(fields.getByLabel("From")).not.toHaveValue("");
   await expect(pressed).toHaveCount(0);
   await checkWidths(page, "recording-part");
+  // What is typed stays while the page is drawn anew.
+  await fields.getByLabel("From").fill("");
+  await fields.getByLabel("From").pressSequentially("1.5", { delay: 200 });
+  await page.keyboard.press("Tab");
+  await expect(page).toHaveURL(/from=1\.5&/);
   await times.getByRole("button", { name: "All so far" }).click();
   await expect(page).not.toHaveURL(/from=|to=|last=/);
   await graph.focus();

@@ -353,6 +353,8 @@ function Search({ search, found }: ToolbarProps) {
   const store = useContext(StoreContext);
   const input = useRef<HTMLInputElement>(null);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  // The page of a recording is drawn anew many times a second: what is being typed stays.
+  const [typed, setTyped] = useState<string>();
   const set = (text: string) => store.set({ search: text.trim() }, true);
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
@@ -373,15 +375,20 @@ function Search({ search, found }: ToolbarProps) {
         aria-label="Search methods"
         placeholder="Search methods, or /regular expression/"
         spellcheck={false}
-        value={search}
+        value={typed ?? search}
         onInput={(event) => {
           const { value } = event.currentTarget;
+          setTyped(value);
           clearTimeout(timer.current);
-          timer.current = setTimeout(() => set(value), 120);
+          timer.current = setTimeout(() => {
+            set(value);
+            setTyped(undefined);
+          }, 120);
         }}
         onKeyDown={(event) => {
           if (event.key !== "Escape") return;
           clearTimeout(timer.current);
+          setTyped(undefined);
           event.currentTarget.value = "";
           set("");
           event.currentTarget.blur();

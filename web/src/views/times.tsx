@@ -1,6 +1,6 @@
 // Which part of the time is shown, in numbers: what the pointer chooses in a timeline or a chart.
 
-import { useContext } from "preact/hooks";
+import { useContext, useState } from "preact/hooks";
 import type { Description, Selection, TimePart } from "../data/source";
 import { StoreContext } from "./state";
 
@@ -49,26 +49,53 @@ export function Latest({ selection, choose }: TimesProps) {
 /** A part of the time by its beginning and end. */
 export function Times({ selection, description, choose }: TimesProps) {
   const { from, to } = selection;
-  const field = (label: string, name: "from" | "to", placeholder: string) => (
+  const shown = (time: number) => (time / 1e9).toFixed(1);
+  return (
+    <div class="times" role="group" aria-label="Part of the time, in seconds">
+      <Seconds
+        label="From"
+        value={from}
+        placeholder={shown(description.from)}
+        choose={(from) => choose({ ...ALWAYS, from, to })}
+      />
+      <Seconds
+        label="to"
+        value={to}
+        placeholder={shown(description.to)}
+        choose={(to) => choose({ ...ALWAYS, from, to })}
+      />{" "}
+      s
+      {isPart(selection) && <AllOfIt />}
+    </div>
+  );
+}
+
+interface SecondsProps {
+  label: string;
+  value: string;
+  placeholder: string;
+  choose: (value: string) => void;
+}
+
+/** A field whose text stays while somebody types, however often the page is drawn anew. */
+function Seconds({ label, value, placeholder, choose }: SecondsProps) {
+  const [typed, setTyped] = useState<string>();
+  return (
     <label>
       {label}{" "}
       <input
         type="number"
         min={0}
         step="any"
-        value={selection[name]}
+        value={typed ?? value}
         placeholder={placeholder}
-        onChange={(event) =>
-          choose({ ...ALWAYS, from, to, [name]: event.currentTarget.value })
-        }
+        onInput={(event) => setTyped(event.currentTarget.value)}
+        onChange={(event) => {
+          setTyped(undefined);
+          choose(event.currentTarget.value);
+        }}
+        onBlur={() => setTyped(undefined)}
       />
     </label>
-  );
-  return (
-    <div class="times" role="group" aria-label="Part of the time, in seconds">
-      {field("From", "from", (description.from / 1e9).toFixed(1))}
-      {field("to", "to", (description.to / 1e9).toFixed(1))} s
-      {isPart(selection) && <AllOfIt />}
-    </div>
   );
 }
