@@ -337,10 +337,10 @@ impl Stopper {
     /// stream has to be read meanwhile. Does nothing the second time, or when the keeper has taken
     /// the session over.
     ///
-    /// The end of a session can make .NET Core 3.1 hang on an overloaded machine, and ends a process
-    /// that has no address space left (see [`overload`](crate::overload), Linux): then it is put
-    /// off for half of the time. A session that has a keeper is left to it afterwards; any other is
-    /// ended all the same.
+    /// The end of a session can make .NET Core 3.1 hang on an overloaded machine, and ends a
+    /// process that has no address space left (see [`overload`](crate::overload), Linux): then it
+    /// is put off for half of the time. A session that has a keeper is left to it afterwards; any
+    /// other is ended all the same.
     ///
     /// # Errors
     /// [`Error::Overloaded`] when the session is left to its keeper: reading it fails from now on.
