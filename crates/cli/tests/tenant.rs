@@ -334,6 +334,21 @@ fn thread_local_keys_are_taken_one_at_a_time_and_returned() {
     });
 }
 
+/// Begins a long recording of runtime events.
+fn begin_events(process: &TargetProcess, session: impl AsRef<Path>) -> Running {
+    let session = session.as_ref();
+    let mut recording = record(process, session, &["-p", "loads", "-d", "60s"]);
+    wait_until_recording(session, &mut recording);
+    recording
+}
+
+/// Leaves a program so many bytes of addresses; `None` for as many as there are.
+fn leave_addresses(process: &TargetProcess, bytes: Option<u64>) {
+    let current = bytes.map(|bytes| addresses(process.pid()) + bytes);
+    let limit = Rlimit { current, maximum: getrlimit(Resource::As).maximum };
+    prlimit(Pid::from_raw(process.pid() as i32), Resource::As, limit).unwrap();
+}
+
 /// .NET Core 3.1 writes to address 0 where it gets no buffer for an event, and it writes one when a
 /// session ends.
 #[test]
@@ -342,19 +357,13 @@ fn a_program_without_addresses_outlives_its_event_session() {
         for signal in [Signal::KILL, Signal::INT] {
             let mut process = tenant(runtime, "true", &["--burn", "1"]);
             let folder = scratch();
-            let session = file(&folder, "loads.clrscope");
-            let arguments = ["-p", "loads", "-d", "60s"];
-            let mut recording = record(&process, Path::new(&session), &arguments);
-            wait_until_recording(Path::new(&session), &mut recording);
+            let recording = begin_events(&process, file(&folder, "loads.clrscope"));
             std::thread::sleep(Duration::from_millis(200));
-            let all = getrlimit(Resource::As);
-            let id = Pid::from_raw(process.pid() as i32);
-            let limit = Rlimit { current: Some(addresses(process.pid()) + 8192), ..all };
-            prlimit(id, Resource::As, limit).unwrap();
+            leave_addresses(&process, Some(8192));
             recording.signal(signal);
             std::thread::sleep(Duration::from_secs(3));
             assert!(process.is_running(), "{runtime}, {signal:?}: {}", process.transcript());
-            prlimit(id, Resource::As, all).unwrap();
+            leave_addresses(&process, None);
             if signal == Signal::INT {
                 recording.wait().expect(0);
             }
@@ -368,13 +377,8 @@ fn a_recording_ends_before_the_program_runs_out_of_addresses() {
     on_sample_runtimes_at_once(|runtime| {
         let mut process = tenant(runtime, "true", &["--burn", "1"]);
         let folder = scratch();
-        let session = file(&folder, "loads.clrscope");
-        let arguments = ["-p", "loads", "-d", "60s"];
-        let mut recording = record(&process, Path::new(&session), &arguments);
-        wait_until_recording(Path::new(&session), &mut recording);
-        let all = getrlimit(Resource::As);
-        let limit = Rlimit { current: Some(addresses(process.pid()) + (100 << 20)), ..all };
-        prlimit(Pid::from_raw(process.pid() as i32), Resource::As, limit).unwrap();
+        let recording = begin_events(&process, file(&folder, "loads.clrscope"));
+        leave_addresses(&process, Some(100 << 20));
         let ended = recording.wait().expect(0);
         assert!(
             ended.out.contains("does not run out of address space"),

@@ -77,7 +77,7 @@ impl<N: Clone> Numbers<N> {
         }
         if self.entries.len() >= MOST && std::mem::take(&mut self.any_unloaded) {
             self.entries.retain(|_, entry| entry.is_loaded);
-            // In a program that unloads nothing but dynamic methods, nobody takes these.
+            // They are taken when a module goes, which a program with dynamic methods need not do.
             self.fresh.retain(|number| self.entries.contains_key(number));
         }
         if id == 0 || self.entries.len() >= MOST {

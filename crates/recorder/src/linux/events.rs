@@ -137,7 +137,7 @@ impl Events {
                     }
                 };
                 match &mut *lock(&theirs) {
-                    // Nobody would stop it. The keeper ends what is dropped.
+                    // No one would stop it. The keeper ends what is dropped.
                     Opened::Over => return,
                     opened => *opened = Opened::Session(session.stopper()),
                 }

@@ -152,14 +152,22 @@ pub fn free_address_space(pid: u32) -> Option<(u64, u64)> {
 /// notice that they got no buffer for an event, and write to address 0 (`EventPipeBuffer`,
 /// src/vm/eventpipebuffer.cpp).
 pub(crate) fn too_little_to_end(pid: u32) -> Option<u64> {
-    let (mut limits, mut status) = ([0; 2048], [0; 2048]);
+    let (mut limits, mut sizes) = ([0; 2048], [0; 256]);
     let limits = proc::read_small(CWD, format_args!("/proc/{pid}/limits"), &mut limits).ok()?;
-    let status = proc::read_small(CWD, format_args!("/proc/{pid}/status"), &mut status).ok()?;
-    let free = |limit: &str, used: &str| {
-        Some(first_number(limits, limit)?.saturating_sub(first_number(status, used)? << 10))
+    // In `status`, the groups of a user stand before the sizes, however many they are.
+    let sizes = proc::read_small(CWD, format_args!("/proc/{pid}/statm"), &mut sizes).ok()?;
+    let free = |limit: &str, column| {
+        Some(first_number(limits, limit)?.saturating_sub(bytes_in(sizes, column)?))
     };
-    let both = [free("Max address space", "VmSize:"), free("Max data size", "VmData:")];
+    // All that is mapped, and data with stacks: proc_pid_statm(5).
+    let both = [free("Max address space", 0), free("Max data size", 5)];
     both.into_iter().flatten().min().filter(|free| *free < END_ADDRESS_SPACE)
+}
+
+/// A column of `statm`, which has pages.
+fn bytes_in(statm: &[u8], column: usize) -> Option<u64> {
+    let pages: u64 = str::from_utf8(statm).ok()?.split_whitespace().nth(column)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
 }
 
 /// The first number of the line that begins so.
@@ -324,10 +332,13 @@ mod tests {
 
     #[test]
     fn numbers_are_read_from_what_is_not_text() {
-        let status = b"Name:\t\xff\xfe\nVmSize:\t    2048 kB\nVmData:\t 12 kB\n";
-        assert_eq!(first_number(status, "VmSize:"), Some(2048));
+        let limits = b"\xff\xfe\nMax address space         2048                 unlimited  bytes\n";
+        assert_eq!(first_number(limits, "Max address space"), Some(2048));
         assert_eq!(first_number(b"Max address space         unlimited  unlimited", "Max a"), None);
-        assert_eq!(first_number(status, "VmPeak:"), None);
+        assert_eq!(first_number(limits, "Max data size"), None);
+        let page = rustix::param::page_size() as u64;
+        assert_eq!(bytes_in(b"7 6 5 4 0 2 0\n", 5), Some(2 * page));
+        assert_eq!(bytes_in(b"7 6 5", 5), None);
     }
 
     #[test]
