@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import type { Locator, Page } from "@playwright/test";
 import {
   checkAccess,
   checkWidths,
@@ -10,6 +11,87 @@ import {
   test,
   traced,
 } from "./help";
+
+/** While a recording runs, a part of the time can be chosen: the latest seconds, or in a chart. */
+async function checkTimes(page: Page, stacks: Locator) {
+  const times = stacks.getByRole("group", { name: "Time that is shown" });
+  const crumbs = stacks.getByRole("navigation", { name: "Zoomed to" });
+  const pressed = times.locator('[aria-pressed="true"]');
+  await expect(pressed).toHaveText("All so far");
+  // By keyboard, and the view stays zoomed to the same call.
+  const graph = stacks.locator(".flame canvas");
+  await graph.click({ position: { x: 30, y: 3 + 19 * 2 + 8 } });
+  await expect(page).toHaveURL(/root=\d+/);
+  await expect(crumbs.locator("b")).not.toHaveText("all");
+  const zoomed = (await crumbs.locator("b").textContent()) ?? "";
+  const asked = page.waitForResponse(/\/flame\?.*last=10/);
+  await times.getByRole("button", { name: "Last 10 s" }).focus();
+  await page.keyboard.press("Enter");
+  expect((await asked).status()).toBe(200);
+  await expect(page).toHaveURL(/last=10/);
+  await expect(page).toHaveURL(/root=\d+/);
+  await expect(pressed).toHaveText("Last 10 s");
+  await expect(crumbs.locator("b")).toHaveText(zoomed);
+  // It goes on with the recording.
+  const before = (await crumbs.textContent()) ?? "";
+  await expect(crumbs).not.toHaveText(before);
+  await checkAccess(page);
+  // The pointer chooses a part in a chart, and the fields have it.
+  const chart = page.getByRole("figure").filter({ hasText: "CPU" }).locator(".u-over");
+  await chart.scrollIntoViewIfNeeded();
+  const area = (await chart.boundingBox())!;
+  await page.mouse.move(area.x + area.width * 0.2, area.y + 40);
+  await page.mouse.down();
+  await page.mouse.move(area.x + area.width * 0.8, area.y + 40, { steps: 5 });
+  await page.mouse.up();
+  await expect(page).toHaveURL(/from=[\d.]+&to=[\d.]+/);
+  await expect(page).not.toHaveURL(/last=/);
+  const fields = stacks.getByRole("group", { name: "Part of the time, in seconds" });
+  await expect(fields.getByLabel("From")).not.toHaveValue("");
+  await expect(pressed).toHaveCount(0);
+  await checkWidths(page, "recording-part");
+  // What is typed stays while the page is drawn anew.
+  await fields.getByLabel("From").fill("");
+  await fields.getByLabel("From").pressSequentially("1.5", { delay: 200 });
+  await page.keyboard.press("Tab");
+  await expect(page).toHaveURL(/from=1\.5&/);
+  await times.getByRole("button", { name: "All so far" }).click();
+  await expect(page).not.toHaveURL(/from=|to=|last=/);
+  await graph.focus();
+  await page.keyboard.press("Escape");
+  await expect(page).not.toHaveURL(/root=/);
+}
+
+/** While a recording runs, methods have callers and callees, which are counted on. */
+async function checkMethods(page: Page, stacks: Locator) {
+  await stacks.getByRole("button", { name: "Methods", exact: true }).click();
+  await expect(page).toHaveURL(/view=functions/);
+  const methods = stacks.getByRole("region", { name: "Methods" });
+  const neighbors = methods.getByRole("button", { name: /callers and callees/ }).first();
+  await neighbors.focus();
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/of=\d+/);
+  const callers = stacks.getByRole("region", { name: "Callers and callees" });
+  await expect(callers.getByRole("columnheader", { name: "Called by" })).toBeVisible();
+  const name = (await callers.getByRole("heading").textContent()) ?? "";
+  await checkAccess(page);
+  await checkWidths(page, "recording-callers");
+  // More samples come; the method and the focus stay.
+  await neighbors.focus();
+  const total = methods.locator("table");
+  const before = (await total.textContent()) ?? "";
+  await expect(total).not.toHaveText(before);
+  await expect(callers.getByRole("heading")).toHaveText(name);
+  await expect(methods.locator("button:focus")).toHaveCount(1);
+  // The address has all of it.
+  await page.reload();
+  await expect(callers.getByRole("heading")).toHaveText(name);
+  await callers.getByRole("button", { name: "Close" }).click();
+  await stacks.getByRole("button", { name: "Stacks", exact: true }).click();
+  await expect(stacks.getByRole("region", { name: "Merged stacks" })).toContainText("thread");
+  await stacks.getByRole("button", { name: "Flame graph", exact: true }).click();
+  await expect(stacks.locator(".flame canvas")).toBeVisible();
+}
 
 test("a process is found, checked, and what is wrong with it is shown", async ({ page }) => {
   await page.goto("/");
@@ -108,6 +190,8 @@ test("a process is recorded, watched, stopped, kept, downloaded and added again"
   await graph.focus();
   await page.keyboard.press("Escape");
   await expect(page).not.toHaveURL(/root=/);
+  await checkTimes(page, stacks);
+  await checkMethods(page, stacks);
   await page.getByRole("button", { name: "Show what was recorded so far" }).click();
   await expect(page.locator("#s2-title")).toBeVisible();
   await checkAccess(page);

@@ -6,7 +6,7 @@ mod common;
 use common::{
     Ended, Running, agent_is_mapped, clrscope, file, scratch, wait_until_left, wait_until_recording,
 };
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::Value;
 use std::{
     path::Path,
@@ -330,6 +330,61 @@ fn thread_local_keys_are_taken_one_at_a_time_and_returned() {
         ended.expect_error(4, &["thread-local key"]);
         common::wait_until_clean(process.tmp().unwrap());
         assert!(!agent_is_mapped(process.pid()), "{runtime}");
+        truth(runtime, &mut process);
+    });
+}
+
+/// Begins a long recording of runtime events.
+fn begin_events(process: &TargetProcess, session: impl AsRef<Path>) -> Running {
+    let session = session.as_ref();
+    let mut recording = record(process, session, &["-p", "loads", "-d", "60s"]);
+    wait_until_recording(session, &mut recording);
+    recording
+}
+
+/// Leaves a program so many bytes of addresses; `None` for as many as there are.
+fn leave_addresses(process: &TargetProcess, bytes: Option<u64>) {
+    let current = bytes.map(|bytes| addresses(process.pid()) + bytes);
+    let limit = Rlimit { current, maximum: getrlimit(Resource::As).maximum };
+    prlimit(Pid::from_raw(process.pid() as i32), Resource::As, limit).unwrap();
+}
+
+/// .NET Core 3.1 writes to address 0 where it gets no buffer for an event, and it writes one when a
+/// session ends.
+#[test]
+fn a_program_without_addresses_outlives_its_event_session() {
+    on_sample_runtimes_at_once(|runtime| {
+        for signal in [Signal::KILL, Signal::INT] {
+            let mut process = tenant(runtime, "true", &["--burn", "1"]);
+            let folder = scratch();
+            let recording = begin_events(&process, file(&folder, "loads.clrscope"));
+            std::thread::sleep(Duration::from_millis(200));
+            leave_addresses(&process, Some(8192));
+            recording.signal(signal);
+            std::thread::sleep(Duration::from_secs(3));
+            assert!(process.is_running(), "{runtime}, {signal:?}: {}", process.transcript());
+            leave_addresses(&process, None);
+            if signal == Signal::INT {
+                recording.wait().expect(0);
+            }
+            truth(runtime, &mut process);
+        }
+    });
+}
+
+#[test]
+fn a_recording_ends_before_the_program_runs_out_of_addresses() {
+    on_sample_runtimes_at_once(|runtime| {
+        let mut process = tenant(runtime, "true", &["--burn", "1"]);
+        let folder = scratch();
+        let recording = begin_events(&process, file(&folder, "loads.clrscope"));
+        leave_addresses(&process, Some(100 << 20));
+        let ended = recording.wait().expect(0);
+        assert!(
+            ended.out.contains("does not run out of address space"),
+            "{runtime}: {}",
+            ended.out
+        );
         truth(runtime, &mut process);
     });
 }

@@ -213,7 +213,8 @@ fn connect_step(source: &io::Error) -> &'static str {
     }
 }
 
-/// Why threads that are ready to run may get no processor for a long time.
+/// Why the end of an event session could harm a process: threads that are ready to run may get no
+/// processor for a long time, or it has no address space left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Overload {
     /// A thread of the process waits long each time that it is ready.
@@ -231,6 +232,14 @@ pub enum Overload {
         ready: usize,
         /// Processors of the machine.
         processors: usize,
+    },
+    /// The process has hardly any address space left.
+    #[error("only {} KB more of address space may be used by process {pid}", free >> 10)]
+    AddressSpace {
+        /// The process.
+        pid: u32,
+        /// Bytes that it may still use.
+        free: u64,
     },
     /// The threads of the process cannot be read.
     #[error("how long threads of process {pid} wait for a processor cannot be read")]

@@ -6,8 +6,8 @@ use crate::platform::transport::Stream;
 use crate::port::{message, read_answer};
 use crate::{Error, Port};
 use std::io::{self, Read};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The last form of the command that old runtimes know, which can hang when a session ends while
@@ -206,8 +206,8 @@ struct State {
     asked: AtomicBool,
     /// The session is ended by us, because its keeper has died.
     alone: AtomicBool,
-    /// The session is left to its keeper.
-    left: AtomicBool,
+    /// The session is left to its keeper, because of this.
+    left: OnceLock<crate::Overload>,
     /// The stream has come to its end.
     ended: AtomicBool,
 }
@@ -337,9 +337,10 @@ impl Stopper {
     /// stream has to be read meanwhile. Does nothing the second time, or when the keeper has taken
     /// the session over.
     ///
-    /// The end of a session can make .NET Core 3.1 hang on an overloaded machine (see
-    /// [`overload`](crate::overload), Linux): then it is put off for half of the time. A session
-    /// that has a keeper is left to it afterwards; any other is ended all the same.
+    /// The end of a session can make .NET Core 3.1 hang on an overloaded machine, and ends a
+    /// process that has no address space left (see [`overload`](crate::overload), Linux): then it
+    /// is put off for half of the time. A session that has a keeper is left to it afterwards; any
+    /// other is ended all the same.
     ///
     /// # Errors
     /// [`Error::Overloaded`] when the session is left to its keeper: reading it fails from now on.
@@ -363,7 +364,7 @@ impl Stopper {
             if let Some(overload) = self.wait_while_overloaded(timeout / 2)
                 && !kept.known().gone
             {
-                self.state.left.store(true, Ordering::Release);
+                let _ = self.state.left.set(overload);
                 return Err(Error::Overloaded(overload));
             }
             // Ids of sessions come again: only the keeper knows whether this one has ended.
@@ -423,11 +424,17 @@ impl Stopper {
 
 impl Read for EventPipeSession {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stopper.state.left.load(Ordering::Acquire) {
-            return Err(aborted(
-                "the process waits long for processors, and the end of an event session could \
-                 make it hang: the session ends later, without what it has of the last moments",
-            ));
+        if let Some(overload) = self.stopper.state.left.get() {
+            return Err(aborted(match overload {
+                crate::Overload::AddressSpace { .. } => {
+                    "the process has no address space left, and the end of an event session would \
+                     end it: the session ends later, without what it has of the last moments"
+                }
+                _ => {
+                    "the process waits long for processors, and the end of an event session could \
+                     make it hang: the session ends later, without what it has of the last moments"
+                }
+            }));
         }
         if self.abandoned {
             return Err(abandoned());

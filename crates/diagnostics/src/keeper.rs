@@ -25,7 +25,8 @@
 //! buffers twice, and the second time waits under it for every thread that is just writing an
 //! event, while such a thread may wait for the same lock to get a new buffer. It has had the time
 //! between for that, unless it got no processor. So the keeper puts the end off while the process
-//! is [overloaded](crate::overload), except where we have waited for that before we asked.
+//! is [overloaded](crate::overload), except where we have waited for that before we asked. The same
+//! goes for a process without address space, which a `StopTracing` would end with SIGSEGV.
 //!
 //! What the keeper needs, it has before it requests a session: a failed allocation would end it,
 //! and all of its connections would break.

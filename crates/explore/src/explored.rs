@@ -1,12 +1,12 @@
 use std::{
     collections::VecDeque,
-    io::Read,
+    io::{Read, Seek},
     ops::Range,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use profile::{BuildOptions, CallTree, Filter, Profile, ProfileError, SeriesKind, TreeOptions};
-use session::{Nanos, SampleBatch, SessionRecord};
+use session::{Nanos, SampleBatch, SessionError, SessionReader, SessionRecord};
 
 use crate::{
     Lanes, Tree,
@@ -36,6 +36,30 @@ pub struct Selection {
     pub stable: bool,
 }
 
+/// A part of the time of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// From one time to another: nanoseconds since its start.
+    Time(Range<Nanos>),
+    /// The last nanoseconds of what it has so far.
+    Last(Nanos),
+}
+
+impl Part {
+    /// From when to when it is: nanoseconds since the start of the session, which is read from its
+    /// beginning.
+    fn of(&self, mut input: impl Read + Seek) -> Result<Range<Nanos>, ProfileError> {
+        match self {
+            Self::Time(time) => Ok(time.clone()),
+            Self::Last(length) => {
+                let recorded = SessionReader::new(&mut input)?.recorded()?;
+                input.rewind().map_err(SessionError::from)?;
+                Ok(recorded.saturating_sub(*length)..Nanos::MAX)
+            }
+        }
+    }
+}
+
 /// A session that is open, or a part of its time: ready for any number of questions.
 #[derive(Debug)]
 pub struct Explored {
@@ -54,6 +78,15 @@ pub struct Explored {
 }
 
 impl Explored {
+    /// Reads a session, or a part of it.
+    ///
+    /// # Errors
+    /// Those of [`Profile::read`].
+    pub fn open(mut input: impl Read + Seek, part: Option<&Part>) -> Result<Self, ProfileError> {
+        let time = part.map(|part| part.of(&mut input)).transpose()?;
+        Self::read(input, time)
+    }
+
     /// Reads a session, or what happened in a part of it: nanoseconds since its start.
     ///
     /// # Errors
@@ -139,7 +172,7 @@ impl Explored {
     }
 
     /// How the nodes of the tree of a selection are numbered in answers.
-    pub(crate) fn numbers(&self, selection: &Selection, tree: &Tree) -> Numbers {
+    pub(crate) fn numbers(&self, selection: &Selection, tree: &Tree) -> Numbers<'_> {
         if !selection.stable || selection.inverted || selection.merge_recursion {
             return Numbers::Places;
         }

@@ -29,7 +29,7 @@ pub use self::heap::{
 };
 pub use answers::*;
 pub use columns::{Column, Columns};
-pub use explored::{Explored, Selection};
+pub use explored::{Explored, Part, Selection};
 pub use functions::{FunctionSums, LineSum, LineSums, Neighbors, functions, lines, neighbors};
 pub use lanes::{Lane, Lanes, Strip};
 pub use layout::{Boxes, Hit, Layered, Nodes, Spot, View, lay_out, place};

@@ -26,6 +26,11 @@ impl FirstStacks {
         Self(first)
     }
 
+    /// Whether a stack is the first one with its functions.
+    fn is_first(&self, stack: usize) -> bool {
+        self.0.get(stack).is_some_and(|first| *first as usize == stack)
+    }
+
     /// Bytes of memory that it takes, about.
     pub fn size(&self) -> usize {
         self.0.len() * size_of::<u32>()
@@ -34,11 +39,13 @@ impl FirstStacks {
 
 /// How nodes of a tree are numbered in answers.
 #[derive(Debug)]
-pub enum Numbers {
+pub enum Numbers<'a> {
     /// By their places in the tree.
     Places,
     /// By the first stack of each, which stays the same while a session is written.
     Stacks {
+        /// The first stack of each stack.
+        first: &'a FirstStacks,
         /// Number of each node.
         number: Vec<u32>,
         /// Node of each number, or [`NONE`].
@@ -46,34 +53,74 @@ pub enum Numbers {
     },
 }
 
-impl Numbers {
+/// What is asked about in a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// All of it.
+    Whole,
+    /// A node with all below it.
+    Node(usize),
+    /// A call of the session of which nothing is in this tree: the first stack of the call. While
+    /// the latest seconds of a recording are looked at, a call may have no sample for a time.
+    Unsampled(StackId),
+}
+
+impl Asked {
+    /// The node, or the whole; `None` where nothing is in the tree.
+    pub fn node(self) -> Option<Option<usize>> {
+        match self {
+            Self::Whole => Some(None),
+            Self::Node(node) => Some(Some(node)),
+            Self::Unsampled(_) => None,
+        }
+    }
+}
+
+impl<'a> Numbers<'a> {
     /// Numbers by stacks, of a tree whose roots are the outermost calls.
-    pub fn of_stacks(tree: &Tree, first: &FirstStacks) -> Self {
+    pub fn of_stacks(tree: &Tree, first: &'a FirstStacks) -> Self {
         let mut number = vec![NONE; tree.len()];
         let mut node = vec![NONE; first.0.len()];
-        for (stack, first) in first.0.iter().enumerate().take(tree.calls().stacks()) {
+        for (stack, of) in first.0.iter().enumerate().take(tree.calls().stacks()) {
             let Some(at) = tree.calls().node_of(StackId(stack as u32)) else { continue };
-            if let (Some(number), Some(node)) = (number.get_mut(at), node.get_mut(*first as usize))
-            {
-                (*number, *node) = (*first, at as u32);
+            if let (Some(number), Some(node)) = (number.get_mut(at), node.get_mut(*of as usize)) {
+                (*number, *node) = (*of, at as u32);
             }
         }
-        Self::Stacks { number, node }
+        Self::Stacks { first, number, node }
     }
 
-    /// The node of a number that was asked for.
+    /// What a number stands for that was asked for.
     ///
     /// # Errors
     /// When there is no such node.
-    pub fn node(&self, tree: &Tree, asked: Option<usize>) -> Result<Option<usize>, ExploreError> {
-        let Some(asked) = asked else { return Ok(None) };
+    pub fn asked(&self, tree: &Tree, asked: Option<usize>) -> Result<Asked, ExploreError> {
+        let Some(asked) = asked else { return Ok(Asked::Whole) };
         let found = match self {
-            Self::Places => Some(asked).filter(|node| *node < tree.len()),
-            Self::Stacks { node, .. } => {
-                node.get(asked).filter(|node| **node != NONE).map(|node| *node as usize)
-            }
+            Self::Places => Some(Asked::Node(asked)).filter(|_| asked < tree.len()),
+            Self::Stacks { first, node, .. } => match node.get(asked) {
+                Some(&NONE) if first.is_first(asked) => {
+                    Some(Asked::Unsampled(StackId(asked as u32)))
+                }
+                Some(&NONE) | None => None,
+                Some(node) => Some(Asked::Node(*node as usize)),
+            },
         };
-        found.map(Some).ok_or(ExploreError::NoNode(asked as u32, tree.len()))
+        found.ok_or(ExploreError::NoNode(asked as u32, tree.len()))
+    }
+
+    /// The way from the outermost call down to that of a stack: numbers and functions.
+    pub fn way(&self, tables: &Tables, stack: StackId) -> Vec<(u32, FunctionId)> {
+        let Self::Stacks { first, .. } = self else { return Vec::new() };
+        let mut way = Vec::new();
+        let mut at = Some(stack);
+        while let Some(stack) = at {
+            let number = first.0.get(stack.index()).copied().unwrap_or(NONE);
+            way.push((number, tables.stack_function(stack)));
+            at = tables.parent(stack);
+        }
+        way.reverse();
+        way
     }
 
     /// The number of a node; [`NONE`] of none.
@@ -87,7 +134,7 @@ impl Numbers {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Explored, Selection, shop};
+    use crate::{Explored, FlameQuery, Selection, View, shop};
     use profile::{
         Filter, SeriesKind,
         session::{SessionRecord, SessionWriter},
@@ -154,6 +201,22 @@ mod tests {
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), all.len());
+        // Calls of which there are no samples yet are empty, and have their way from the root.
+        let rest: Vec<_> = all.iter().filter(|call| !known.contains(call)).collect();
+        for (number, name) in rest {
+            let root = Some(*number as usize);
+            let below = before.children(&selection, root, None, 0, 1).unwrap();
+            assert_eq!(serde_json::to_value(below).unwrap()["count"], 0, "{name}");
+            let view = View { root, width: 100.0, top: 0, rows: 100 };
+            let query = FlameQuery { selection: selection.clone(), view, search: None };
+            let answer = before.flame(&query).unwrap().to_bytes();
+            let length = u32::from_le_bytes(answer[4..8].try_into().unwrap()) as usize;
+            let head: serde_json::Value = serde_json::from_slice(&answer[8..8 + length]).unwrap();
+            assert_eq!((&head["total"], &head["height"]), (&0.into(), &0.into()), "{head}");
+            let last = head["path"].as_array().unwrap().last().unwrap();
+            let function = last["function"]["name"].as_str();
+            assert_eq!((last["node"].as_u64(), function), (Some(*number), Some(&**name)));
+        }
         let none = after.children(&selection, Some(1_000_000), None, 0, 1);
         assert!(none.unwrap_err().to_string().contains("no node 1000000"));
     }

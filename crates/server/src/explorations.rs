@@ -2,12 +2,10 @@
 
 use crate::{Workspace, kept::Kept, problem::Problem, store::SessionId};
 use ::compare::viewed::Viewed;
-use explore::{Explored, GrowthView, HeapView};
-use session::Nanos;
+use explore::{Explored, GrowthView, HeapView, Part};
 use std::{
     collections::HashMap,
     fs::File,
-    ops::Range,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
@@ -60,7 +58,7 @@ impl Stamp {
 /// Open sessions, comparisons and heaps.
 #[derive(Debug, Default)]
 pub struct Explorations {
-    sessions: Kept<(Stamp, Option<Range<Nanos>>), Explored>,
+    sessions: Kept<(Stamp, Option<Part>), Explored>,
     /// By the two sessions and how they were compared.
     comparisons: Kept<([Stamp; 2], String), Viewed>,
     /// By the session and the number of the snapshot.
@@ -71,12 +69,12 @@ pub struct Explorations {
 }
 
 impl Explorations {
-    /// A session, or a part of its time: nanoseconds since its start.
+    /// A session, or a part of its time.
     pub async fn open(
         &self,
         work: &Arc<Workspace>,
         id: &SessionId,
-        time: Option<Range<Nanos>>,
+        part: Option<Part>,
     ) -> Result<Arc<Explored>, Problem> {
         let own = id.clone();
         let found = work.light(move |work| {
@@ -85,9 +83,10 @@ impl Explorations {
         });
         let (stamp, file, is_written) = found.await?;
         let stamp = self.lately(stamp, is_written);
-        let key = (stamp.clone(), time.clone());
-        let read =
-            move |_: &Workspace| Ok(Explored::read(file, time).map_err(report::ReportError::from)?);
+        let key = (stamp.clone(), part.clone());
+        let read = move |_: &Workspace| {
+            Ok(Explored::open(file, part.as_ref()).map_err(report::ReportError::from)?)
+        };
         self.sessions.open(work, key, |(known, _)| stamp.allows(known), read).await
     }
 
@@ -234,7 +233,7 @@ mod tests {
         std::fs::write(&path, shop::file()).unwrap();
         let first = open.open(&work, &id, None).await.unwrap();
         assert!(Arc::ptr_eq(&first, &open.open(&work, &id, None).await.unwrap()));
-        let part = open.open(&work, &id, Some(0..1_000_000_000)).await.unwrap();
+        let part = open.open(&work, &id, Some(Part::Time(0..1_000_000_000))).await.unwrap();
         assert!(part.profile.cpu.totals.samples < first.profile.cpu.totals.samples);
         assert!(Arc::ptr_eq(&first, &open.open(&work, &id, None).await.unwrap()));
         let later = SystemTime::now() + Duration::from_secs(2);
@@ -264,10 +263,16 @@ mod tests {
         };
         longer();
         assert!(Arc::ptr_eq(&first, &open.open(&work, &id, None).await.unwrap()));
+        let last = Some(Part::Last(1_000_000_000));
+        let latest = open.open(&work, &id, last.clone()).await.unwrap();
+        assert!(Arc::ptr_eq(&latest, &open.open(&work, &id, last.clone()).await.unwrap()));
         let (read, _) = open.written.lock().unwrap()[&id].clone();
         open.written.lock().unwrap().get_mut(&id).unwrap().0 = read.checked_sub(FRESH).unwrap();
         let second = open.open(&work, &id, None).await.unwrap();
         assert!(!Arc::ptr_eq(&first, &second));
+        // What was read before is forgotten, parts as well: a long recording takes no more memory.
+        assert_eq!(open.sessions.len(), 1);
+        assert!(!Arc::ptr_eq(&latest, &open.open(&work, &id, last).await.unwrap()));
         // Once it is complete, it is read as it is.
         drop(writing);
         assert!(Arc::ptr_eq(&second, &open.open(&work, &id, None).await.unwrap()));
@@ -283,7 +288,9 @@ mod tests {
         let id = SessionId::parse("shop").unwrap();
         std::fs::write(work.path(&id), shop::file()).unwrap();
         let part = async |seconds: u64| {
-            open.open(&work, &id, Some(0..seconds * 1_000_000_000)).await.unwrap()
+            let part =
+                if seconds.is_multiple_of(2) { Part::Last } else { |end| Part::Time(0..end) };
+            open.open(&work, &id, Some(part(seconds * 1_000_000_000))).await.unwrap()
         };
         let first = part(1).await;
         for seconds in 2..30 {

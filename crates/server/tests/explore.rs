@@ -110,6 +110,44 @@ fn samples_can_be_selected() {
 }
 
 #[test]
+fn the_last_seconds_can_be_selected() {
+    let served = served();
+    let number = |value: &Value| value.as_u64().unwrap();
+    let whole = json(&served, "explore");
+    let part = json(&served, "explore?last=3");
+    served.schema("Description").check(&part).unwrap();
+    assert_eq!(part["to"], whole["to"]);
+    assert_eq!(number(&part["from"]), number(&whole["to"]) - 3_000_000_000);
+    let total = |query: &str| number(&parts(&ask(&served, query).expect(200)).0["total"]);
+    let from = number(&part["from"]) as f64 / 1e9;
+    assert_eq!(total("flame?last=3"), total(&format!("flame?from={from}")));
+    assert!(total("flame?last=3") < total("flame") && total("flame?last=3") > 0);
+    assert_eq!(total("flame?last=1e9"), total("flame"));
+    // All views take it.
+    let sum = |query: &str| number(&json(&served, query)["whole"]);
+    assert_eq!(sum("functions?last=3"), total("flame?last=3"));
+    assert_eq!(sum("callers?of=0&last=3"), total("flame?last=3"));
+    assert_eq!(sum("explore/lines?of=0&last=3"), total("flame?last=3"));
+    assert_eq!(parts(&ask(&served, "timeline?last=3").expect(200)).0["from"], part["from"]);
+    // A call has the same number in each part. Where nothing of it was sampled, it is empty.
+    let rows = json(&served, "children?nodes=stable");
+    let calls = rows["rows"].as_array().unwrap();
+    let seconds = |call: &Value| {
+        let root = number(&call["node"]);
+        json(&served, &format!("children?nodes=stable&last=0.001&root={root}"));
+        let answer = ask(&served, &format!("flame?nodes=stable&last=0.001&root={root}"));
+        let (head, _) = parts(&answer.expect(200));
+        assert_eq!(head["path"][0]["function"], call["function"]);
+        number(&head["total"])
+    };
+    assert!(calls.iter().map(seconds).any(|total| total == 0), "{rows}");
+    for query in ["explore?last=0", "flame?last=-1", "flame?last=3&from=1", "callers?of=0&last=NaN"]
+    {
+        ask(&served, query).expect_problem(400, "last");
+    }
+}
+
+#[test]
 fn nodes_can_have_numbers_that_stay_the_same() {
     let served = served();
     let answer = ask(&served, "flame?nodes=stable&width=1000").expect(200);

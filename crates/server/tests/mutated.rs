@@ -5,12 +5,13 @@
 mod shop;
 
 use compare::Recording;
-use explore::{Explored, FlameQuery, Pattern, Selection, Sort, TimelineQuery, View};
+use explore::{Explored, FlameQuery, Part, Pattern, Selection, Sort, TimelineQuery, View};
 use profile::{
     BuildOptions, Filter, Profile, SeriesKind,
     session::{SessionRecord, SessionWriter},
 };
 use report::{EXPORTERS, Options};
+use std::io::Cursor;
 
 /// Numbers that look random, and are the same in each run.
 struct Random(u64);
@@ -80,6 +81,10 @@ fn ask_everything(file: &[u8], other: &[u8]) {
 
 fn explore_everything(file: &[u8]) {
     let Ok(open) = Explored::read(file, None) else { return };
+    for length in [0, 1_000_000_000, u64::MAX] {
+        let last = Explored::open(Cursor::new(file), Some(&Part::Last(length))).unwrap();
+        serde_json::to_vec(&last.describe()).unwrap();
+    }
     serde_json::to_vec(&open.describe()).unwrap();
     let search = Pattern::parse("/a|b/").unwrap();
     for kind in SeriesKind::ALL {

@@ -13,6 +13,7 @@ mod format1;
 mod model;
 mod output;
 mod reader;
+mod recorded;
 mod row_buffer;
 mod sink;
 mod validate;

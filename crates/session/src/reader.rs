@@ -1,12 +1,14 @@
 use std::{
+    cmp::max,
     collections::VecDeque,
     io::{ErrorKind, Read},
 };
 
 use crate::{
-    Corruption, FileHeader, SessionError, SessionRecord, Validator,
+    Corruption, FileHeader, Nanos, SessionError, SessionRecord, Validator,
     format::{BLOCK_HEAD, FILE_HEAD, FORMAT, MAGIC, MAX_BLOCK, MAX_HEADER, OPTIONAL, RECORDS},
     format1::{self, Upgrade},
+    recorded::time_of,
 };
 
 /// Reads a session, record by record, and checks all of it: checksums, sizes, and that the records
@@ -110,6 +112,35 @@ impl<R: Read> SessionReader<R> {
     /// `End` record. Known when the iteration is over, false before.
     pub fn cut_short(&self) -> bool {
         self.done && (self.torn || !self.validator.ended())
+    }
+
+    /// Where blocks are read from.
+    pub(crate) fn input(&mut self) -> &mut R {
+        &mut self.input
+    }
+
+    /// Whether the file is of an older format.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.upgrade.is_some()
+    }
+
+    /// The latest time of the records that are left of the block that has been unpacked. They are
+    /// not given any more.
+    pub(crate) fn rest_of_block(&mut self) -> Result<Nanos, SessionError> {
+        let mut latest = 0;
+        while self.position < self.raw.len() {
+            self.read_record()?;
+            latest = self.read.drain(..).filter_map(|record| time_of(&record)).fold(latest, max);
+        }
+        Ok(latest)
+    }
+
+    /// The latest time of the next block, whatever it refers to; `None` at the end of the file.
+    pub(crate) fn next_time(&mut self) -> Result<Option<Nanos>, SessionError> {
+        match self.next_block()? {
+            true => self.rest_of_block().map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Reads and unpacks the next block of records; false at the end of the file.
@@ -231,7 +262,7 @@ impl<R: Read> Iterator for SessionReader<R> {
 }
 
 /// Reads until the buffer is full or the input ends; the number of bytes read.
-fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize, SessionError> {
+pub(crate) fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize, SessionError> {
     let mut length = 0;
     while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
         match input.read(rest) {
@@ -245,6 +276,6 @@ fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize, SessionE
 }
 
 /// A number at a place of a head; heads are long enough by their type.
-fn u32_at(head: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(head: &[u8], at: usize) -> u32 {
     head.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
 }

@@ -748,6 +748,51 @@ fn large_batches_are_split_and_large_records_refused() {
     assert_eq!(parts.iter().flat_map(|part| part.stack.clone()).collect::<Vec<_>>(), batch.stack);
 }
 
+#[test]
+fn how_much_was_recorded_is_read_from_the_end_of_the_file() {
+    let recorded =
+        |file: &[u8]| SessionReader::new(std::io::Cursor::new(file)).unwrap().recorded().unwrap();
+    let start = 1_000_000;
+    let at = |time: u64| SessionRecord::Observer(ObserverStatus { time, ..Default::default() });
+    let mut writer = SessionWriter::new(Vec::new(), "0.1.0").unwrap();
+    writer.write(&info()).unwrap();
+    writer.write(&at(start + 5)).unwrap();
+    writer.flush().unwrap();
+    let mut written = vec![writer.bytes_written() as usize];
+    for second in 1..=40 {
+        // What is written last need not be the latest.
+        writer.write(&at(start + second * 1000)).unwrap();
+        writer.write(&at(start + second * 1000 - 10)).unwrap();
+        writer.flush().unwrap();
+        written.push(writer.bytes_written() as usize);
+    }
+    let file = writer.finish().unwrap();
+    assert_eq!(recorded(&file[..written[0]]), 5);
+    for blocks in [1, 2, 9, 40] {
+        let end = written[blocks];
+        assert_eq!(recorded(&file[..end]), blocks as u64 * 1000);
+        // What is being written does not count yet, nor do zeros behind it.
+        assert_eq!(recorded(&[&file[..end], &[0; 100]].concat()), blocks as u64 * 1000);
+        let before = if blocks == 1 { 5 } else { (blocks as u64 - 1) * 1000 };
+        assert_eq!(recorded(&file[..end - 1]), before);
+    }
+    // A batch of samples and rows of a table have the times of their last rows.
+    let mixed = mixed();
+    let mut writer = SessionWriter::new(Vec::new(), "0.1.0").unwrap();
+    mixed[..mixed.len() - 1].iter().for_each(|record| writer.write(record).unwrap());
+    let batch = SampleBatch {
+        start: start + 100,
+        time_delta: vec![0, 20, 3],
+        thread: vec![ThreadId(0); 3],
+        stack: vec![StackId(0); 3],
+        weight: vec![1; 3],
+        state: vec![ThreadState::Running; 3],
+        truncated: vec![false; 3],
+    };
+    writer.write(&SessionRecord::CpuSamples(batch)).unwrap();
+    assert_eq!(recorded(&writer.finish().unwrap()), 123);
+}
+
 /// A file that another thread may look into.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);

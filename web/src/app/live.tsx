@@ -3,7 +3,7 @@
 import { bytes, count, duration, number, percent, rate, visible } from "../data/format";
 import type { Figures, Progress, Recording } from "../data/types";
 import { Bar } from "../views/cells";
-import { Chart } from "../views/chart";
+import { Chart, type ChartPart } from "../views/chart";
 import { Tile, Tiles } from "./parts";
 import type { History } from "./watched";
 
@@ -54,7 +54,7 @@ const cores = (value: number) => `${(value * 100).toFixed(0)} %`;
  * Figures over time. What was zero all the time may just not be recorded, so it is not drawn: a
  * line at zero would say that there is nothing.
  */
-export function Charts({ history }: { history: History }) {
+export function Charts({ history, part }: { history: History; part?: ChartPart | undefined }) {
   const { time } = history;
   const charts = [
     { title: "CPU", values: history.cpu, write: cores, stroke: "--series-1", least: 0.1 },
@@ -69,7 +69,7 @@ export function Charts({ history }: { history: History }) {
       {charts
         .filter((chart) => chart.values.some((value) => value !== null && value > 0))
         .map((chart) => (
-          <Chart key={chart.title} time={time} {...chart} />
+          <Chart key={chart.title} time={time} part={part} {...chart} />
         ))}
     </div>
   );

@@ -1,23 +1,25 @@
 // A recording or trace while it runs, and what became of it.
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api } from "../data/client";
 import { bytes, count, duration, visible } from "../data/format";
 import { useQuery } from "../data/query";
-import { serverSource } from "../data/server-source";
 import type { Recording } from "../data/types";
 import { DocumentView } from "../views/document";
-import { Samples as Explored } from "../views/explore";
+import type { ChartPart } from "../views/chart";
+import { RunningSamples } from "../views/explore";
+import { ALWAYS } from "../views/times";
 import { Failed, Forgotten } from "./checkup";
 import { ProgramOutput } from "./launch";
 import { Charts, Now, Running, Samples } from "./live";
 import { Failure, Head, Tile, Tiles, useAction, Waiting } from "./parts";
-import { go, link, useParam } from "./router";
-import { useWatched } from "./watched";
+import { go, link, setParams, useParam, usePlace } from "./router";
+import { useWatched, type History } from "./watched";
 
 export function RecordingPage({ id }: { id: string }) {
   const watched = useWatched(id);
   const { recording, progress, figures, history, problem } = watched;
+  const chosen = usePart(history);
   const stop = useAction(async () => {
     const stopped = await api.stop(id);
     watched.stopped(stopped);
@@ -28,6 +30,7 @@ export function RecordingPage({ id }: { id: string }) {
     return problem ? <Failure problem={problem} /> : <Waiting what="Reading the recording" />;
   }
   const { process, pid, command, profilers, ended } = recording;
+  const readable = !ended && (figures?.elapsed_seconds ?? 0) > READABLE;
   const about = `Process ${pid} · ${profilers.join(", ")}${command ? ` · ${visible(command)}` : ""}`;
   return (
     <>
@@ -53,11 +56,15 @@ export function RecordingPage({ id }: { id: string }) {
       {!ended && progress && <Running recording={recording} progress={progress} />}
       {ended && <Ended recording={recording} />}
       {figures?.note && <p class="banner">{visible(figures.note)}</p>}
-      {history.time.length > 0 && <Charts history={history} />}
+      {history.time.length > 0 && <Charts history={history} part={readable ? chosen : undefined} />}
       {progress && <Samples progress={progress} />}
       {command !== null && <ProgramOutput id={id} ended={ended} />}
       {!ended && figures && <Now figures={figures} />}
-      {!ended && (figures?.elapsed_seconds ?? 0) > READABLE && <Stacks id={id} />}
+      {readable && (
+        <section aria-label="Stacks so far">
+          <RunningSamples session={id} />
+        </section>
+      )}
       {!ended && <SoFar id={id} />}
     </>
   );
@@ -66,14 +73,17 @@ export function RecordingPage({ id }: { id: string }) {
 /** Seconds after which what was recorded is in the file. */
 const READABLE = 2;
 
-/** The stacks of all samples so far. Zoom and focus stay while more come. */
-function Stacks({ id }: { id: string }) {
-  const source = useMemo(() => serverSource(id, true), [id]);
-  return (
-    <section aria-label="Stacks so far">
-      <Explored source={source} view="flame" go={() => ({})} />
-    </section>
-  );
+/** The part of the time that the samples are of, as charts choose and show it. */
+function usePart(history: History): ChartPart {
+  const { params } = usePlace();
+  const seconds = (name: string) => (params.get(name) ? Number(params.get(name)) : undefined);
+  const [from, to, last] = [seconds("from"), seconds("to"), seconds("last")];
+  const now = history.time.at(-1) ?? 0;
+  return {
+    from: last === undefined ? (from ?? (to === undefined ? undefined : 0)) : now - last,
+    to: last === undefined ? to : undefined,
+    choose: (from, to) => setParams({ ...ALWAYS, from: from.toFixed(1), to: to.toFixed(1) }),
+  };
 }
 
 /** Milliseconds after which what was recorded so far is read again, if it is followed. */

@@ -13,6 +13,22 @@ export interface Query<T> {
 }
 
 /**
+ * Asks when the key changes; with another round, asks the same again. The answer before stays until
+ * the next one is there.
+ */
+export function useRounds<T>(
+  key: string,
+  round: number | undefined,
+  ask: (signal: AbortSignal) => Promise<T>,
+): Query<T> {
+  const query = useQuery(`${key} ${round ?? 0}`, ask);
+  const latest = useRef<{ key: string; data: T }>(undefined);
+  if (query.data !== undefined) latest.current = { key, data: query.data };
+  const data = latest.current?.key === key ? latest.current.data : undefined;
+  return { ...query, data };
+}
+
+/**
  * Asks when the key changes, and again after each answer and `every` milliseconds; a function gets
  * how many milliseconds the answer took. While the page is hidden, nothing is asked again.
  */

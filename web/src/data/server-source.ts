@@ -17,12 +17,13 @@ import type {
 
 type Params = Record<string, string | number | undefined>;
 
-function selected({ profiler, thread, states, from, to, callers }: Selection): Params {
+function selected({ profiler, thread, states, from, to, last, callers }: Selection): Params {
   return {
     profiler,
     thread,
     from,
     to,
+    last,
     // A list without a state lets nothing through, and an empty text is no list.
     states: states === undefined ? undefined : states.join(",") || ",",
     direction: callers ? "callers" : undefined,
@@ -81,9 +82,10 @@ export function serverSource(session: string, growing = false): Source {
     readColumns<T>(await (await ask(what, params, signal)).arrayBuffer());
   return {
     id: `session ${session}`,
-    timed: !growing,
+    timed: true,
     growing,
-    describe: (from, to, signal) => json<Description>("explore", { from, to }, signal),
+    describe: ({ from, to, last }, signal) =>
+      json<Description>("explore", { from, to, last }, signal),
     flame: async ({ selection, root, width, top, rows, search }, signal) => {
       const params = { ...selected(selection), nodes, root, width, top, rows, search };
       return flameOf(await columns<Flame>("flame", params, signal));

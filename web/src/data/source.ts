@@ -54,16 +54,22 @@ export interface Thread {
   weights: Record<string, number>;
 }
 
+/** A part of the time; all of it if nothing is set. */
+export interface TimePart {
+  /** Seconds; empty if not limited. */
+  from: string;
+  to: string;
+  /** In place of these: the last seconds of what was recorded so far. */
+  last: string;
+}
+
 /** Which samples, put together to which tree. */
-export interface Selection {
+export interface Selection extends TimePart {
   profiler: string;
   /** Id or name of threads; all if it is empty. */
   thread: string;
   /** States; `undefined` for all. */
   states: string[] | undefined;
-  /** Seconds; empty if not limited. */
-  from: string;
-  to: string;
   /** Callers instead of callees are below. */
   callers: boolean;
 }
@@ -295,7 +301,7 @@ export interface Source {
   readonly timed: boolean;
   /** Whether it is still being written: it is asked again and again. */
   readonly growing: boolean;
-  describe(from: string, to: string, signal?: AbortSignal): Promise<Description>;
+  describe(part: TimePart, signal?: AbortSignal): Promise<Description>;
   flame(query: FlameQuery, signal?: AbortSignal): Promise<Flame>;
   functions(query: FunctionsQuery, signal?: AbortSignal): Promise<Functions>;
   callers(selection: Selection, of: number, signal?: AbortSignal): Promise<Callers>;

@@ -17,6 +17,44 @@ export interface ChartProps {
   stroke: string;
   /** The highest value that the axis has at least. */
   least?: number;
+  /** The part of the time that is chosen, and how the pointer chooses one. */
+  part?: ChartPart | undefined;
+}
+
+/** A part of the time of a chart, in seconds. */
+export interface ChartPart {
+  /** Where it begins; `undefined` if nothing is chosen. */
+  from: number | undefined;
+  /** Where it ends; `undefined` for the end of the chart. */
+  to: number | undefined;
+  choose: (from: number, to: number) => void;
+}
+
+/** Pixels that the pointer is dragged at least. */
+const DRAGGED = 5;
+
+/** Chooses a part of the time, and draws the chosen one behind the line. */
+function partHooks(latest: { current: ChartProps }): uPlot.Hooks.Arrays {
+  const choose = (plot: uPlot) => {
+    const { left, width } = plot.select;
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    if (width < DRAGGED) return;
+    latest.current.part?.choose(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+  };
+  const draw = (plot: uPlot) => {
+    const { from, to } = latest.current.part ?? {};
+    if (from === undefined) return;
+    const { ctx, bbox } = plot;
+    const [begin, end] = [bbox.left, bbox.left + bbox.width];
+    const x = (time: number) => Math.min(Math.max(plot.valToPos(time, "x", true), begin), end);
+    const [left, right] = [x(from), to === undefined ? end : x(to)];
+    ctx.save();
+    ctx.globalAlpha = 0.15;
+    ctx.fillStyle = color("--accent");
+    ctx.fillRect(left, bbox.top, right - left, bbox.height);
+    ctx.restore();
+  };
+  return { setSelect: [choose], drawAxes: [draw] };
 }
 
 const HEIGHT = 150;
@@ -27,7 +65,8 @@ function seconds(value: number): string {
   return `${Math.floor(whole / 60)}:${two(whole % 60)}`;
 }
 
-function optionsOf(props: ChartProps, width: number): uPlot.Options {
+function optionsOf(latest: { current: ChartProps }, width: number): uPlot.Options {
+  const props = latest.current;
   const [soft, line, stroke] = [color("--faint"), color("--line"), color(props.stroke)];
   const font = `11px ${color("--sans")}`;
   const axis: uPlot.Axis = {
@@ -40,7 +79,11 @@ function optionsOf(props: ChartProps, width: number): uPlot.Options {
     width,
     height: HEIGHT,
     legend: { show: false },
-    cursor: { drag: { x: false, y: false }, points: { size: 6 } },
+    cursor: {
+      drag: { x: props.part !== undefined, y: false, setScale: false },
+      points: { size: 6 },
+    },
+    hooks: partHooks(latest),
     scales: {
       x: { time: false },
       y: { range: (_, __, high) => [0, Math.max(high * 1.05, props.least ?? 0, 1e-9)] },
@@ -69,7 +112,7 @@ export function Chart(props: ChartProps) {
     const make = () => {
       plot.current?.destroy();
       const width = Math.max(element.clientWidth, 120);
-      plot.current = new uPlot(optionsOf(latest.current, width), data(), element);
+      plot.current = new uPlot(optionsOf(latest, width), data(), element);
     };
     make();
     const observer = new ResizeObserver(() => {
@@ -83,8 +126,11 @@ export function Chart(props: ChartProps) {
       plot.current?.destroy();
       plot.current = undefined;
     };
-  }, []);
+    // Whether the pointer chooses a part is settled when it is made.
+  }, [props.part !== undefined]);
   useEffect(() => plot.current?.setData([props.time, props.values]), [props.time, props.values]);
+  const { part } = props;
+  useEffect(() => plot.current?.redraw(false), [part?.from, part?.to]);
   const last = props.values.at(-1);
   const shown = last === null || last === undefined ? "–" : props.write(last);
   return (

@@ -7,7 +7,7 @@ import type { SessionDetail } from "../data/client";
 import { counted, percent, visible } from "../data/format";
 import { useQuery } from "../data/query";
 import { serverSource } from "../data/server-source";
-import type { Description, Flame, Selection, Series, Source } from "../data/source";
+import type { Description, Flame, Selection, Series, Source, TimePart } from "../data/source";
 import { CallsView } from "./calls";
 import { FunctionsView } from "./functions";
 import { useThemed } from "./canvas";
@@ -18,7 +18,9 @@ import { kindColor, MARKERS, stateColor } from "./palette";
 import { keyOf, SamplesFlame, type Coloring } from "./samples-flame";
 import { StacksView } from "./stacks";
 import { StoreContext, useKept } from "./state";
+import { steady } from "./steady";
 import { TimelineView } from "./timeline";
+import { AllOfIt, ALWAYS, isPart, Latest, Times } from "./times";
 import { amount, samples } from "./weights";
 import "./explore.css";
 
@@ -28,6 +30,18 @@ export interface ExploreProps {
 
 /** Which view of the samples. */
 export type View = "flame" | "functions" | "stacks";
+
+/** The views of samples, as the address has them, with their titles. */
+const VIEWS: [string, string][] = [["", "Flame graph"], ["functions", "Methods"], ["stacks", "Stacks"]];
+
+/** The view of the samples that the address has; `undefined` if it has another one. */
+function viewOf(kept: string): View | undefined {
+  if (kept === "functions" || kept === "stacks") return kept;
+  return kept === "" ? "flame" : undefined;
+}
+
+/** What the address has for a view of the samples. */
+const addressOf = (view: View) => ({ view: view === "flame" ? "" : view });
 
 /** Milliseconds after which samples that are still being recorded are read again, at least. */
 const EVERY = 3000;
@@ -45,34 +59,49 @@ export function Explore({ session }: ExploreProps) {
   const source = useMemo(() => serverSource(session.id), [session.id]);
   const [kept, setView] = useKept("view");
   const views: [string, string][] = [];
-  if (session.series.length > 0) {
-    views.push(["", "Flame graph"], ["functions", "Methods"], ["stacks", "Stacks"]);
-  }
+  if (session.series.length > 0) views.push(...VIEWS);
   if (session.heap_snapshots > 0) views.push(["heap", "Heap"]);
   if (session.heap_snapshots > 1) views.push(["growth", "Heap growth"]);
   if (views.length === 0) {
     return <p class="hint">This session has no samples with stacks. What it has is below.</p>;
   }
   const [view] = views.find(([id]) => id === kept) ?? views[0]!;
+  const ofSamples = viewOf(view);
   return (
     <>
-      <div class="segments views" role="group" aria-label="View">
-        {views.map(([id, title]) => (
-          <button key={id} aria-pressed={view === id} onClick={() => setView(id)}>
-            {title}
-          </button>
-        ))}
-      </div>
+      <Views {...{ views, view, choose: setView }} />
       {view === "heap" && <HeapView session={session.id} snapshots={session.heap_snapshots} />}
       {view === "growth" && <GrowthView session={session.id} />}
-      {(view === "" || view === "functions" || view === "stacks") && (
-        <Samples
-          source={source}
-          view={view === "" ? "flame" : view}
-          go={(next) => ({ view: next === "flame" ? "" : next })}
-        />
-      )}
+      {ofSamples && <Samples source={source} view={ofSamples} go={addressOf} />}
     </>
+  );
+}
+
+/** The samples of a recording that runs: the same views as of its session. */
+export function RunningSamples({ session }: { session: string }) {
+  const source = useMemo(() => serverSource(session, true), [session]);
+  const [kept, setView] = useKept("view");
+  const view = viewOf(kept) ?? "flame";
+  const choice = <Views views={VIEWS} view={addressOf(view).view} choose={setView} />;
+  return <Samples source={source} view={view} go={addressOf} choice={choice} />;
+}
+
+interface ViewsProps {
+  views: [string, string][];
+  view: string;
+  choose: (view: string) => void;
+}
+
+/** Chooses a view. */
+function Views({ views, view, choose }: ViewsProps) {
+  return (
+    <div class="segments views" role="group" aria-label="View">
+      {views.map(([id, title]) => (
+        <button key={id} aria-pressed={view === id} onClick={() => choose(id)}>
+          {title}
+        </button>
+      ))}
+    </div>
   );
 }
 
@@ -81,48 +110,44 @@ export interface SamplesProps {
   view: View;
   /** What to keep, so that another view is shown. */
   go: (view: View) => Record<string, string>;
+  /** Where the view is chosen, if that is to be there only once there are samples. */
+  choice?: JSX.Element;
 }
 
 /** A view of the samples of a source, with what selects them. */
-export function Samples({ source, view, go }: SamplesProps) {
-  const [from] = useKept("from");
-  const [to] = useKept("to");
+export function Samples(props: SamplesProps) {
+  const { source } = props;
+  const store = useContext(StoreContext);
+  const part: TimePart = { from: store.get("from"), to: store.get("to"), last: store.get("last") };
   const query = useQuery(
-    `explore ${source.id} ${from} ${to}`,
-    (signal) => source.describe(from, to, signal),
+    `explore ${source.id} ${part.from} ${part.to} ${part.last}`,
+    (signal) => source.describe(part, signal),
     source.growing ? pace : undefined,
   );
   // While another part of the time is read, the last one stays.
-  const last = useRef<Description>(undefined);
+  const last = useRef<{ read: Description; shown: Description }>(undefined);
   const round = useRef(0);
-  if (query.data && query.data !== last.current) {
-    last.current = query.data;
+  if (query.data && query.data !== last.current?.read) {
+    const read = query.data;
+    const before = source.growing ? last.current?.shown : undefined;
+    last.current = { read, shown: steady(before, read, store.get("thread")) };
     if (source.growing) round.current += 1;
   }
-  const description = last.current;
+  const description = last.current?.shown;
   // What is still being recorded may not be readable yet.
-  if (query.problem && !source.growing) {
+  if (query.problem && (!source.growing || query.problem.status === 400)) {
     return (
       <div class="banner bad" role="alert">
-        {visible(query.problem.reason)} {query.problem.next} {from + to !== "" && <AllOfIt />}
+        {visible(query.problem.reason)} {query.problem.next} {isPart(part) && <AllOfIt />}
       </div>
     );
   }
   if (!description && source.growing) return null;
   if (!description) return <p class="empty">Reading the samples…</p>;
   const first = description.series[0];
-  if (!first) return source.growing ? null : <NoSamples isPart={from + to !== ""} />;
-  return <Selected {...{ source, description, view, go, first }} round={round.current} />;
-}
-
-/** Back to all of the time. */
-function AllOfIt() {
-  const store = useContext(StoreContext);
-  return (
-    <button class="plain" onClick={() => store.set({ from: "", to: "", root: "" })}>
-      All of the time
-    </button>
-  );
+  if (!first && source.growing && !isPart(part)) return null;
+  if (!first) return <NoSamples isPart={isPart(part)} />;
+  return <Selected {...props} {...{ description, part, first }} round={round.current} />;
 }
 
 function NoSamples({ isPart }: { isPart: boolean }) {
@@ -136,6 +161,7 @@ function NoSamples({ isPart }: { isPart: boolean }) {
 
 interface SelectedProps extends SamplesProps {
   description: Description;
+  part: TimePart;
   first: Series;
   /** How often samples that are still being recorded were read. */
   round: number;
@@ -147,7 +173,8 @@ function hiddenOf(series: Series, off: string): Set<string> {
   return new Set(off.split(",").filter((id) => series.states.some((one) => one.id === id)));
 }
 
-function Selected({ source, description, view, go, first, round }: SelectedProps) {
+function Selected(props: SelectedProps) {
+  const { source, description, view, go, part, first, round } = props;
   const store = useContext(StoreContext);
   const series = description.series.find((one) => one.id === store.get("series")) ?? first;
   const hidden = hiddenOf(series, store.get("off"));
@@ -159,8 +186,7 @@ function Selected({ source, description, view, go, first, round }: SelectedProps
     profiler: series.id,
     thread: known ? store.get("thread") : "",
     states: hidden.size === 0 ? undefined : shown,
-    from: store.get("from"),
-    to: store.get("to"),
+    ...part,
     // Nodes of callers have no numbers that stay the same while samples come.
     callers: store.get("callers") === "1" && !source.growing,
   };
@@ -171,12 +197,15 @@ function Selected({ source, description, view, go, first, round }: SelectedProps
   }, [search]);
   // Nodes are those of one tree: with another selection the whole is shown.
   const select = (values: Record<string, string>) => store.set({ root: "", ...values });
+  // While samples come, calls have numbers that are the same in each part: the zoom stays.
+  const choose = (next: TimePart) => store.set(source.growing ? { ...next } : { root: "", ...next });
   const toolbar = {
     description,
     series,
     selection,
     hidden,
     select,
+    choose,
     search,
     found,
     source,
@@ -188,7 +217,7 @@ function Selected({ source, description, view, go, first, round }: SelectedProps
       states={selection.states}
       from={selection.from}
       to={selection.to}
-      choose={(from, to) => select({ from, to })}
+      choose={(from, to) => choose({ ...ALWAYS, from, to })}
       thread={selection.thread}
       chooseThread={(thread) => select({ thread })}
     />
@@ -202,22 +231,23 @@ function Selected({ source, description, view, go, first, round }: SelectedProps
             {visible(warning)}
           </p>
         ))}
+      {props.choice}
       <Toolbar {...toolbar} />
       {view === "flame" ? (
         <FlameAndCalls {...{ source, description, series, selection, search, timeline, round }} found={setFound} />
       ) : view === "functions" ? (
         <>
-          <section class="card">{timeline}</section>
+          {timeline && <section class="card">{timeline}</section>}
           <FunctionsView
-            {...{ source, description, series, selection, search }}
+            {...{ source, description, series, selection, search, round }}
             found={setFound}
             show={(name) => store.set({ ...go("flame"), search: name, root: "" })}
           />
         </>
       ) : (
         <>
-          <section class="card">{timeline}</section>
-          <StacksView {...{ source, series, selection, search }} found={setFound} />
+          {timeline && <section class="card">{timeline}</section>}
+          <StacksView {...{ source, series, selection, search, round }} found={setFound} />
         </>
       )}
     </>
@@ -231,6 +261,7 @@ interface ToolbarProps {
   selection: Selection;
   hidden: Set<string>;
   select: (values: Record<string, string>) => void;
+  choose: (part: TimePart) => void;
   search: string;
   found: string;
   isFlame: boolean;
@@ -284,6 +315,7 @@ function Toolbar(props: ToolbarProps) {
           ))}
         </div>
       )}
+      {props.source.growing && <Latest {...props} />}
       {props.source.timed && <Times {...props} />}
     </div>
   );
@@ -321,6 +353,8 @@ function Search({ search, found }: ToolbarProps) {
   const store = useContext(StoreContext);
   const input = useRef<HTMLInputElement>(null);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  // The page of a recording is drawn anew many times a second: what is being typed stays.
+  const [typed, setTyped] = useState<string>();
   const set = (text: string) => store.set({ search: text.trim() }, true);
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
@@ -341,15 +375,20 @@ function Search({ search, found }: ToolbarProps) {
         aria-label="Search methods"
         placeholder="Search methods, or /regular expression/"
         spellcheck={false}
-        value={search}
+        value={typed ?? search}
         onInput={(event) => {
           const { value } = event.currentTarget;
+          setTyped(value);
           clearTimeout(timer.current);
-          timer.current = setTimeout(() => set(value), 120);
+          timer.current = setTimeout(() => {
+            set(value);
+            setTyped(undefined);
+          }, 120);
         }}
         onKeyDown={(event) => {
           if (event.key !== "Escape") return;
           clearTimeout(timer.current);
+          setTyped(undefined);
           event.currentTarget.value = "";
           set("");
           event.currentTarget.blur();
@@ -359,31 +398,6 @@ function Search({ search, found }: ToolbarProps) {
         {found}
       </span>
     </>
-  );
-}
-
-/** The part of the time, in numbers: what the pointer chooses in the timeline. */
-function Times({ selection, select, description }: ToolbarProps) {
-  const { from, to } = selection;
-  const field = (label: string, name: "from" | "to", value: string, placeholder: string) => (
-    <label>
-      {label}{" "}
-      <input
-        type="number"
-        min={0}
-        step="any"
-        value={value}
-        placeholder={placeholder}
-        onChange={(event) => select({ [name]: event.currentTarget.value })}
-      />
-    </label>
-  );
-  return (
-    <div class="times" role="group" aria-label="Part of the time, in seconds">
-      {field("From", "from", from, (description.from / 1e9).toFixed(1))}
-      {field("to", "to", to, (description.to / 1e9).toFixed(1))} s
-      {from + to !== "" && <AllOfIt />}
-    </div>
   );
 }
 

@@ -88,6 +88,7 @@ const ALL: Selection = {
   states: undefined,
   from: "",
   to: "",
+  last: "",
   callers: false,
 };
 

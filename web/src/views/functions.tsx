@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { counted, percent, visible } from "../data/format";
-import { useQuery } from "../data/query";
+import { useRounds } from "../data/query";
 import type {
   Callers,
   Description,
@@ -15,6 +15,7 @@ import type {
   Source,
 } from "../data/source";
 import { fileOf } from "./calls";
+import { useFocusKept } from "./focus";
 import { LinesView } from "./lines";
 import { More } from "./more";
 import { kindColor } from "./palette";
@@ -31,6 +32,8 @@ export interface FunctionsProps {
   series: Series;
   selection: Selection;
   search: string;
+  /** With another one, the same is asked again, and what is shown stays until it is there. */
+  round?: number;
   /** Shows a function in the flame graph. */
   show: (name: string) => void;
   /** Called with the number of functions, if something is searched for. */
@@ -40,13 +43,13 @@ export interface FunctionsProps {
 type Sort = "own" | "total" | "name";
 
 export function FunctionsView(props: FunctionsProps) {
-  const { source, selection, search, series } = props;
+  const { source, selection, search, series, round } = props;
   const [kept, keep] = useKept("sort", true);
   const [of, setOf] = useKept("of");
   const [most, setMost] = useState(STEP);
   const sort: Sort = kept === "total" || kept === "name" ? kept : "own";
   const key = `functions ${source.id} ${keyOf(selection)} ${search} ${sort} ${most}`;
-  const query = useQuery(key, async (signal) => {
+  const query = useRounds(key, round, async (signal) => {
     const found = await source.functions({ selection, search, sort, rows: most }, signal);
     props.found(search === "" ? "" : counted(found.count, "method"));
     return found;
@@ -88,6 +91,7 @@ interface TableProps extends FunctionsProps {
 
 function FunctionTable(props: TableProps) {
   const { table, sort, order } = props;
+  const place = useFocusKept<HTMLDivElement>();
   const heading = (id: Sort, title: string, span: number) => {
     const ascending = id === "name";
     return (
@@ -107,7 +111,7 @@ function FunctionTable(props: TableProps) {
     );
   };
   return (
-    <div class="scroll" tabIndex={0} role="group" aria-label="Table of methods">
+    <div ref={place} class="scroll" tabIndex={0} role="group" aria-label="Table of methods">
       <table class="data">
         <thead>
           <tr>
@@ -193,11 +197,11 @@ interface CallersProps extends FunctionsProps {
 
 /** Who calls a function, and whom it calls. */
 export function CallersView(props: CallersProps) {
-  const { source, selection, series, of, choose } = props;
+  const { source, selection, series, round, of, choose } = props;
   const [detail, setDetail] = useKept("detail");
   const isLines = detail === "lines" && source.lines !== undefined;
   const key = `callers ${source.id} ${keyOf(selection)} ${of}`;
-  const query = useQuery(key, (signal) => source.callers(selection, of, signal));
+  const query = useRounds(key, round, (signal) => source.callers(selection, of, signal));
   const found = query.data;
   return (
     <section class="card pad callers" aria-label="Callers and callees" aria-busy={!found}>
@@ -225,7 +229,7 @@ export function CallersView(props: CallersProps) {
             </div>
           )}
           {isLines ? (
-            <LinesView {...{ source, selection, series, of }} />
+            <LinesView {...{ source, selection, series, round, of }} />
           ) : (
             <div class="pair">
               <Neighbors title="Called by" rows={found.callers} {...{ found, series, choose }} />
@@ -247,8 +251,9 @@ interface NeighborsProps {
 }
 
 function Neighbors({ title, rows, found, series, choose }: NeighborsProps) {
+  const place = useFocusKept<HTMLDivElement>();
   return (
-    <div class="scroll" tabIndex={0} role="group" aria-label={title}>
+    <div ref={place} class="scroll" tabIndex={0} role="group" aria-label={title}>
       <table class="data">
         <thead>
           <tr>

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { bytes, counted, percent, visible, visibleLines } from "../data/format";
-import { useQuery } from "../data/query";
+import { useRounds } from "../data/query";
 import type { LineRow, Lines, Selection, Series, Source } from "../data/source";
 import { fileOf } from "./calls";
 import { Share } from "./functions";
@@ -20,6 +20,8 @@ export interface LinesProps {
   source: Source;
   selection: Selection;
   series: Series;
+  /** With another one, the same is asked again. */
+  round?: number | undefined;
   /** The method. */
   of: number;
 }
@@ -31,7 +33,7 @@ interface Text {
 }
 
 export function LinesView(props: LinesProps) {
-  const { source, selection, series, of } = props;
+  const { source, selection, series, round, of } = props;
   const [most, setMost] = useState(STEP);
   const [texts, setTexts] = useState<ReadonlyMap<string, Text>>(new Map());
   const [problem, setProblem] = useState("");
@@ -41,7 +43,7 @@ export function LinesView(props: LinesProps) {
     setProblem("");
   }, [of]);
   const key = `lines ${source.id} ${keyOf(selection)} ${of} ${most}`;
-  const query = useQuery(key, async (signal) =>
+  const query = useRounds(key, round, async (signal) =>
     source.lines?.({ selection, of, rows: most }, signal),
   );
   const found = query.data;

@@ -36,7 +36,8 @@ function lookOf(props: SamplesFlameProps): FlameLook<Flame> {
       return coloring === "module" ? moduleColor(fn.module) : kindColor(fn.kind, fn.id);
     },
     all: allOf(selection),
-    isEmpty: (flame) => flame.whole === 0,
+    // A call to which the view is zoomed may have no samples in a part of the time.
+    isEmpty: (flame) => flame.total === 0,
     tip: (flame, box, at) => tipOf(props, flame, box, at),
     spoken: (flame, box) => percent(flame.total_of[box]! / (flame.whole || 1)),
   };

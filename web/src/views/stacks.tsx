@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { counted, visible } from "../data/format";
-import { useQuery } from "../data/query";
+import { useRounds } from "../data/query";
 import type { Selection, Series, Source, StackRow } from "../data/source";
 import { fileOf } from "./calls";
 import { More } from "./more";
@@ -21,15 +21,17 @@ export interface StacksProps {
   series: Series;
   selection: Selection;
   search: string;
+  /** With another one, the same is asked again. */
+  round?: number;
   /** Called with the number of stacks, if something is searched for. */
   found: (text: string) => void;
 }
 
 export function StacksView(props: StacksProps) {
-  const { source, series, selection, search } = props;
+  const { source, series, selection, search, round } = props;
   const [most, setMost] = useState(STEP);
   const key = `stacks ${source.id} ${keyOf(selection)} ${search} ${most}`;
-  const query = useQuery(key, async (signal) => {
+  const query = useRounds(key, round, async (signal) => {
     const found = await source.stacks?.({ selection, search, rows: most }, signal);
     props.found(search === "" || !found ? "" : counted(found.count, "stack"));
     return found;

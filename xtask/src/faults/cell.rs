@@ -6,6 +6,7 @@ use super::{
     AGENT, FILE, LIMIT, Options, PASSES, RECORDINGS, Row, Site, Sites, TOGETHER, TOGETHER_TRIES,
     library, lock, out_of, said,
 };
+use crate::harm::evidence;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::fs;
@@ -317,7 +318,9 @@ fn finish(mut process: TargetProcess) -> Result<()> {
     process.close_stdin();
     let line = process.wait_for_line(Duration::from_secs(30), |line| line.starts_with('{'))?;
     ensure!(line.ends_with("\"wrong\":0}"), "wrong results: {line}");
-    let status = process.wait(Duration::from_secs(10))?;
+    let status = process.wait(Duration::from_secs(10));
+    // Where it hangs, before it is killed.
+    let status = status.map_err(|error| error.context(evidence::of(process.pid())))?;
     ensure!(status.success(), "the program ended with {status}");
     Ok(())
 }

@@ -12,7 +12,7 @@ mod conditions;
 mod draw;
 mod driver;
 mod endings;
-mod evidence;
+pub mod evidence;
 pub mod inside;
 mod memory;
 mod native;

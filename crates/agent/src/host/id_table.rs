@@ -6,6 +6,7 @@
 //! or it runs. Numbers may wait in queues and tables for as long as they like. Before a module
 //! goes, everything that has a number and no name gets one ([`IdTable::before_unload`]).
 
+use crate::host::unloads::Unloads;
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::{MethodName, NameResolver};
 use std::collections::HashMap;
@@ -76,6 +77,8 @@ impl<N: Clone> Numbers<N> {
         }
         if self.entries.len() >= MOST && std::mem::take(&mut self.any_unloaded) {
             self.entries.retain(|_, entry| entry.is_loaded);
+            // They are taken when a module goes, which a program with dynamic methods need not do.
+            self.fresh.retain(|number| self.entries.contains_key(number));
         }
         if id == 0 || self.entries.len() >= MOST {
             return None;
@@ -101,6 +104,10 @@ impl<N: Clone> Numbers<N> {
         // A dynamic method may have gone meanwhile.
         let loaded = |number: &u32| self.entries.get(number).filter(|entry| entry.is_loaded);
         fresh.into_iter().filter_map(|number| Some((number, loaded(&number)?.id))).collect()
+    }
+
+    fn is_loaded(&self, number: u32) -> bool {
+        self.entries.get(&number).is_some_and(|entry| entry.is_loaded)
     }
 
     fn keep(&mut self, number: u32, name: Option<N>, modules: Vec<ModuleId>) {
@@ -158,7 +165,7 @@ impl IdTable {
     /// A module is about to be unloaded: whatever has no name yet gets one, and what depends on the
     /// module is loaded no more. To be called before the runtime frees anything of it, and while
     /// nobody else asks.
-    pub fn before_unload(&self, names: &NameResolver, module: ModuleId) {
+    pub fn before_unload(&self, names: &NameResolver, unloads: &Unloads, module: ModuleId) {
         let fresh = lock(&self.classes).take_fresh();
         for (number, id) in fresh {
             // Without a name its modules are not known either: then it is taken for unloaded.
@@ -167,12 +174,15 @@ impl IdTable {
         }
         let fresh = lock(&self.functions).take_fresh();
         for (number, id) in fresh {
-            let name = names.method(FunctionId(id)).ok();
-            lock(&self.functions).keep(
-                number,
-                name,
-                modules_of(names, FunctionId(id)).unwrap_or_default(),
-            );
+            // No module goes besides, but a dynamic method may: it waits for a question, and is not
+            // asked about once it has begun to go.
+            unloads.hold_all(|| {
+                if lock(&self.functions).is_loaded(number) {
+                    let name = names.method(FunctionId(id)).ok();
+                    let modules = modules_of(names, FunctionId(id)).unwrap_or_default();
+                    lock(&self.functions).keep(number, name, modules);
+                }
+            });
         }
         lock(&self.classes).unload(module);
         lock(&self.functions).unload(module);
@@ -279,6 +289,20 @@ mod tests {
         let again = numbers.number(0x10).unwrap();
         assert_eq!(numbers.take_fresh(), [(again, 0x10)]);
         assert_eq!(numbers.meaning(freed), Meaning::Unknown);
+        // Nor if it is freed when the names of others are being asked for.
+        assert!(numbers.is_loaded(again) && !numbers.is_loaded(freed));
+        numbers.forget(0x10);
+        assert!(!numbers.is_loaded(again));
+    }
+
+    #[test]
+    fn what_was_freed_takes_no_room() {
+        let mut numbers = Numbers::<&str>::default();
+        for id in 1..=10 * MOST {
+            assert!(numbers.number(id * 8).is_some());
+            numbers.forget(id * 8);
+        }
+        assert!(numbers.fresh.len() <= MOST && numbers.entries.len() <= MOST);
     }
 
     #[test]

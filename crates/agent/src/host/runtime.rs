@@ -216,7 +216,7 @@ impl Runtime {
     /// more.
     pub fn module_unloading(&self, module: ModuleId) {
         self.unloads.module_unloading(module, || {
-            self.ids.before_unload(&self.names, module);
+            self.ids.before_unload(&self.names, &self.unloads, module);
             self.names.forget_module(module);
         });
     }

@@ -1,6 +1,7 @@
 //! The process of the keeper: see [`keeper`](super).
 
 use super::{DONE, FAILED, OVER, TAKEN, lock};
+use crate::Overload;
 use crate::message::{Answer, Command, Fields, HEADER, MAX_MESSAGE, parse_answer, stop_tracing};
 use crate::overload::Observer;
 use crate::platform::transport::{Stream, connect_short, peer};
@@ -306,7 +307,7 @@ enum Order {
     Wait,
     /// Stop this session.
     Stop(u64),
-    /// Stop this session as soon as the process is not overloaded.
+    /// Stop this session as soon as the process is not overloaded, and has address space.
     StopWhenCalm(u64),
     /// Nothing more: the session is over.
     Ended,
@@ -359,7 +360,12 @@ impl Stopping {
             Order::StopWhenCalm(id) => {
                 if let Some(observer) = &mut self.observer {
                     // It is over then, or events without a reader have cost the process enough.
-                    let _ = observer.wait_until_over(OVERLOAD_LIMIT);
+                    // Without address space the end would end the process, too.
+                    while matches!(
+                        observer.wait_until_over(OVERLOAD_LIMIT),
+                        Some(Overload::AddressSpace { .. })
+                    ) && !self.end.has_come()
+                    {}
                 }
                 id
             }

@@ -1,10 +1,11 @@
-use profile::{FRAME_KINDS, NONE, Profile, session::FunctionId};
+use profile::{FRAME_KINDS, NONE, Profile, Totals, session::FunctionId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{ExploreError, Once, ShownFunction, ends_of_path, place};
 use crate::{
-    Boxes, Column, Columns, Explored, Hit, Pattern, Selection, Tree, View, lay_out, stable::Numbers,
+    Boxes, Column, Columns, Explored, Hit, Pattern, Selection, Tree, View, lay_out,
+    stable::{Asked, Numbers},
 };
 
 /// What is to be laid out.
@@ -66,14 +67,21 @@ impl Explored {
     pub fn flame(&self, query: &FlameQuery) -> Result<Columns, ExploreError> {
         let tree = self.tree(&query.selection);
         let numbers = self.numbers(&query.selection, &tree);
-        let root = numbers.node(&tree, query.view.root)?;
+        let asked = numbers.asked(&tree, query.view.root)?;
         let profile = &self.profile;
         let found = query.search.as_ref().map(|search| search.functions(&profile.tables));
         let found: Option<Vec<Hit>> = found.transpose()?.map(|found| tree.find(&found));
         let calls = query.selection.kind.is_calls() && !query.selection.inverted;
-        let boxes = lay_out(&tree, View { root, ..query.view }, found.as_deref(), calls);
-        let (total, whole) = (tree.total(root), tree.total(None));
-        let (path, left_out) = path_of(profile, &tree, &numbers, root);
+        // Of a call without samples there is nothing to draw.
+        let of_root = |root| {
+            let boxes = lay_out(&tree, View { root, ..query.view }, found.as_deref(), calls);
+            let found = found.as_ref().map_or(0, |found| tree.found_weight(root, found));
+            (boxes, tree.total(root), tree.height(root), found)
+        };
+        let none = || (Boxes::default(), Totals::default(), 0, 0);
+        let (boxes, total, height, found_weight) = asked.node().map_or_else(none, of_root);
+        let whole = tree.total(None);
+        let (path, left_out) = path_of(profile, &tree, &numbers, asked);
         let series = profile.series(query.selection.kind);
         let part = whole.samples as f64 / series.totals.samples.max(1) as f64;
         let (functions, places, mut columns) = named(profile, &tree, &boxes);
@@ -83,11 +91,10 @@ impl Explored {
             samples: total.samples,
             whole: whole.weight,
             effective: series.effective_samples() * part,
-            height: tree.height(root),
+            height,
             path,
             left_out,
-            found: found
-                .map(|found| tree.found_weight(root, &found) as f64 / total.weight.max(1) as f64),
+            found: found.is_some().then(|| found_weight as f64 / total.weight.max(1) as f64),
             kinds: by_kind(profile, &tree, query.selection.inverted),
             shortened: tree.calls().shortened(),
             functions,
@@ -124,16 +131,19 @@ fn by_kind(profile: &Profile, tree: &Tree, inverted: bool) -> Vec<u64> {
 fn path_of(
     profile: &Profile,
     tree: &Tree,
-    numbers: &Numbers,
-    root: Option<usize>,
+    numbers: &Numbers<'_>,
+    asked: Asked,
 ) -> (Vec<PathNode>, usize) {
-    let path = root.map(|root| tree.path(root)).unwrap_or_default();
-    let (path, left_out) = ends_of_path(path);
-    let node = |node: usize| PathNode {
-        node: numbers.number(node as u32),
-        function: ShownFunction::of(profile, tree.calls().nodes()[node].function),
+    let of_node = |node: usize| (numbers.number(node as u32), tree.calls().nodes()[node].function);
+    let path = match asked {
+        Asked::Whole => Vec::new(),
+        Asked::Node(node) => tree.path(node).into_iter().map(of_node).collect(),
+        Asked::Unsampled(stack) => numbers.way(&profile.tables, stack),
     };
-    (path.into_iter().map(node).collect(), left_out)
+    let (path, left_out) = ends_of_path(path);
+    let shown =
+        |(node, function)| PathNode { node, function: ShownFunction::of(profile, function) };
+    (path.into_iter().map(shown).collect(), left_out)
 }
 
 type Named = (Vec<ShownFunction>, Vec<String>, Vec<(&'static str, Column)>);
@@ -153,7 +163,7 @@ fn named(profile: &Profile, tree: &Tree, boxes: &Boxes) -> Named {
     (functions.values, places.values, columns)
 }
 
-fn plain(boxes: Boxes, numbers: &Numbers) -> Vec<(&'static str, Column)> {
+fn plain(boxes: Boxes, numbers: &Numbers<'_>) -> Vec<(&'static str, Column)> {
     let node = boxes.node.into_iter().map(|node| numbers.number(node)).collect();
     vec![
         ("row", Column::U32(boxes.row)),

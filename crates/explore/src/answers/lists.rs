@@ -203,12 +203,12 @@ impl Explored {
     ) -> Result<ChildrenAnswer, ExploreError> {
         let tree = self.tree(selection);
         let numbers = self.numbers(selection, &tree);
-        let node = numbers.node(&tree, node)?;
+        let asked = numbers.asked(&tree, node)?.node();
         let profile = &self.profile;
         let found = search.map(|search| search.functions(&profile.tables));
         let hits = found.transpose()?.map(|found| tree.find(&found));
         let calls = selection.kind.is_calls() && !selection.inverted;
-        let children = tree.children(node);
+        let children = asked.map_or(&[][..], |node| tree.children(node));
         let row = |child: &u32| {
             let own = &tree.calls().nodes()[*child as usize];
             ChildRow {

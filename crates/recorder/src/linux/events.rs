@@ -70,11 +70,21 @@ pub(super) struct SessionStart<'a> {
     pub selection: &'a Selection,
 }
 
+/// How far a session is.
+#[derive(Debug)]
+enum Opened {
+    /// It is still to be started.
+    NotYet,
+    Session(Stopper),
+    /// The recording is over: none is to be started any more.
+    Over,
+}
+
 /// A running EventPipe session, read by a thread of its own.
 #[derive(Debug)]
 pub(super) struct Events {
     incoming: Receiver<FromEvents>,
-    stopper: Arc<Mutex<Option<Stopper>>>,
+    opened: Arc<Mutex<Opened>>,
     reader: Option<JoinHandle<()>>,
     /// Dropping the last of these waits for the keeper's process, which ends with its sessions: so
     /// it lives as long as they do.
@@ -99,8 +109,8 @@ impl Events {
                 what: "starting the EventPipe thread".into(),
                 source,
             })?;
-        let stopper = Arc::new(Mutex::new(Some(stopper)));
-        Ok(Self { incoming, stopper, reader: Some(reader), _keeper: keeper })
+        let opened = Arc::new(Mutex::new(Opened::Session(stopper)));
+        Ok(Self { incoming, opened, reader: Some(reader), _keeper: keeper })
     }
 
     /// Starts a session as soon as a process that is still starting has its port: .NET Core 3.1
@@ -112,12 +122,13 @@ impl Events {
         readers: Readers,
     ) -> Result<Self, RecordError> {
         let (sender, incoming) = sync_channel(QUEUE);
-        let stopper = Arc::new(Mutex::new(None));
-        let (stoppers, kept) = (stopper.clone(), keeper.clone());
+        let opened = Arc::new(Mutex::new(Opened::NotYet));
+        let (theirs, kept) = (opened.clone(), keeper.clone());
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
             .spawn(move || {
-                let session = match first_session(&keeper, pid, &config) {
+                let is_over = || matches!(*lock(&theirs), Opened::Over);
+                let session = match first_session(&keeper, pid, &config, is_over) {
                     Ok((_, session)) => session,
                     Err(error) => {
                         let _ = sender
@@ -125,14 +136,18 @@ impl Events {
                         return;
                     }
                 };
-                *lock(&stoppers) = Some(session.stopper());
+                match &mut *lock(&theirs) {
+                    // No one would stop it. The keeper ends what is dropped.
+                    Opened::Over => return,
+                    opened => *opened = Opened::Session(session.stopper()),
+                }
                 read(Reader::new(Gathered::new(session)), readers, &sender);
             })
             .map_err(|source| RecordError::Io {
                 what: "starting the EventPipe thread".into(),
                 source,
             })?;
-        Ok(Self { incoming, stopper, reader: Some(reader), _keeper: kept })
+        Ok(Self { incoming, opened, reader: Some(reader), _keeper: kept })
     }
 }
 
@@ -142,7 +157,8 @@ impl EventSessions for Events {
     }
 
     fn finish(&mut self, rest: &mut Vec<FromEvents>) {
-        let Some(stopper) = lock(&self.stopper).take() else { return };
+        let opened = std::mem::replace(&mut *lock(&self.opened), Opened::Over);
+        let Opened::Session(stopper) = opened else { return };
         // Stopping blocks until the runtime has written what it had, which the reader takes
         // meanwhile.
         let stopping = std::thread::spawn(move || stopper.stop(STOP_LIMIT));
@@ -184,27 +200,33 @@ impl Read for Gathered {
     }
 }
 
-/// The first session of a process that may still be starting, and the port that it is from.
+/// The first session of a process that may still be starting, and the port that it is from. It is
+/// tried until `is_over`.
 pub(super) fn first_session(
     keeper: &Keeper,
     pid: u32,
     config: &EventPipeConfig,
+    is_over: impl Fn() -> bool,
 ) -> Result<(Port, EventPipeSession), diagnostics::Error> {
     let deadline = Instant::now() + PORT_LIMIT;
     loop {
         let port = diagnostics::find_pid(pid).and_then(|process| process.port());
         match port.and_then(|port| keeper.collect(&port, config).map(|session| (port, session))) {
             Ok(opened) => return Ok(opened),
-            Err(_) if Instant::now() < deadline && diagnostics::proc::stat(pid).is_ok() => {
-                std::thread::sleep(PORT_INTERVAL);
+            Err(error)
+                if is_over()
+                    || Instant::now() >= deadline
+                    || diagnostics::proc::stat(pid).is_err() =>
+            {
+                return Err(error);
             }
-            Err(error) => return Err(error),
+            Err(_) => std::thread::sleep(PORT_INTERVAL),
         }
     }
 }
 
-fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
-    stopper.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(opened: &Mutex<Opened>) -> MutexGuard<'_, Opened> {
+    opened.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// There is no receiver any more.

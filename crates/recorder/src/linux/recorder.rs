@@ -276,7 +276,11 @@ impl Recorder {
             [observer.target_cpu, observer.target_stopped].map(Duration::from_nanos);
         cx.write(&SessionRecord::Observer(observer));
         let pid = cx.target.pid;
-        let lacks = || room::lacks_memory(pid).or_else(|| self.threads.lacks(pid));
+        let lacks = || {
+            room::lacks_memory(pid)
+                .or_else(|| room::lacks_address_space(pid))
+                .or_else(|| self.threads.lacks(pid))
+        };
         if let Some(why) = (!cx.stop.is_stopped()).then(lacks).flatten() {
             cx.note(why);
             cx.stop.stop();

@@ -15,6 +15,9 @@ const DESCRIPTORS: u64 = 16;
 /// `malloc` reserves 64 MB for each thread that asks it for memory, the runtime's own threads for
 /// events included: up to 370 MB were seen (`checkup`, 3.1).
 const ADDRESS_SPACE: u64 = 512 << 20;
+/// With less than that a recording ends: one thread that asks `malloc` for memory takes half of it,
+/// and .NET Core 3.1 ends where it gets no buffer for an event.
+const LEAST_ADDRESS_SPACE: u64 = 128 << 20;
 /// Threads that the agent and event sessions may start.
 const THREADS: u64 = 16;
 /// Threads that a recording adds at most, the runtime's for events included: 9 on 3.1 and 7 on 8
@@ -145,6 +148,16 @@ pub(super) fn lacks_memory(pid: u32) -> Option<String> {
          {} MB of its memory cgroup are free: {MORE_MEMORY}",
         free as f64 / 1_048_576.0,
         of >> 20
+    ))
+}
+
+/// Why a recording must end now: hardly any address space is left to the process, in words.
+pub(super) fn lacks_address_space(pid: u32) -> Option<String> {
+    let (free, limit) = free_address_space(pid).filter(|(free, _)| *free < LEAST_ADDRESS_SPACE)?;
+    Some(format!(
+        "the recording has ended, so that the process does not run out of address space: {}: \
+         {MORE_ADDRESS_SPACE}",
+        address_space_in_words(free, limit)
     ))
 }
 

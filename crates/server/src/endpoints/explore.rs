@@ -112,11 +112,14 @@ fn add_timeline(api: &mut Api) {
 }
 
 fn timed(endpoint: Endpoint) -> Endpoint {
-    endpoint.query("from", "Leave out what came before: seconds since the start.", number()).query(
-        "to",
-        "Leave out what came after: seconds since the start.",
-        number(),
-    )
+    endpoint
+        .query("from", "Leave out what came before: seconds since the start.", number())
+        .query("to", "Leave out what came after: seconds since the start.", number())
+        .query(
+            "last",
+            "Only the last seconds of what was recorded so far, in place of `from` and `to`.",
+            number(),
+        )
 }
 
 /// Which samples.
@@ -144,7 +147,8 @@ fn directed(endpoint: Endpoint) -> Endpoint {
         )
         .query(
             "nodes",
-            "`stable`: numbers of nodes stay the same while the session is written. For callees, \
+            "`stable`: numbers of nodes stay the same while the session is written, and for each \
+             part of its time; a call without selected samples has an empty answer. For callees, \
              without merged recursion.",
             word(["stable"]),
         )
@@ -197,7 +201,7 @@ async fn ask(
     params: ExploreParams,
     answer: impl FnOnce(&Explored, &ExploreParams) -> Result<Written, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
-    let opened = state.explorations.open(&state.work, &id, params.time()?).await;
+    let opened = state.explorations.open(&state.work, &id, params.part()?).await;
     let answered = match opened {
         Ok(open) => state.explore.run(move || answer(&open, &params)).await,
         Err(problem) => Err(problem),

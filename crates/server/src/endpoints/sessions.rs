@@ -20,6 +20,7 @@ use axum::{
 };
 use detail::SessionDetail;
 use document::Document;
+use explore::Part;
 use params::ReportParams;
 use profile::{Profile, SeriesKind};
 use report::{EXPORTERS, Exporter, SnapshotSection};
@@ -233,7 +234,8 @@ async fn document_of(
         return Err(Problem::request("a document has no `format`; a report has one"));
     }
     let options = params.options()?;
-    let opened = state.explorations.open(&state.work, &id, options.filter.time.clone()).await;
+    let part = options.filter.time.clone().map(Part::Time);
+    let opened = state.explorations.open(&state.work, &id, part).await;
     state.explorations.tidy();
     let open = opened?;
     let shared = Shared::clone(&state);

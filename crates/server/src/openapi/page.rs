@@ -43,7 +43,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("file", r#"-o shop.clrscope "$SERVER/sessions/shop/file""#),
     ("document", r#""$SERVER/sessions/shop/document?rows=5""#),
     ("report", r#""$SERVER/sessions/shop/report?format=markdown&profiler=cpu""#),
-    ("explore", r#""$SERVER/sessions/shop/explore""#),
+    ("explore", r#""$SERVER/sessions/shop/explore?last=10""#),
     ("flame", r#"-o flame.bin "$SERVER/sessions/shop/flame?width=1200&rows=40""#),
     ("functions", r#""$SERVER/sessions/shop/functions?sort=total&rows=3""#),
     ("callers", r#""$SERVER/sessions/shop/callers?of=0&rows=3""#),

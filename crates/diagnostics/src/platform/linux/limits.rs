@@ -1,7 +1,9 @@
 //! What the limits of a process leave it: threads, address space, and the control groups that it is
 //! in.
 
+use super::proc;
 use crate::Error;
+use rustix::fs::CWD;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -21,6 +23,9 @@ pub const COUNTING: Duration = Duration::from_millis(200);
 const COUNT_EVERY: Duration = Duration::from_millis(1);
 /// Bytes of address space for the stacks of these threads, and for buffers.
 const SESSION_ADDRESS_SPACE: u64 = 40 << 20;
+/// Bytes of address space that must be free when an event session of an old runtime is to end: the
+/// thread that ends it writes an event, into a buffer of 100 KB. Others of up to 1 MB may come.
+const END_ADDRESS_SPACE: u64 = 4 << 20;
 
 /// Checks that a process has room for one more event session.
 ///
@@ -140,6 +145,36 @@ fn free_of(
 pub fn free_address_space(pid: u32) -> Option<(u64, u64)> {
     let limit = soft_limit(&file(pid, "limits"), "Max address space")?;
     Some((limit.saturating_sub(status_bytes(&file(pid, "status"), "VmSize:")?), limit))
+}
+
+/// How much address space or data (`RLIMIT_DATA`) a process may still use, if that is less than an
+/// old runtime needs to end an event session; allocates nothing. Runtimes before .NET 6 do not
+/// notice that they got no buffer for an event, and write to address 0 (`EventPipeBuffer`,
+/// src/vm/eventpipebuffer.cpp).
+pub(crate) fn too_little_to_end(pid: u32) -> Option<u64> {
+    let (mut limits, mut sizes) = ([0; 2048], [0; 256]);
+    let limits = proc::read_small(CWD, format_args!("/proc/{pid}/limits"), &mut limits).ok()?;
+    // In `status`, the groups of a user stand before the sizes, however many they are.
+    let sizes = proc::read_small(CWD, format_args!("/proc/{pid}/statm"), &mut sizes).ok()?;
+    let free = |limit: &str, column| {
+        Some(first_number(limits, limit)?.saturating_sub(bytes_in(sizes, column)?))
+    };
+    // All that is mapped, and data with stacks: proc_pid_statm(5).
+    let both = [free("Max address space", 0), free("Max data size", 5)];
+    both.into_iter().flatten().min().filter(|free| *free < END_ADDRESS_SPACE)
+}
+
+/// A column of `statm`, which has pages.
+fn bytes_in(statm: &[u8], column: usize) -> Option<u64> {
+    let pages: u64 = str::from_utf8(statm).ok()?.split_whitespace().nth(column)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
+}
+
+/// The first number of the line that begins so.
+fn first_number(text: &[u8], name: &str) -> Option<u64> {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    let rest = lines.find_map(|line| line.strip_prefix(name.as_bytes()))?;
+    str::from_utf8(rest).ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// A soft limit of `/proc/<pid>/limits`, in the unit of that file; `None` if there is none.
@@ -296,7 +331,19 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_read_from_what_is_not_text() {
+        let limits = b"\xff\xfe\nMax address space         2048                 unlimited  bytes\n";
+        assert_eq!(first_number(limits, "Max address space"), Some(2048));
+        assert_eq!(first_number(b"Max address space         unlimited  unlimited", "Max a"), None);
+        assert_eq!(first_number(limits, "Max data size"), None);
+        let page = rustix::param::page_size() as u64;
+        assert_eq!(bytes_in(b"7 6 5 4 0 2 0\n", 5), Some(2 * page));
+        assert_eq!(bytes_in(b"7 6 5", 5), None);
+    }
+
+    #[test]
     fn this_process_has_room() {
+        assert_eq!(too_little_to_end(std::process::id()), None);
         check_session(std::process::id()).unwrap();
     }
 }

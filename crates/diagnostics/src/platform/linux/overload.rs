@@ -1,9 +1,14 @@
-//! Whether threads of a process wait long for a processor when they are ready to run.
+//! Whether the end of an event session could harm a process: because its threads wait long for a
+//! processor when they are ready to run, or because it has no address space left.
 //!
 //! The end of an event session can make .NET Core 3.1 hang for good when a thread that is just
 //! writing an event gets no processor for a long time (see [`keeper`](crate::keeper)). One such
 //! thread is enough. So sessions are not started, and not ended, while any thread waits long.
+//!
+//! It also ends with SIGSEGV where it gets no address space for the event that the end of each
+//! session writes. What the agent takes is free a moment later.
 
+use super::limits;
 use super::proc::{self, State, ThreadTimes};
 use crate::error::Overload;
 use std::collections::TryReserveError;
@@ -51,6 +56,8 @@ enum Seen {
     Good,
     /// A thread waited this long.
     Wait(Duration),
+    /// Only these bytes of address space are left.
+    NoRoom(u64),
     /// The threads cannot be read.
     Unreadable,
     /// There is no such process any more.
@@ -124,6 +131,10 @@ impl Observer {
                     good = 0;
                     last = Some(Overload::Thread { pid: self.pid, wait });
                 }
+                Seen::NoRoom(free) => {
+                    good = 0;
+                    last = Some(Overload::AddressSpace { pid: self.pid, free });
+                }
                 Seen::Unreadable => {
                     good = 0;
                     last = Some(Overload::Unreadable { pid: self.pid });
@@ -144,6 +155,9 @@ impl Observer {
 
     /// Observes for a window, if the machine has many ready threads.
     fn observe(&mut self) -> Seen {
+        if let Some(free) = limits::too_little_to_end(self.pid) {
+            return Seen::NoRoom(free);
+        }
         match proc::ready_threads() {
             Ok(ready) if ready <= CROWDED * self.processors => return Seen::Idle,
             Ok(_) => {}
@@ -178,7 +192,7 @@ impl Decision {
     /// `None` when there is no overload, the longest wait when there is one.
     fn after(&mut self, seen: Seen) -> Option<Option<Duration>> {
         match seen {
-            Seen::Idle | Seen::Unreadable | Seen::Gone => return None,
+            Seen::Idle | Seen::NoRoom(_) | Seen::Unreadable | Seen::Gone => return None,
             Seen::Good => self.good += 1,
             Seen::Wait(wait) => {
                 self.bad += 1;
@@ -330,6 +344,32 @@ mod tests {
         assert!(of_machine().is_some());
         drop((others, last.1));
         assert_eq!(wait_until_over(pid, Duration::from_secs(20)), None);
+    }
+
+    #[test]
+    fn a_process_without_address_space_is_waited_for() {
+        use rustix::process::{Pid, Resource, Rlimit, prlimit};
+        use std::process::Stdio;
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo; read line"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut target = Busy(vec![command.spawn().unwrap()]);
+        let pid = target.0[0].id();
+        // It has started, and needs nothing more.
+        std::io::Read::read_exact(target.0[0].stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let limit = |current| {
+            let limit = Rlimit { current, maximum: None };
+            prlimit(Pid::from_raw(pid.cast_signed()), Resource::As, limit).unwrap();
+        };
+        let of = || wait_until_over(pid, Duration::ZERO);
+        limit(Some(1 << 20));
+        assert!(matches!(of(), Some(Overload::AddressSpace { free: 0, .. })), "{:?}", of());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait_until_over(pid, Duration::from_secs(60)));
+            sleep(Duration::from_millis(500));
+            assert!(!waiting.is_finished());
+            limit(None);
+            assert!(!matches!(waiting.join().unwrap(), Some(Overload::AddressSpace { .. })));
+        });
     }
 
     #[test]

@@ -401,7 +401,7 @@ fn open_small(folder: impl AsFd, path: fmt::Arguments<'_>, flags: OFlags) -> io:
 }
 
 /// The beginning of a file; allocates nothing.
-fn read_small<'a>(
+pub(super) fn read_small<'a>(
     folder: impl AsFd,
     path: fmt::Arguments<'_>,
     buffer: &'a mut [u8],

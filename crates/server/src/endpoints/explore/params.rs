@@ -1,5 +1,5 @@
 use crate::{endpoints::sessions::params, problem::Problem};
-use explore::{Pattern, Selection, Sort, TimelineQuery, View};
+use explore::{Part, Pattern, Selection, Sort, TimelineQuery, View};
 use profile::{Filter, Profile, STATES, SeriesKind, session::ThreadState, state_id};
 use serde::Deserialize;
 use std::ops::Range;
@@ -29,6 +29,7 @@ pub struct ExploreParams {
     states: Option<String>,
     from: Option<f64>,
     to: Option<f64>,
+    last: Option<f64>,
     direction: Option<String>,
     recursion: Option<String>,
     nodes: Option<String>,
@@ -62,7 +63,19 @@ fn area(width: Option<u32>, rows: Option<u32>) -> Result<(u32, u32), Problem> {
 
 impl ExploreParams {
     /// The part of the time.
-    pub fn time(&self) -> Result<Option<Range<u64>>, Problem> {
+    pub fn part(&self) -> Result<Option<Part>, Problem> {
+        let time = self.time()?;
+        match self.last {
+            None => Ok(time.map(Part::Time)),
+            Some(_) if time.is_some() => {
+                Err(Problem::request("`last` is in place of `from` and `to`: leave these out"))
+            }
+            Some(last) if last > 0.0 => Ok(Some(Part::Last((last * 1e9) as u64))),
+            Some(_) => Err(Problem::request("`last` is greater than 0")),
+        }
+    }
+
+    fn time(&self) -> Result<Option<Range<u64>>, Problem> {
         params::time(self.from, self.to)
     }
 
@@ -202,5 +215,11 @@ mod tests {
         let bad = ExploreParams { search: some("/(/"), ..ExploreParams::default() };
         assert!(bad.search().unwrap_err().cause.contains("regular expression"));
         assert!(ExploreParams::default().function_id().is_err());
+        let part = |from, last| ExploreParams { from, last, ..ExploreParams::default() }.part();
+        assert_eq!(part(None, Some(2.5)).unwrap(), Some(Part::Last(2_500_000_000)));
+        assert_eq!(part(Some(1.0), None).unwrap(), Some(Part::Time(1_000_000_000..u64::MAX)));
+        for (from, last) in [(None, 0.0), (None, -1.0), (None, f64::NAN), (Some(1.0), 2.0)] {
+            assert!(part(from, Some(last)).unwrap_err().cause.contains("last"), "{from:?} {last}");
+        }
     }
 }

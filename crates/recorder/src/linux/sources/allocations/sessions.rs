@@ -85,15 +85,16 @@ impl AllocationEvents {
         let thread = std::thread::Builder::new()
             .name("clrscope-alloc".into())
             .spawn(move || {
-                let (port, session) =
-                    match opened.map_or_else(|| first_session(&keeper, pid, &config), Ok) {
-                        Ok(opened) => opened,
-                        Err(error) => {
-                            let _ = sender
-                                .send(FromEvents::Failed(format!("no EventPipe events: {error}")));
-                            return;
-                        }
-                    };
+                let (port, session) = match opened
+                    .map_or_else(|| first_session(&keeper, pid, &config, || false), Ok)
+                {
+                    Ok(opened) => opened,
+                    Err(error) => {
+                        let _ = sender
+                            .send(FromEvents::Failed(format!("no EventPipe events: {error}")));
+                        return;
+                    }
+                };
                 let mut follower = Follower {
                     keeper,
                     port,
