@@ -1,4 +1,5 @@
-//! Builds the agent library and puts it, compressed, where `src/agent.rs` embeds it.
+//! Builds the agent library and puts it, compressed, where `src/agent.rs` embeds it. The JSON
+//! Schemas in `schemas` are put, compressed, where `src/commands/schema.rs` embeds them.
 //!
 //! The agent is a `cdylib` of this workspace. Cargo cannot make one an input of another package
 //! (artifact dependencies are not stable), so a nested cargo builds it: always as a release build,
@@ -18,7 +19,7 @@ const READY_FILE: &str = "CLRSCOPE_AGENT_PATH";
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={READY_FILE}");
-    match provide_agent() {
+    match provide_agent().and_then(|()| provide_schemas()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(cause) => {
             for line in cause.lines() {
@@ -45,6 +46,21 @@ fn provide_agent() -> Result<(), String> {
         .map_err(|error| format!("cannot write {}: {error}", embedded.display()))
 }
 
+fn provide_schemas() -> Result<(), String> {
+    let folder = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("schemas");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let failed = |error| format!("cannot embed {}: {error}", folder.display());
+    let compressed = out_dir()?.join("schemas");
+    fs::create_dir_all(&compressed).map_err(failed)?;
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let bytes = lz4_flex::block::compress_prepend_size(&fs::read(&path).map_err(failed)?);
+        let name = path.file_stem().unwrap_or_default();
+        fs::write(compressed.join(name).with_extension("lz4"), bytes).map_err(failed)?;
+    }
+    Ok(())
+}
+
 /// Builds the agent; the path of the library.
 fn build_agent() -> Result<PathBuf, String> {
     let manifest_dir = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
@@ -56,12 +72,14 @@ fn build_agent() -> Result<PathBuf, String> {
     println!("cargo::rerun-if-changed={}", workspace.join("Cargo.toml").display());
     println!("cargo::rerun-if-changed={}", workspace.join("Cargo.lock").display());
 
+    // A debugger shows names of the agent in tests; a release is small.
+    let strip = if variable("PROFILE")? == "release" { "symbols" } else { "debuginfo" };
     let mut cargo = Command::new(variable("CARGO")?);
     cargo
         .args(["build", "--release", "--package", "agent", "--lib", "--target", &target])
         // What the nested build prints is shown when it fails; colour codes would be noise there.
         .args(["--color", "never", "--config", "profile.release.debug=false"])
-        .args(["--config", "profile.release.strip='debuginfo'"])
+        .args(["--config", &format!("profile.release.strip='{strip}'")])
         // What is loaded into other processes is fast; only this program is small.
         .args(["--config", "profile.release.opt-level=3", "--config", "profile.release.lto='thin'"])
         .args(["--config", "profile.release.codegen-units=4", "--target-dir"])

@@ -1,5 +1,4 @@
-//! Makes a table of the files in `web/dist`, compressed as well, so that they are not compressed
-//! while a browser waits.
+//! Makes a table of the files in `web/dist`, compressed.
 
 use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
@@ -40,14 +39,14 @@ fn main() -> io::Result<()> {
         }
         let kind = media_type(&name);
         write_asset(&out, &name, &bytes)?;
-        let include = |name: &str| {
-            format!("include_bytes!(concat!(env!(\"OUT_DIR\"), {:?}))", format!("/{name}"))
-        };
-        let (plain, gzip) = (include(&name), include(&format!("{name}.gz")));
         let _ = writeln!(
             table,
-            "    Asset {{ name: {name:?}, media_type: {kind:?}, bytes: {plain}, gzip: {gzip} }},"
+            "    Asset {{ name: {name:?}, media_type: {kind:?}, \
+             gzip: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.gz\")) }},"
         );
+    }
+    for name in OF_REPORT {
+        write_asset(&out, name, &fs::read(dist.join(name))?)?;
     }
     let source = format!(
         "/// SHA-256 of all assets in hexadecimal, shortened: part of their addresses.\n\
@@ -71,7 +70,6 @@ fn hash_of(dist: &Path, files: &[String]) -> io::Result<String> {
 }
 
 fn write_asset(out: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    fs::write(out.join(name), bytes)?;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;
     fs::write(out.join(format!("{name}.gz")), encoder.finish()?)

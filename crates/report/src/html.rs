@@ -232,9 +232,9 @@ fn write(title: &str, page: &impl Serialize, out: &mut dyn Write) -> Result<(), 
         out.write_all(before.as_bytes())?;
         match part {
             0 => out.write_all(escape(&format!("{title} – clrscope")).as_bytes())?,
-            1 => out.write_all(web::REPORT_STYLE.as_bytes())?,
+            1 => out.write_all(&web::report_style()?)?,
             2 => document::plain::write_visible_json(Embedded(out), page)?,
-            _ => out.write_all(web::REPORT_PROGRAM.as_bytes())?,
+            _ => out.write_all(&web::report_program()?)?,
         }
         rest = after;
     }

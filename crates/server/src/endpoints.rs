@@ -22,6 +22,16 @@ pub use sessions::uploads;
 
 /// All routes, and the OpenAPI document.
 pub fn router() -> (Router<Shared>, String) {
+    let (router, document) = api().finish();
+    let router = pages::add(router)
+        .route("/api/v1/openapi.json", get(openapi))
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed);
+    (router, document)
+}
+
+/// All that the document describes.
+pub fn api() -> Api {
     let mut api = Api::new();
     processes::add(&mut api);
     recordings::add(&mut api);
@@ -29,12 +39,7 @@ pub fn router() -> (Router<Shared>, String) {
     explore::add(&mut api);
     heap::add(&mut api);
     compare::add(&mut api);
-    let (router, document) = api.finish();
-    let router = pages::add(router)
-        .route("/api/v1/openapi.json", get(openapi))
-        .fallback(unknown)
-        .method_not_allowed_fallback(not_allowed);
-    (router, document)
+    api
 }
 
 async fn openapi(State(state): State<Shared>) -> Response {

@@ -1,11 +1,12 @@
 //! The OpenAPI document, made together with the routes: what is not in it is not there.
 
+#[cfg(test)]
+mod made;
 mod page;
 
 use crate::{Shared, problem::Problem};
-use api::live::View;
 use axum::{Router, handler::Handler, routing::MethodFilter, routing::on};
-use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use schemars::JsonSchema;
 use serde_json::{Value, json};
 use utoipa::openapi::{
     Content, HttpMethod, InfoBuilder, OpenApi, Paths, Ref, RefOr, Required, Schema,
@@ -21,14 +22,16 @@ pub use page::page;
 /// Where all of it is.
 pub const PREFIX: &str = "/api/v1";
 
+/// The schemas of all that is sent and received, compressed by `build.rs`. A test compares them with
+/// the types: code that makes them would be large.
+const SCHEMAS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.lz4"));
+
 /// Routes with their description.
 pub struct Api {
     router: Router<Shared>,
     paths: Paths,
-    /// Of what is sent.
-    answers: SchemaGenerator,
-    /// Of what is received.
-    requests: SchemaGenerator,
+    #[cfg(test)]
+    made: made::Made,
 }
 
 /// The description of a route.
@@ -41,21 +44,18 @@ pub struct Endpoint {
 
 impl Api {
     pub fn new() -> Self {
-        let settings = |mut settings: SchemaSettings| {
-            settings.definitions_path = "/components/schemas".into();
-            settings.into_generator()
-        };
         Self {
             router: Router::new(),
             paths: Paths::new(),
-            answers: settings(report::schema_settings()),
-            requests: settings(report::schema_settings().for_deserialize()),
+            #[cfg(test)]
+            made: made::Made::default(),
         }
     }
 
     /// What a type is sent as.
     pub fn answer<T: JsonSchema>(&mut self) -> RefOr<Schema> {
-        self.answers.subschema_for::<T>();
+        #[cfg(test)]
+        self.made.answer::<T>();
         reference::<T>()
     }
 
@@ -66,7 +66,8 @@ impl Api {
 
     /// What a type is received as.
     pub fn request<T: JsonSchema>(&mut self) -> RefOr<Schema> {
-        self.requests.subschema_for::<T>();
+        #[cfg(test)]
+        self.made.request::<T>();
         reference::<T>()
     }
 
@@ -105,11 +106,7 @@ impl Api {
     }
 
     /// The routes and the document.
-    pub fn finish(mut self) -> (Router<Shared>, String) {
-        let figures = self.answers.subschema_for::<View>();
-        let mut schemas = self.answers.take_definitions(true);
-        schemas.extend(self.requests.take_definitions(true));
-        schemas.insert("Figures".to_owned(), figures.to_value());
+    pub fn finish(self) -> (Router<Shared>, String) {
         let info = InfoBuilder::new()
             .title("clrscope")
             .version(env!("CARGO_PKG_VERSION"))
@@ -130,11 +127,17 @@ impl Api {
         // Our own types always serialize.
         let mut document = serde_json::to_value(&document).unwrap_or_default();
         document["components"] = json!({
-            "schemas": Value::Object(schemas),
+            "schemas": schemas(),
             "securitySchemes": { "token": token, "cookie": cookie },
         });
         (self.router, document.to_string())
     }
+}
+
+/// Those that the program carries.
+fn schemas() -> Value {
+    let text = lz4_flex::block::decompress_size_prepended(SCHEMAS).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
 }
 
 fn reference<T: JsonSchema>() -> RefOr<Schema> {

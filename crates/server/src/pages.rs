@@ -37,7 +37,7 @@ pub fn add(router: Router<Shared>) -> Router<Shared> {
 async fn page(headers: HeaderMap) -> Result<Response, Problem> {
     let page = web::asset("index.html")
         .ok_or_else(|| Problem::internal("the pages are missing: a bug in clrscope"))?;
-    let mut response = sent(page, &headers, "no-store");
+    let mut response = sent(page, &headers, "no-store")?;
     let policy = HeaderValue::from_static(POLICY);
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     Ok(response)
@@ -48,7 +48,7 @@ async fn asset(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     match web::asset(&name).filter(|_| hash == web::HASH) {
-        Some(asset) => Ok(sent(asset, &headers, FOREVER)),
+        Some(asset) => sent(asset, &headers, FOREVER),
         None => Err(Problem::new(
             StatusCode::NOT_FOUND,
             "there is no such file: the page may be that of an older clrscope",
@@ -57,7 +57,11 @@ async fn asset(
     }
 }
 
-fn sent(asset: &Asset, request: &HeaderMap, cache: &'static str) -> Response {
+fn sent(
+    asset: &Asset,
+    request: &HeaderMap,
+    cache: &'static str,
+) -> Result<Response, Problem> {
     let gzip = request
         .get_all(header::ACCEPT_ENCODING)
         .iter()
@@ -68,10 +72,13 @@ fn sent(asset: &Asset, request: &HeaderMap, cache: &'static str) -> Response {
         (header::CACHE_CONTROL, cache),
         (header::VARY, "Accept-Encoding"),
     ];
-    match gzip {
-        true => (headers, [(header::CONTENT_ENCODING, "gzip")], asset.gzip).into_response(),
-        false => (headers, asset.bytes).into_response(),
+    if gzip {
+        return Ok((headers, [(header::CONTENT_ENCODING, "gzip")], asset.gzip).into_response());
     }
+    let bytes = asset
+        .bytes()
+        .map_err(|_| Problem::internal("the program's copy of the page is damaged"))?;
+    Ok((headers, bytes).into_response())
 }
 
 /// Whether a header Accept-Encoding allows gzip.

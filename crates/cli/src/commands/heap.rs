@@ -13,7 +13,6 @@ use ::heap::{Extent, ReportOptions, Snapshot, growth::SnapshotSummary};
 use document::Document;
 use profile::Profile;
 use profilers::PROFILERS;
-use report::SnapshotSchema;
 use schemars::JsonSchema;
 use std::path::{Path, PathBuf};
 
@@ -140,8 +139,9 @@ pub struct SnapshotPart {
     pub title: &'static str,
     /// Reads it from a session file, in lists of at most this many rows.
     pub report: fn(&Path, usize) -> anyhow::Result<SnapshotReport>,
-    /// The schema of its JSON.
-    pub schema: SnapshotSchema,
+    /// The schema of its JSON, which a test compares with the one in the program.
+    #[cfg(test)]
+    pub schema: report::SnapshotSchema,
 }
 
 /// What the last snapshot says.
@@ -149,6 +149,7 @@ pub const PART: SnapshotPart = SnapshotPart {
     profiler: profilers::heap::SPEC.id,
     title: "Heap",
     report: report_last,
+    #[cfg(test)]
     schema: |generator| generator.subschema_for::<Heap>(),
 };
 

@@ -110,6 +110,7 @@ pub const PART: SnapshotPart = SnapshotPart {
     profiler: profilers::r#async::SPEC.id,
     title: "Asynchronous methods",
     report: report_of,
+    #[cfg(test)]
     schema: |generator| generator.subschema_for::<report::Report>(),
 };
 
