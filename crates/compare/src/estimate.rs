@@ -244,7 +244,7 @@ fn quantile(freedom: f64) -> f64 {
 /// quantities have to do with each other, which a method and its callers have.
 pub fn adjusted(chances: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
-    order.sort_by(|one, other| chances[*one].total_cmp(&chances[*other]));
+    order::sort_by(&mut order, |one, other| chances[*one].total_cmp(&chances[*other]));
     let mut adjusted = vec![1.0; chances.len()];
     let mut least = 0.0_f64;
     for (rank, index) in order.into_iter().enumerate() {

@@ -94,7 +94,7 @@ pub(crate) fn all(comparison: &Comparison) -> Vec<Finding> {
         Some(false) => 1,
         None => 2,
     };
-    findings.sort_by(|one, other| {
+    order::sort_by(&mut findings, |one, other| {
         order(one).cmp(&order(other)).then(other.size().total_cmp(&one.size()))
     });
     findings

@@ -78,7 +78,7 @@ impl HeapComparison {
                 counts,
             })
             .collect();
-        types.sort_by(|one, other| {
+        order::sort_by(&mut types, |one, other| {
             let size =
                 |own: &HeapType| (own.counts.bytes_change().abs(), own.counts.count_change().abs());
             let (one, other) = (size(one), size(other));

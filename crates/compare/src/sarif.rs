@@ -21,7 +21,7 @@ pub fn of(comparison: &Comparison, root: Option<&str>) -> Value {
         .collect();
     let mut rules: Vec<(String, &Finding)> =
         worse.iter().map(|(_, finding)| (rule(finding), *finding)).collect();
-    rules.sort_by(|one, other| one.0.cmp(&other.0));
+    order::sort_by(&mut rules, |one, other| one.0.cmp(&other.0));
     rules.dedup_by(|one, other| one.0 == other.0);
     let results: Vec<Value> = worse
         .iter()

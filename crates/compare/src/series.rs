@@ -236,7 +236,7 @@ impl SeriesComparison {
             let certain = row.own.is_certain() || row.total.is_certain();
             (certain, row.own.difference().abs(), row.total.difference().abs())
         };
-        self.functions.sort_by(|one, other| {
+        order::sort_by(&mut self.functions, |one, other| {
             let (one_key, other_key) = (key(one), key(other));
             let order = other_key.0.cmp(&one_key.0);
             let order = order.then(other_key.1.total_cmp(&one_key.1));

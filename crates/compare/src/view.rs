@@ -201,7 +201,7 @@ impl Comparison {
         let mut add = |title: &'static str, of: fn(&FunctionChange) -> &Change| {
             let mut sorted: Vec<&FunctionChange> =
                 series.functions.iter().filter(|row| of(row).difference() != 0.0).collect();
-            sorted.sort_by(|one, other| {
+            order::sort_by(&mut sorted, |one, other| {
                 let key = |row: &FunctionChange| (of(row).is_certain(), of(row).difference().abs());
                 let (one, other) = (key(one), key(other));
                 other.0.cmp(&one.0).then(other.1.total_cmp(&one.1))
@@ -257,7 +257,7 @@ impl Comparison {
             }
         }
         let by_change = |ids: &mut Vec<u32>| {
-            ids.sort_by(|one, other| change(*one).abs().total_cmp(&change(*other).abs()));
+            order::sort_by(ids, |one, other| change(*one).abs().total_cmp(&change(*other).abs()));
         };
         let unit = (self.per != Basis::Total).then(|| series.kind.value_type().unit);
         let mut tree = Tree { branches: true, ..Tree::default() };
@@ -284,7 +284,7 @@ impl Comparison {
     fn measured(&self, rows: usize) -> Section {
         let mut section = Section::new("What has no stacks");
         let mut sorted: Vec<_> = self.measures.iter().collect();
-        sorted.sort_by_key(|measure| !measure.change.is_certain());
+        order::sort_by_key(&mut sorted, |measure| !measure.change.is_certain());
         let cells = sorted.into_iter().map(|measure| {
             let mut cells = vec![Cell::text(word(&measure.change)), Cell::text(measure.profiler)];
             cells.extend(amounts(&measure.change, Some(measure.kind)));

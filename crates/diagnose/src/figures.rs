@@ -55,7 +55,7 @@ pub fn stacks(
         let weight = |child: &usize| tree.nodes().get(*child).map_or(0, |own| own.total.weight);
         let mut children = tree.children(node);
         children.retain(|child| weight(child) as f64 >= least);
-        children.sort_by_key(weight);
+        order::sort_by_key(&mut children, weight);
         open.extend(children.into_iter().map(|child| (child, depth)));
     };
     add(None, 0, &mut open);

@@ -71,7 +71,7 @@ pub fn diagnose(evidence: &Evidence<'_>, limits: &LimitsOf) -> Vec<Finding> {
     let rules = RULES.iter().filter(|rule| rule.needs.iter().all(|what| evidence.has(what)));
     let mut found: Vec<Finding> =
         rules.flat_map(|rule| (rule.look)(evidence, &limits.of(rule))).collect();
-    found.sort_by(|a, b| {
+    order::sort_by(&mut found, |a, b| {
         b.rank()
             .total_cmp(&a.rank())
             .then_with(|| a.id.cmp(b.id))

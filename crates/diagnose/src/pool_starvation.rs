@@ -79,7 +79,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
 fn by_length(profile: &Profile, limits: &Limits) -> Option<Starved> {
     let queue = profile.pool_counter("queue-length")?;
     let mut lengths: Vec<f64> = queue.values.iter().map(|(_, length)| *length).collect();
-    lengths.sort_by(f64::total_cmp);
+    order::sort_by(&mut lengths, f64::total_cmp);
     // A queue that empties is a burst, not a starvation; a single value may be random.
     let (&least, most) = (lengths.get(1)?, lengths.last()?);
     if least < limits.get("queue") {

@@ -163,7 +163,9 @@ impl Graph {
             };
             let mut keyed: Vec<(f32, usize)> =
                 layer.iter().map(|node| (middle(node), *node)).collect();
-            keyed.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+            order::sort_by(&mut keyed, |one, other| {
+                one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))
+            });
             let left = (columns - keyed.len()) as f32 / 2.0;
             for (place, (_, node)) in keyed.iter().enumerate() {
                 column[*node] = left + place as f32;

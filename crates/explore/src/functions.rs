@@ -58,7 +58,9 @@ pub fn functions(tree: &Tree, functions: usize) -> Vec<FunctionSums> {
         .map(|(id, sum)| FunctionSums { function: FunctionId(id as u32), ..sum })
         .filter(|row| row.total != Totals::default())
         .collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse((row.own.weight, row.total.weight)), row.function));
+    order::sort_by_key(&mut rows, |row| {
+        (std::cmp::Reverse((row.own.weight, row.total.weight)), row.function)
+    });
     rows
 }
 
@@ -125,8 +127,8 @@ pub fn neighbors(tree: &Tree, function: FunctionId, functions: usize) -> Neighbo
         .filter(|(_, sum)| is_some(sum))
         .map(|(other, sum)| (id(other), sum))
         .collect();
-    all.callers.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.weight));
-    all.callees.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.weight));
+    order::sort_by_key(&mut all.callers, |(_, sum)| std::cmp::Reverse(sum.weight));
+    order::sort_by_key(&mut all.callees, |(_, sum)| std::cmp::Reverse(sum.weight));
     all
 }
 

@@ -234,10 +234,14 @@ impl HeapView {
             .filter(|own| search.is_none_or(|search| search.finds(self.type_name(own.type_id))))
             .collect();
         match sort {
-            TypeSort::Bytes => all.sort_by_key(|own| Reverse((own.bytes, own.count))),
-            TypeSort::Retained => all.sort_by_key(|own| Reverse(retained(own.type_id))),
-            TypeSort::Objects => all.sort_by_key(|own| Reverse((own.count, own.bytes))),
-            TypeSort::Name => all.sort_by_key(|own| self.type_name(own.type_id)),
+            TypeSort::Bytes => order::sort_by_key(&mut all, |own| Reverse((own.bytes, own.count))),
+            TypeSort::Retained => {
+                order::sort_by_key(&mut all, |own| Reverse(retained(own.type_id)))
+            }
+            TypeSort::Objects => {
+                order::sort_by_key(&mut all, |own| Reverse((own.count, own.bytes)))
+            }
+            TypeSort::Name => order::sort_by_key(&mut all, |own| self.type_name(own.type_id)),
         }
         let row = |own: &&heap::TypeCounts| {
             let info = &self.snapshot.types()[own.type_id as usize];
@@ -281,7 +285,7 @@ impl HeapView {
         let retention = self.retention()?;
         let least = (self.retained(retention, node) / SINGLE).max(1);
         let mut groups = self.groups(retention, node, |retained| retained >= least);
-        groups.sort_by_key(|group| (Reverse(group.retained), group.node));
+        order::sort_by_key(&mut groups, |group| (Reverse(group.retained), group.node));
         let row = |group: &Group| HeapRow {
             node: group.node,
             name: self.type_name(self.snapshot.type_of(group.node)).to_owned(),

@@ -131,7 +131,7 @@ pub fn markers(
             text: described.text(gathered.source),
         })
         .collect();
-    markers.sort_by_key(|marker| (marker.time, marker.kind, marker.thread));
+    order::sort_by_key(&mut markers, |marker| (marker.time, marker.kind, marker.thread));
     markers
 }
 

@@ -82,7 +82,7 @@ struct Class {
 
 impl Fields {
     pub fn add(&mut self, class: u64, parent: u64, mut fields: Vec<(u32, String, FieldKind)>) {
-        fields.sort_unstable_by_key(|(offset, _, _)| *offset);
+        order::sort_by_key(&mut fields, |(offset, _, _)| *offset);
         self.count += fields.len();
         self.classes.insert(class, Class { parent, fields });
     }

@@ -215,7 +215,9 @@ impl Growth {
         let times: Vec<u64> = looks.iter().map(|look| look.time).collect();
         let totals: Vec<u64> = looks.iter().map(|look| look.bytes).collect();
         let mut infos: Vec<&TypeInfo> = looks.iter().flat_map(|look| look.types.keys()).collect();
-        infos.sort_by(|one, other| (&one.name, &one.module).cmp(&(&other.name, &other.module)));
+        order::sort_by(&mut infos, |one, other| {
+            (&one.name, &one.module).cmp(&(&other.name, &other.module))
+        });
         infos.dedup();
         let heap = totals.last().copied().unwrap_or(0) as f64;
         let mut types: Vec<TypeGrowth> = infos
@@ -231,7 +233,9 @@ impl Growth {
             })
             .filter(|growth| growth.count_trend.change != 0.0 || growth.bytes_trend.change != 0.0)
             .collect();
-        types.sort_by(|one, other| other.bytes_trend.change.total_cmp(&one.bytes_trend.change));
+        order::sort_by(&mut types, |one, other| {
+            other.bytes_trend.change.total_cmp(&one.bytes_trend.change)
+        });
         Self { total: Trend::of(&times, &totals), times, types }
     }
 
@@ -239,7 +243,7 @@ impl Growth {
     pub fn suspects(&self) -> Vec<&TypeGrowth> {
         let mut suspects: Vec<&TypeGrowth> =
             self.types.iter().filter(|growth| growth.verdict.is_some()).collect();
-        suspects.sort_by_key(|growth| std::cmp::Reverse(growth.verdict));
+        order::sort_by_key(&mut suspects, |growth| std::cmp::Reverse(growth.verdict));
         suspects
     }
 }

@@ -65,7 +65,7 @@ impl Histogram {
     /// The types that have objects, those with most bytes first.
     pub fn by_bytes(&self) -> Vec<&TypeCounts> {
         let mut rows: Vec<&TypeCounts> = self.types.iter().filter(|row| row.count > 0).collect();
-        rows.sort_by(|one, other| {
+        order::sort_by(&mut rows, |one, other| {
             other.bytes.cmp(&one.bytes).then(one.type_id.cmp(&other.type_id))
         });
         rows

@@ -209,7 +209,9 @@ fn suspects(
             suspect(owner, members.iter().map(|member| &grown[*member]).collect())
         })
         .collect();
-    suspects.sort_by(|one, other| other.bytes_per_second.total_cmp(&one.bytes_per_second));
+    order::sort_by(&mut suspects, |one, other| {
+        other.bytes_per_second.total_cmp(&one.bytes_per_second)
+    });
     suspects
 }
 
@@ -398,7 +400,7 @@ fn suspect(owner: Option<Owner>, mut grown: Vec<&Grown>) -> Suspect {
         .min_by_key(|one| (!one.by_number(), grows_with(one, &grown).is_some(), depth(one)));
     let name = closest.map(|one| one.growth.info.name.clone()).unwrap_or_default();
     let verdict = grown.iter().filter_map(|one| one.growth.verdict).max();
-    grown.sort_by(|one, other| {
+    order::sort_by(&mut grown, |one, other| {
         let rate = |one: &Grown| one.growth.bytes_trend.per_second;
         rate(other).total_cmp(&rate(one))
     });

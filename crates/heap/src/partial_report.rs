@@ -189,7 +189,7 @@ fn root_types(snapshot: &Snapshot, top: usize) -> Vec<RootTypeRow> {
         last = Some((root.node, root.kind));
     }
     let mut rows: Vec<RootTypeRow> = rows.into_values().collect();
-    rows.sort_by(|one, other| {
+    order::sort_by(&mut rows, |one, other| {
         (other.roots, other.weak).cmp(&(one.roots, one.weak)).then(one.name.cmp(&other.name))
     });
     rows.truncate(top);

@@ -226,7 +226,7 @@ impl<'a> Paths<'a> {
             }
         }
         holdings.kinds = kinds.into_values().collect();
-        holdings.kinds.sort_by_key(|holding| {
+        order::sort_by_key(&mut holdings.kinds, |holding| {
             (std::cmp::Reverse(holding.count), holding.example.steps[0].node)
         });
         holdings

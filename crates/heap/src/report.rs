@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -278,7 +278,7 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
     let by_retained = {
         let mut types: Vec<&TypeCounts> =
             histogram.types.iter().filter(|row| row.count > 0).collect();
-        types.sort_by_key(|row| std::cmp::Reverse(rows.retained[row.type_id as usize]));
+        order::sort_by_key(&mut types, |row| Reverse(rows.retained[row.type_id as usize]));
         types
     };
     let types = histogram.by_bytes();
@@ -430,7 +430,7 @@ impl Rows<'_> {
             row.bytes_by_generation[generation] += size;
         }
         let mut types: Vec<TypeCounts> = types.into_values().collect();
-        types.sort_by_key(|row| std::cmp::Reverse(row.count));
+        order::sort_by_key(&mut types, |row| Reverse(row.count));
         types.iter().take(top).map(|row| self.row(row)).collect()
     }
 }
@@ -477,7 +477,7 @@ fn top_retainers(snapshot: &Snapshot, dominators: &Dominators, top: usize) -> Ve
     // The least of the best is on top.
     let mut best = std::collections::BinaryHeap::new();
     for node in snapshot.nodes().filter(comes_together) {
-        let entry = std::cmp::Reverse((dominators.retained(node), node));
+        let entry = Reverse((dominators.retained(node), node));
         if best.len() < top {
             best.push(entry);
         } else if best.peek().is_some_and(|least| entry < *least) {

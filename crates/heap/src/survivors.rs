@@ -157,7 +157,7 @@ impl SurvivorBuilder {
             SurvivorCount { ty: class, before, after, objects, bytes }
         });
         let mut all: Vec<_> = young.chain(self.sums.iter().copied()).collect();
-        all.sort_by_key(|count| {
+        order::sort_by_key(&mut all, |count| {
             (std::cmp::Reverse(count.bytes), count.ty, count.before, count.after)
         });
         all
@@ -244,7 +244,7 @@ impl SurvivorBuilder {
                 HeldSurvivors { holder, path, objects, bytes }
             })
             .collect();
-        held.sort_by(|a, b| {
+        order::sort_by(&mut held, |a, b| {
             b.bytes.cmp(&a.bytes).then_with(|| (a.holder, &a.path).cmp(&(b.holder, &b.path)))
         });
         held

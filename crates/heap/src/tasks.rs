@@ -205,7 +205,7 @@ impl Tasks {
                 cut: shape.cut,
             })
             .collect();
-        stacks.sort_by(|one, other| {
+        order::sort_by(&mut stacks, |one, other| {
             let key = |stack: &AsyncStack| {
                 (stack.machines.clone(), stack.states.clone(), stack.awaits.clone())
             };
@@ -217,7 +217,9 @@ impl Tasks {
         }
         let mut by_machine: Vec<(String, u64)> =
             by_machine.into_iter().map(|(id, count)| (shown(id), count)).collect();
-        by_machine.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        order::sort_by(&mut by_machine, |one, other| {
+            other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0))
+        });
         Self {
             pending: pending.len() as u64,
             by_machine,

@@ -248,7 +248,7 @@ impl<'a> Analysis<'a> {
             }
         }
         let shown = |mut threads: Vec<(usize, usize)>| -> Vec<BlockedThread> {
-            threads.sort_unstable();
+            order::sort_by(&mut threads, Ord::cmp);
             threads.into_iter().filter_map(|(_, thread)| self.thread(thread)).collect()
         };
         let cycles: Vec<Cycle> = rings
@@ -277,7 +277,7 @@ impl<'a> Analysis<'a> {
             Some(Chain { owner: self.thread(owner)?, threads: shown(threads), length })
         });
         let mut chains: Vec<Chain> = chains.collect();
-        chains.sort_by_key(|chain| std::cmp::Reverse(chain.threads.len()));
+        order::sort_by_key(&mut chains, |chain| std::cmp::Reverse(chain.threads.len()));
         let blocked = self.blocked();
         let missing = self.snapshot.waiters_not_found;
         let mut notes = Vec::new();
@@ -360,7 +360,7 @@ impl<'a> Analysis<'a> {
         match self.stacks {
             Some(stacks) => {
                 let mut all: Vec<_> = stacks.threads.iter().collect();
-                all.sort_by_key(|(os_tid, _)| **os_tid);
+                order::sort_by_key(&mut all, |(os_tid, _)| **os_tid);
                 for (os_tid, stack) in all {
                     let known = known.get(os_tid);
                     let in_lock = known.is_some_and(|(index, _)| self.wait_of.contains_key(index));
@@ -396,7 +396,7 @@ impl<'a> Analysis<'a> {
         for group in &mut groups {
             group.count = group.threads.len();
         }
-        groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+        order::sort_by_key(&mut groups, |group| std::cmp::Reverse(group.count));
         groups
     }
 }

@@ -262,7 +262,7 @@ impl Collector {
                 .extract_if(|_, (_, since)| late(*since))
                 .map(|(_, (load, _))| load)
                 .collect();
-            done.sort_by_key(|load| load.row.time);
+            order::sort_by_key(&mut done, |load| load.row.time);
             self.output.extend(done.into_iter().map(|load| Output::Load(Box::new(load))));
         }
     }

@@ -213,7 +213,7 @@ fn most_bytes_first<K: Copy + Ord>(
     counts.for_each(|(key, count)| sums.entry(key).or_default().add(count));
     let mut sums: Vec<(K, ObjectCount)> = sums.into_iter().collect();
     // The order of keys stays where bytes are the same.
-    sums.sort_by_key(|(_, count)| std::cmp::Reverse((count.bytes, count.objects)));
+    order::sort_by_key(&mut sums, |(_, count)| std::cmp::Reverse((count.bytes, count.objects)));
     sums
 }
 
@@ -269,7 +269,9 @@ impl Profile {
                 }
             })
             .collect();
-        rows.sort_by(|a, b| b.bytes.value.total_cmp(&a.bytes.value).then(a.ty.cmp(&b.ty)));
+        order::sort_by(&mut rows, |a, b| {
+            b.bytes.value.total_cmp(&a.bytes.value).then(a.ty.cmp(&b.ty))
+        });
         rows
     }
 }

@@ -164,7 +164,7 @@ impl Profile {
                 }
             })
             .collect();
-        rows.sort_by(|a, b| b.count.cmp(&a.count).then(a.ty.cmp(&b.ty)));
+        order::sort_by(&mut rows, |a, b| b.count.cmp(&a.count).then(a.ty.cmp(&b.ty)));
         rows
     }
 }

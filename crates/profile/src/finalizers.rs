@@ -166,7 +166,7 @@ impl Profile {
             add(stacks.entry((row.stack, row.doing)).or_default(), row.elapsed);
         }
         let mut stacks: Vec<_> = stacks.into_iter().collect();
-        stacks.sort_by_key(|(key, time)| (Reverse(*time), *key));
+        order::sort_by_key(&mut stacks, |(key, time)| (Reverse(*time), *key));
         let mut places: Vec<FinalizerPlace> = Vec::new();
         let mut known: HashMap<(FunctionId, CallSite, Doing), usize> = HashMap::new();
         for ((stack, doing), time) in stacks {
@@ -181,7 +181,7 @@ impl Profile {
             }
         }
         places.iter_mut().for_each(|place| place.share = share(place.time));
-        places.sort_by_key(|place| (Reverse(place.time), place.stack));
+        order::sort_by_key(&mut places, |place| (Reverse(place.time), place.stack));
         let busy = share(of(|doing| doing != Doing::Idle));
         let blocked = share(of(Doing::is_blocked));
         Some(FinalizerThread { thread, seen: all, busy, blocked, places })
@@ -212,7 +212,9 @@ impl Profile {
         }
         let mut found: Vec<_> = groups.into_iter().collect();
         let weight = |samples: &[&AllocationSample]| sum(samples.iter().map(|sample| sample.bytes));
-        found.sort_by_key(|((index, place), samples)| (*index, Reverse(weight(samples)), *place));
+        order::sort_by_key(&mut found, |((index, place), samples)| {
+            (*index, Reverse(weight(samples)), *place)
+        });
         let row = |((index, place), samples): ((usize, CallSite), Vec<&AllocationSample>)| {
             let (all, squares): (f64, f64) = sums[index];
             let share = weight(&samples) as f64 / all.max(1.0);
@@ -280,7 +282,7 @@ fn types(finalized: &[Finalized]) -> Vec<FinalizedType> {
     let all: Nanos = sum(types.values().map(|of| of.took));
     let mut types: Vec<_> = types.into_values().collect();
     types.iter_mut().for_each(|of| of.share = of.took as f64 / all.max(1) as f64);
-    types.sort_by_key(|of| (Reverse((of.took, of.objects)), of.ty));
+    order::sort_by_key(&mut types, |of| (Reverse((of.took, of.objects)), of.ty));
     types
 }
 
@@ -289,7 +291,7 @@ fn waiting(queued: &[Queued], finalized: &[Finalized], end: Nanos) -> (u64, u64)
     let came = queued.iter().map(|row| (row.time, row.objects as i64));
     let went = finalized.iter().map(|row| (row.time, (row.objects as i64).saturating_neg()));
     let mut changes: Vec<(Nanos, i64)> = came.chain(went).collect();
-    changes.sort_by_key(|(time, change)| (*time, Reverse(*change)));
+    order::sort_by_key(&mut changes, |(time, change)| (*time, Reverse(*change)));
     let mut waits = Vec::with_capacity(changes.len());
     let mut now = 0_i64;
     for (time, change) in changes {

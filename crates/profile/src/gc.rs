@@ -51,7 +51,7 @@ pub struct GcSummary {
 /// Counted names, most frequent first, then by name.
 fn ranked<T>(map: HashMap<String, T>, weight: impl Fn(&T) -> u64) -> Vec<(String, T)> {
     let mut ranked: Vec<_> = map.into_iter().collect();
-    ranked.sort_by(|a, b| weight(&b.1).cmp(&weight(&a.1)).then_with(|| a.0.cmp(&b.0)));
+    order::sort_by(&mut ranked, |a, b| weight(&b.1).cmp(&weight(&a.1)).then_with(|| a.0.cmp(&b.0)));
     ranked
 }
 
@@ -75,7 +75,7 @@ impl Profile {
             *stacks.entry(call.stack).or_default() += 1;
         }
         let mut stacks: Vec<_> = stacks.into_iter().collect();
-        stacks.sort_by_key(|(stack, calls)| (std::cmp::Reverse(*calls), *stack));
+        order::sort_by_key(&mut stacks, |(stack, calls)| (std::cmp::Reverse(*calls), *stack));
         let mut inducers: Vec<Inducer> = Vec::new();
         let mut known: HashMap<CallSite, usize> = HashMap::new();
         for (stack, calls) in stacks {
@@ -86,7 +86,7 @@ impl Profile {
                 None => inducers.push(Inducer { at, calls, stack }),
             }
         }
-        inducers.sort_by_key(|inducer| (std::cmp::Reverse(inducer.calls), inducer.at));
+        order::sort_by_key(&mut inducers, |inducer| (std::cmp::Reverse(inducer.calls), inducer.at));
         inducers
     }
 

@@ -158,9 +158,11 @@ impl Profile {
                 again.add(one);
             }
         }
-        tiers.sort_by_key(|(tier, _)| *tier);
+        order::sort_by_key(&mut tiers, |(tier, _)| *tier);
         let mut by_thread: Vec<_> = threads.into_iter().collect();
-        by_thread.sort_by_key(|(thread, sums)| (std::cmp::Reverse(sums.weight), *thread));
+        order::sort_by_key(&mut by_thread, |(thread, sums)| {
+            (std::cmp::Reverse(sums.weight), *thread)
+        });
         JitSummary {
             all: of(&|_| true),
             blocking: of(&|one| !one.background),
@@ -204,7 +206,7 @@ impl Profile {
                     }
                 }
                 let mut tiers: Vec<_> = tiers.into_iter().collect();
-                tiers.sort_unstable();
+                order::sort_by(&mut tiers, Ord::cmp);
                 let managed = self.tables.function(function).kind == FunctionKind::Managed;
                 JitRow {
                     function,
@@ -226,7 +228,9 @@ impl Profile {
                 }
             })
             .collect();
-        rows.sort_by_key(|row| (std::cmp::Reverse(row.sums.totals.weight), row.function));
+        order::sort_by_key(&mut rows, |row| {
+            (std::cmp::Reverse(row.sums.totals.weight), row.function)
+        });
         rows
     }
 

@@ -259,7 +259,7 @@ impl Live {
             thrown_at: thrown.thrown_at,
         });
         let mut rows: Vec<ThrownType> = rows.collect();
-        rows.sort_by(|a, b| {
+        order::sort_by(&mut rows, |a, b| {
             b.per_second
                 .total_cmp(&a.per_second)
                 .then(b.count.cmp(&a.count))
@@ -323,7 +323,7 @@ impl Recent {
             })
             .collect();
         let id = |row: &ThreadActivity| tables.thread(row.thread).os_tid;
-        threads.sort_by(|a, b| b.cpu.total_cmp(&a.cpu).then(id(a).cmp(&id(b))));
+        order::sort_by(&mut threads, |a, b| b.cpu.total_cmp(&a.cpu).then(id(a).cmp(&id(b))));
         threads
     }
 }

@@ -122,7 +122,7 @@ impl Profile {
             .into_iter()
             .map(|(thread, (assemblies, types))| (thread, assemblies, types))
             .collect();
-        by_thread.sort_by_key(|(thread, assemblies, types)| {
+        order::sort_by_key(&mut by_thread, |(thread, assemblies, types)| {
             (std::cmp::Reverse(assemblies.weight.saturating_add(types.weight)), *thread)
         });
         LoadSummary {
@@ -163,7 +163,7 @@ impl Profile {
                 called_at: heaviest(places),
             })
             .collect();
-        rows.sort_by_key(|row| (std::cmp::Reverse(row.totals.weight), row.ty));
+        order::sort_by_key(&mut rows, |row| (std::cmp::Reverse(row.totals.weight), row.ty));
         rows
     }
 }

@@ -148,7 +148,7 @@ impl Profile {
                 })
             })
             .collect();
-        rows.sort_by(|a, b| {
+        order::sort_by(&mut rows, |a, b| {
             b.waits
                 .total
                 .cmp(&a.waits.total)

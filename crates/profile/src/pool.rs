@@ -286,7 +286,9 @@ fn blocking_rows(
             })
         })
         .collect();
-    rows.sort_by(|a, b| b.time.cmp(&a.time).then((a.state, a.place).cmp(&(b.state, b.place))));
+    order::sort_by(&mut rows, |a, b| {
+        b.time.cmp(&a.time).then((a.state, a.place).cmp(&(b.state, b.place)))
+    });
     rows
 }
 
@@ -322,7 +324,7 @@ impl Profile {
                 changes.push((event.time, event.workers as usize, starves));
             }
         }
-        changes.sort_by_key(|(time, ..)| *time);
+        order::sort_by_key(&mut changes, |(time, ..)| *time);
         let before = |time: Nanos| changes.partition_point(|(at, ..)| *at < time);
         // Workers at work by the second, and seconds with idle ones.
         let mut busy: BTreeMap<u64, BTreeSet<ThreadId>> = BTreeMap::new();
@@ -435,7 +437,9 @@ impl Profile {
                 }
             }
         }
-        changes.adjustments.sort_by(|a, b| b.count.cmp(&a.count).then(a.reason.cmp(&b.reason)));
+        order::sort_by(&mut changes.adjustments, |a, b| {
+            b.count.cmp(&a.count).then(a.reason.cmp(&b.reason))
+        });
         changes
     }
 

@@ -195,7 +195,7 @@ impl Profile {
                 total_share: series.share(total.weight),
             })
             .collect();
-        functions.sort_by(|a, b| {
+        order::sort_by(&mut functions, |a, b| {
             let key = |f: &FunctionTotals| (f.own.weight, f.total.weight);
             key(b).cmp(&key(a)).then(a.function.cmp(&b.function))
         });

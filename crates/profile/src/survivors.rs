@@ -151,9 +151,9 @@ impl Profile {
             }
         }
         summary.types = types.into_iter().map(|(ty, moves)| SurvivorRow::new(ty, moves)).collect();
-        summary
-            .types
-            .sort_by_key(|row| (Reverse(row.young.weight), Reverse(row.totals.weight), row.ty));
+        order::sort_by_key(&mut summary.types, |row| {
+            (Reverse(row.young.weight), Reverse(row.totals.weight), row.ty)
+        });
         summary.chains = chains
             .into_iter()
             .map(|((holder, path), (totals, collections))| SurvivorChain {
@@ -163,7 +163,7 @@ impl Profile {
                 collections,
             })
             .collect();
-        summary.chains.sort_by(|a, b| {
+        order::sort_by(&mut summary.chains, |a, b| {
             b.totals
                 .weight
                 .cmp(&a.totals.weight)
@@ -221,7 +221,7 @@ impl Profile {
 impl SurvivorRow {
     fn new(ty: TypeId, moves: HashMap<(u8, u8), Totals>) -> Self {
         let mut moves: Vec<_> = moves.into_iter().collect();
-        moves.sort_by_key(|(generations, _)| *generations);
+        order::sort_by_key(&mut moves, |(generations, _)| *generations);
         let (mut totals, mut young) = (Totals::default(), Totals::default());
         for ((before, _), of) in &moves {
             totals.add(of.samples, of.weight);

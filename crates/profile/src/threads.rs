@@ -326,7 +326,7 @@ impl Profile {
                 }
             })
             .collect();
-        rows.sort_by(|a, b| {
+        order::sort_by(&mut rows, |a, b| {
             let key = |row: &ThreadRow| {
                 (
                     row.standing != Standing::ZombieSuspect,
@@ -400,7 +400,9 @@ impl Profile {
                 }
             })
             .collect();
-        rows.sort_by_key(|row| (!row.leak, std::cmp::Reverse(row.started), row.starter));
+        order::sort_by_key(&mut rows, |row| {
+            (!row.leak, std::cmp::Reverse(row.started), row.starter)
+        });
         rows
     }
 }

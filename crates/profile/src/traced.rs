@@ -244,7 +244,7 @@ impl Traced {
     /// The slowest calls of all methods, the slowest first.
     pub fn slowest(&self) -> Vec<&SingleCall> {
         let mut slowest: Vec<_> = self.methods().flat_map(|method| method.slowest.iter()).collect();
-        slowest.sort_by_key(|call| std::cmp::Reverse(call.taken));
+        order::sort_by_key(&mut slowest, |call| std::cmp::Reverse(call.taken));
         slowest
     }
 
@@ -252,7 +252,7 @@ impl Traced {
     /// with the most calls.
     pub fn called(&self) -> Vec<&TracedMethod> {
         let mut called: Vec<_> = self.methods().filter(|method| method.calls.calls > 0).collect();
-        called.sort_by(|a, b| {
+        order::sort_by(&mut called, |a, b| {
             b.calls.total.total_cmp(&a.calls.total).then(b.calls.calls.cmp(&a.calls.calls))
         });
         called

@@ -239,7 +239,9 @@ impl CallTree {
             children.push(next as usize);
             next = self.nodes[next as usize].next_sibling;
         }
-        children.sort_by_key(|child| (std::cmp::Reverse(self.nodes[*child].total.weight), *child));
+        order::sort_by_key(&mut children, |child| {
+            (std::cmp::Reverse(self.nodes[*child].total.weight), *child)
+        });
         children
     }
 

@@ -289,7 +289,7 @@ impl Writer<'_> {
             .iter()
             .filter(|t| weights[t.id.index()].samples > 0)
             .collect();
-        order.sort_by_key(|thread| {
+        order::sort_by_key(&mut order, |thread| {
             (std::cmp::Reverse(weights[thread.id.index()].weight), thread.id)
         });
         for thread in order {

@@ -176,7 +176,7 @@ impl Store {
         let files = self.files()?;
         let wanted = files.iter().rev().skip(first).take(rows);
         let mut rows: Vec<_> = wanted.flat_map(|file| self.row(&file.id)).collect();
-        rows.sort_by(|one, other| {
+        order::sort_by(&mut rows, |one, other| {
             (other.recorded_unix_ms, &other.id).cmp(&(one.recorded_unix_ms, &one.id))
         });
         Ok((files.len(), rows))
@@ -218,7 +218,9 @@ impl Store {
                 files.push(Kept { id, bytes: found.len(), changed });
             }
         }
-        files.sort_by(|one, other| (one.changed, &one.id).cmp(&(other.changed, &other.id)));
+        order::sort_by(&mut files, |one, other| {
+            (one.changed, &one.id).cmp(&(other.changed, &other.id))
+        });
         Ok(files)
     }
 

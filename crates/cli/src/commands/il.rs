@@ -442,7 +442,7 @@ fn sources(paths: &[PathBuf], total: &mut Total) -> anyhow::Result<Vec<Source>> 
         if fs::metadata(path).with_context(shown)?.is_dir() {
             let mut found = Vec::new();
             in_folder(path, &mut found).with_context(shown)?;
-            found.sort();
+            order::sort_by(&mut found, Ord::cmp);
             sources.extend(found.into_iter().map(|path| Source::File { path, named: false }));
         } else if is_assembly_name(path) {
             sources.push(Source::File { path: path.clone(), named: true });
@@ -535,7 +535,7 @@ fn parallel<'t, T: Sync, R: Send>(
         }
         all
     });
-    all.sort_unstable_by_key(|(index, _)| *index);
+    order::sort_by_key(&mut all, |(index, _)| *index);
     all.into_iter().map(|(_, result)| result).collect()
 }
 

@@ -362,7 +362,7 @@ pub fn points(
     for (path, text) in texts_by_path {
         files.push(file_by_itself(path, text, ignored, shape));
     }
-    files.sort_by(|one, other| one.path.cmp(&other.path));
+    order::sort_by(&mut files, |one, other| one.path.cmp(&other.path));
     let mut assemblies: BTreeMap<&str, usize> = BTreeMap::new();
     for point in loaded.points.iter() {
         *assemblies.entry(&point.assembly).or_default() += 1;
@@ -475,7 +475,7 @@ impl ExtensionTexts {
             .into_iter()
             .filter(|name| is_extension(&name.to_string_lossy(), environment.platform()))
             .collect();
-        names.sort();
+        order::sort_by(&mut names, Ord::cmp);
         names.into_iter().map(|name| folder.join(name)).filter(|path| place.is_file(path)).collect()
     }
 }

@@ -167,9 +167,9 @@ impl Modules {
                 modules.assemblies.extend(Some(found).filter(AssemblyReport::matters));
             }
         }
-        modules
-            .assemblies
-            .sort_by(|one, other| (&one.name, &one.path).cmp(&(&other.name, &other.path)));
+        order::sort_by(&mut modules.assemblies, |one, other| {
+            (&one.name, &one.path).cmp(&(&other.name, &other.path))
+        });
         modules
     }
 

@@ -290,7 +290,7 @@ pub fn complete(threads: &mut [Thread], mut locks: HashMap<u32, ThreadLocks>) {
             thread.add(locks);
         }
     }
-    threads.sort_by_key(|thread| (!thread.has_managed_frames(), thread.os_tid));
+    order::sort_by_key(threads, |thread| (!thread.has_managed_frames(), thread.os_tid));
 }
 
 /// Threads with equal frames that do the same.
@@ -314,7 +314,7 @@ pub fn groups(threads: &[Thread]) -> Vec<Group> {
             group.doing = group.doing.take().filter(|doing| *doing == thread.doing);
         }
     }
-    groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+    order::sort_by_key(&mut groups, |group| std::cmp::Reverse(group.count));
     groups
 }
 

@@ -47,7 +47,7 @@ fn head(report: &Report) -> Section {
         *states.entry(thread.doing.as_str()).or_default() += 1;
     }
     let mut states: Vec<(&str, u64)> = states.into_iter().collect();
-    states.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    order::sort_by_key(&mut states, |(_, count)| std::cmp::Reverse(*count));
     let states: Vec<String> =
         states.into_iter().map(|(doing, count)| format!("{count} {doing}")).collect();
     section.say(states.join(", "));

@@ -162,7 +162,7 @@ fn callers(tasks: &Tasks) -> HashMap<String, Callers> {
     }
     let sorted = |callers: BTreeMap<Vec<String>, u64>| {
         let mut callers: Callers = callers.into_iter().collect();
-        callers.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        order::sort_by_key(&mut callers, |(_, count)| std::cmp::Reverse(*count));
         callers.truncate(MOST_CALLERS);
         callers
     };
@@ -230,7 +230,7 @@ pub fn of(profile: &Profile, tasks: &Tasks, top: usize) -> Option<Hot> {
             }
         })
         .collect();
-    paths.sort_by(|one, other| {
+    order::sort_by(&mut paths, |one, other| {
         let time = |path: &HotPath| (path.cpu_seconds, path.wall_seconds);
         time(other)
             .partial_cmp(&time(one))

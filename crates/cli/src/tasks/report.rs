@@ -305,11 +305,13 @@ pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>,
         .into_iter()
         .map(|((cause, what), methods)| {
             let mut methods: Vec<(String, u64)> = methods.into_iter().collect();
-            methods.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+            order::sort_by(&mut methods, |one, other| {
+                other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0))
+            });
             CauseRow { cause, what, count: methods.iter().map(|(_, count)| count).sum(), methods }
         })
         .collect();
-    report.causes.sort_by_key(|row| std::cmp::Reverse(row.count));
+    order::sort_by_key(&mut report.causes, |row| std::cmp::Reverse(row.count));
     report.left_out += last.tasks.left_out;
     report.pending = last.tasks.pending;
     report.states = last.tasks.stacks.iter().any(|stack| stack.states.iter().any(Option::is_some));

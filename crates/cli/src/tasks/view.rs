@@ -110,7 +110,7 @@ fn stacks(report: &Report) -> Option<Section> {
             nodes[at].leaves.push(stack);
         }
     }
-    roots.sort_by_key(|root| std::cmp::Reverse(nodes[*root].count));
+    order::sort_by_key(&mut roots, |root| std::cmp::Reverse(nodes[*root].count));
     let mut tree = Tree { branches: true, ..Tree::default() };
     // Drawn without recursion: a stack has hundreds of methods at times.
     let mut todo: Vec<(usize, usize)> = roots.into_iter().rev().map(|root| (root, 0)).collect();
@@ -123,7 +123,7 @@ fn stacks(report: &Report) -> Option<Section> {
         }
         let mut children = node.children.clone();
         // The last one is drawn next.
-        children.sort_by_key(|child| nodes[*child].count);
+        order::sort_by_key(&mut children, |child| nodes[*child].count);
         todo.extend(children.into_iter().map(|child| (child, depth + 1)));
     }
     let mut section = Section::new("Who awaits whom");

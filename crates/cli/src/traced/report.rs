@@ -112,7 +112,7 @@ impl Report {
             })
             .map(named)
             .collect();
-        not_called.sort_by(|a, b| a.method.cmp(&b.method));
+        order::sort_by(&mut not_called, |a, b| a.method.cmp(&b.method));
         let refused = traced.methods().filter_map(|method| match &method.state {
             InstrumentState::Refused(reason) => Some(Refused {
                 method: name(method),
@@ -122,7 +122,7 @@ impl Report {
             _ => None,
         });
         let mut refused: Vec<Refused> = refused.collect();
-        refused.sort_by(|a, b| a.method.cmp(&b.method));
+        order::sort_by(&mut refused, |a, b| a.method.cmp(&b.method));
         let is_back = |method: &TracedMethod| method.state != InstrumentState::Requested;
         Self {
             pid: profile.info.pid,

@@ -117,7 +117,7 @@ fn slowest(report: &Report) -> Option<Section> {
     let calls = report.methods.iter();
     let calls = calls.flat_map(|method| method.slowest.iter().map(move |call| (method, call)));
     let mut calls: Vec<(&Method, &Slow)> = calls.collect();
-    calls.sort_by_key(|(_, call)| std::cmp::Reverse(call.ns));
+    order::sort_by_key(&mut calls, |(_, call)| std::cmp::Reverse(call.ns));
     calls.truncate(SLOWEST);
     let rows = calls.iter().map(|(method, call)| {
         vec![

@@ -158,15 +158,15 @@ pub fn compare<'e>(a: &'e [Event], b: &'e [Event], mode: Mode) -> Comparison<'e>
         }
     }
     if mode == Mode::Strict {
-        equal.sort_unstable();
+        order::sort_by(&mut equal, Ord::cmp);
         for (i, j) in out_of_order(&equal) {
             let counts = comparison.kinds.entry(a[i].kind.id).or_default();
             (counts.equal, counts.different) = (counts.equal - 1, counts.different + 1);
             found.push((Some(i), Some(j), true));
         }
     }
-    comparison.pairs.sort_unstable();
-    found.sort_by_key(|(i, j, _)| (i.or(*j), i.is_none()));
+    order::sort_by(&mut comparison.pairs, Ord::cmp);
+    order::sort_by_key(&mut found, |(i, j, _)| (i.or(*j), i.is_none()));
     let difference = |&(i, j, is_moved): &(Option<usize>, Option<usize>, bool)| Difference {
         a: i.map(|i| &a[i]),
         b: j.map(|j| &b[j]),

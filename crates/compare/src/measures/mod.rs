@@ -160,7 +160,7 @@ fn rates_by_name<'a>(
     }
     let mut all: Vec<_> = by_name.into_iter().collect();
     let sum = |points: &[(u64, f64)]| Amount::of(points.iter().map(|(_, amount)| *amount)).value;
-    all.sort_by(|one, other| sum(&other.1).total_cmp(&sum(&one.1)));
+    order::sort_by(&mut all, |one, other| sum(&other.1).total_cmp(&sum(&one.1)));
     let most = all.into_iter().take(MOST_TYPES);
     most.map(|(name, points)| rate(profiler, name, unit, grid.sums_of(points))).collect()
 }

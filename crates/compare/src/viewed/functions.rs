@@ -97,7 +97,7 @@ impl Viewed {
         let mut all: Vec<&FunctionChange> =
             of.iter().filter(|row| search.is_none_or(|search| search.finds(name(row)))).collect();
         let by = |all: &mut Vec<&FunctionChange>, key: &dyn Fn(&FunctionChange) -> (bool, f64)| {
-            all.sort_by(|one, other| {
+            order::sort_by(all, |one, other| {
                 let (one, other) = (key(one), key(other));
                 other.0.cmp(&one.0).then(other.1.total_cmp(&one.1))
             });
@@ -108,7 +108,7 @@ impl Viewed {
             Order::Total => by(&mut all, &|row| change(&row.total)),
             Order::Before => by(&mut all, &|row| (false, row.total.before)),
             Order::After => by(&mut all, &|row| (false, row.total.after)),
-            Order::Name => all.sort_by_key(|row| name(row)),
+            Order::Name => order::sort_by_key(&mut all, |row| name(row)),
         }
         FunctionsHead {
             count: all.len(),

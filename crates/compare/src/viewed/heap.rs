@@ -54,14 +54,14 @@ impl Viewed {
         let mut all: Vec<&HeapType> =
             types.filter(|own| search.is_none_or(|search| search.finds(&own.name))).collect();
         let by = |all: &mut Vec<&HeapType>, key: fn(&HeapType) -> f64| {
-            all.sort_by(|one, other| key(other).total_cmp(&key(one)));
+            order::sort_by(all, |one, other| key(other).total_cmp(&key(one)));
         };
         match order {
             TypeOrder::Bytes => by(&mut all, |own| own.counts.bytes_change().abs()),
             TypeOrder::Objects => by(&mut all, |own| own.counts.count_change().abs()),
             TypeOrder::Before => by(&mut all, |own| own.counts.before_bytes as f64),
             TypeOrder::After => by(&mut all, |own| own.counts.after_bytes as f64),
-            TypeOrder::Name => all.sort_by_key(|own| own.name.as_str()),
+            TypeOrder::Name => order::sort_by_key(&mut all, |own| own.name.as_str()),
         }
         TypesHead { count: all.len(), rows: all.into_iter().skip(first).take(rows).collect() }
     }

@@ -124,7 +124,7 @@ pub fn describe(profile: &Profile, kinds: &[SeriesKind]) -> Description {
             ThreadInfo { id: thread.os_tid, name, managed, weights }
         })
         .collect();
-    threads.sort_by_cached_key(|thread| {
+    order::sort_by_cached_key(&mut threads, |thread| {
         let weight = |kind: &SeriesKind| thread.weights.get(kind.id()).copied().unwrap_or(0);
         (std::cmp::Reverse(kinds.iter().map(weight).collect::<Vec<_>>()), thread.id)
     });

@@ -76,7 +76,7 @@ impl Explored {
                 total: sum.total.weight,
             })
             .collect();
-        all.sort_by_key(|row| (row.file.is_none(), row.file, row.line));
+        order::sort_by_key(&mut all, |row| (row.file.is_none(), row.file, row.line));
         let whole = tree.total();
         let series = profile.series(selection.kind);
         let part = whole.samples as f64 / series.totals.samples.max(1) as f64;
@@ -103,6 +103,6 @@ fn files_of<'a>(found: &LineSums, name: impl Fn(FileId) -> &'a str) -> Vec<FileI
         *weight = weight.saturating_add(sum.total.weight);
     }
     let mut files: Vec<(FileId, u64)> = weights.into_iter().collect();
-    files.sort_by_key(|(file, weight)| (std::cmp::Reverse(*weight), name(*file)));
+    order::sort_by_key(&mut files, |(file, weight)| (std::cmp::Reverse(*weight), name(*file)));
     files.into_iter().map(|(file, _)| file).collect()
 }

@@ -128,12 +128,14 @@ impl Explored {
         }
         match sort {
             Sort::Own => {}
-            Sort::Total => all.sort_by_key(|row| {
+            Sort::Total => order::sort_by_key(&mut all, |row| {
                 (std::cmp::Reverse((row.total.weight, row.own.weight)), row.function)
             }),
             Sort::Name => {
                 let style = profile::NameStyle::FULL;
-                all.sort_by_cached_key(|row| profile.tables.function_name(row.function, style));
+                order::sort_by_cached_key(&mut all, |row| {
+                    profile.tables.function_name(row.function, style)
+                });
             }
         }
         let whole = tree.total(None);

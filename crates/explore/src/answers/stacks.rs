@@ -100,7 +100,7 @@ impl Explored {
         };
         let mut groups: Vec<(StackId, Group)> =
             groups.into_iter().filter(|(stack, _)| is_found(*stack)).collect();
-        groups.sort_by_key(|(stack, group)| {
+        order::sort_by_key(&mut groups, |(stack, group)| {
             (Reverse((group.threads.len(), group.sum.weight)), *stack)
         });
         Ok(StacksAnswer {
@@ -117,7 +117,7 @@ impl StackRow {
     fn of(profile: &Profile, stack: StackId, group: Group) -> Self {
         let stack = group.heaviest.map_or(stack, |(_, stack)| stack);
         let mut threads: Vec<(ThreadId, u64)> = group.threads.into_iter().collect();
-        threads.sort_by_key(|(thread, weight)| (Reverse(*weight), *thread));
+        order::sort_by_key(&mut threads, |(thread, weight)| (Reverse(*weight), *thread));
         let name = |(thread, _): &(ThreadId, u64)| {
             shortened(&profile.tables.thread_name(*thread), MOST_NAME)
         };

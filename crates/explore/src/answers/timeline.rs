@@ -137,7 +137,7 @@ impl Explored {
         let wall = profile.wall.by_thread_and_state(count);
         let cpu = profile.cpu.by_thread(count);
         let mut threads: Vec<ThreadId> = lanes.threads().collect();
-        threads.sort_by_key(|thread| {
+        order::sort_by_key(&mut threads, |thread| {
             let states = wall[thread.index()].iter().enumerate();
             let busy = states.filter(|(state, _)| *state != idle);
             let busy = busy.fold(0_u64, |sum, (_, state)| sum.saturating_add(state.weight));

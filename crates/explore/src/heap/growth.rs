@@ -126,7 +126,7 @@ impl GrowthView {
     ) -> HeapGrowth {
         let found = |own: &&TypeGrowth| search.is_none_or(|search| search.finds(&own.info.name));
         let mut all: Vec<&TypeGrowth> = self.growth.types.iter().filter(found).collect();
-        all.sort_by(|one, other| most_first(sort, one, other));
+        order::sort_by(&mut all, |one, other| most_first(sort, one, other));
         HeapGrowth {
             snapshots: self.snapshots.clone(),
             objects: self.objects,

@@ -169,7 +169,7 @@ impl HeapView {
         let pixels = own.area.width * own.area.height / total;
         let mut groups =
             self.groups(retention, own.node, |retained| retained as f64 * pixels >= LEAST);
-        groups.sort_by_key(|group| (std::cmp::Reverse(group.retained), group.node));
+        order::sort_by_key(&mut groups, |group| (std::cmp::Reverse(group.retained), group.node));
         // Types that are too small even together are one cell.
         let wide = groups.partition_point(|group| group.retained as f64 * pixels >= LEAST);
         let rest = groups.split_off(wide);
@@ -182,7 +182,7 @@ impl HeapView {
         });
         let mut parts: Vec<(Group, bool)> = groups.into_iter().map(|group| (group, true)).collect();
         parts.extend(other.map(|group| (group, false)));
-        parts.sort_by_key(|(group, _)| std::cmp::Reverse(group.retained));
+        order::sort_by_key(&mut parts, |(group, _)| std::cmp::Reverse(group.retained));
         // The object itself has its part of the area, too: it remains empty.
         let sizes: Vec<f64> =
             parts.iter().map(|(group, _)| group.retained as f64 * pixels).collect();

@@ -237,7 +237,7 @@ pub(super) fn generations(
     addresses: &[u64],
 ) -> Vec<(NodeId, NodeId, u8)> {
     ranges.retain(|range| range.length > 0);
-    ranges.sort_by_key(|range| (range.start, range.generation));
+    order::sort_by_key(ranges, |range| (range.start, range.generation));
     ranges.dedup_by_key(|range| range.start);
     let next_starts: Vec<u64> =
         ranges.iter().skip(1).map(|range| range.start).chain([u64::MAX]).collect();

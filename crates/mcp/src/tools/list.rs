@@ -59,7 +59,7 @@ fn answer(found: &[&DotnetProcess], all: usize, now: SystemTime) -> Answer {
     }
     // Those that can be observed first; the youngest last, because a service runs for long.
     let mut sorted = found.to_vec();
-    sorted.sort_by_key(|process| {
+    order::sort_by_key(&mut sorted, |process| {
         (process.obstacle.is_some(), process.started_unix_ms.unwrap_or(u64::MAX), process.pid)
     });
     for process in &sorted {

@@ -161,7 +161,7 @@ fn add(answer: &mut Answer, profile: &Profile, dry_run: bool) {
     let title = if dry_run { "would be traced" } else { "not called" };
     idle.sort();
     idle.iter().take(NAMED).for_each(|name| answer.add(format!("{title}: {name}")));
-    refused.sort();
+    order::sort_by(&mut refused, Ord::cmp);
     for (name, why) in refused.iter().take(NAMED) {
         answer.add(format!("refused: {name}: {why}"));
     }

@@ -299,7 +299,7 @@ impl Loaded {
         };
         let mut paths: Vec<&Path> =
             maps.iter().filter_map(|map| map.file()).filter(named).collect();
-        paths.sort_unstable();
+        order::sort_by(&mut paths, Ord::cmp);
         paths.dedup();
         let is_idle = |path: &&Path| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(IDLE_NAME))

@@ -37,7 +37,7 @@ impl Statistics {
     /// What each profiler has got, by their ids.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut counts: Vec<_> = self.counts.iter().map(|(id, count)| (*id, *count)).collect();
-        counts.sort_unstable();
+        order::sort_by(&mut counts, Ord::cmp);
         counts
     }
 
@@ -77,7 +77,7 @@ impl Statistics {
         let mut dropped: Vec<(String, u64)> =
             self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
         dropped.extend(agent.dropped.iter().filter(|(_, count)| *count > 0).cloned());
-        dropped.sort();
+        order::sort_by(&mut dropped, Ord::cmp);
         observer.dropped = dropped;
         observer.counters = agent.counters.clone();
         observer.counters.extend(counters);

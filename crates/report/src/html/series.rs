@@ -276,7 +276,7 @@ fn sums(
 fn fold_threads(profile: &Profile, kind: SeriesKind, nodes: usize, sums: &[Sum]) -> Vec<Sum> {
     let totals = profile.series(kind).by_thread(profile.tables.threads.len());
     let mut order: Vec<u32> = (0..totals.len() as u32).collect();
-    order.sort_by_key(|thread| std::cmp::Reverse(totals[*thread as usize].weight));
+    order::sort_by_key(&mut order, |thread| std::cmp::Reverse(totals[*thread as usize].weight));
     let mut own = vec![false; totals.len()];
     order.iter().take(MOST_THREADS).for_each(|thread| own[*thread as usize] = true);
     sum_up(nodes, sums.len(), |index| {
@@ -367,7 +367,7 @@ fn type_classes(
         *sum = sum.saturating_add(weight);
     }
     let mut order: Vec<usize> = (0..weights.len()).filter(|ty| weights[*ty] > 0).collect();
-    order.sort_by_key(|ty| std::cmp::Reverse(weights[*ty]));
+    order::sort_by_key(&mut order, |ty| std::cmp::Reverse(weights[*ty]));
     let named = if order.len() > MOST_TYPES + 1 { MOST_TYPES } else { order.len() };
     let mut classes: Vec<String> = order
         .iter()

@@ -123,7 +123,9 @@ pub fn hot_paths(profile: &Profile, options: &Options, series: &Series) -> Table
     );
     let mut leaves: Vec<usize> =
         (0..tree.nodes().len()).filter(|node| tree.nodes()[*node].own.weight > 0).collect();
-    leaves.sort_by_key(|node| (std::cmp::Reverse(tree.nodes()[*node].own.weight), *node));
+    order::sort_by_key(&mut leaves, |node| {
+        (std::cmp::Reverse(tree.nodes()[*node].own.weight), *node)
+    });
     let short = |function| profile.tables.function_name(function, NameStyle::SHORT);
     let rows = leaves.into_iter().take(options.at_most(5)).map(|leaf| {
         let share = series.share(tree.nodes()[leaf].own.weight);

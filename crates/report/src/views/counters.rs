@@ -38,7 +38,7 @@ fn counters(profile: &Profile, options: &Options) -> Section {
         section.say("No values: recordings shorter than the interval have none.".to_owned());
         return section;
     }
-    known.sort_by(|(one, _), (other, _)| {
+    order::sort_by(&mut known, |(one, _), (other, _)| {
         one.def.source.cmp(&other.def.source).then(one.def.title.cmp(&other.def.title))
     });
     // A program has some dozens; with tags it may have any number.

@@ -41,7 +41,7 @@ fn content(recent: &Recent, options: &PaneOptions) -> PaneContent {
     let report = options.report();
     let mut functions = profile.top_functions(SeriesKind::Cpu);
     if options.by_total {
-        functions.sort_by_key(|row| Reverse((row.total.weight, row.own.weight)));
+        order::sort_by_key(&mut functions, |row| Reverse((row.total.weight, row.own.weight)));
     }
     let lines = heaviest_lines(profile, &profile.cpu);
     let tables = &profile.tables;
@@ -145,6 +145,6 @@ fn by_kind(profile: &Profile, functions: &[profile::FunctionTotals]) -> Vec<(&'s
         }
     }
     kinds.retain(|(_, share)| *share >= 0.0005);
-    kinds.sort_by(|a, b| b.1.total_cmp(&a.1));
+    order::sort_by(&mut kinds, |a, b| b.1.total_cmp(&a.1));
     kinds
 }

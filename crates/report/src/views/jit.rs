@@ -257,7 +257,9 @@ fn expensive(profile: &Profile, options: &Options, rows: &[JitRow]) -> Option<Ta
 
 fn again(profile: &Profile, options: &Options, rows: &[JitRow]) -> Option<Table> {
     let mut again: Vec<&JitRow> = rows.iter().filter(|row| row.most > 1).collect();
-    again.sort_by_key(|row| (std::cmp::Reverse((row.most, row.sums.totals.weight)), row.function));
+    order::sort_by_key(&mut again, |row| {
+        (std::cmp::Reverse((row.most, row.sums.totals.weight)), row.function)
+    });
     let rows = again.iter().take(options.rows.min(10)).map(|row| {
         vec![
             Cell::count(row.most),

@@ -154,7 +154,7 @@ fn caller(profile: &Profile, options: &Options, load: &AssemblyLoad) -> Cell {
 fn requests(profile: &Profile, outcome: LoadOutcome) -> Vec<&AssemblyLoad> {
     let of_all = profile.loads.assemblies.iter();
     let mut requests: Vec<&AssemblyLoad> = of_all.filter(|load| load.outcome == outcome).collect();
-    requests.sort_by_key(|load| (std::cmp::Reverse(load.own), load.time));
+    order::sort_by_key(&mut requests, |load| (std::cmp::Reverse(load.own), load.time));
     requests
 }
 
@@ -219,7 +219,7 @@ fn slow_steps(profile: &Profile, options: &Options) -> Option<Table> {
     let loads = profile.loads.assemblies.iter();
     let steps = loads.flat_map(|load| load.steps().map(move |step| (load, step)));
     let mut steps: Vec<_> = steps.filter(|(_, step)| step.took >= SLOW_STEP).collect();
-    steps.sort_by_key(|(load, step)| (std::cmp::Reverse(step.took), load.time));
+    order::sort_by_key(&mut steps, |(load, step)| (std::cmp::Reverse(step.took), load.time));
     let rows = steps.iter().take(options.rows.min(10)).map(|(load, step)| {
         let forms = vec![step.what.to_owned(), format::file_name(step.what).to_owned()];
         vec![

@@ -173,7 +173,7 @@ fn at_work(summary: &PoolSummary) -> Option<Table> {
         .map(|state| (state, summary.by_state[state_index(state)]))
         .filter(|(_, time)| *time > 0)
         .collect();
-    kinds.sort_by_key(|(state, time)| (std::cmp::Reverse(*time), *state));
+    order::sort_by_key(&mut kinds, |(state, time)| (std::cmp::Reverse(*time), *state));
     let rows = kinds.into_iter().map(|(state, time)| {
         let share = time as f64 / summary.at_work as f64;
         let word = if profile::blocks(state) { waited_for(state) } else { state_word(state) };

@@ -149,7 +149,7 @@ fn stuck(profile: &Profile, options: &Options, alive: &[&ThreadRow]) -> Option<T
             None => stuck.push((row, place, 1)),
         }
     }
-    stuck.sort_by_key(|(row, place, count)| {
+    order::sort_by_key(&mut stuck, |(row, place, count)| {
         (row.standing, std::cmp::Reverse((row.confidence, *count)), *place)
     });
     let rows = stuck.iter().take(options.rows).map(|(row, place, count)| {
@@ -200,7 +200,7 @@ fn starts(profile: &Profile, options: &Options) -> Option<Table> {
 
 /// The threads that used most processor time.
 fn by_cpu(profile: &Profile, options: &Options, mut threads: Vec<&ThreadRow>) -> Table {
-    threads.sort_by_key(|row| (std::cmp::Reverse(row.cpu), row.thread));
+    order::sort_by_key(&mut threads, |row| (std::cmp::Reverse(row.cpu), row.thread));
     let columns = vec![
         left("thread"),
         left("of"),

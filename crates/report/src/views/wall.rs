@@ -161,7 +161,9 @@ fn threads(profile: &Profile, options: &Options) -> Table {
         })
         .filter(|(_, sum, _)| *sum > 0)
         .collect();
-    threads.sort_by_key(|(thread, sum, active)| (std::cmp::Reverse((*active, *sum)), *thread));
+    order::sort_by_key(&mut threads, |(thread, sum, active)| {
+        (std::cmp::Reverse((*active, *sum)), *thread)
+    });
     let states = series.by_state();
     let shown: Vec<ThreadState> =
         STATES.into_iter().filter(|state| states[state_index(*state)].weight > 0).collect();
@@ -254,6 +256,8 @@ fn waiting_places(profile: &Profile) -> Vec<(ThreadState, FunctionId, u64)> {
     }
     let mut places: Vec<_> =
         sums.into_iter().map(|((state, place), weight)| (state, place, weight)).collect();
-    places.sort_by_key(|(state, place, weight)| (std::cmp::Reverse(*weight), *place, *state));
+    order::sort_by_key(&mut places, |(state, place, weight)| {
+        (std::cmp::Reverse(*weight), *place, *state)
+    });
     places
 }

@@ -99,7 +99,7 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
         }
     });
     let mut processes = processes.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    processes.sort_unstable_by_key(|process| process.pid);
+    order::sort_by_key(&mut processes, |process| process.pid);
     Ok(processes)
 }
 
@@ -486,7 +486,7 @@ fn sockets_of(
     let mut candidates: Vec<&Socket> =
         sockets.iter().filter(|socket| socket.ns_pid == ns_pid).collect();
     // Asked for these alone: processes that were killed may have left thousands.
-    candidates.sort_by_cached_key(|socket| {
+    order::sort_by_cached_key(&mut candidates, |socket| {
         (socket.start_ticks != start_ticks, std::cmp::Reverse(modified(socket)))
     });
     // More than a few are leftovers.

@@ -154,7 +154,7 @@ pub fn functions(profile: &Profile, kind: SeriesKind, session: &str) -> Answer {
             profile.tables.is_managed(of.function) && !profile.tables.is_framework(of.function)
         })
         .collect();
-    own.sort_by_key(|of| (Reverse(of.total.weight), of.function));
+    order::sort_by_key(&mut own, |of| (Reverse(of.total.weight), of.function));
     answer.add("methods of the program, by weight with callees:");
     own.iter().take(FEW).for_each(|of| answer.add(row(of)));
     if let Some(first) = own.first() {
@@ -199,7 +199,7 @@ impl Around {
             *sum = sum.saturating_add(cell.weight);
         }
         let mut by_stack: Vec<(StackId, u64)> = by_stack.into_iter().collect();
-        by_stack.sort_unstable_by_key(|(stack, weight)| (Reverse(*weight), *stack));
+        order::sort_by_key(&mut by_stack, |(stack, weight)| (Reverse(*weight), *stack));
         let mut walked = 0;
         for (stack, weight) in by_stack {
             if walked > MOST_FRAMES {
@@ -234,7 +234,7 @@ impl Around {
 
     fn add(&self, answer: &mut Answer, profile: &Profile, kind: SeriesKind, itself: &str) {
         let mut rows: Vec<_> = self.neighbors.iter().collect();
-        rows.sort_by_key(|(function, weight)| (Reverse(**weight), **function));
+        order::sort_by_key(&mut rows, |(function, weight)| (Reverse(**weight), **function));
         for (function, part) in rows.into_iter().take(ROWS) {
             let named = match function {
                 Some(function) => format!("f{} {}", function.0, name(profile, *function)),

@@ -84,7 +84,7 @@ impl Sums {
     /// The ways with most waiting time, as many as there is room for.
     fn graph(&self, profile: &Profile) -> Graph {
         let mut ways: Vec<(&Way, &u64)> = self.ways.iter().collect();
-        ways.sort_by_key(|(way, nanos)| (Reverse(**nanos), **way));
+        order::sort_by_key(&mut ways, |(way, nanos)| (Reverse(**nanos), **way));
         let (mut nodes, mut edges): (Vec<GraphNode>, Vec<GraphEdge>) = Default::default();
         let (mut known, mut drawn) = (HashMap::new(), HashSet::new());
         for ((place, lock, owner), _) in ways {

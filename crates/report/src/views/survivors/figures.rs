@@ -140,7 +140,7 @@ impl Tree {
         let bytes = |id: &usize| self.nodes.get(*id).map_or(0, |node| node.bytes);
         let mut nodes: Vec<usize> =
             nodes.iter().copied().filter(|id| bytes(id) as f64 >= least).collect();
-        nodes.sort_by_key(|id| (bytes(id), Reverse(*id)));
+        order::sort_by_key(&mut nodes, |id| (bytes(id), Reverse(*id)));
         open.extend(nodes.into_iter().map(|id| (id, depth)));
     }
 }
