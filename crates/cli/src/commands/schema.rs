@@ -9,7 +9,7 @@ use document::{Cell, Document, Section, Table, left};
 
 /// List what can be printed as JSON, or print the JSON Schema of it
 ///
-/// The schemas are those of the types that are printed. They are of the draft 2020-12. A key may
+/// The schemas are made from the types that are printed. They are of the draft 2020-12. A key may
 /// be added in a later version; a key that changes its meaning or goes away changes the version
 /// that the output itself contains.
 #[derive(clap::Args, Debug)]
@@ -95,14 +95,11 @@ use tests::{Heap, Il, Profilers, deadlocks, newrelic, report_schema, stacks, tas
 #[cfg(test)]
 mod tests {
     use super::OUTPUTS;
-    pub use crate::{
+    pub(super) use crate::{
         commands::{deadlocks, heap::Heap},
         newrelic, stacks, tasks, traced, validated,
     };
-    use crate::{
-        commands::{il, report::SNAPSHOT_PARTS},
-        console,
-    };
+    use crate::commands::{il, report::SNAPSHOT_PARTS};
     use schemars::{JsonSchema, Schema};
 
     /// All profilers, or the one that was named.
@@ -134,7 +131,7 @@ mod tests {
         for output in OUTPUTS {
             let mut schema = (output.made)();
             schema.insert("title".to_owned(), output.printed_by.into());
-            let text = console::json_pretty(&schema).unwrap() + "\n";
+            let text = document::plain::json_pretty(&schema).unwrap() + "\n";
             testkit::check_kept(&format!("crates/cli/schemas/{}.json", output.name), &text);
         }
     }
