@@ -72,20 +72,23 @@ fn build_agent() -> Result<PathBuf, String> {
     println!("cargo::rerun-if-changed={}", workspace.join("Cargo.toml").display());
     println!("cargo::rerun-if-changed={}", workspace.join("Cargo.lock").display());
 
-    // A debugger shows names of the agent in tests; a release is small.
-    let strip = if variable("PROFILE")? == "release" { "symbols" } else { "debuginfo" };
     let mut cargo = Command::new(variable("CARGO")?);
     cargo
-        .args(["build", "--release", "--package", "agent", "--lib", "--target", &target])
+        .args(["rustc", "--release", "--package", "agent", "--lib", "--target", &target])
         // What the nested build prints is shown when it fails; colour codes would be noise there.
         .args(["--color", "never", "--config", "profile.release.debug=false"])
-        .args(["--config", &format!("profile.release.strip='{strip}'")])
+        .args(["--config", "profile.release.strip='debuginfo'"])
         // What is loaded into other processes is fast; only this program is small.
         .args(["--config", "profile.release.opt-level=3", "--config", "profile.release.lto='thin'"])
         .args(["--config", "profile.release.codegen-units=4", "--target-dir"])
         .arg(&target_dir)
         .current_dir(&workspace)
         .stdin(Stdio::null());
+    // A release is small; in tests, a debugger shows the names of the agent's functions. Cargo does
+    // not take `strip='symbols'` for a library that is also an `rlib`.
+    if variable("PROFILE")? == "release" && variable("CARGO_CFG_TARGET_OS")? == "linux" {
+        cargo.args(["--", "-Clink-arg=-Wl,--strip-all"]);
+    }
     isolate(&mut cargo);
     let output =
         cargo.output().map_err(|error| format!("cannot run cargo to build the agent: {error}"))?;
