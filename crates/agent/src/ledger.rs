@@ -6,10 +6,12 @@
 //! may use it: it consists of atomic numbers.
 
 use crate::heap_memory;
-use crate::os::{alternate, maps};
-use std::fs::File;
+use crate::os::{alternate, descriptors, maps};
+use std::fs::{File, ReadDir};
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -298,38 +300,61 @@ impl<T> DerefMut for Counted<T> {
 }
 
 /// Makes something with a file descriptor of its own.
-///
-/// # Errors
-/// As `make` says, or "too many open files" where the budget is used up.
-pub fn descriptor<T>(make: impl FnOnce() -> io::Result<T>) -> io::Result<Counted<T>> {
-    let held =
-        take(Resource::Descriptors, 1).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
+fn descriptor<T>(make: impl FnOnce() -> io::Result<T>) -> io::Result<Counted<T>> {
+    let held = take(Resource::Descriptors, 1).ok_or_else(too_many)?;
     Ok(Counted::new(make()?, held))
+}
+
+fn too_many() -> io::Error {
+    io::Error::from_raw_os_error(libc::EMFILE)
 }
 
 /// Opens a file to read it.
 ///
 /// # Errors
-/// As [`File::open`], or "too many open files" where the budget is used up.
-pub fn open(path: impl AsRef<std::path::Path>) -> io::Result<Counted<File>> {
-    descriptor(|| File::open(path))
+/// As [`File::open`], or "too many open files" where the budget is used up, or the descriptor would
+/// be one of those that are left to the program.
+pub fn open(path: impl AsRef<Path>) -> io::Result<Counted<File>> {
+    let file = descriptor(|| File::open(path))?;
+    match descriptors::is_in_reserve(file.as_raw_fd()) {
+        true => Err(too_many()),
+        false => Ok(file),
+    }
 }
 
 /// Reads a file of `/proc` whole.
 ///
 /// # Errors
 /// As [`open`], and "out of memory".
-pub fn read(path: impl AsRef<std::path::Path>) -> io::Result<Vec<u8>> {
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
+/// Opens a folder of `/proc`.
+///
+/// # Errors
+/// As [`open`].
+pub fn folder(path: impl AsRef<Path>) -> io::Result<Counted<ReadDir>> {
+    // A folder does not say its number. It gets the lowest free one, as this file does.
+    drop(open("/proc/self/stat")?);
+    folder_now(path)
+}
+
+/// The same with the descriptors that are left to the program, too: for a moment, when a recording
+/// ends, where it depends on the answer whether this library may be unloaded.
+///
+/// # Errors
+/// As [`std::fs::read_dir`], or "too many open files" where the budget is used up.
+pub fn folder_now(path: impl AsRef<Path>) -> io::Result<Counted<ReadDir>> {
+    descriptor(|| std::fs::read_dir(path))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
 
     /// No other test takes event sessions.
     const RESOURCE: Resource = Resource::EventSessions;
@@ -435,7 +460,7 @@ mod tests {
         let file = open("/proc/self/stat").unwrap();
         assert!((1..=Resource::Descriptors.budget()).contains(&held(Resource::Descriptors)));
         let fd = file.as_raw_fd();
-        assert!(std::path::Path::new(&format!("/proc/self/fd/{fd}")).exists());
+        assert!(Path::new(&format!("/proc/self/fd/{fd}")).exists());
         drop(file);
         assert!(open("/no such file").is_err());
         assert!(read("/proc/self/stat").unwrap().len() > 10);

@@ -138,6 +138,24 @@ fn a_command_without_room_for_the_agent_is_not_started() {
 }
 
 #[test]
+fn a_profiler_in_the_environment_is_named_where_the_runtime_loads_only_one() {
+    let folder = scratch();
+    let output = file(&folder, "burn.clrscope");
+    let burn = Sample::named("burn").launch(Runtime::V3_1, &["--seconds", "1"]).command();
+    let mut command = clrscope(["launch", "-p", "gc", "-q", "-o", output.to_str().unwrap(), "--"]);
+    command
+        .arg(burn.get_program())
+        .args(burn.get_args())
+        .envs(burn.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("CORECLR_ENABLE_PROFILING", "1")
+        .env("CORECLR_PROFILER", "{00000000-0000-0000-0000-000000000001}")
+        .stdin(Stdio::null());
+    let ended = Running::start(command).wait();
+    assert!(ended.out.contains("cpu_ns"), "{ended:?}");
+    ended.expect_error(125, &["CORECLR_PROFILER", ".NET Core 3.1", "CORECLR_ENABLE_PROFILING=0"]);
+}
+
+#[test]
 fn the_command_has_the_limits_that_it_would_have_without_us() {
     let folder = scratch();
     let ended =

@@ -7,6 +7,7 @@ use crate::rewrite::helpers::{HELPER_TYPE, Helper};
 use crate::rewrite::{API_ASSEMBLY, Settings, Tracer, is_api_method, is_core_library};
 use crate::strategy::CallingStrategy;
 use rules::Version;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A function by its names.
 #[derive(Clone, Copy, Debug)]
@@ -79,11 +80,12 @@ pub fn plan<'p>(
     }
 }
 
-/// Counts how often helpers are compiled, among all functions whose names were looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Counts how often helpers are compiled, among all functions whose names were looked at, on all
+/// threads.
+#[derive(Debug, Default)]
 pub struct Engagement {
-    helpers: u64,
-    functions: u64,
+    helpers: AtomicU64,
+    functions: AtomicU64,
 }
 
 impl Engagement {
@@ -91,21 +93,22 @@ impl Engagement {
     const INTERVAL: u64 = 5_000;
 
     /// Counts a function, and gives a line for the log now and then.
-    pub fn count(&mut self, plan: &Plan<'_>) -> Option<Message> {
-        self.functions += 1;
-        self.helpers += u64::from(matches!(plan, Plan::Helper(_)));
+    pub fn count(&self, plan: &Plan<'_>) -> Option<Message> {
+        let is_helper = u64::from(matches!(plan, Plan::Helper(_)));
+        let helpers = self.helpers.fetch_add(is_helper, Relaxed) + is_helper;
+        let functions = self.functions.fetch_add(1, Relaxed) + 1;
         let text = || {
             format!(
-                "AppDomainFallbackCache proxy engagement: helper_invocations={} total_jit_calls={}",
-                self.helpers, self.functions
+                "AppDomainFallbackCache proxy engagement: helper_invocations={helpers} \
+                 total_jit_calls={functions}"
             )
         };
-        self.functions.is_multiple_of(Self::INTERVAL).then(|| Message::new(Level::Info, text()))
+        functions.is_multiple_of(Self::INTERVAL).then(|| Message::new(Level::Info, text()))
     }
 
     /// Starts to count helpers again, at a refresh.
-    pub const fn refreshed(&mut self) {
-        self.helpers = 0;
+    pub fn refreshed(&self) {
+        self.helpers.store(0, Relaxed);
     }
 }
 
@@ -317,7 +320,7 @@ mod tests {
                 [(Runtime::Core, CORE_MODULE), (Runtime::Framework, FRAMEWORK_MODULE)]
             {
                 let settings = settings(runtime, shape, CallingStrategy::Cache);
-                let mut engagement = Engagement::default();
+                let engagement = Engagement::default();
                 for helper in Helper::ALL {
                     let names = names(module, "System.Private.CoreLib", HELPER_TYPE, helper.name());
                     let plan = plan(names, &Known::default(), &points, &settings);
@@ -327,7 +330,9 @@ mod tests {
                     engagement.count(&plan);
                 }
                 let counts = (Helper::of(shape).len() as u64, Helper::ALL.len() as u64);
-                assert_eq!((engagement.helpers, engagement.functions), counts, "{shape}");
+                let counted =
+                    (engagement.helpers.load(Relaxed), engagement.functions.load(Relaxed));
+                assert_eq!(counted, counts, "{shape}");
             }
         }
     }
@@ -353,7 +358,7 @@ mod tests {
 
     #[test]
     fn engagement_is_logged_now_and_then() {
-        let mut engagement = Engagement::default();
+        let engagement = Engagement::default();
         let helper = Plan::Helper(Helper::LoadAssemblyOrThrow);
         let mut lines: Vec<String> = Vec::new();
         for index in 0..10_000 {

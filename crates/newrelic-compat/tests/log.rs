@@ -31,7 +31,7 @@ fn each_level_of_the_log_and_of_a_line() {
             let at_start = if is_set_later { Level::Error } else { threshold };
             let (sink, _) = Sink::open(Settings::default(), folder.path(), pid);
             let mut logger = Logger::new(at_start, sink, At(1_764_090_000));
-            logger.set_level(threshold);
+            logger.configure(Settings { level: threshold, ..Settings::default() });
             for (level, label) in LEVELS {
                 assert_eq!(logger.logs(level), level >= threshold, "{threshold:?} {level:?}");
                 logger.log(level, label);

@@ -10,6 +10,7 @@ use newrelic_compat::Runtime;
 use newrelic_compat::configuration::IgnoreList;
 use newrelic_compat::environment::Environment;
 use newrelic_compat::log::Level;
+use newrelic_compat::plan::Engagement;
 use newrelic_compat::points::{CustomInstrumentation, Loaded, Sources, load_all};
 use newrelic_compat::rewrite::{Scopes, Settings};
 use newrelic_compat::shape::{AgentShape, Shim};
@@ -55,6 +56,7 @@ pub struct Instance {
     pub(crate) resolved: OnceLock<Resolved>,
     pub(crate) log: Log,
     pub(crate) events: Events,
+    pub(crate) engagement: Engagement,
     live: Mutex<Live>,
     pub(crate) modules: Modules,
     threads: ThreadProfiler,
@@ -121,6 +123,7 @@ impl Instance {
             resolved: OnceLock::new(),
             log,
             events,
+            engagement: Engagement::default(),
             live: Mutex::new(Live { custom: CustomInstrumentation::default(), ignored }),
             modules: Modules::default(),
             threads,

@@ -38,16 +38,15 @@ fn refresh_with(instance: &Arc<Instance>, live: &mut Live) -> i32 {
     }
 }
 
-/// Reads the configuration again: the level of the log and the classes that are ignored.
+/// Reads the configuration again: the settings of the log and the classes that are ignored.
 pub fn reload_configuration(instance: &Arc<Instance>) -> i32 {
     told(instance, "ReloadConfiguration", |instance| {
         let mut live = instance.live();
         match start::configuration(&instance.environment, &instance.home) {
             Ok(configuration) => {
                 instance.log.messages(&configuration.messages);
-                instance
-                    .log
-                    .set_level(start::log_settings(&instance.environment, &configuration).0.level);
+                let (settings, _) = start::log_settings(&instance.environment, &configuration);
+                instance.log.configure(settings);
                 live.ignored = configuration.ignored;
                 refresh_with(instance, &mut live)
             }

@@ -1,6 +1,6 @@
 //! The log of this process.
 
-use newrelic_compat::log::{Level, Logger, Message, Sink, SystemClock};
+use newrelic_compat::log::{Level, Logger, Message, Settings, Sink, SystemClock};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,14 +22,12 @@ impl Log {
         }
     }
 
-    /// Changes the level, after the configuration was read again.
-    pub fn set_level(&self, level: Level) {
+    /// Takes other settings, after the configuration was read again.
+    pub fn configure(&self, settings: Settings) {
         let mut logger = self.logger.lock().unwrap_or_else(PoisonError::into_inner);
-        logger.set_level(level);
-        // Without a file nothing is written at any level.
-        if logger.logs(Level::Error) {
-            self.level.store(level as u8, Relaxed);
-        }
+        logger.configure(settings);
+        let level = if logger.logs(Level::Error) { settings.level as u8 } else { u8::MAX };
+        self.level.store(level, Relaxed);
     }
 
     /// Writes a line. `text` is only asked where the level is written.
@@ -51,7 +49,6 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use newrelic_compat::log::Settings;
     use std::cell::Cell;
 
     #[test]
@@ -66,7 +63,9 @@ mod tests {
         };
         log.line(Level::Debug, || text("no"));
         log.line(Level::Info, || text("a"));
-        log.set_level(Level::Trace);
+        log.configure(Settings { enabled: false, ..Settings::default() });
+        log.line(Level::Error, || text("no"));
+        log.configure(Settings { level: Level::Trace, ..Settings::default() });
         log.line(Level::Trace, || text("b"));
         assert_eq!(made.get(), 2);
         let written =
@@ -78,7 +77,7 @@ mod tests {
         );
         let nowhere = Log::new(Level::Trace, Sink::Nowhere);
         nowhere.line(Level::Error, || text("no"));
-        nowhere.set_level(Level::Trace);
+        nowhere.configure(Settings { level: Level::Trace, ..Settings::default() });
         nowhere.line(Level::Error, || text("no"));
         assert_eq!(made.get(), 2);
     }

@@ -24,6 +24,7 @@ use std::thread;
 /// No thread could be started, and nothing has changed. The runtime wants one of ours for this: the
 /// caller's runs managed code.
 pub fn apply(instance: &Arc<Instance>, new: Points) -> Result<(), String> {
+    instance.engagement.refreshed();
     let (old, new) = (instance.modules.points(), Arc::new(new));
     let changes = refresh(&old, &new);
     if changes.is_empty() || instance.resolved.get().is_none_or(|resolved| !resolved.complete) {

@@ -21,6 +21,7 @@ use newrelic_compat::points::Points;
 use newrelic_compat::rewrite::{
     API_ASSEMBLY, helpers, inject, instrument, instrument_api, is_core_library,
 };
+use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -273,6 +274,12 @@ pub fn compiled(instance: &Instance, function: FunctionId) {
     });
     let plan =
         plan(method.names(&opened.loaded), &method.details(&opened.loaded), &points, &settings);
+    // Agents up to 10.53 have no helpers in the core library, and know no such line.
+    if instance.shape != AgentShape::V10_53
+        && let Some(message) = instance.engagement.count(&plan)
+    {
+        instance.log(message.level, &message.text);
+    }
     let made = match plan {
         Plan::Nothing => {
             let text =

@@ -238,6 +238,23 @@ wrapped! {
     36 clock_gettime wrap_clock_gettime Minus [EINVAL];
     37 getrlimit wrap_getrlimit Minus [EPERM];
     38 lseek64 wrap_lseek64 Minus [EINVAL];
+    39 pread wrap_pread Minus [EINTR, EIO, ESRCH];
+    40 pwrite wrap_pwrite Minus [EINTR, ENOSPC];
+    41 writev wrap_writev Minus [EAGAIN, EINTR];
+    42 fstat wrap_fstat Minus [EIO];
+    43 stat64 wrap_stat64 Minus [EACCES, ENOENT];
+    44 ftruncate wrap_ftruncate Minus [ENOSPC, EINTR];
+    45 fallocate wrap_fallocate Minus [ENOSPC, EOPNOTSUPP, EINTR];
+    46 fcntl wrap_fcntl Minus [EMFILE, EINVAL];
+    47 flock wrap_flock Minus [EINTR, ENOLCK, EWOULDBLOCK];
+    48 pipe2 wrap_pipe2 Minus [EMFILE, ENFILE];
+    49 socketpair wrap_socketpair Minus [EMFILE, ENOMEM];
+    50 mremap wrap_mremap Minus [ENOMEM];
+    51 readdir64 wrap_readdir64 Null [EIO];
+    52 realpath wrap_realpath Null [EACCES, ENOMEM];
+    53 pthread_key_create wrap_pthread_key_create Code [EAGAIN, ENOMEM];
+    54 pthread_setspecific wrap_pthread_setspecific Code [ENOMEM];
+    55 nanosleep wrap_nanosleep Minus [EINTR];
 }
 
 fn real(index: usize) -> usize {

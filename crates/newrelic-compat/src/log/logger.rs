@@ -113,6 +113,7 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub struct Logger<C> {
     level: Level,
+    enabled: bool,
     sink: Sink,
     clock: C,
 }
@@ -120,18 +121,23 @@ pub struct Logger<C> {
 impl<C: Clock> Logger<C> {
     /// A logger for lines of `level` and above.
     pub const fn new(level: Level, sink: Sink, clock: C) -> Self {
-        Self { level, sink, clock }
+        Self { level, enabled: true, sink, clock }
     }
 
     /// Whether lines of a level are written. Ask before a text is made that costs something.
     #[must_use]
     pub fn logs(&self, level: Level) -> bool {
-        level >= self.level && !matches!(self.sink, Sink::Nowhere)
+        self.enabled && level >= self.level && !matches!(self.sink, Sink::Nowhere)
     }
 
-    /// Changes the level, after the configuration was read again. The file stays the same.
-    pub const fn set_level(&mut self, level: Level) {
-        self.level = level;
+    /// Takes other settings, after the configuration was read again. No file is opened then, and a
+    /// log that had none at the start has none later.
+    pub fn configure(&mut self, settings: Settings) {
+        self.level = settings.level;
+        self.enabled = settings.enabled;
+        if settings.console && matches!(self.sink, Sink::File(..)) {
+            self.sink = Sink::Console(console());
+        }
     }
 
     /// The path of the log, if it is a file.
@@ -207,7 +213,9 @@ mod tests {
         logger.log(Level::Info, "Logger initialized.");
         logger.log(Level::Debug, "not this");
         logger.log(Level::Error, "Grüße");
-        logger.set_level(Level::Trace);
+        logger.configure(Settings { enabled: false, ..Settings::default() });
+        logger.log(Level::Error, "not this");
+        logger.configure(Settings { level: Level::Trace, ..Settings::default() });
         logger.log(Level::Trace, "Leave: InstrumentationRefresh");
         let path = below.join("NewRelic.Profiler.7.log");
         assert_eq!(logger.path(), Some(path.as_path()));

@@ -351,6 +351,12 @@ impl Supervisor {
                     self.skipped.join(", ")
                 )
             }
+            (None, None) if main_slot_is_taken() => {
+                "the environment names another profiler (CORECLR_PROFILER), and .NET Core 3.1 loads \
+                only one: set CORECLR_ENABLE_PROFILING=0 for this run. If it is a newer runtime, are \
+                diagnostics enabled (DOTNET_EnableDiagnostics)?"
+                    .to_owned()
+            }
             (None, None) => {
                 "is it a .NET program, and are diagnostics enabled (DOTNET_EnableDiagnostics)? \
                 NativeAOT programs cannot load a profiler"

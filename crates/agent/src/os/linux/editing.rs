@@ -27,7 +27,7 @@ fn lets_edit(environment: &[u8]) -> bool {
 }
 
 fn is_debugged() -> Option<bool> {
-    let mut entries = ledger::descriptor(|| std::fs::read_dir("/proc/self/fd")).ok()?;
+    let mut entries = ledger::folder("/proc/self/fd").ok()?;
     let is_pipe = |entry: std::io::Result<std::fs::DirEntry>| {
         let target = entry.and_then(|entry| std::fs::read_link(entry.path()));
         target.is_ok_and(|target| is_debugger_pipe(&target))

@@ -197,9 +197,21 @@ fn state(text: &[u8]) -> Option<u8> {
     text.get(close + 2).copied()
 }
 
-/// Ids of all threads of this process; `None` where they cannot be read, as without a descriptor.
+/// The folder with all threads of this process.
+const ALL: &str = "/proc/self/task";
+
+/// Ids of all threads of this process; `None` where they cannot be read, as without a descriptor
+/// beside those that are left to the program.
 pub fn all_tids() -> Option<Vec<u32>> {
-    let mut entries = ledger::descriptor(|| std::fs::read_dir("/proc/self/task")).ok()?;
+    tids_of(ledger::folder(ALL).ok()?)
+}
+
+/// The same with those, too, as [`ledger::folder_now`].
+pub fn all_tids_now() -> Option<Vec<u32>> {
+    tids_of(ledger::folder_now(ALL).ok()?)
+}
+
+fn tids_of(mut entries: ledger::Counted<std::fs::ReadDir>) -> Option<Vec<u32>> {
     let tid =
         |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     entries.by_ref().map(tid).collect()

@@ -177,7 +177,7 @@ pub(super) fn have_moved_on(deadline: u64) -> bool {
             // Without descriptors nobody knows which threads there are; there may be some in a
             // moment.
             None => {
-                inside = tasks::all_tids().map(|tids| {
+                inside = tasks::all_tids_now().map(|tids| {
                     let others = tids.into_iter().filter(|&tid| tid != own && may_be_inside(tid));
                     others.filter_map(|tid| Some((tid, clock::cpu_of(tid)?))).collect()
                 });

@@ -4,7 +4,9 @@ use super::slots::*;
 use super::timers::*;
 use super::*;
 use crate::os::threads::current_tid;
+use crate::ledger;
 use crate::os::{alternate, clock, maps, tasks};
+use std::os::fd::AsRawFd;
 use wire::ring::{REGISTERS, Register, slot_state};
 
 /// Only one engine can run in a process.
@@ -47,6 +49,25 @@ fn without_descriptors_nobody_is_said_to_have_moved_on() {
     assert!(tasks::all_tids().is_some_and(|tids| tids.contains(&tid)));
     drop(send);
     sleeper.join().unwrap();
+}
+
+#[test]
+fn descriptors_that_are_left_to_the_program_are_used_only_at_the_end() {
+    let _one = lock(&ONE);
+    let null = || std::fs::File::open("/dev/null").unwrap();
+    // From 10 on, the last number of all is in the last tenth.
+    let _some: Vec<_> = (0..16).map(|_| null()).collect();
+    let next = null().as_raw_fd();
+    limit_descriptors(next as u64 + 1);
+    let refused = |error: Option<io::Error>| error.unwrap().raw_os_error();
+    assert_eq!(refused(ledger::open("/proc/self/maps").err()), Some(libc::EMFILE));
+    assert_eq!(refused(ledger::folder("/proc/self/task").err()), Some(libc::EMFILE));
+    assert_eq!(tasks::all_tids(), None);
+    assert!(tasks::all_tids_now().is_some_and(|tids| tids.contains(&current_tid())));
+    // Nothing was kept.
+    assert_eq!(null().as_raw_fd(), next);
+    limit_descriptors(1024);
+    assert!(tasks::all_tids().is_some());
 }
 
 fn burn(nanos: u64) {
