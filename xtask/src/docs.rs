@@ -1,6 +1,6 @@
 //! `cargo xtask docs`: writes what pages say of each profiler's parameters, out of the registry,
-//! the budgets of docs/safety.md, the JSON Schemas of what clrscope prints and its server sends, out
-//! of the types, and docs/api.md, out of the OpenAPI document of the server.
+//! the budgets of docs/safety.md, the JSON Schemas of what clrscope prints and its server sends,
+//! out of the types, and docs/api.md, out of the OpenAPI document of the server.
 //!
 //! On each page in `docs/profilers` the part between a line [`BEGIN`] with the profiler's id and
 //! the line [`END`] comes from here. So does the part with the tables of its rows, between a line

@@ -38,8 +38,8 @@ fn make<T>(items: &mut [T], swaps: &[(usize, usize)]) {
     }
 }
 
-/// Which places to swap, one pair after the other, so that so many items are in order. `compare`
-/// gets their places of before.
+/// Which places of `length` items to swap, one pair after the other, so that the items are in
+/// order. `compare` gets their places of before.
 ///
 /// It knows nothing of items and is never copied into its callers: the program has one sort.
 #[inline(never)]
@@ -86,7 +86,7 @@ mod tests {
     /// All three functions sort like those of slices. Of equal items the first remains the first.
     fn is_sorted_like_slices(items: &[(u64, String)]) {
         let mut expected = items.to_vec();
-        expected.sort_by(|one, other| other.0.cmp(&one.0));
+        expected.sort_by_key(|item| Reverse(item.0));
         let mut own = items.to_vec();
         sort_by(&mut own, |one, other| other.0.cmp(&one.0));
         assert_eq!(own, expected);

@@ -22,8 +22,8 @@ pub use page::page;
 /// Where all of it is.
 pub const PREFIX: &str = "/api/v1";
 
-/// The schemas of all that is sent and received, compressed by `build.rs`. A test compares them with
-/// the types: code that makes them would be large.
+/// The schemas of all that is sent and received, compressed by `build.rs`. A test compares them
+/// with the types: code that makes them would be large.
 const SCHEMAS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.lz4"));
 
 /// Routes with their description.

@@ -57,11 +57,7 @@ async fn asset(
     }
 }
 
-fn sent(
-    asset: &Asset,
-    request: &HeaderMap,
-    cache: &'static str,
-) -> Result<Response, Problem> {
+fn sent(asset: &Asset, request: &HeaderMap, cache: &'static str) -> Result<Response, Problem> {
     let gzip = request
         .get_all(header::ACCEPT_ENCODING)
         .iter()

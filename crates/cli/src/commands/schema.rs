@@ -90,16 +90,18 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 }
 
 #[cfg(test)]
-use tests::{Heap, Il, Profilers, deadlocks, newrelic, report_schema, stacks, tasks, traced, validated};
+use tests::{
+    Heap, Il, Profilers, deadlocks, newrelic, report_schema, stacks, tasks, traced, validated,
+};
 
 #[cfg(test)]
 mod tests {
     use super::OUTPUTS;
+    use crate::commands::{il, report::SNAPSHOT_PARTS};
     pub(super) use crate::{
         commands::{deadlocks, heap::Heap},
         newrelic, stacks, tasks, traced, validated,
     };
-    use crate::commands::{il, report::SNAPSHOT_PARTS};
     use schemars::{JsonSchema, Schema};
 
     /// All profilers, or the one that was named.
