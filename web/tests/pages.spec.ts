@@ -314,7 +314,7 @@ test("a tree is operated by keyboard alone", async ({ page }) => {
   const grid = page.getByRole("treegrid", { name: "Calls", exact: true });
   await expect(grid).toHaveAttribute("aria-rowcount", "5006");
   // A small flame graph is zoomed by keyboard, and its tree follows.
-  await page.getByText("As a tree").click();
+  await page.getByRole("region", { name: "Calls" }).getByText("As a tree").click();
   const small = page.getByRole("application", { name: /where the time is/ });
   await small.focus();
   await page.keyboard.press("ArrowDown");
