@@ -47,8 +47,8 @@ const AT_ONCE: usize = 2;
 const BEGIN: &str = "<!-- faults: written by `cargo xtask faults --write` -->\n";
 const END: &str = "<!-- faults end -->";
 
-/// Functions of the C library that the agent calls and that cannot fail, or whose failure nobody
-/// can act upon. Those whose names begin with `_` are of the unwinder and of the compiler.
+/// Functions of the C library that the agent calls and that cannot fail, or whose failure cannot be
+/// acted upon. Those whose names begin with `_` are of the unwinder and of the compiler.
 const NEVER_FAIL: &[&str] = &[
     // They only compute, or say what the process knows.
     "abort",

@@ -327,9 +327,21 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<Counted<File>> {
 /// # Errors
 /// As [`open`], and "out of memory".
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    whole(open(path)?)
+}
+
+/// The same as [`folder_now`] does it.
+///
+/// # Errors
+/// As [`File::open`], or "too many open files" where the budget is used up.
+pub fn read_now(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    whole(descriptor(|| File::open(path))?)
+}
+
+fn whole(mut file: Counted<File>) -> io::Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
-    open(path)?.read_to_end(&mut bytes)?;
+    file.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -15,9 +15,16 @@ pub struct Mapping {
 
 /// All mappings, ascending. Empty if `/proc/self/maps` cannot be read.
 pub fn mappings() -> Vec<Mapping> {
-    crate::ledger::read("/proc/self/maps")
-        .map(|text| parse(&String::from_utf8_lossy(&text)))
-        .unwrap_or_default()
+    parsed(crate::ledger::read("/proc/self/maps"))
+}
+
+/// The same with the descriptors that are left to the program, too.
+pub fn mappings_now() -> Vec<Mapping> {
+    parsed(crate::ledger::read_now("/proc/self/maps"))
+}
+
+fn parsed(text: std::io::Result<Vec<u8>>) -> Vec<Mapping> {
+    text.map(|text| parse(&String::from_utf8_lossy(&text))).unwrap_or_default()
 }
 
 /// How many mappings there are; `None` if that cannot be read. Takes no memory for them: there may

@@ -22,9 +22,13 @@ pub struct Neighbors {
     pub without_thread: usize,
 }
 
-/// Who else is here.
+/// Who else is here. A request to detach that does not know of another agent can end the process,
+/// so descriptors that are left to the program are used, too, and without any there may be one.
 pub fn neighbors() -> Neighbors {
-    let mappings = maps::mappings();
+    let mappings = maps::mappings_now();
+    if mappings.is_empty() {
+        return Neighbors { libraries: 1, without_thread: 0 };
+    }
     let address = neighbors as *const () as u64;
     let own = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address));
     let own = own.map_or("", |mapping| mapping.path.as_str());
@@ -33,10 +37,11 @@ pub fn neighbors() -> Neighbors {
         return Neighbors::default();
     }
     let is_agent = |tid: &u32| {
-        let name = ledger::read(format!("/proc/self/task/{tid}/comm")).unwrap_or_default();
+        let name = ledger::read_now(format!("/proc/self/task/{tid}/comm")).unwrap_or_default();
         THREADS.contains(&name.trim_ascii_end())
     };
-    let threads = tasks::all_tids().unwrap_or_default().iter().filter(|tid| is_agent(tid)).count();
+    let tids = tasks::all_tids_now().unwrap_or_default();
+    let threads = tids.iter().filter(|tid| is_agent(tid)).count();
     let others = threads.saturating_sub(usize::from(is_own()));
     Neighbors { libraries, without_thread: libraries.saturating_sub(others) }
 }

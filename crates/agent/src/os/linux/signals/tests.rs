@@ -5,6 +5,7 @@ use super::timers::*;
 use super::*;
 use crate::ledger;
 use crate::os::threads::current_tid;
+use crate::os::neighbors::{Neighbors, neighbors};
 use crate::os::{alternate, clock, maps, tasks};
 use std::os::fd::AsRawFd;
 use wire::ring::{REGISTERS, Register, slot_state};
@@ -43,6 +44,7 @@ fn without_descriptors_nobody_is_said_to_have_moved_on() {
     // At the limit they are not.
     limit_descriptors(0);
     assert_eq!(tasks::all_tids(), None);
+    assert_ne!(neighbors(), Neighbors::default());
     assert!(tasks::Sleepers::default().awake().is_none());
     assert!(!have_moved_on(clock::monotonic() + 5_000_000));
     limit_descriptors(1024);
@@ -64,6 +66,7 @@ fn descriptors_that_are_left_to_the_program_are_used_only_at_the_end() {
     assert_eq!(refused(ledger::folder("/proc/self/task").err()), Some(libc::EMFILE));
     assert_eq!(tasks::all_tids(), None);
     assert!(tasks::all_tids_now().is_some_and(|tids| tids.contains(&current_tid())));
+    assert_eq!(neighbors(), Neighbors::default());
     // Nothing was kept.
     assert_eq!(null().as_raw_fd(), next);
     limit_descriptors(1024);
