@@ -27,7 +27,7 @@ pub mod unwind_table;
 pub use config::{ConfigError, CpuEngine, ProfilerConfig, SessionConfig};
 pub use control::Control;
 pub use record::*;
-pub use resource::{HeldResource, OUT_OF_MEMORY, Resource};
+pub use resource::{HeldResource, OUT_OF_MEMORY, Resource, THREAD_STACK};
 pub use standing::Standing;
 pub use trust::FrameTrust;
 pub use type_name::as_csharp;

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 pub const OUT_OF_MEMORY: &str = "the recording ends: the process has no memory left for the agent, or the agent uses more than its \
      budget. Raise the limit on its memory (RLIMIT_AS, memory.max of its container, vm.overcommit_memory), or record less";
 
+/// Bytes of the stack of each thread of the agent.
+pub const THREAD_STACK: u64 = 512 << 10;
+
 macro_rules! resources {
     ($($(#[$doc:meta])* $variant:ident {
         name: $name:literal, unit: $unit:literal, budget: $budget:expr, goodbye: $goodbye:expr, what: $what:literal,
@@ -61,6 +64,16 @@ resources! {
     Threads {
         name: "threads", unit: "", budget: 8, goodbye: Some(1),
         what: "The agent's own threads, named `clrscope-…`.",
+    }
+    /// Bytes of the stacks of those threads.
+    ThreadStacks {
+        name: "stacks of threads", unit: "bytes", budget: 4 << 20, goodbye: Some(THREAD_STACK),
+        what: "Address space of the stacks of the agent's own threads, 512 KB each.",
+    }
+    /// Keys of thread-local values (`pthread_key_create`).
+    ThreadKeys {
+        name: "thread-local keys", unit: "", budget: 1, goodbye: Some(1),
+        what: "The key under which threads keep what the agent knows of them, of the C library's 1,024.",
     }
     /// POSIX timers, one for each sampled thread.
     Timers {

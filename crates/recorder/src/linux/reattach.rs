@@ -37,12 +37,8 @@ pub(super) const UNLOAD_LIMIT: Duration = Duration::from_secs(7);
 const REVERT_LIMIT: Duration = Duration::from_secs(60);
 /// How long another clrscope may take to load a main profiler.
 const LOAD_LIMIT: Duration = Duration::from_secs(20);
-/// Libraries of ours that may be left in a process when another agent is to be loaded as its main
-/// profiler, or beside it.
-const MOST_LEFT: usize = 2;
-const MOST_LEFT_BESIDE: usize = 4;
-/// Libraries of ours in a process, unless some cannot leave or several commands record at the same
-/// time.
+/// Libraries of ours in a process, unless several commands record at the same time. No other is
+/// loaded where as many are left, and will not leave.
 const MOST_MAPPED: usize = 2;
 /// The agent's thread where it is the main profiler, and where it is beside one.
 const MAIN_THREAD: &str = "clrscope-main";
@@ -342,9 +338,8 @@ impl Loaded {
         let began = Instant::now();
         loop {
             let loaded = Self::of(pid);
-            let most = if main.is_some() { MOST_LEFT } else { MOST_LEFT_BESIDE };
             let is_late = began.elapsed() > LEAVE_LIMIT;
-            let is_full = loaded.left + usize::from(loaded.placeholder.is_some()) >= most;
+            let is_full = loaded.left + usize::from(loaded.placeholder.is_some()) >= MOST_MAPPED;
             match main {
                 Some(profiler) if loaded.main && is_late => {
                     return Err(RecordError::MainSlotTaken { ours: true, pid, profiler });

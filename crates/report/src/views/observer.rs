@@ -40,8 +40,8 @@ pub fn section(profile: &Profile, options: &Options) -> Option<Section> {
     Some(section)
 }
 
-/// What a user has to know of what the agent held in the process: whether something is left, and
-/// what it would have needed more of. The rest is in [`details`] and in the JSON report.
+/// What the agent held in the process: the most of each resource, whether something is left, and
+/// what it would have needed more of. The budgets are in [`details`] and in the JSON report.
 fn held(profile: &Profile) -> Vec<String> {
     let amount = |used: &ResourceUse, amount: u64| {
         let bytes = used.unit == "bytes";
@@ -54,7 +54,12 @@ fn held(profile: &Profile) -> Vec<String> {
     let left = list(left.map(|used| amount(used, used.left.unwrap_or_default())).collect());
     let refused = profile.resources.iter().filter(|used| used.refused > 0);
     let refused = list(refused.map(|used| amount(used, used.budget)).collect());
+    let highest = profile.resources.iter().filter(|used| used.highest > 0);
+    let highest = list(highest.map(|used| amount(used, used.highest)).collect());
     let mut said = Vec::new();
+    if !highest.is_empty() {
+        said.push(format!("Held in the process at most: {highest}."));
+    }
     if !left.is_empty() {
         said.push(format!("Left in the process: {left}."));
     } else if profile.resources.iter().any(|used| used.left.is_some()) {

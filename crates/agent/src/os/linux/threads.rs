@@ -9,12 +9,10 @@ use crate::ledger::{self, Held};
 use std::ffi::{CString, c_void};
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use wire::Resource;
+use wire::{Resource, THREAD_STACK};
 
 /// Signals of faults of the thread itself.
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
-/// Bytes of stack of an own thread.
-const STACK_SIZE: usize = 512 << 10;
 /// What the names of all own threads begin with.
 pub const OWN_NAMES: &str = "clrscope-";
 
@@ -41,7 +39,7 @@ pub fn is_gone(tid: u32) -> bool {
 #[derive(Debug)]
 pub struct OwnThread {
     handle: libc::pthread_t,
-    _held: Held,
+    _held: [Held; 2],
 }
 
 // SAFETY: a thread's handle may be joined and compared from any thread (POSIX); only its type, a
@@ -76,8 +74,10 @@ impl OwnThread {
     /// it, but for [`FAULTS`]. The name is cut at 15 bytes by the kernel; it begins with
     /// [`OWN_NAMES`].
     pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self> {
-        let held = ledger::take(Resource::Threads, 1)
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
+        let take = |resource, amount| {
+            ledger::take(resource, amount).ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))
+        };
+        let held = [take(Resource::Threads, 1)?, take(Resource::ThreadStacks, THREAD_STACK)?];
         let name = CString::new(name).unwrap_or_default();
         let start = Box::into_raw(Box::new(Start { name, body: Box::new(body) }));
         let result = create(start.cast());
@@ -116,7 +116,7 @@ fn create(start: *mut c_void) -> io::Result<libc::pthread_t> {
     // thread, which frees it; the signal mask of the calling thread is restored on every way out.
     unsafe {
         check(libc::pthread_attr_init(attributes))?;
-        libc::pthread_attr_setstacksize(attributes, STACK_SIZE);
+        libc::pthread_attr_setstacksize(attributes, THREAD_STACK as usize);
         libc::sigfillset(all.as_mut_ptr());
         // A fault of ours shall reach the runtime's handler, which says what happened and writes a
         // dump: while it is blocked the kernel ends the process without a word.

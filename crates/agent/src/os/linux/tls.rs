@@ -18,7 +18,7 @@
 //! threads that are gone are found by their thread ids and used again.
 
 use super::threads::{current_tid, is_gone};
-use crate::engines::hooks::Tree;
+use crate::{engines::hooks::Tree, ledger};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::arch::{asm, global_asm};
 use std::cell::{Cell, UnsafeCell};
@@ -27,6 +27,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
 };
+use wire::Resource;
 
 /// Bytes of thread-local storage that a thread has room for.
 const DATA: usize = 448;
@@ -327,6 +328,7 @@ extern "C" fn loaded() {
         return;
     }
     KEY.store(key, Relaxed);
+    ledger::set(Resource::ThreadKeys, 1);
     if let Some((template, size, memory, align)) = template() {
         TEMPLATE.store(template, Relaxed);
         TEMPLATE_SIZE.store(size, Relaxed);
@@ -359,6 +361,7 @@ extern "C" fn unloaded() {
     PLACE.store(0, SeqCst);
     // SAFETY: it is our key, and no code of ours that asks for it runs any more.
     unsafe { libc::pthread_key_delete(KEY.swap(NO_KEY, SeqCst)) };
+    ledger::set(Resource::ThreadKeys, 0);
     let mut next = MORE.swap(null_mut(), AcqRel);
     // SAFETY: what stands in the list was allocated with this layout, and nobody uses it any more.
     while let Some(block) = unsafe { next.as_ref() } {
