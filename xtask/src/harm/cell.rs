@@ -11,7 +11,7 @@ use super::driver::{self, Driver};
 use super::endings::{Blow, Ending};
 use super::random::Random;
 use super::scene::{Live, Scene, Step, is_alive, signal};
-use super::state::{Growth, Leftover};
+use super::state::{Before, Growth, Leftover};
 use super::table::{Cell, Table};
 use super::targets::Target;
 use anyhow::{Context, Result, ensure};
@@ -50,6 +50,9 @@ const SECONDS: u64 = 300;
 /// its own for a second.
 const WARM_UP: usize = 16;
 
+/// A folder without files of clrscope's.
+const NO_FOLDER: &str = "/nonexistent";
+
 /// Exit code of clrscope when it was interrupted twice, or could not end in order after a polite
 /// signal.
 const INTERRUPTED_TWICE: i32 = 130;
@@ -85,8 +88,17 @@ pub struct Bench {
     pub native: PathBuf,
     /// Folder of evidence.
     pub evidence: PathBuf,
-    /// What each target computes, without clrscope.
-    truths: Mutex<HashMap<(Runtime, &'static str), i64>>,
+    /// What each target computes, and what there is of it, without clrscope.
+    truths: Mutex<HashMap<(Runtime, &'static str), Truth>>,
+}
+
+/// A target without clrscope.
+#[derive(Clone)]
+struct Truth {
+    /// What it computes in each unit of its work.
+    unit: i64,
+    /// Its state some time after its start, as that of a target that clrscope has launched.
+    launched: Before,
 }
 
 impl Bench {
@@ -95,14 +107,14 @@ impl Bench {
         Bench { clrscope, native, evidence, truths: Mutex::default() }
     }
 
-    /// What a target computes on a runtime without clrscope.
+    /// What a target does on a runtime without clrscope.
     ///
     /// # Errors
     /// When it does not live even so.
-    fn truth(&self, target: &Target, runtime: Runtime) -> Result<i64> {
+    fn truth(&self, target: &Target, runtime: Runtime) -> Result<Truth> {
         let key = (runtime, target.name);
-        if let Some(unit) = self.truths.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return Ok(*unit);
+        if let Some(truth) = self.truths.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(truth.clone());
         }
         let launch = driver::launch(target, runtime, SECONDS)
             .env("LD_LIBRARY_PATH", &self.native)
@@ -112,6 +124,7 @@ impl Bench {
         while !driver.is_ready() && !driver.is_over() && Instant::now() < until {
             thread::sleep(POLL);
         }
+        let launched = run::before(driver.pid, Path::new(NO_FOLDER));
         let ended = driver.wait()?;
         ensure!(ended.wrong.is_none(), "without clrscope: {:?}", ended.wrong);
         ensure!(
@@ -119,8 +132,9 @@ impl Bench {
             "without clrscope: {:?}",
             ended.status
         );
-        self.truths.lock().unwrap_or_else(PoisonError::into_inner).insert(key, ended.unit);
-        Ok(ended.unit)
+        let truth = Truth { unit: ended.unit, launched };
+        self.truths.lock().unwrap_or_else(PoisonError::into_inner).insert(key, truth.clone());
+        Ok(truth)
     }
 
     /// Where the evidence of a hang is kept.
@@ -233,7 +247,7 @@ impl Bench {
             log,
             name: table.shown(cell),
         };
-        let verdict = attempt.run(truth, blows)?;
+        let verdict = attempt.run(&truth, blows)?;
         let Attempt { left, growth, lasts: lasted, .. } = attempt;
         Ok(Seen { verdict, left, growth, lasted })
     }
@@ -302,6 +316,16 @@ impl Schedule {
 }
 
 impl Attempt<'_> {
+    /// Whether the target ends before its work is done: a launch passes signals on.
+    fn ends_target(&self) -> bool {
+        self.ending.ends_target() || self.passes_on().is_some()
+    }
+
+    /// The signal that a launch passes on to the target.
+    fn passes_on(&self) -> Option<Signal> {
+        self.ending.polite().filter(|_| self.with && self.action.launches)
+    }
+
     fn command(&self, pid: &str) -> Vec<String> {
         let length =
             if self.ending.is_natural() || self.action.launches { LENGTH.0 } else { LENGTH.1 };
@@ -309,7 +333,7 @@ impl Attempt<'_> {
         self.action.arguments(&Given { pid, length, output: &output, pattern: self.target.pattern })
     }
 
-    fn run(&mut self, truth: i64, blows: Vec<(u64, Blow)>) -> Result<Verdict> {
+    fn run(&mut self, truth: &Truth, blows: Vec<(u64, Blow)>) -> Result<Verdict> {
         let launched = self.with && self.action.launches;
         let mut prefix = self.scene.prefix()?;
         if launched {
@@ -328,8 +352,11 @@ impl Attempt<'_> {
         let launch = if prefix.is_empty() { launch } else { launch.under(prefix) };
         let _ = writeln!(self.log, "{:?}", launch.command());
         let driver = Driver::start(self.target.work, launch)?;
-        let result =
-            if launched { self.launched(&driver, &blows) } else { self.attached(&driver, &blows) };
+        let before = self.action.launches.then_some(&truth.launched);
+        let result = match before {
+            Some(before) if launched => self.launched(&driver, &blows, before),
+            _ => self.attached(&driver, &blows, before),
+        };
         // Whatever happened, the target is released and comes to its end within limits.
         driver.stop();
         let (live, outcome) = match result {
@@ -346,7 +373,7 @@ impl Attempt<'_> {
             }
         };
         let ended = driver.wait()?;
-        let outcome = self.judge(&ended, truth).unwrap_or(outcome);
+        let outcome = self.judge(&ended, truth.unit).unwrap_or(outcome);
         if let Some(text) = &ended.hang {
             self.keep(text);
         }

@@ -3,6 +3,10 @@
 mod company;
 mod limits;
 
+use super::refusals::{
+    ADDRESS_SPACE, DESCRIPTORS, DISK, FILTER, HANDLER, MEMORY, OTHER_COMMAND, PROFILER, Refusal,
+    SLOW, STOPPED, THREADS,
+};
 use super::scene::{Scene, launcher};
 use super::targets::Target;
 use crate::tool;
@@ -39,8 +43,8 @@ pub struct Condition {
     pub not_for: fn(&Target) -> Option<&'static str>,
     /// Whether it has to be there before clrscope comes.
     pub attach_only: bool,
-    /// Exit codes of clrscope that are right under it, beside those of refusals.
-    pub good: &'static [i32],
+    /// The refusals of clrscope that are right under it.
+    pub refusals: &'static [Refusal],
     /// Whether nothing can be removed any more of what a launch has put into the target's folder.
     pub keeps_files: bool,
     /// How much longer everything may take.
@@ -64,7 +68,7 @@ const fn condition(name: &'static str, apply: fn(&mut Scene) -> Result<()>) -> C
         excludes: &[],
         not_for: |_| None,
         attach_only: false,
-        good: &[],
+        refusals: &[],
         keeps_files: false,
         patience: 1,
     }
@@ -79,17 +83,30 @@ pub fn all() -> Vec<Condition> {
 fn limits() -> Vec<Condition> {
     vec![
         condition(NONE, |_| Ok(())),
-        condition("nofile", |scene| option(scene, "--nofile", "400")),
+        Condition {
+            refusals: DESCRIPTORS,
+            ..condition("nofile", |scene| option(scene, "--nofile", "400"))
+        },
         condition("sigpending", sigpending),
-        Condition { missing: || no_group("pids"), ..condition("pids", pids) },
-        condition("address-space", address_space),
+        Condition {
+            missing: || no_group("pids"),
+            refusals: THREADS,
+            ..condition("pids", pids)
+        },
+        Condition { refusals: ADDRESS_SPACE, ..condition("address-space", address_space) },
         Condition {
             missing: || no_group("memory"),
             excludes: &["address-space"],
             not_for: growing,
+            refusals: MEMORY,
             ..condition("memory", memory)
         },
-        Condition { missing: || no_group("cpu"), patience: 3, ..condition("cpu-5", cpu) },
+        Condition {
+            missing: || no_group("cpu"),
+            patience: 3,
+            refusals: SLOW,
+            ..condition("cpu-5", cpu)
+        },
     ]
 }
 
@@ -109,15 +126,18 @@ fn rights() -> Vec<Condition> {
         },
         Condition {
             excludes: &["seccomp-kill"],
+            refusals: FILTER,
             ..condition("seccomp-container", |scene| option(scene, "--seccomp", "container"))
         },
         Condition {
             // The command itself is traced for a moment by some shells' debuggers, never by these.
             excludes: &["debugger"],
+            refusals: FILTER,
             ..condition("seccomp-kill", |scene| option(scene, "--seccomp", "kill"))
         },
         Condition {
             excludes: &["seccomp-container", "seccomp-kill"],
+            refusals: FILTER,
             ..condition("seccomp-later", seccomp_later)
         },
         Condition {
@@ -162,15 +182,18 @@ fn signals_and_clocks() -> Vec<Condition> {
         Condition {
             excludes: &["sigprof-during", "sigprof-after"],
             not_for: small_alternate_stacks,
+            refusals: HANDLER,
             ..condition("sigprof-before", |scene| sigprof(scene, When::Before))
         },
         Condition {
             excludes: &["sigprof-after"],
             not_for: small_alternate_stacks,
+            refusals: HANDLER,
             ..condition("sigprof-during", |scene| sigprof(scene, When::During))
         },
         Condition {
             not_for: small_alternate_stacks,
+            refusals: HANDLER,
             ..condition("sigprof-after", |scene| sigprof(scene, When::After))
         },
         condition("clock-jumps", clock_jumps),
@@ -187,25 +210,29 @@ fn signals_and_clocks() -> Vec<Condition> {
 /// Others that act on the target or on clrscope meanwhile, and disks that do not take more.
 fn company() -> Vec<Condition> {
     vec![
-        condition("second-clrscope", second_clrscope),
+        Condition { refusals: OTHER_COMMAND, ..condition("second-clrscope", second_clrscope) },
         Condition {
             missing: no_example,
             excludes: &["drop-in"],
-            good: &[5, 125],
+            refusals: PROFILER,
             ..condition("apm", apm)
         },
-        Condition { missing: no_drop_in, good: &[5, 125], ..condition("drop-in", drop_in) },
+        Condition { missing: no_drop_in, refusals: PROFILER, ..condition("drop-in", drop_in) },
         Condition {
             missing: || no_tool("gdb"),
             excludes: &["pid-namespace", "target-stopped"],
+            refusals: STOPPED,
             ..condition("debugger", debugger)
         },
-        condition("target-stopped", |scene| stopped(scene, |live| Some(live.target))),
+        Condition {
+            refusals: STOPPED,
+            ..condition("target-stopped", |scene| stopped(scene, |live| Some(live.target)))
+        },
         condition("clrscope-stopped", |scene| stopped(scene, |live| live.clrscope)),
         Condition {
             missing: not_root,
             excludes: &["disk-stalled"],
-            good: &[6],
+            refusals: DISK,
             ..condition("disk-full", disk_full)
         },
         Condition { missing: no_loop, ..condition("disk-stalled", disk_stalled) },

@@ -37,6 +37,16 @@ impl Ending {
         self.name.starts_with("target")
     }
 
+    /// The signal that asks clrscope to end, if one does.
+    pub fn polite(&self) -> Option<Signal> {
+        match self.name {
+            "ctrl-c" | "ctrl-c-twice" => Some(Signal::INT),
+            "sigterm" => Some(Signal::TERM),
+            "hangup" => Some(Signal::HUP),
+            _ => None,
+        }
+    }
+
     /// Whether clrscope has no chance to clean up.
     pub fn is_sudden(&self) -> bool {
         self.name == "killed"

@@ -17,6 +17,7 @@ pub mod inside;
 mod memory;
 mod native;
 mod random;
+mod refusals;
 mod report;
 mod scene;
 pub mod squat;

@@ -18,13 +18,15 @@ pub struct State {
     pub descriptors: BTreeMap<String, usize>,
     /// Mapped libraries of clrscope's, by inode.
     pub libraries: BTreeSet<u64>,
-    /// Small anonymous mappings by protection and size: alternate stacks and guard pages among
-    /// them. Executable ones are the runtime's: nothing of clrscope's in a target is executable but
+    /// Anonymous mappings by protection and size: alternate stacks, guard pages and tables of
+    /// threads among them. Executable ones are the runtime's: nothing of clrscope's in a target is executable but
     /// its library. .NET Core 3.1 has 26 to 49 of them for dynamic methods alone, more or less
     /// after each collection.
     pub mappings: BTreeMap<(String, u64), usize>,
     /// Where anonymous memory is that can be read and written, without stacks of threads.
     pub writable: Vec<Range<u64>>,
+    /// Mappings of the memory in which samples are handed over.
+    pub rings: usize,
     /// All mappings.
     pub all_mappings: usize,
     /// POSIX timers.
@@ -39,8 +41,14 @@ pub struct State {
     pub resident: u64,
 }
 
-/// Larger ones are heaps and stacks of threads: those come and go.
+/// Larger ones are heaps and stacks of threads, and are not searched for what is in them.
 const SMALL: u64 = 256 << 10;
+
+/// Still larger ones are heaps of the runtime and of `malloc`: those come and go.
+const COUNTED: u64 = 32 << 20;
+
+/// The name of the memory in which samples are handed over.
+const RING: &str = "memfd:clrscope-ring";
 
 /// Protection of ordinary memory.
 const WRITABLE: &str = "rw-p";
@@ -134,13 +142,14 @@ impl State {
             if path.contains("libclrscope") {
                 self.libraries.insert(inode.parse().unwrap_or_default());
             }
+            self.rings += usize::from(path.contains(RING));
             let Some((low, high)) = range.split_once('-') else { continue };
             let range = hexadecimal(low)..hexadecimal(high);
             let size = range.end.saturating_sub(range.start);
             if !path.is_empty() {
                 continue;
             }
-            if size <= SMALL && !protection.contains('x') {
+            if size <= COUNTED && !protection.contains('x') {
                 *self.mappings.entry((protection.to_owned(), size)).or_insert(0) += 1;
             }
             // Behind a guard there is a stack.
@@ -262,12 +271,14 @@ impl std::fmt::Display for Leftover {
 pub type Growth = BTreeMap<String, usize>;
 
 /// The states before an action: the most of each.
+#[derive(Clone)]
 pub struct Before {
     states: Vec<State>,
 }
 
 impl Before {
-    /// Several states of the undisturbed process; none where it did not run before.
+    /// Several states of the undisturbed process, or, for one that clrscope launches, of one like
+    /// it that was launched without clrscope.
     pub fn new(states: Vec<State>) -> Before {
         Before { states }
     }
@@ -309,6 +320,7 @@ impl Before {
         );
         let files = self.most(|state| state.files.len()) + budget.files;
         more("files", format!(" {:?}", after.files), after.files.len(), files);
+        more("sample rings", String::new(), after.rings, 0);
         more("timers", String::new(), after.timers, self.most(|state| state.timers));
         let ours = |state: &State| {
             let of_ours = state.descriptors.iter().filter(|(kind, _)| is_ours(kind));
@@ -316,6 +328,7 @@ impl Before {
         };
         let may = if budget.threads == 0 { 0 } else { budget.descriptors };
         more("descriptors of clrscope's", String::new(), ours(after), may);
+        // There is none of a process that ended before it could be looked at.
         let Some(before) = self.states.last() else { return found };
         more(
             DESCRIPTORS,
@@ -381,9 +394,14 @@ mod tests {
              7f0000018000-7f0000019000 ---p 00000000 00:00 0 \n\
              7f0000020000-7f0000038000 rw-p 00000000 00:00 0\n\
              7f0000040000-7f000007f000 rwxp 00000000 00:00 0\n\
+             7f0100000000-7f0100d00000 rw-p 00000000 00:00 0\n\
+             7f0200000000-7f0300000000 rw-p 00000000 00:00 0\n\
+             7f0400000000-7f0400c00000 rw-s 00000000 00:01 9 /memfd:clrscope-ring (deleted)\n\
              7f1000000000-7f1000018000 r-xp 00000000 fe:00 77 /tmp/clrscope-x/libclrscope-1.so (deleted)\n",
         );
-        assert_eq!(state.all_mappings, 5);
+        assert_eq!((state.all_mappings, state.rings), (8, 1));
+        assert_eq!(state.mappings[&("rw-p".to_owned(), 13 << 20)], 1);
+        assert_eq!(state.mappings.len(), 3, "no heaps: {:?}", state.mappings);
         assert!(
             state.mappings.keys().all(|(protection, _)| !protection.contains('x')),
             "{:?}",

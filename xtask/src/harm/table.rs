@@ -202,12 +202,9 @@ impl Table {
             }
         }
         if let (Some(action), Some(ending)) = (action, ending) {
-            let signalled = ["ctrl-c", "ctrl-c-twice", "sigterm", "hangup"].contains(&ending.name);
-            if action.launches && signalled {
-                return Some(
-                    "a launch passes signals on to its command, which ends as it would without \
-                        clrscope",
-                );
+            let is_forked = conditions.iter().any(|condition| condition.name == "pid-namespace");
+            if action.launches && ending.polite().is_some() && is_forked {
+                return Some("unshare, which is launched then, keeps signals to itself");
             }
             if action.name == "ps" && !ending.is_natural() {
                 return Some("it is over at once");

@@ -1,10 +1,10 @@
 //! What is checked when clrscope has ended: its result, the state of the target, and what is left.
 
 use super::{Attempt, DEAD, INTERRUPTED_TWICE, LIMIT, POLL, SETTLE, Schedule};
-use crate::harm::conditions;
 use crate::harm::driver::{Driver, Ended};
 use crate::harm::endings::UNREAD;
 use crate::harm::evidence;
+use crate::harm::refusals::{BUSY_MACHINE, GONE, is_right};
 use crate::harm::scene::{Live, is_alive};
 use crate::harm::state::{Before, Budget, Leftover, State, files_of_ours};
 use crate::harm::targets::Work;
@@ -41,7 +41,7 @@ impl Attempt<'_> {
         if is_alive(live.target) {
             ensure!(wrong.is_empty(), "{}", wrong.join("; "));
         }
-        if self.ending.ends_target() {
+        if self.ends_target() {
             return Ok(());
         }
         if self.with && self.left_in_haste {
@@ -115,9 +115,7 @@ impl Attempt<'_> {
         let _ = writeln!(self.log, "the next one: {status:?} {said}");
         match status.map(|status| status.code()) {
             Some(Some(0)) => {}
-            Some(Some(4 | 7)) if !self.plain() => {}
-            Some(Some(code))
-                if self.conditions.iter().any(|condition| condition.good.contains(&code)) => {}
+            Some(Some(code)) if self.may_refuse(code, &said, false) => {}
             Some(code) => self
                 .failures
                 .push(format!("the next recording ended with {code:?}: {}", said.trim())),
@@ -142,16 +140,13 @@ impl Attempt<'_> {
         let Some(status) = status else { return Outcome::Good };
         let said =
             errors.lines().find(|line| line.starts_with("error: ")).unwrap_or_default().to_owned();
-        let sent: &[Signal] = match self.ending.name {
-            "killed" => &[Signal::KILL],
-            "ctrl-c" | "ctrl-c-twice" => &[Signal::INT],
-            "sigterm" => &[Signal::TERM],
-            "hangup" => &[Signal::HUP],
-            _ => &[],
+        let sent = match self.ending.is_sudden() {
+            true => Some(Signal::KILL),
+            false => self.ending.polite(),
         };
         if let Some(number) = status.signal() {
             // Before it listens to them, the others end it as they end any program.
-            if !sent.iter().any(|signal| signal.as_raw() == number) {
+            if sent.is_none_or(|signal| signal.as_raw() != number) {
                 self.failures.push(format!("clrscope was ended by signal {number}"));
             }
             return Outcome::Good;
@@ -166,24 +161,18 @@ impl Attempt<'_> {
             "target-stops" | "target-killed" | UNREAD => &[3, 5],
             _ => &[],
         };
-        let of_conditions =
-            || self.conditions.iter().any(|condition| condition.good.contains(&code));
         match code {
             0 => Outcome::Good,
             _ if self.action.good.contains(&code) || of_ending.contains(&code) => Outcome::Good,
             _ if !self.ending.is_natural() && self.action.interrupted.contains(&code) => {
                 Outcome::Good
             }
-            4 | 7 if !said.is_empty() && self.plain() && self.ending.is_natural() => {
-                self.failures.push(format!("clrscope refused without a reason to: {said}"));
-                Outcome::Good
+            _ if self.may_refuse(code, &said, self.action.launches) => {
+                Outcome::Refused(code, said)
             }
-            4 if self.ending.ends_target() && !said.is_empty() => Outcome::Good,
-            4 | 7 if !said.is_empty() => Outcome::Refused(code, said),
-            _ if of_conditions() && !said.is_empty() => Outcome::Refused(code, said),
             _ => {
                 self.failures.push(format!(
-                    "clrscope ended with {code}: {}",
+                    "clrscope ended with {code}, and nothing here is a reason for that: {}",
                     errors.trim().replace('\n', " / ")
                 ));
                 Outcome::Good
@@ -191,8 +180,11 @@ impl Attempt<'_> {
         }
     }
 
-    fn plain(&self) -> bool {
-        self.conditions.iter().all(|condition| condition.name == conditions::NONE)
+    /// Whether the circumstances of this cell are a reason to refuse in this way.
+    pub(super) fn may_refuse(&self, code: i32, said: &str, launched: bool) -> bool {
+        let conditions = self.conditions.iter().flat_map(|condition| condition.refusals);
+        let of_ending = if self.ends_target() { GONE } else { &[] };
+        is_right(conditions.chain(BUSY_MACHINE).chain(of_ending), code, said, launched)
     }
 
     /// The target's own end, compared with one without clrscope.
@@ -201,6 +193,9 @@ impl Attempt<'_> {
         let launched = self.with && self.action.launches;
         if self.ending.name == "target-killed" {
             return None;
+        }
+        if let Some(signal) = self.passes_on() {
+            return self.ended_by(signal, ended);
         }
         if let Some(wrong) = &ended.wrong {
             let fared = self
@@ -219,11 +214,11 @@ impl Attempt<'_> {
             self.failures.push(format!("the target computed {} instead of {truth}", ended.unit));
         }
         let said = ended.errors.iter().find(|line| line.starts_with("error: "));
-        if let (true, Some(125), Some(why)) =
+        if let (true, Some(code), Some(why)) =
             (launched, ended.status.and_then(|status| status.code()), said)
-            && !self.plain()
+            && self.may_refuse(code, why, true)
         {
-            return Some(Outcome::Refused(125, why.clone()));
+            return Some(Outcome::Refused(code, why.clone()));
         }
         let sudden = launched && self.ending.is_sudden();
         let right = ended
@@ -246,6 +241,30 @@ impl Attempt<'_> {
                 .any(|line| line.contains("internal error") || line.contains("panicked"))
         {
             self.failures.push(format!("clrscope: {}", ended.errors.join(" / ")));
+        }
+        None
+    }
+
+    /// A launch was asked to end, and its target with it: it ends as it would by itself, with the
+    /// exit code of the signal, unless it was ready with its work before.
+    fn ended_by(&mut self, signal: Signal, ended: &Ended) -> Option<Outcome> {
+        let number = signal.as_raw();
+        let code = ended.status.and_then(|status| status.code());
+        let said = ended.errors.iter().find(|line| line.starts_with("error: "));
+        if let (Some(code), Some(why)) = (code, said)
+            && self.may_refuse(code, why, true)
+        {
+            return Some(Outcome::Refused(code, why.clone()));
+        }
+        let right = ended.status.is_some_and(|status| {
+            status.success() || status.code() == Some(128 + number) || status.signal() == Some(number)
+        });
+        if !right {
+            self.failures.push(format!(
+                "{DEAD}: it ended with {} instead of signal {number}: {}",
+                shown(ended.status),
+                ended.errors.join(" / ")
+            ));
         }
         None
     }

@@ -57,7 +57,7 @@ impl Attempt<'_> {
                 let _ = writeln!(self.log, "ledger: {} resources", report.resources.len());
                 // A process that ends takes all of it along, and agents that count calls stay with
                 // the tables of threads.
-                let keeps = self.ending.ends_target()
+                let keeps = self.ends_target()
                     || self.action.traces()
                     || RESIDENT.iter().any(|profiler| self.action.name.ends_with(profiler));
                 let wrong = report.resources.iter().filter_map(|used| used.wrong(keeps));

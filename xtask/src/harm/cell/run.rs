@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,7 +24,9 @@ impl Attempt<'_> {
     pub(super) fn refused_launch(&self, ended: &Ended, error: &anyhow::Error) -> Verdict {
         let said = ended.errors.iter().find(|line| line.starts_with("error: "));
         match (ended.status.and_then(|status| status.code()), said) {
-            (Some(code @ (2 | 4 | 7 | 125)), Some(why)) => Verdict::Refused(code, why.clone()),
+            (Some(code), Some(why)) if self.may_refuse(code, why, true) => {
+                Verdict::Refused(code, why.clone())
+            }
             (code, _) => Verdict::Failed(vec![format!(
                 "{error:#}; the launch ended with {code:?} ({:?}): {}",
                 ended.status,
@@ -55,9 +58,11 @@ impl Attempt<'_> {
         &mut self,
         driver: &Driver,
         blows: &[(u64, Blow)],
+        like: Option<&Before>,
     ) -> Result<(Live, Outcome)> {
         let mut live = self.ready(driver)?;
-        let before = self.before(live.target);
+        let before = before(live.target, &self.scene.tmp);
+        let before = like.unwrap_or(&before);
         // What happens before it comes is nothing that clrscope did.
         ensure!(
             is_alive(live.target) && !driver.is_over(),
@@ -112,7 +117,7 @@ impl Attempt<'_> {
             }
         }
         let outcome = self.outcome(status);
-        self.settle(&mut live, driver, schedule, &before)?;
+        self.settle(&mut live, driver, schedule, before)?;
         Ok((live, outcome))
     }
 
@@ -120,6 +125,7 @@ impl Attempt<'_> {
         &mut self,
         driver: &Driver,
         blows: &[(u64, Blow)],
+        before: &Before,
     ) -> Result<(Live, Outcome)> {
         let started = Instant::now();
         let mut schedule = Schedule { steps: Vec::new() };
@@ -165,11 +171,13 @@ impl Attempt<'_> {
                 if blow == Blow::KillTarget {
                     end = Some(Instant::now());
                 }
+                if self.passes_on().is_some() {
+                    end = Some(Instant::now() + LIMIT_AFTER_BLOW * self.patience);
+                }
             }
-            if live.is_none()
-                && self.ending.ends_target()
-                && early.is_some_and(|target| !is_alive(target))
-            {
+            let is_gone = early.is_some_and(|target| !is_alive(target));
+            let is_ended = self.passes_on().is_some() && blows.is_empty();
+            if is_gone && (is_ended || live.is_none() && self.ends_target()) {
                 break;
             }
             ensure!(live.is_some() || early.is_some() || !driver.is_over(), "the target never ran");
@@ -179,29 +187,19 @@ impl Attempt<'_> {
             );
             thread::sleep(POLL);
         }
+        if let (Some(signal), Some(target)) = (self.passes_on(), early)
+            && is_alive(target)
+        {
+            self.failures.push(format!("the target still runs after {signal:?} to the launch"));
+            self.evidence(&Live { target, clrscope: Some(driver.pid) });
+        }
         let mut live = match (live, early) {
             (Some(live), _) => live,
             (None, Some(target)) => Live { target, clrscope: None },
             (None, None) => bail!("the target never ran"),
         };
-        self.settle(&mut live, driver, schedule, &Before::new(Vec::new()))?;
+        self.settle(&mut live, driver, schedule, before)?;
         Ok((live, Outcome::Good))
-    }
-
-    pub(super) fn before(&self, pid: u32) -> Before {
-        let mut states: Vec<State> = Vec::new();
-        let counts = |state: &State| (state.threads, state.all_descriptors());
-        for _ in 0..WARM_UP {
-            thread::sleep(Duration::from_millis(80));
-            states.extend(State::of(pid, &self.scene.tmp));
-            // Steady ones are ready soon; the others are looked at for as long as that takes.
-            if let [.., a, b, c, d, e] = &states[..]
-                && [a, b, c, d].iter().all(|other| counts(other) == counts(e))
-            {
-                break;
-            }
-        }
-        Before::new(states)
     }
 
     pub(super) fn spawn(&mut self, pid: u32) -> Result<Child> {
@@ -244,4 +242,21 @@ impl Attempt<'_> {
             Blow::KillTarget => signal(live.target, Signal::KILL),
         };
     }
+}
+
+/// States of a process that nobody disturbs, until they are steady.
+pub(super) fn before(pid: u32, tmp: &Path) -> Before {
+    let mut states: Vec<State> = Vec::new();
+    let counts = |state: &State| (state.threads, state.all_descriptors());
+    for _ in 0..WARM_UP {
+        thread::sleep(Duration::from_millis(80));
+        states.extend(State::of(pid, tmp));
+        // Steady ones are ready soon; the others are looked at for as long as that takes.
+        if let [.., a, b, c, d, e] = &states[..]
+            && [a, b, c, d].iter().all(|other| counts(other) == counts(e))
+        {
+            break;
+        }
+    }
+    Before::new(states)
 }
