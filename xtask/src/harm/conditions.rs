@@ -167,7 +167,6 @@ fn namespaces() -> Vec<Condition> {
         },
         Condition {
             missing: not_root,
-            excludes: &["squatter"],
             ..condition("net-namespace", |scene| {
                 scene.wrap(&["unshare", "--net"]);
                 Ok(())
@@ -236,7 +235,13 @@ fn company() -> Vec<Condition> {
             ..condition("disk-full", disk_full)
         },
         Condition { missing: no_loop, ..condition("disk-stalled", disk_stalled) },
-        Condition { missing: not_root, attach_only: true, ..condition("squatter", squatter) },
+        Condition {
+            missing: not_root,
+            // There nothing can be put, or the folder is that user's own.
+            excludes: &["tmp-full", "tmp-read-only", "other-user"],
+            attach_only: true,
+            ..condition("squatter", squatter)
+        },
     ]
 }
 

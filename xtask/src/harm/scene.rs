@@ -4,6 +4,7 @@ use super::random::Random;
 use crate::tool;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -70,6 +71,9 @@ pub struct Scene {
     pub memory: Option<Arc<ControlGroup>>,
     /// Signals whose handlers change without clrscope: a mask.
     pub foreign_signals: u64,
+    /// Names of files in the target's folder for temporary files that are made to look like
+    /// clrscope's.
+    pub planted: BTreeSet<String>,
     undo: Vec<Box<dyn FnOnce() + Send>>,
     folder: TempDir,
 }
@@ -118,6 +122,7 @@ impl Scene {
             checks: Vec::new(),
             memory: None,
             foreign_signals: 0,
+            planted: BTreeSet::new(),
             undo: Vec::new(),
             folder,
         })

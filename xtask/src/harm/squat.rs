@@ -1,11 +1,10 @@
-//! `xtask squat MARK NAME…`: binds abstract sockets before their owner can, makes the file `MARK`,
-//! and keeps them as long as that is there. For the conditions of the harm matrix.
+//! `xtask squat MARK PATH…`: listens at sockets and answers nobody, makes the file `MARK`, and
+//! listens as long as that is there. For the conditions of the harm matrix.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use std::fs;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,10 +12,10 @@ use std::time::{Duration, Instant};
 /// What to take.
 #[derive(Args)]
 pub struct Options {
-    /// File that says that all names are taken
+    /// File that says that there are all sockets
     mark: PathBuf,
-    /// Names
-    names: Vec<String>,
+    /// Paths of the sockets
+    sockets: Vec<PathBuf>,
 }
 
 /// Nobody waits for longer.
@@ -24,15 +23,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Takes the names and waits.
 pub fn run(options: &Options) -> Result<()> {
-    let mut held = Vec::new();
-    for name in &options.names {
-        let address = SocketAddr::from_abstract_name(name)?;
-        // Both kinds are the same name space; who comes first has it. A listener answers nobody.
-        match UnixListener::bind_addr(&address) {
-            Ok(listener) => held.push((Some(listener), None)),
-            Err(_) => held.push((None, UnixDatagram::bind_addr(&address).ok())),
-        }
-    }
+    let bind = |path: &PathBuf| UnixListener::bind(path).with_context(|| path.display().to_string());
+    let _held = options.sockets.iter().map(bind).collect::<Result<Vec<_>>>()?;
     fs::write(&options.mark, "")?;
     let until = Instant::now() + LIMIT;
     while options.mark.exists() && Instant::now() < until {

@@ -275,6 +275,7 @@ impl Attempt<'_> {
         if self.action.launches && self.conditions.iter().any(|condition| condition.keeps_files) {
             left.clear();
         }
+        left.retain(|name| !self.scene.planted.contains(name));
         left.extend(files_of_ours(&self.scene.own_tmp));
         if !left.is_empty() {
             self.failures.push(format!("left: files {left:?}"));

@@ -28,13 +28,13 @@ struct Use {
 }
 
 impl Use {
-    /// What is wrong with it: more than the budget, or something that is left.
-    fn wrong(&self, keeps: bool) -> Option<String> {
+    /// What is wrong with it: more than the budget, or something that is left and neither of what
+    /// `keeps` all nor `kept`.
+    fn wrong(&self, keeps: bool, kept: &[Resource]) -> Option<String> {
         if self.highest > self.budget {
             return Some(format!("{} {} of at most {}", self.highest, self.name, self.budget));
         }
-        // Threads keep alternate stacks until they end.
-        let keeps = self.name == Resource::AlternateStacks.name() || keeps;
+        let keeps = kept.iter().any(|resource| resource.name() == self.name) || keeps;
         self.left
             .filter(|left| *left > 0 && !keeps)
             .map(|left| format!("{left} {} are left", self.name))
@@ -60,7 +60,13 @@ impl Attempt<'_> {
                 let keeps = self.ends_target()
                     || self.action.traces()
                     || RESIDENT.iter().any(|profiler| self.action.name.ends_with(profiler));
-                let wrong = report.resources.iter().filter_map(|used| used.wrong(keeps));
+                // Threads keep alternate stacks until they end, and a handler that another one may
+                // call stays.
+                let mut kept = vec![Resource::AlternateStacks];
+                if self.scene.foreign_signals != 0 {
+                    kept.push(Resource::SignalHandlers);
+                }
+                let wrong = report.resources.iter().filter_map(|used| used.wrong(keeps, &kept));
                 self.failures.extend(wrong.map(|wrong| format!("the agent's account: {wrong}")));
             }
             Err(error) => {
@@ -77,11 +83,12 @@ mod tests {
     #[test]
     fn what_is_left_or_too_much_is_wrong() {
         let used = |name: &str, highest, left| Use { name: name.into(), highest, budget: 8, left };
-        assert_eq!(used("threads", 8, Some(0)).wrong(false), None);
-        assert_eq!(used("threads", 8, None).wrong(false), None);
-        assert_eq!(used("threads", 9, None).wrong(true).unwrap(), "9 threads of at most 8");
-        assert_eq!(used("timers", 3, Some(2)).wrong(false).unwrap(), "2 timers are left");
-        assert_eq!(used("mappings", 3, Some(2)).wrong(true), None);
-        assert_eq!(used(Resource::AlternateStacks.name(), 3, Some(2)).wrong(false), None);
+        assert_eq!(used("threads", 8, Some(0)).wrong(false, &[]), None);
+        assert_eq!(used("threads", 8, None).wrong(false, &[]), None);
+        assert_eq!(used("threads", 9, None).wrong(true, &[]).unwrap(), "9 threads of at most 8");
+        assert_eq!(used("timers", 3, Some(2)).wrong(false, &[]).unwrap(), "2 timers are left");
+        assert_eq!(used("mappings", 3, Some(2)).wrong(true, &[]), None);
+        let stacks = used(Resource::AlternateStacks.name(), 3, Some(2));
+        assert_eq!(stacks.wrong(false, &[Resource::AlternateStacks]), None);
     }
 }

@@ -5,9 +5,10 @@ use crate::harm::native;
 use crate::harm::scene::{Live, Scene, launcher, signal};
 use crate::tool;
 use anyhow::{Context, Result, anyhow, ensure};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
-use std::os::unix::fs::chown;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -271,31 +272,36 @@ pub(super) fn stopped(scene: &mut Scene, whom: fn(&Live) -> Option<u32>) -> Resu
     Ok(())
 }
 
-/// Another user who has taken the names of sockets that the agent would use.
+/// Another user who may write to the target's folder for temporary files, and has put there what
+/// clrscope could take for its own or for the target's.
 pub(super) fn squatter(scene: &mut Scene) -> Result<()> {
-    let folder = scene.path("squat");
+    let (folder, tmp, victim) = (scene.path("squat"), scene.tmp.clone(), scene.path("victim"));
     fs::create_dir(&folder)?;
     chown(&folder, Some(NOBODY), Some(NOBODY))?;
-    let mark = folder.join("ready");
+    fs::set_permissions(&tmp, fs::Permissions::from_mode(0o1777))?;
+    fs::create_dir(&victim)?;
+    fs::write(victim.join("kept"), "kept")?;
+    fs::set_permissions(victim.join("kept"), fs::Permissions::from_mode(0o600))?;
+    let (mark, planted) = (folder.join("ready"), planted(&tmp));
+    for (path, _) in &planted {
+        scene.planted.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
+    }
+    let (made, hit) = (planted.clone(), victim.clone());
     scene.when_ready(move |live| {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", live.target))?;
-        let start = stat
-            .rsplit_once(") ")
-            .and_then(|(_, rest)| rest.split_whitespace().nth(19))
-            .context("no start time")?;
-        let namespace =
-            fs::read_link(format!("/proc/{}/ns/pid", live.target))?.display().to_string();
-        let number: String = namespace.chars().filter(char::is_ascii_digit).collect();
-        let pid = live.target;
-        let mut names = vec![format!("clrscope-door-{number}-{pid}")];
-        names.extend(["suspends", "turn"].map(|what| format!("clrscope-{what}-{pid}-{start}")));
+        for (path, kind) in &made {
+            plant(path, *kind, &hit)?;
+            lchown(path, Some(NOBODY), Some(NOBODY))?;
+        }
+        let socket = diagnostic_socket(&tmp, live.target)?;
+        let fakes = ["0", "1", "99999999999"]
+            .map(|key| tmp.join(format!("dotnet-diagnostic-{socket}-{key}-socket")));
         let mut command = Command::new(launcher()?);
         command
             .args(["inside", "--user", &NOBODY.to_string(), "--"])
             .arg(launcher()?)
             .arg("squat")
             .arg(&mark)
-            .args(names);
+            .args(fakes);
         let child = command.stdin(Stdio::null()).spawn()?;
         thread::spawn(move || wait_or_kill(child, Duration::from_secs(60)));
         let until = Instant::now() + Duration::from_secs(5);
@@ -305,10 +311,74 @@ pub(super) fn squatter(scene: &mut Scene) -> Result<()> {
         }
         Ok(())
     });
+    scene.checks.push(Box::new(move |_| {
+        let gone = planted.iter().find(|(path, _)| path.symlink_metadata().is_err());
+        let file = victim.join("kept");
+        let is_as_before = fs::read_to_string(&file).is_ok_and(|text| text == "kept")
+            && file.symlink_metadata().is_ok_and(|stat| stat.mode() & 0o7777 == 0o600 && stat.uid() == 0)
+            && fs::read_dir(&victim).is_ok_and(|entries| entries.count() == 1);
+        match gone {
+            Some((path, _)) => Some(format!("what another user owns was removed: {}", path.display())),
+            None => (!is_as_before).then(|| "a file behind another user's link was changed".into()),
+        }
+    }));
     let stop = scene.path("squat/ready");
     scene.undo(move || {
         // The squatter leaves when its mark is gone.
         let _ = fs::remove_file(&stop);
     });
     Ok(())
+}
+
+/// What another user puts in the way.
+#[derive(Clone, Copy)]
+enum Planted {
+    /// A folder, with a link in it to the file that must not be changed.
+    Folder,
+    /// A link to its folder.
+    Link,
+    /// A pipe that nobody writes to.
+    Pipe,
+    /// A file.
+    File,
+}
+
+/// Names as those of clrscope's folders: a process id, and eight hexadecimal digits.
+fn planted(tmp: &Path) -> Vec<(PathBuf, Planted)> {
+    let kinds = [Planted::Folder, Planted::Link, Planted::Pipe, Planted::File];
+    // The first process, which lives, and one that cannot be.
+    let pids = [1, u32::MAX];
+    let named = |pid: u32| {
+        let numbered = kinds.into_iter().zip(0..);
+        numbered.map(move |(kind, n)| (tmp.join(format!("clrscope-{pid}-0000000{n}")), kind))
+    };
+    pids.into_iter().flat_map(named).collect()
+}
+
+fn plant(path: &Path, kind: Planted, victim: &Path) -> Result<()> {
+    match kind {
+        Planted::Folder => {
+            fs::create_dir(path)?;
+            for name in ["libclrscope-1.so", "clrscope.sock"] {
+                symlink(victim.join("kept"), path.join(name))?;
+            }
+        }
+        Planted::Link => symlink(victim, path)?,
+        Planted::Pipe => mknodat(CWD, path, FileType::Fifo, Mode::from(0o666), 0)?,
+        Planted::File => fs::write(path, "")?,
+    }
+    Ok(())
+}
+
+/// The id by which the socket of a process is named, which is that in its own pid namespace.
+fn diagnostic_socket(tmp: &Path, pid: u32) -> Result<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let id = ids.and_then(|ids| ids.split_whitespace().last()).context("no NSpid")?.to_owned();
+    let begin = format!("dotnet-diagnostic-{id}-");
+    let is_there = fs::read_dir(tmp)?
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with(&begin));
+    ensure!(is_there, "the target has no socket {begin}… in {}", tmp.display());
+    Ok(id)
 }
