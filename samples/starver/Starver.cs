@@ -3,6 +3,7 @@
 //   --sync-over-async N   items in each second, each of which blocks its thread until an asynchronous operation is done
 //   --sleep N             items in each second, each of which sleeps
 //   --healthy N           items in each second, each of which awaits the operation
+//   --busy              items that do nothing, one after the other, up to 4,000 in each second: the pool runs out of work each time
 //   --milliseconds N      how long the operation takes (default 500)
 //   --seconds N           for how long items come (default 10)
 //   --gate                wait for the line `go` on standard input after `ready`, and for one more line or its end before leaving
@@ -32,6 +33,7 @@ namespace Clrscope.Samples
             double blocking = Number(args, "--sync-over-async", 0);
             double sleeping = Number(args, "--sleep", 0);
             double awaiting = Number(args, "--healthy", 0);
+            bool busy = args.Contains("--busy");
             bool gate = args.Contains("--gate");
             // The methods are compiled, and the pool has begun.
             Block();
@@ -50,6 +52,18 @@ namespace Clrscope.Samples
             while (clock.Elapsed.TotalSeconds < seconds)
             {
                 double rate = blocking + sleeping + awaiting;
+                long until = clock.ElapsedMilliseconds + 100;
+                while (busy && clock.ElapsedMilliseconds < until)
+                {
+                    queued++;
+                    ThreadPool.UnsafeQueueUserWorkItem(_ => Interlocked.Increment(ref done), null);
+                    // Longer than a worker spins before it sleeps.
+                    long next = Stopwatch.GetTimestamp() + Stopwatch.Frequency / 4000;
+                    while (Interlocked.Read(ref done) != queued || Stopwatch.GetTimestamp() < next)
+                    {
+                        Thread.SpinWait(10);
+                    }
+                }
                 while (queued < rate * clock.Elapsed.TotalSeconds)
                 {
                     if (blocking > 0)
@@ -66,7 +80,7 @@ namespace Clrscope.Samples
                     }
                     queued++;
                 }
-                Thread.Sleep(100);
+                Thread.Sleep(busy ? 1 : 100);
                 long length = ThreadPool.PendingWorkItemCount;
                 longest = Math.Max(longest, length);
                 sum += length;

@@ -265,3 +265,25 @@ fn who_ignores_hangups_goes_on_without_its_terminal() {
         report.0["recording"]
     );
 }
+
+#[test]
+fn a_launched_command_ignores_what_its_caller_ignores() {
+    let folder = scratch();
+    let output = file(&folder, "x.clrscope");
+    let mut command = Command::new("sh");
+    let script = "trap '' HUP INT QUIT; exec \"$@\"";
+    command.args(["-c", script, "sh", common::binary(), "launch", "-q", "-p", "cpu", "-o"]);
+    // The shell is the command: what it starts ignores what it ignores.
+    let shown = "grep SigIgn /proc/self/status; exec \"$@\"";
+    command.arg(&output).args(["--", "sh", "-c", shown, "sh"]);
+    let launch = Sample::named("hello").launch(Runtime::V9, &[""; 0]);
+    let words = launch.command();
+    command.arg(words.get_program()).args(words.get_args());
+    let done = command.output().unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    let mask = u64::from_str_radix(mask, 16).unwrap();
+    // SIGHUP, SIGINT and SIGQUIT are 1, 2 and 3.
+    assert_eq!(mask & 0b111, 0b111, "{text}");
+}

@@ -4,13 +4,14 @@
 mod common;
 
 use common::{Ended, Running, clrscope, file, freeze, run, scratch, words};
+use profilers::{PROFILERS, ProfilerSpec};
 use serde_json::Value;
 use std::{
     collections::HashMap,
     fs,
     time::{Duration, Instant},
 };
-use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
+use testkit::{Runtime, Sample, TargetProcess, on_sample_runtimes_at_once, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -366,6 +367,37 @@ fn two_thousand_threads_and_garbage_by_the_gigabyte() {
         eprintln!("{runtime}: a recording of garbage took {memory} MB: {truth}");
         assert!(number(&truth["loaded"]) > 10, "{runtime}: {truth}");
     }
+}
+
+/// With 64 KB for new objects the collector stops the program some hundred times a second.
+#[test]
+fn a_tiny_youngest_generation_hinders_no_profiler() {
+    on_sample_runtimes_at_once(|runtime| {
+        let folder = scratch();
+        let session = file(&folder, "tiny.clrscope");
+        let session = session.to_str().unwrap();
+        let arguments = ["--mode", "gcstress", "--seconds", "120"];
+        let launch = Sample::named("harmtarget").launch(runtime, &arguments);
+        let mut process = launch.env("COMPlus_GCgen0size", "10000").private_tmp().start();
+        process.wait_for_ready();
+        let pid = process.pid().to_string();
+        let known = PROFILERS.iter().filter(|spec| spec.attach && spec.since <= runtime.major());
+        let known = known.filter(|spec| !spec.commands().contains(&"trace"));
+        let (alone, together): (Vec<&ProfilerSpec>, Vec<&ProfilerSpec>) =
+            known.partition(|spec| spec.needs_main_slot());
+        assert!(together.len() >= 10 && alone.len() >= 3, "{runtime}");
+        let together = together.iter().map(|spec| spec.id).collect::<Vec<_>>().join(",");
+        let each = alone.iter().map(|spec| spec.id.to_owned()).chain([together]);
+        for profilers in each {
+            let arguments = ["record", &pid, "-q", "-p", &profilers, "-d", "1s", "-o", session];
+            run(arguments).expect(0);
+        }
+        process.send_line("stop").unwrap();
+        let end = process.wait_for_line(LIMIT, |line| line.starts_with('{')).unwrap();
+        let truth: Value = serde_json::from_str(&end).unwrap();
+        assert!(truth["bad"] == 0 && truth["ended"] == true, "{runtime}: {end}");
+        assert!(process.wait(LIMIT).unwrap().success(), "{}", process.transcript());
+    });
 }
 
 /// Time of all threads in a series, in thread-seconds, by what they did.

@@ -586,3 +586,39 @@ fn a_trace_follows_another_at_once_while_the_program_collects() {
         process.truth(Duration::from_secs(20));
     });
 }
+
+/// The runtime loads a main profiler before it looks at whether the slot is free, and leaves the
+/// library of one that it refuses in the process.
+#[test]
+fn another_profiler_in_the_main_slot_is_seen_before_anything_is_loaded() {
+    let folder = scratch();
+    let session = file(&folder, "beside.clrscope");
+    let examples = std::path::Path::new(common::binary()).with_file_name("examples");
+    on_sample_runtimes_at_once(|runtime| {
+        let launch = Sample::named("heapster").launch(runtime, &["--count", "1000"]);
+        let mut process = launch
+            .env("CORECLR_ENABLE_PROFILING", "1")
+            .env("CORECLR_PROFILER", "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F04}")
+            .env("CORECLR_PROFILER_PATH", examples.join("libempty_allocated.so"))
+            .private_tmp()
+            .start();
+        process.wait_for_ready();
+        let pid = process.pid();
+        for _ in 0..3 {
+            let refused = run(["heap", &pid.to_string()]).expect(4);
+            assert!(
+                refused.err.contains("another profiler holds it"),
+                "{runtime}: {}",
+                refused.err
+            );
+            assert_eq!(libraries(pid).len(), 0, "{runtime}: {:?}", libraries(pid));
+        }
+        if runtime.major() >= 6 {
+            let session = session.with_extension(runtime.major().to_string());
+            records(pid, "exceptions", &session);
+            wait_until_left(pid);
+        }
+        process.close_stdin();
+        assert!(process.wait(Duration::from_secs(30)).unwrap().success(), "{runtime}");
+    });
+}

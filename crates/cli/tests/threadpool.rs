@@ -56,6 +56,32 @@ fn assert_blocked(report: &Report, what: &str, method: &str, state: &str) {
     assert!(first["share"].as_f64().unwrap() > 0.9, "{what}: {first}");
 }
 
+/// The runtime writes an event each time a worker has run out of work.
+#[test]
+fn a_pool_that_runs_out_of_work_all_the_time_is_listened_to_now_and_then() {
+    for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.major() >= 6) {
+        let folder = scratch();
+        let output = file(&folder, "busy.clrscope");
+        let (report, truth) = recorded(runtime, &["--gate", "--busy", "--seconds", "6"], &output);
+        let items = truth["done"].as_f64().unwrap() / truth["seconds"].as_f64().unwrap();
+        assert!(items > 600.0, "{runtime}: {truth}");
+        let notes = report.0["notes"].to_string();
+        let (_, note) = notes
+            .split_once("events of the thread pool came so fast")
+            .unwrap_or_else(|| panic!("{runtime}: {notes}"));
+        // A twentieth of the time, but for a second or two before and after the program works.
+        let (_, times) = note.split_once("recorded for ").unwrap();
+        let mut times = times.split(' ').map_while(|word| match word {
+            "of" => Some(f64::NAN),
+            word => word.parse::<f64>().ok(),
+        });
+        let (open, all) = (times.next().unwrap(), times.nth(1).unwrap());
+        assert!(open < 0.6 * all, "{runtime}: {note}");
+        assert!(most(&report, "completed_items_count") > 600.0, "{runtime}");
+        assert_eq!(report.0["threadpool"]["health"], "healthy", "{runtime}");
+    }
+}
+
 #[test]
 fn profilers_whose_ticks_come_together_look_once_and_suspend_nothing() {
     for runtime in sample_runtimes() {
@@ -110,6 +136,8 @@ fn a_starved_pool_is_found_with_what_starves_it() {
         let what = format!("{runtime}: {truth}: {}", pool["verdict"]);
         assert_eq!(pool["health"], "starved", "{what}");
         assert_blocked(&report, &what, truth["blocked_in"].as_str().unwrap(), "task");
+        let notes = report.0["notes"].to_string();
+        assert!(!notes.contains("came so fast"), "it never runs out of work: {what}: {notes}");
         let number = |name: &str| truth[name].as_f64().unwrap();
         let has_counters = runtime.major() >= 6;
         assert_eq!(

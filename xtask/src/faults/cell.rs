@@ -7,6 +7,7 @@ use super::{
     library, lock, out_of, said,
 };
 use crate::harm::evidence;
+use crate::tool;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::fs;
@@ -247,7 +248,7 @@ impl Cell<'_> {
             });
             let prefix = std::iter::once(self.clrscope.as_os_str().to_owned()).chain(arguments);
             let mut command = launch.under(prefix).command();
-            let ended = ended(&mut command)?;
+            let ended = ended(&mut command, None)?;
             // 125 is clrscope's own error: the program ran without it.
             ensure!(
                 matches!(ended.code, Some(0 | 125)),
@@ -276,7 +277,7 @@ impl Cell<'_> {
                 other => command.arg(other),
             };
         }
-        let ended = ended(&mut command);
+        let ended = ended(&mut command, Some(pid));
         if !process.is_running() {
             let status = process.wait(LIMIT);
             let text = process.transcript();
@@ -325,28 +326,34 @@ fn finish(mut process: TargetProcess) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn ended(command: &mut Command) -> Result<Ended> {
+/// Runs clrscope to its end. Where it hangs, what it and the `target` do then is kept.
+pub(super) fn ended(command: &mut Command, target: Option<u32>) -> Result<Ended> {
     let text = tempfile::tempfile()?;
     let child =
         command.stdin(Stdio::null()).stdout(text.try_clone()?).stderr(text.try_clone()?).spawn();
-    let code = wait(child.context("cannot start clrscope")?)?;
+    let code = wait(child.context("cannot start clrscope")?, target);
     let mut text = text;
     let mut written = String::new();
     std::io::Seek::rewind(&mut text)?;
     std::io::Read::read_to_string(&mut text, &mut written)?;
+    let code = code.with_context(|| format!("it has written {:?}", brief(&written)))?;
     Ok(Ended { code, text: written })
 }
 
-fn wait(mut child: Child) -> Result<Option<i32>> {
+fn wait(mut child: Child, target: Option<u32>) -> Result<Option<i32>> {
     let started = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.code());
         }
         if started.elapsed() > LIMIT {
+            let both = [Some(child.id()), target].into_iter().flatten().map(evidence::of);
+            let kept = tool::target_folder().join(format!("faults/hang-{}.txt", child.id()));
+            let is_kept = fs::write(&kept, both.collect::<String>());
             let _ = child.kill();
             let _ = child.wait();
-            bail!("clrscope hung for {} s", LIMIT.as_secs());
+            is_kept.with_context(|| kept.display().to_string())?;
+            bail!("clrscope hung for {} s; where is in {}", LIMIT.as_secs(), kept.display());
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -124,7 +124,7 @@ impl Bench {
         while !driver.is_ready() && !driver.is_over() && Instant::now() < until {
             thread::sleep(POLL);
         }
-        let launched = run::before(driver.pid, Path::new(NO_FOLDER));
+        let launched = run::before(driver.pid, Path::new(NO_FOLDER)).of_others();
         let ended = driver.wait()?;
         ensure!(ended.wrong.is_none(), "without clrscope: {:?}", ended.wrong);
         ensure!(
@@ -321,9 +321,9 @@ impl Attempt<'_> {
         self.ending.ends_target() || self.passes_on().is_some()
     }
 
-    /// The signal that a launch passes on to the target.
+    /// The signal that a launch passes on to the target; without clrscope it is sent there.
     fn passes_on(&self) -> Option<Signal> {
-        self.ending.polite().filter(|_| self.with && self.action.launches)
+        self.ending.polite().filter(|_| self.action.launches)
     }
 
     fn command(&self, pid: &str) -> Vec<String> {

@@ -88,11 +88,7 @@ fn limits() -> Vec<Condition> {
             ..condition("nofile", |scene| option(scene, "--nofile", "400"))
         },
         condition("sigpending", sigpending),
-        Condition {
-            missing: || no_group("pids"),
-            refusals: THREADS,
-            ..condition("pids", pids)
-        },
+        Condition { missing: || no_group("pids"), refusals: THREADS, ..condition("pids", pids) },
         Condition { refusals: ADDRESS_SPACE, ..condition("address-space", address_space) },
         Condition {
             missing: || no_group("memory"),

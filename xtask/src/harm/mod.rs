@@ -31,10 +31,12 @@ use anyhow::{Context, Result, bail, ensure};
 use cell::{Bench, Verdict};
 use clap::Args;
 use draw::Drawn;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
+use signal_hook::flag;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use table::{Cell, Table};
@@ -96,6 +98,10 @@ pub struct Ran {
 /// # Errors
 /// When a cell fails, or nothing can be run.
 pub fn run(options: &Options) -> Result<()> {
+    // Targets inherit which signals are ignored, but not which are handled.
+    for signal in [SIGHUP, SIGINT, SIGQUIT] {
+        flag::register_conditional_default(signal, Arc::new(true.into()))?;
+    }
     if !options.list {
         setup::run()?;
         if !options.no_build {

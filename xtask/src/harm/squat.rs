@@ -23,7 +23,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Takes the names and waits.
 pub fn run(options: &Options) -> Result<()> {
-    let bind = |path: &PathBuf| UnixListener::bind(path).with_context(|| path.display().to_string());
+    let bind =
+        |path: &PathBuf| UnixListener::bind(path).with_context(|| path.display().to_string());
     let _held = options.sockets.iter().map(bind).collect::<Result<Vec<_>>>()?;
     fs::write(&options.mark, "")?;
     let until = Instant::now() + LIMIT;

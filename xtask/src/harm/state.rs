@@ -44,8 +44,10 @@ pub struct State {
 /// Larger ones are heaps and stacks of threads, and are not searched for what is in them.
 const SMALL: u64 = 256 << 10;
 
-/// Still larger ones are heaps of the runtime and of `malloc`: those come and go.
-const COUNTED: u64 = 32 << 20;
+/// Sizes of larger ones that are counted all the same: tables of threads. What lies between are
+/// parts of the collector's regions of 4 MB, and above are heaps of the runtime and of `malloc`:
+/// those come and go.
+const LARGE: Range<u64> = 4 << 20..32 << 20;
 
 /// The name of the memory in which samples are handed over.
 const RING: &str = "memfd:clrscope-ring";
@@ -149,7 +151,7 @@ impl State {
             if !path.is_empty() {
                 continue;
             }
-            if size <= COUNTED && !protection.contains('x') {
+            if (size <= SMALL || LARGE.contains(&size)) && !protection.contains('x') {
                 *self.mappings.entry((protection.to_owned(), size)).or_insert(0) += 1;
             }
             // Behind a guard there is a stack.
@@ -230,8 +232,10 @@ impl Budget {
         Budget { threads: 1, descriptors: 8, libraries: 2, sockets: 2, files: 0 };
 }
 
-/// How many mappings of one kind may be more than before: what the runtime itself does by the way.
+/// How many mappings of one kind may be more than before: what the runtime itself does by the way,
+/// with small ones, and with its heap.
 const MAPPINGS_OF_A_KIND: usize = 16;
+const LARGE_MAPPINGS_OF_A_KIND: usize = 64;
 
 /// How many threads may be more than before.
 const THREADS: usize = 12;
@@ -274,13 +278,19 @@ pub type Growth = BTreeMap<String, usize>;
 #[derive(Clone)]
 pub struct Before {
     states: Vec<State>,
+    /// Whether they are of another process that did the same.
+    of_another: bool,
 }
 
 impl Before {
-    /// Several states of the undisturbed process, or, for one that clrscope launches, of one like
-    /// it that was launched without clrscope.
+    /// Several states of the undisturbed process.
     pub fn new(states: Vec<State>) -> Before {
-        Before { states }
+        Before { states, of_another: false }
+    }
+
+    /// The same, for processes like this one.
+    pub fn of_others(self) -> Before {
+        Before { of_another: true, ..self }
     }
 
     fn most(&self, of: impl Fn(&State) -> usize) -> usize {
@@ -340,7 +350,10 @@ impl Before {
         more("all threads", String::new(), after.threads, threads);
         for (kind, count) in &after.mappings {
             let before = self.most_mappings(kind);
-            more(&mappings(kind), String::new(), *count, before + MAPPINGS_OF_A_KIND + before / 10);
+            let new = if kind.1 > SMALL { LARGE_MAPPINGS_OF_A_KIND } else { MAPPINGS_OF_A_KIND };
+            // No two processes map the same.
+            let varies = if self.of_another { before } else { before / 10 };
+            more(&mappings(kind), String::new(), *count, before + new + varies);
         }
         let signals = |state: &State| (state.signals.0 & !foreign, state.signals.1 & !foreign);
         let (was, is) = (signals(before), signals(after));
@@ -396,10 +409,11 @@ mod tests {
              7f0000040000-7f000007f000 rwxp 00000000 00:00 0\n\
              7f0100000000-7f0100d00000 rw-p 00000000 00:00 0\n\
              7f0200000000-7f0300000000 rw-p 00000000 00:00 0\n\
+             7f0310000000-7f0310080000 rw-p 00000000 00:00 0\n\
              7f0400000000-7f0400c00000 rw-s 00000000 00:01 9 /memfd:clrscope-ring (deleted)\n\
              7f1000000000-7f1000018000 r-xp 00000000 fe:00 77 /tmp/clrscope-x/libclrscope-1.so (deleted)\n",
         );
-        assert_eq!((state.all_mappings, state.rings), (8, 1));
+        assert_eq!((state.all_mappings, state.rings), (9, 1));
         assert_eq!(state.mappings[&("rw-p".to_owned(), 13 << 20)], 1);
         assert_eq!(state.mappings.len(), 3, "no heaps: {:?}", state.mappings);
         assert!(

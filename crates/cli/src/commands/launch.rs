@@ -12,10 +12,7 @@ use std::{
     ffi::OsString,
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -184,21 +181,26 @@ struct Passing {
     _watch: SignalWatch,
 }
 
+/// What is known of the command, all at once: a signal is passed on, or kept for it, or too late.
 #[derive(Default)]
-struct Shared {
+struct Shared(Mutex<Passed>);
+
+#[derive(Default)]
+struct Passed {
     /// Process id of the command, 0 before it runs and after its end.
-    pid: AtomicU32,
+    pid: u32,
     /// Whether it has run.
-    ran: AtomicBool,
+    ran: bool,
     /// Signals that came before it ran.
-    early: Mutex<Vec<Signal>>,
+    early: Vec<Signal>,
 }
 
 impl Passing {
     fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let pass = Arc::clone(&shared);
-        let passed = [
+        // What is ignored stays so, and the command inherits that, as it would without us.
+        let mut passed = vec![
             Signal::Interrupt,
             Signal::Terminate,
             Signal::Hangup,
@@ -206,6 +208,7 @@ impl Passing {
             Signal::User1,
             Signal::User2,
         ];
+        passed.retain(|signal| !os::is_ignored(*signal));
         let watch = SignalWatch::start(&passed, move |signal| pass.pass(signal))?;
         Ok(Self { shared, _watch: watch })
     }
@@ -213,29 +216,37 @@ impl Passing {
     /// Looks at whether the command runs.
     fn follow(&mut self, recording: &Recording) {
         let pid = recording.command_pid().unwrap_or(0);
-        self.shared.pid.store(pid, Ordering::Release);
-        if pid != 0 && !self.shared.ran.swap(true, Ordering::AcqRel) {
-            let early = std::mem::take(
-                &mut *self.shared.early.lock().unwrap_or_else(PoisonError::into_inner),
-            );
-            early.into_iter().for_each(|signal| self.shared.pass(signal));
+        let mut passed = self.shared.lock();
+        passed.pid = pid;
+        if pid != 0 && !passed.ran {
+            passed.ran = true;
+            std::mem::take(&mut passed.early).into_iter().for_each(|signal| send(pid, signal));
         }
     }
 }
 
 impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Passed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn pass(&self, signal: Signal) {
         // The terminal has sent these to the whole foreground group already.
         if matches!(signal, Signal::Interrupt | Signal::Quit) && os::in_foreground() {
             return;
         }
-        match self.pid.load(Ordering::Acquire) {
-            0 if self.ran.load(Ordering::Acquire) => {}
-            0 => self.early.lock().unwrap_or_else(PoisonError::into_inner).push(signal),
-            // It may have ended a moment ago.
-            pid => drop(os::send(pid, signal)),
+        let mut passed = self.lock();
+        match passed.pid {
+            0 if passed.ran => {}
+            0 => passed.early.push(signal),
+            pid => send(pid, signal),
         }
     }
+}
+
+/// Sends a signal to the command, which may have ended a moment ago.
+fn send(pid: u32, signal: Signal) {
+    let _ = os::send(pid, signal);
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub fn wait_with(
     mut watcher: impl Watcher + Send + 'static,
 ) -> Result<Summary, RecordError> {
     let mut shown = Shown::new(quiet, limit);
-    let tied = shown.wanted && !crate::os::hangup_is_ignored();
+    let tied = shown.wanted && !crate::os::is_ignored(crate::os::Signal::Hangup);
     let progress = recording.progress_reader();
     let (end, ended) = mpsc::channel::<Infallible>();
     let (drawing, drawn) = mpsc::channel::<Infallible>();

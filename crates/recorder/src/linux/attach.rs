@@ -14,6 +14,7 @@ use diagnostics::{DotnetProcess, HResult, Port, clsid_text};
 use profilers::Selection;
 use session::Entry;
 use std::{
+    path::Path,
     sync::{Arc, Mutex, atomic::AtomicU32},
     time::{Duration, Instant},
 };
@@ -221,12 +222,12 @@ impl Slot {
 
     /// Waits until there is room for another agent. Returns whether that one has to stay.
     fn make_room(&self, pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {
-        Loaded::wait_for_room(pid, self.needs_main)?;
-        if let Some(profiler) =
-            self.needs_main.filter(|_| is_another_named(pid) && Loaded::of(pid).is_any())
-        {
+        let is_taken =
+            || is_another_named(pid) && (is_another_mapped(pid) || Loaded::of(pid).is_any());
+        if let Some(profiler) = self.needs_main.filter(|_| is_taken()) {
             return Err(RecordError::MainSlotTaken { ours: false, pid, profiler });
         }
+        Loaded::wait_for_room(pid, self.needs_main)?;
         // Before anything can go wrong: what leaves the main slot is made up for already, however
         // it comes to leave.
         Ok(self.knows_others
@@ -403,12 +404,33 @@ fn main_slot_is_taken(pid: u32) -> bool {
         && value("CORECLR_PROFILER").is_some()
 }
 
+/// Where the runtime looks for the path of the profiler that it is to load, the first one first.
+const PROFILER_PATHS: [&str; 2] = [
+    if cfg!(target_arch = "aarch64") {
+        "CORECLR_PROFILER_PATH_ARM64"
+    } else {
+        "CORECLR_PROFILER_PATH_64"
+    },
+    "CORECLR_PROFILER_PATH",
+];
+
 /// Whether that profiler is not ours.
 fn is_another_named(pid: u32) -> bool {
     let ours = clsid_text(wire::CLSID_MAIN);
     let environ = diagnostics::proc::environ(pid).unwrap_or_default();
     let is_ours = environ.iter().any(|(name, value)| name == "CORECLR_PROFILER" && *value == *ours);
     main_slot_is_taken(pid) && !is_ours
+}
+
+/// Whether the library of the profiler that the process was started with is there. The runtime
+/// would load ours as well, refuse it, and leave it behind.
+fn is_another_mapped(pid: u32) -> bool {
+    let environ = diagnostics::proc::environ(pid).unwrap_or_default();
+    let of = |name: &str| environ.iter().find(|(known, _)| known == name).map(|(_, path)| path);
+    let named = PROFILER_PATHS.iter().find_map(|name| of(name));
+    let file = named.and_then(|path| Path::new(path).file_name());
+    let maps = diagnostics::proc::maps(pid).unwrap_or_default();
+    file.is_some() && maps.iter().any(|map| map.file().and_then(Path::file_name) == file)
 }
 
 /// What an agent says at first.

@@ -1,5 +1,9 @@
 //! EventPipe sessions of a recording.
 
+mod paced;
+
+pub(super) use paced::{Paced, PacedEvents};
+
 use super::sources::{EventSample, Readers};
 use crate::RecordError;
 use diagnostics::{EventPipeConfig, EventPipeSession, Keeper, Port, Stopper};
@@ -10,6 +14,7 @@ use std::{
     io::{self, Read},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
@@ -25,6 +30,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(3);
 /// How long a process that is starting may take to open its port, and how often it is looked for.
 const PORT_LIMIT: Duration = Duration::from_secs(10);
 const PORT_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The level of a session that wants next to nothing: critical events of no group, of which there
+/// are none.
+const QUIET: u32 = 1;
 
 /// How long pieces of events are gathered, and how many bytes are worth no wait.
 const GATHER: Duration = Duration::from_millis(1);
@@ -225,6 +234,32 @@ pub(super) fn first_session(
     }
 }
 
+/// Ends a session while the process runs on, and another one may begin.
+///
+/// When a session stops, the runtime computes the level of its provider with that session still
+/// included, and continues to prepare events that nobody receives. It computes the level anew with
+/// the next session, even one that asks for next to nothing: so there is one.
+pub(super) fn stop_for_now(
+    stopper: &Stopper,
+    keeper: &Keeper,
+    port: &Port,
+    mut config: EventPipeConfig,
+) {
+    // A process that has ended has no session to stop, and one that is overloaded is asked for
+    // nothing more.
+    if stopper.stop(STOP_LIMIT).is_err() {
+        return;
+    }
+    config.stacks = false;
+    for provider in &mut config.providers {
+        (provider.keywords, provider.level) = (0, QUIET);
+    }
+    if let Ok(session) = keeper.collect(port, &config) {
+        // What it holds fits in the socket.
+        let _ = session.stopper().stop(STOP_LIMIT);
+    }
+}
+
 fn lock(opened: &Mutex<Opened>) -> MutexGuard<'_, Opened> {
     opened.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -238,20 +273,23 @@ fn send(sender: &SyncSender<FromEvents>, event: FromEvents) -> Result<(), Gone> 
 
 fn read(mut reader: Reader<Gathered>, mut readers: Readers, sender: &SyncSender<FromEvents>) {
     // Without a receiver the recording is over, which is no error.
-    let _ = read_to_end(&mut reader, &mut readers, sender);
+    let _ = read_to_end(&mut reader, &mut readers, sender, &AtomicU64::new(0));
 }
 
-/// Reads a session to its end. What is known of an event by then is sent at once.
+/// Reads a session to its end, and counts its events. What is known of an event by then is sent at
+/// once.
 fn read_to_end(
     reader: &mut Reader<Gathered>,
     readers: &mut Readers,
     sender: &SyncSender<FromEvents>,
+    count: &AtomicU64,
 ) -> Result<(), Gone> {
     let pass_on = |id, sample| send(sender, FromEvents::Sample(id, sample));
     let mut lost = 0;
     loop {
         let more = match reader.next_event() {
             Ok(Some(event)) => {
+                count.fetch_add(1, Relaxed);
                 readers.push(&event, pass_on)?;
                 true
             }

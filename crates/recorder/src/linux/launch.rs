@@ -157,6 +157,10 @@ fn place_and_engine(
     })
 }
 
+/// Why .NET Core 3.1 does not load the agent beside an APM.
+const OTHER_PROFILER: &str = "the environment names another profiler (CORECLR_PROFILER), and .NET \
+    Core 3.1 loads only one: set CORECLR_ENABLE_PROFILING=0 for this run";
+
 /// A command with its arguments, folder, environment and streams.
 fn prepared(command: LaunchCommand) -> std::io::Result<Command> {
     let LaunchCommand { words, folder, environment, output } = command;
@@ -344,6 +348,9 @@ impl Supervisor {
     fn why_nothing(&mut self) -> String {
         match (self.failures.pop(), &self.other_user) {
             (Some(failure), _) => failure.to_string(),
+            (None, Some(other)) if main_slot_is_taken() => {
+                format!("{OTHER_PROFILER}. Besides, {}", other.hint(&self.place.agent_path()))
+            }
             (None, Some(other)) => other.hint(&self.place.agent_path()),
             (None, None) if !self.skipped.is_empty() => {
                 format!(
@@ -352,10 +359,10 @@ impl Supervisor {
                 )
             }
             (None, None) if main_slot_is_taken() => {
-                "the environment names another profiler (CORECLR_PROFILER), and .NET Core 3.1 loads \
-                only one: set CORECLR_ENABLE_PROFILING=0 for this run. If it is a newer runtime, are \
-                diagnostics enabled (DOTNET_EnableDiagnostics)?"
-                    .to_owned()
+                format!(
+                    "{OTHER_PROFILER}. If it is a newer runtime, are diagnostics enabled \
+                    (DOTNET_EnableDiagnostics)?"
+                )
             }
             (None, None) => {
                 "is it a .NET program, and are diagnostics enabled (DOTNET_EnableDiagnostics)? \

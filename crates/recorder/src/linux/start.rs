@@ -14,12 +14,12 @@ pub(super) use self::{
 
 use self::{
     engine::cpu_rate,
-    event_pipes::{event_pipes, own_events},
+    event_pipes::{event_pipes, own_events, paced_events},
 };
 use super::{
     clock::now,
     cpu::CpuSource,
-    events::{EventSessions, Events, SessionStart},
+    events::{EventSessions, Events, PacedEvents, SessionStart},
     link::AgentLink,
     output::Out,
     recorder::{Recorder, Sources},
@@ -34,6 +34,7 @@ use diagnostics::{Keeper, Overload, Port, overload, processors::CpuGroup};
 use profilers::{EngineFacts, PROFILERS, ProfilerSpec, Selection};
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, Tee, live};
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex, OnceLock},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -286,7 +287,8 @@ impl Start {
             .filter_map(|selection| Some((own_sessions(selection.spec.id)?, selection)))
             .collect();
         let mut events: Vec<Box<dyn EventSessions>> = Vec::new();
-        if configs.is_empty() && apart.is_empty() {
+        let paced = paced_events(options, major);
+        if configs.is_empty() && apart.is_empty() && paced.is_empty() {
             return Ok(events);
         }
         let keeper = self.keeper.take().map_or_else(Keeper::start, Ok)?;
@@ -297,6 +299,17 @@ impl Start {
                 Some(port) => Events::start(keeper.clone(), port, &config, readers)?,
                 None => Events::start_later(keeper.clone(), pid, config, readers)?,
             }));
+        }
+        for paced in paced {
+            let running: HashSet<_> =
+                options.profilers.iter().map(|selection| selection.spec.id).collect();
+            let session = session.clone();
+            let readers = move || {
+                Readers::of(&ReadSession { id: &session, runs: &|id| running.contains(id) })
+            };
+            let (keeper, port) = (keeper.clone(), self.port.as_ref());
+            let readers = Box::new(readers);
+            events.push(Box::new(PacedEvents::start(keeper, port, pid, paced, readers)?));
         }
         for (start, selection) in apart {
             let (keeper, port) = (keeper.clone(), self.port.as_ref());

@@ -167,9 +167,7 @@ impl Attempt<'_> {
             _ if !self.ending.is_natural() && self.action.interrupted.contains(&code) => {
                 Outcome::Good
             }
-            _ if self.may_refuse(code, &said, self.action.launches) => {
-                Outcome::Refused(code, said)
-            }
+            _ if self.may_refuse(code, &said, self.action.launches) => Outcome::Refused(code, said),
             _ => {
                 self.failures.push(format!(
                     "clrscope ended with {code}, and nothing here is a reason for that: {}",
@@ -257,7 +255,9 @@ impl Attempt<'_> {
             return Some(Outcome::Refused(code, why.clone()));
         }
         let right = ended.status.is_some_and(|status| {
-            status.success() || status.code() == Some(128 + number) || status.signal() == Some(number)
+            status.success()
+                || status.code() == Some(128 + number)
+                || status.signal() == Some(number)
         });
         if !right {
             self.failures.push(format!(

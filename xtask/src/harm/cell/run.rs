@@ -95,12 +95,22 @@ impl Attempt<'_> {
                         break;
                     }
                 }
-                None if started.elapsed() > Duration::from_millis(1500) => break,
+                None if started.elapsed() > Duration::from_millis(1500)
+                    && self.passes_on().is_none() =>
+                {
+                    break;
+                }
+                None if !is_alive(live.target) => break,
                 None => {}
             }
             if Instant::now() > limit {
-                self.failures
-                    .push(format!("clrscope hangs: it still runs after {:.0?}", started.elapsed()));
+                let failure = match self.passes_on() {
+                    Some(signal) => still_runs(signal),
+                    None => {
+                        format!("clrscope hangs: it still runs after {:.0?}", started.elapsed())
+                    }
+                };
+                self.failures.push(failure);
                 self.evidence(&live);
                 break;
             }
@@ -162,9 +172,12 @@ impl Attempt<'_> {
             if early.is_none() {
                 early = find_below(driver.pid, &self.scene.executable).ok();
             }
-            // A blow before the program runs would hit nobody.
+            // A blow before the program runs would hit nobody. A runtime that is starting loses
+            // SIGTERM itself: it is asked to end when it works.
+            let is_early = live.is_none() && self.passes_on().is_some();
             if let (Some(target), Some((at, blow))) = (early, blows.first().copied())
                 && at <= Instant::now()
+                && !is_early
             {
                 blows.remove(0);
                 self.strike(blow, &Live { target, clrscope: Some(driver.pid) }, driver);
@@ -190,7 +203,7 @@ impl Attempt<'_> {
         if let (Some(signal), Some(target)) = (self.passes_on(), early)
             && is_alive(target)
         {
-            self.failures.push(format!("the target still runs after {signal:?} to the launch"));
+            self.failures.push(still_runs(signal));
             self.evidence(&Live { target, clrscope: Some(driver.pid) });
         }
         let mut live = match (live, early) {
@@ -234,6 +247,9 @@ impl Attempt<'_> {
         }
         // Whoever is gone already cannot be hit.
         let _ = match blow {
+            Blow::Clrscope(what) if !self.with && self.passes_on() == Some(what) => {
+                signal(live.target, what)
+            }
             Blow::Clrscope(what) => live.clrscope.map_or(Ok(()), |pid| signal(pid, what)),
             Blow::StopTarget => {
                 driver.stop();
@@ -242,6 +258,11 @@ impl Attempt<'_> {
             Blow::KillTarget => signal(live.target, Signal::KILL),
         };
     }
+}
+
+/// What is wrong with a target that does not end when it is asked to.
+fn still_runs(signal: Signal) -> String {
+    format!("the target still runs after {signal:?}")
 }
 
 /// States of a process that nobody disturbs, until they are steady.

@@ -315,10 +315,14 @@ pub(super) fn squatter(scene: &mut Scene) -> Result<()> {
         let gone = planted.iter().find(|(path, _)| path.symlink_metadata().is_err());
         let file = victim.join("kept");
         let is_as_before = fs::read_to_string(&file).is_ok_and(|text| text == "kept")
-            && file.symlink_metadata().is_ok_and(|stat| stat.mode() & 0o7777 == 0o600 && stat.uid() == 0)
+            && file
+                .symlink_metadata()
+                .is_ok_and(|stat| stat.mode() & 0o7777 == 0o600 && stat.uid() == 0)
             && fs::read_dir(&victim).is_ok_and(|entries| entries.count() == 1);
         match gone {
-            Some((path, _)) => Some(format!("what another user owns was removed: {}", path.display())),
+            Some((path, _)) => {
+                Some(format!("what another user owns was removed: {}", path.display()))
+            }
             None => (!is_as_before).then(|| "a file behind another user's link was changed".into()),
         }
     }));

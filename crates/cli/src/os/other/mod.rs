@@ -85,9 +85,9 @@ pub fn send(_pid: u32, _signal: Signal) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Whether the end of the terminal is to be ignored: nobody reports it here.
-pub fn hangup_is_ignored() -> bool {
-    true
+/// Whether a signal is ignored: the end of the terminal, which nobody reports here.
+pub fn is_ignored(signal: Signal) -> bool {
+    signal == Signal::Hangup
 }
 
 /// The command that opens an address in a browser.

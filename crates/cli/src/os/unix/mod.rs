@@ -68,10 +68,10 @@ impl Drop for SignalWatch {
     }
 }
 
-/// Whether SIGHUP was ignored when clrscope started (`nohup`): then the end of its terminal is none
-/// of its business.
-pub fn hangup_is_ignored() -> bool {
-    was_ignored(SIGHUP)
+/// Whether a signal is ignored, as long as nobody watches it: whoever started clrscope wanted it so
+/// (`nohup`, jobs in the background of a script).
+pub fn is_ignored(signal: Signal) -> bool {
+    NUMBERS.iter().any(|(known, number, _)| *known == signal && was_ignored(*number))
 }
 
 /// The command that opens an address in a browser; `None` where there is no screen for one.

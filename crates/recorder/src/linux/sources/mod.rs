@@ -53,6 +53,8 @@ pub(super) struct Source {
     reader: Option<MakeReader>,
     /// Starts event sessions of its own, if its events do not come in those that profilers share.
     own_sessions: Option<StartSessions>,
+    /// Events of the runtime that come in sessions of their own, because there may be too many.
+    paced: Option<Pace>,
     /// Called about every second and at the end, with the time: for rows that are sums.
     every_second: Option<fn(&mut Context<'_>, u64)>,
     /// What to make of the ticks of the profiler's collector, if it has one that sends
@@ -68,6 +70,16 @@ type MakeReader = fn(&ReadSession<'_>) -> Box<dyn EventReader>;
 
 /// Starts event sessions of a profiler.
 type StartSessions = fn(SessionStart<'_>) -> Result<Box<dyn EventSessions>, RecordError>;
+
+/// How many events of the runtime's main provider are too many for a profiler: while there are
+/// more, the program is listened to for a part of the time only.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Events per second.
+    pub most: u32,
+    /// What a user calls them, plural.
+    pub what: &'static str,
+}
 
 /// What is made of the ticks of a profiler's collector.
 struct OfTicks {
@@ -128,6 +140,7 @@ impl Source {
             profiler,
             reader: None,
             own_sessions: None,
+            paced: None,
             every_second: None,
             ticks: None,
             thread_ended: None,
@@ -267,6 +280,11 @@ pub(super) fn has_own_sessions(profiler: &str) -> bool {
 /// What starts the event sessions that a profiler has of its own, if it has any.
 pub(super) fn own_sessions(profiler: &str) -> Option<StartSessions> {
     SOURCES.iter().find(|source| source.profiler == profiler)?.own_sessions
+}
+
+/// How many events of the runtime are too many for a profiler, if it has such a limit.
+pub(super) fn pace_of(profiler: &str) -> Option<Pace> {
+    SOURCES.iter().find(|source| source.profiler == profiler)?.paced
 }
 
 /// The profilers that make a series of samples of ticks.

@@ -1,7 +1,7 @@
 //! `threadpool`: what happens to the thread pool, and what its workers do.
 
 use super::{
-    Context, EventReader, EventSample, Made, OfTicks, ReadSession, Samples, Source, States,
+    Context, EventReader, EventSample, Made, OfTicks, Pace, ReadSession, Samples, Source, States,
     counters::Counters,
 };
 use crate::linux::waits;
@@ -18,9 +18,14 @@ pub const SOURCE: Source = Source {
         is_of_interest: is_worker,
         made: Made::Samples(SessionRecord::PoolSamples),
     }),
+    paced: Some(Pace { most: MOST_EVENTS, what: "events of the thread pool" }),
     thread_ended: Some(forget_worker),
     ..Source::of_events(SPEC.id, |session| Box::new(Reader::of(session)))
 };
+
+/// More events than this per second cost a busy program some percent of its time. Nearly all of
+/// them then say that a worker has run out of work, which those of a pool that is starved never do.
+const MOST_EVENTS: u32 = 500;
 
 /// How workers of the thread pool are named, from .NET 6 on.
 const WORKERS: [&str; 2] = [".NET TP Worker", ".NET ThreadPool"];

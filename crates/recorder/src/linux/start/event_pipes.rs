@@ -1,17 +1,27 @@
 //! Which EventPipe sessions a recording has.
 
-use crate::{RecordOptions, linux::sources::has_own_sessions};
+use crate::{
+    RecordOptions,
+    linux::{
+        events::Paced,
+        sources::{Pace, has_own_sessions, pace_of},
+    },
+};
 use diagnostics::{EventPipeConfig, Provider};
 use profilers::{EventSource, Selection};
 
 /// The level of an EventPipe provider that tells most.
 const VERBOSE: u32 = 5;
 
+/// The first major version of .NET of which a session may end in the middle of a recording.
+const FIRST_THAT_MAY_PAUSE: u16 = 5;
+
 /// The sessions for all profilers that listen to events of a runtime of this major version, but for
 /// those that have sessions of their own.
 ///
 /// What is verbose of the runtime's main provider has one of its own: in one with events of
-/// collections it would bring a stack walk for each 100 KB that are allocated.
+/// collections it would bring a stack walk for each 100 KB that are allocated. So has what may come
+/// too fast: see [`paced_events`].
 pub(super) fn event_pipes(
     options: &RecordOptions,
     major: u16,
@@ -22,7 +32,7 @@ pub(super) fn event_pipes(
         for selection in options.profilers.iter().filter(|selection| !is_apart(selection)) {
             for source in selection.event_sources(major, session) {
                 let is_verbose = source.level >= VERBOSE && source.provider == Provider::RUNTIME;
-                if is_verbose == verbose {
+                if is_verbose == verbose && pace(selection, &source, major).is_none() {
                     config.stacks |= source.stacks;
                     add_source(&mut config.providers, source);
                 }
@@ -31,6 +41,29 @@ pub(super) fn event_pipes(
         config
     };
     [of(false), of(true)].into_iter().filter(|config| !config.providers.is_empty()).collect()
+}
+
+/// The sessions, one for each profiler, of what may come too fast. .NET Core 3.1 has none: there
+/// the end of a session is not safe on a busy machine, so none ends before the recording does.
+pub(super) fn paced_events(options: &RecordOptions, major: u16) -> Vec<Paced> {
+    let of_one = |selection: &Selection| {
+        let mut config = EventPipeConfig::new(Vec::new());
+        let mut found = None;
+        for source in selection.event_sources(major, "") {
+            if let Some(pace) = pace(selection, &source, major) {
+                found = Some(pace);
+                config.stacks |= source.stacks;
+                add_source(&mut config.providers, source);
+            }
+        }
+        found.map(|Pace { most, what }| Paced { config, most, what })
+    };
+    options.profilers.iter().filter_map(of_one).collect()
+}
+
+fn pace(selection: &Selection, source: &EventSource, major: u16) -> Option<Pace> {
+    let may_pause = major >= FIRST_THAT_MAY_PAUSE && source.provider == Provider::RUNTIME;
+    pace_of(selection.spec.id).filter(|_| may_pause)
 }
 
 fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
@@ -48,7 +81,9 @@ fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
 /// Whether some runtime would be asked for event sessions.
 pub(in crate::linux) fn wants_events(options: &RecordOptions) -> bool {
     let newest = u16::MAX;
-    options.profilers.iter().any(is_apart) || !event_pipes(options, newest, "").is_empty()
+    options.profilers.iter().any(is_apart)
+        || !event_pipes(options, newest, "").is_empty()
+        || !paced_events(options, newest).is_empty()
 }
 
 /// Whether a profiler has sessions of its own.
@@ -113,6 +148,12 @@ mod tests {
         // It comes and goes.
         assert_eq!(of("gc,allocations", 9), [Some((1, 4, true))]);
         assert_eq!(of("allocations", 10), []);
+        assert_eq!(of("gc,threadpool", 3), [Some((0x1_0001, 4, true))]);
+        assert_eq!(of("gc,threadpool", 9), [Some((1, 4, true))]);
+        let paced = paced_events(&options("gc,threadpool", None), 9);
+        let [Paced { config, .. }] = paced.as_slice() else { panic!("{paced:?}") };
+        assert_eq!(config.providers.len(), 1, "without the counters: {config:?}");
+        assert_eq!((config.providers[0].keywords, config.stacks), (0x1_0000, false));
         let wants = ["cpu,wall", "gc", "allocations", "exceptions"]
             .map(|list| wants_events(&options(list, None)));
         assert_eq!(wants, [false, true, true, false]);

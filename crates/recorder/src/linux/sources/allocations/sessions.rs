@@ -18,7 +18,7 @@ use crate::{
     RecordError,
     linux::{
         clock::now,
-        events::{EventSessions, FromEvents, SessionStart, first_session},
+        events::{EventSessions, FromEvents, SessionStart, first_session, stop_for_now},
         staging::random,
     },
 };
@@ -50,10 +50,6 @@ const MAX_CLOSING: usize = 4;
 
 /// How often in turn a session may fail to start before it is given up.
 const MAX_FAILURES: u32 = 5;
-
-/// The level of a session that wants next to nothing: critical events of no group, of which there
-/// are none.
-const QUIET: u32 = 1;
 
 /// How long one wait for something that ends is.
 const TICK: Duration = Duration::from_millis(2);
@@ -344,28 +340,10 @@ impl Follower {
         following.until.store(until, Release);
         let (stopper, keeper, port) =
             (following.stopper.clone(), self.keeper.clone(), self.port.clone());
-        let mut quiet = self.config.clone();
-        let stopping =
-            std::thread::Builder::new().name("clrscope-events".into()).spawn(move || {
-                // A process that has ended has no session to stop, and one that is overloaded is
-                // asked for nothing more.
-                if stopper.stop(STOP_LIMIT).is_err() {
-                    return;
-                }
-                // When a session stops, the runtime computes the level of its provider with that
-                // session still included, and continues to prepare events that nobody receives. It
-                // computes the level anew with the next session, even one that asks for next to
-                // nothing.
-                quiet.stacks = false;
-                quiet
-                    .providers
-                    .iter_mut()
-                    .for_each(|provider| (provider.keywords, provider.level) = (0, QUIET));
-                if let Ok(session) = keeper.collect(&port, &quiet) {
-                    // What it holds fits in the socket.
-                    let _ = session.stopper().stop(STOP_LIMIT);
-                }
-            });
+        let config = self.config.clone();
+        let stopping = std::thread::Builder::new()
+            .name("clrscope-events".into())
+            .spawn(move || stop_for_now(&stopper, &keeper, &port, config));
         stopping.ok()
     }
 
