@@ -3,7 +3,7 @@
 //   --sync-over-async N   items in each second, each of which blocks its thread until an asynchronous operation is done
 //   --sleep N             items in each second, each of which sleeps
 //   --healthy N           items in each second, each of which awaits the operation
-//   --busy              items that do nothing, one after the other, up to 4,000 in each second: the pool runs out of work each time
+//   --busy              items that do nothing from four threads, each a millisecond after its last one is done: the pool runs out of work each time
 //   --milliseconds N      how long the operation takes (default 500)
 //   --seconds N           for how long items come (default 10)
 //   --gate                wait for the line `go` on standard input after `ready`, and for one more line or its end before leaving
@@ -49,21 +49,13 @@ namespace Clrscope.Samples
             long longest = 0, sum = 0, looks = 0;
             int most = 0;
             var clock = Stopwatch.StartNew();
+            for (int i = 0; busy && i < 4; i++)
+            {
+                new Thread(() => Ping(clock, seconds)) { IsBackground = true }.Start();
+            }
             while (clock.Elapsed.TotalSeconds < seconds)
             {
                 double rate = blocking + sleeping + awaiting;
-                long until = clock.ElapsedMilliseconds + 100;
-                while (busy && clock.ElapsedMilliseconds < until)
-                {
-                    queued++;
-                    ThreadPool.UnsafeQueueUserWorkItem(_ => Interlocked.Increment(ref done), null);
-                    // Longer than a worker spins before it sleeps.
-                    long next = Stopwatch.GetTimestamp() + Stopwatch.Frequency / 4000;
-                    while (Interlocked.Read(ref done) != queued || Stopwatch.GetTimestamp() < next)
-                    {
-                        Thread.SpinWait(10);
-                    }
-                }
                 while (queued < rate * clock.Elapsed.TotalSeconds)
                 {
                     if (blocking > 0)
@@ -80,7 +72,7 @@ namespace Clrscope.Samples
                     }
                     queued++;
                 }
-                Thread.Sleep(busy ? 1 : 100);
+                Thread.Sleep(100);
                 long length = ThreadPool.PendingWorkItemCount;
                 longest = Math.Max(longest, length);
                 sum += length;
@@ -102,6 +94,23 @@ namespace Clrscope.Samples
                 Console.ReadLine();
             }
             return 0;
+        }
+
+        // Items that do nothing, each a moment after the one before is done: longer than a worker spins before it sleeps.
+        static void Ping(Stopwatch clock, double seconds)
+        {
+            int state = 0;
+            while (clock.Elapsed.TotalSeconds < seconds)
+            {
+                Volatile.Write(ref state, 0);
+                Interlocked.Increment(ref queued);
+                ThreadPool.UnsafeQueueUserWorkItem(_ => { Interlocked.Increment(ref done); Volatile.Write(ref state, 1); }, null);
+                while (Volatile.Read(ref state) == 0)
+                {
+                    Thread.Sleep(0);
+                }
+                Thread.Sleep(1);
+            }
         }
 
         static async Task<int> Operation()

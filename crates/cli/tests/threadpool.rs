@@ -69,16 +69,16 @@ fn a_pool_that_runs_out_of_work_all_the_time_is_listened_to_now_and_then() {
         let (_, note) = notes
             .split_once("events of the thread pool came so fast")
             .unwrap_or_else(|| panic!("{runtime}: {notes}"));
-        // A twentieth of the time, but for a second or two before and after the program works.
+        // Once at least it was not listened to, for 1.9 s.
         let (_, times) = note.split_once("recorded for ").unwrap();
         let mut times = times.split(' ').map_while(|word| match word {
             "of" => Some(f64::NAN),
             word => word.parse::<f64>().ok(),
         });
         let (open, all) = (times.next().unwrap(), times.nth(1).unwrap());
-        assert!(open < 0.6 * all, "{runtime}: {note}");
+        assert!(open < all - 1.5, "{runtime}: {note}");
         assert!(most(&report, "completed_items_count") > 600.0, "{runtime}");
-        assert_eq!(report.0["threadpool"]["health"], "healthy", "{runtime}");
+        assert_ne!(report.0["threadpool"]["health"], "starved", "{runtime}");
     }
 }
 
