@@ -19,9 +19,9 @@ pub struct State {
     /// Mapped libraries of clrscope's, by inode.
     pub libraries: BTreeSet<u64>,
     /// Anonymous mappings by protection and size: alternate stacks, guard pages and tables of
-    /// threads among them. Executable ones are the runtime's: nothing of clrscope's in a target is executable but
-    /// its library. .NET Core 3.1 has 26 to 49 of them for dynamic methods alone, more or less
-    /// after each collection.
+    /// threads among them. Executable ones are the runtime's: nothing of clrscope's in a target is
+    /// executable but its library. .NET Core 3.1 has 26 to 49 of them for dynamic methods alone,
+    /// more or less after each collection.
     pub mappings: BTreeMap<(String, u64), usize>,
     /// Where anonymous memory is that can be read and written, without stacks of threads.
     pub writable: Vec<Range<u64>>,

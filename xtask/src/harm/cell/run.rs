@@ -200,12 +200,7 @@ impl Attempt<'_> {
             );
             thread::sleep(POLL);
         }
-        if let (Some(signal), Some(target)) = (self.passes_on(), early)
-            && is_alive(target)
-        {
-            self.failures.push(still_runs(signal));
-            self.evidence(&Live { target, clrscope: Some(driver.pid) });
-        }
+        self.must_have_ended(early, driver);
         let mut live = match (live, early) {
             (Some(live), _) => live,
             (None, Some(target)) => Live { target, clrscope: None },
@@ -213,6 +208,16 @@ impl Attempt<'_> {
         };
         self.settle(&mut live, driver, schedule, before)?;
         Ok((live, Outcome::Good))
+    }
+
+    /// A target that was asked to end, by a signal to its launch, has ended.
+    fn must_have_ended(&mut self, target: Option<u32>, driver: &Driver) {
+        if let (Some(signal), Some(target)) = (self.passes_on(), target)
+            && is_alive(target)
+        {
+            self.failures.push(still_runs(signal));
+            self.evidence(&Live { target, clrscope: Some(driver.pid) });
+        }
     }
 
     pub(super) fn spawn(&mut self, pid: u32) -> Result<Child> {

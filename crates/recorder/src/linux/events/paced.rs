@@ -3,7 +3,7 @@
 //! A session has no filter below keyword and level, so that one event of many may cost a program
 //! more than all others are worth: with the thread pool's, the runtime writes an event each time a
 //! worker has run out of work, which on a web server is many thousands of times a second. While
-//! there are so many, such a session is open for a part of the time only.
+//! more events come than a profiler allows, such a session is open for a twentieth of the time.
 
 use super::{
     EventSessions, FromEvents, Gathered, QUEUE, STOP_LIMIT, first_session, read_to_end,
