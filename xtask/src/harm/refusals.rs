@@ -95,6 +95,7 @@ pub const GONE: &[Refusal] = &[
     refusal(4, "is not a .NET process"),
     refusal(4, "did not connect within"),
     refusal(4, " failed: "),
+    refusal(5, "ended before the recording could begin"),
     refusal(7, "there is no process"),
 ];
 

@@ -173,6 +173,10 @@ impl State {
     pub fn without_known(mut self, pid: u32, traced: bool) -> State {
         let Some(memory) = memory::Memory::of(pid) else { return self };
         let tables = if traced { memory.tables(&self.writable) } else { BTreeSet::new() };
+        if traced {
+            // Threads that live keep their tables of single calls.
+            self.mappings.retain(|(_, size), _| !LARGE.contains(size));
+        }
         for range in &self.writable {
             let size = range.end.saturating_sub(range.start);
             if size <= SMALL

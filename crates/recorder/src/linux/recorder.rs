@@ -182,7 +182,9 @@ impl Recorder {
                 next_second += Duration::from_secs(1);
                 self.stages.cpu.read_rate(&self.cx);
                 self.every_second();
-                if self.stages.heap.waits_in_vain(&mut self.cx) {
+                if self.stages.heap.waits_in_vain(&mut self.cx)
+                    || self.stages.trace.waits_in_vain(&mut self.cx)
+                {
                     break;
                 }
             }

@@ -8,8 +8,16 @@ use crate::{
 use session::{
     CallArguments, FunctionId, InstrumentState, InstrumentedMethod, SessionRecord, SingleCall,
 };
-use std::{collections::HashSet, time::Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 use wire::{Control, frame::FrameError};
+
+/// How long the agent may say nothing of rules that it applies. It says each method, one that is
+/// overloaded too, and looks at a module of some thousand methods in less than a second. With a
+/// twentieth of a processor it takes longer.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The profiler `trace`.
 pub(in crate::linux) struct Trace {
@@ -21,6 +29,8 @@ pub(in crate::linux) struct Trace {
     sent: u64,
     /// When the rules had been applied.
     applied: Option<Instant>,
+    /// When the agent last said something of rules that it has not applied.
+    heard: Option<Instant>,
     /// Methods that were instrumented since rules were sent.
     instrumented: HashSet<FunctionId>,
     /// Whether nothing is instrumented any more, as the rules wanted it.
@@ -29,7 +39,7 @@ pub(in crate::linux) struct Trace {
 
 impl Trace {
     pub fn new(rules: RuleHandle, dry: bool) -> Self {
-        Self { rules, dry, sent: 0, applied: None, instrumented: HashSet::new(), ended: false }
+        Self { rules, dry, sent: 0, applied: None, heard: None, instrumented: HashSet::new(), ended: false }
     }
 
     /// Whether methods are instrumented.
@@ -50,6 +60,7 @@ impl Trace {
     pub fn send_rules(&mut self, cx: &mut Context) -> Result<(), RecordError> {
         let Some((number, rules)) = self.rules.newer_than(self.sent) else { return Ok(()) };
         self.sent = number;
+        self.heard = Some(Instant::now());
         match cx.agent.link.send(&Control::Instrument(rules)) {
             Err(FrameError::TooLarge(_)) => Err(RecordError::RulesTooLarge),
             // An agent that is gone shows up as such in the first round.
@@ -59,6 +70,7 @@ impl Trace {
 
     /// What became of a method that matches the rules.
     pub fn instrumented(&mut self, cx: &mut Context, method: wire::Instrumented) {
+        self.heard = self.heard.map(|_| Instant::now());
         let Some(function) = cx.frames.function_of(method.method) else { return };
         // Counted as the report counts: methods that cannot be told apart by name are one.
         if method.state == InstrumentState::Requested {
@@ -83,9 +95,28 @@ impl Trace {
     /// The rules were applied to all that is loaded.
     pub fn rules_applied(&mut self, cx: &mut Context) {
         self.applied.get_or_insert_with(Instant::now);
+        self.heard = None;
         cx.progress().rules_applied += 1;
         let methods = std::mem::take(&mut self.instrumented).len();
         cx.announce(&format!("tracing {methods} method{}", if methods == 1 { "" } else { "s" }));
+    }
+
+    /// Whether nothing was heard for [`SILENCE_LIMIT`] of rules that are not applied. What is said
+    /// of it is a note then.
+    pub fn waits_in_vain(&mut self, cx: &mut Context) -> bool {
+        let in_vain = self.heard.is_some_and(|heard| heard.elapsed() >= SILENCE_LIMIT);
+        if in_vain {
+            cx.note(format!(
+                "the methods were not instrumented within {} s, so the recording ended: {}",
+                SILENCE_LIMIT.as_secs(),
+                match cx.target.is_stopped() {
+                    true => "the process is stopped. Resume it first (kill -CONT)",
+                    false => "the agent did not answer. The process may have no memory left, or \
+                        get no processor",
+                }
+            ));
+        }
+        in_vain
     }
 
     /// Nothing is instrumented any more, as the rules wanted it.
