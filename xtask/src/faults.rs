@@ -30,6 +30,8 @@ const AGENT: &str = "CLRSCOPE_AGENT";
 /// How long a recording with a fault in it may take. A process that is out of memory waits for some
 /// five seconds.
 const LIMIT: Duration = Duration::from_secs(75);
+/// What clrscope and the process do after so long is kept: nothing should take it.
+const SLOW: Duration = Duration::from_secs(25);
 /// After this number of recordings a process is ended in order, and its results are checked: after
 /// sixteen snapshots of the heap the agent becomes resident.
 const RECORDINGS: usize = 12;

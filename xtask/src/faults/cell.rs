@@ -3,8 +3,8 @@
 use super::held::{Held, MAY_STAY};
 use super::works::{LONG, USUAL, Work};
 use super::{
-    AGENT, FILE, LIMIT, Options, PASSES, RECORDINGS, Row, Site, Sites, TOGETHER, TOGETHER_TRIES,
-    library, lock, out_of, said,
+    AGENT, FILE, LIMIT, Options, PASSES, RECORDINGS, Row, SLOW, Site, Sites, TOGETHER,
+    TOGETHER_TRIES, library, lock, out_of, said,
 };
 use crate::harm::evidence;
 use crate::tool;
@@ -342,17 +342,21 @@ pub(super) fn ended(command: &mut Command, target: Option<u32>) -> Result<Ended>
 
 fn wait(mut child: Child, target: Option<u32>) -> Result<Option<i32>> {
     let started = Instant::now();
+    let kept = tool::target_folder().join(format!("faults/slow-{}.txt", child.id()));
+    let mut is_slow = false;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.code());
         }
-        if started.elapsed() > LIMIT {
+        if started.elapsed() > SLOW && !is_slow {
+            is_slow = true;
             let both = [Some(child.id()), target].into_iter().flatten().map(evidence::of);
-            let kept = tool::target_folder().join(format!("faults/hang-{}.txt", child.id()));
-            let is_kept = fs::write(&kept, both.collect::<String>());
+            fs::write(&kept, both.collect::<String>())
+                .with_context(|| kept.display().to_string())?;
+        }
+        if started.elapsed() > LIMIT {
             let _ = child.kill();
             let _ = child.wait();
-            is_kept.with_context(|| kept.display().to_string())?;
             bail!("clrscope hung for {} s; where is in {}", LIMIT.as_secs(), kept.display());
         }
         std::thread::sleep(Duration::from_millis(5));

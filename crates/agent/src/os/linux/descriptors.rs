@@ -9,6 +9,10 @@ use wire::Resource;
 /// How long nothing of `/proc` is read after a descriptor was found in the reserve, nanoseconds.
 const PAUSE: u64 = 1_000_000_000;
 
+/// How often it is asked what a descriptor stands for, if the answer is neither that nor that it is
+/// closed.
+const FSTAT_TRIES: usize = 3;
+
 /// Until when nothing of `/proc` is read.
 static PAUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
@@ -175,11 +179,17 @@ fn lifted(number: RawFd) -> io::Result<RawFd> {
 
 /// Which file a number stands for.
 fn file_of(number: RawFd) -> Option<(libc::dev_t, libc::ino_t)> {
-    // SAFETY: an all-zero value of this C struct is valid, and the kernel fills it.
-    unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        (libc::fstat(number, &mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
-    }
+    // SAFETY: an all-zero value of this C struct is valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    let is_known = || {
+        // SAFETY: the kernel fills a local.
+        let known = unsafe { libc::fstat(number, &mut stat) } == 0;
+        let is_closed = || io::Error::last_os_error().raw_os_error() == Some(libc::EBADF);
+        (known || is_closed()).then_some(known)
+    };
+    // What is not known is not closed, and remains: so it is asked again.
+    let known = std::iter::repeat_with(is_known).take(FSTAT_TRIES).flatten().next();
+    (known == Some(true)).then_some((stat.st_dev, stat.st_ino))
 }
 
 /// Whether the program is short of descriptors: nothing of `/proc` is read just now, which says

@@ -17,6 +17,8 @@ use wire::{Nanos, ResidentState};
 const MOST: usize = 64 << 10;
 /// How long the rest of a message may take once it has begun.
 const LIMIT: Nanos = 2_000_000_000;
+/// How often it is tried to say what the agent does.
+const TRIES: u32 = 3;
 
 /// What clrscope finds.
 #[derive(Debug)]
@@ -44,17 +46,18 @@ impl ReattachListener {
         Ok(door)
     }
 
-    /// Says what the agent does.
+    /// Says what the agent does. It is tried again where it fails: a clrscope that does not hear
+    /// that the agent waits waits itself, for a minute.
     pub fn say(&self, state: ResidentState) {
         let byte = state as u8;
         // A thread of the program may say so, and a write beyond the limit on the size of files
         // would end the process (SIGXFSZ).
-        if may_write()
-            && let Ok(number) = self.state.number()
-        {
+        let is_said = || {
+            let Ok(number) = self.state.number() else { return false };
             // SAFETY: one byte is read from a valid place.
-            unsafe { libc::pwrite(number, (&raw const byte).cast(), 1, 0) };
-        }
+            may_write() && unsafe { libc::pwrite(number, (&raw const byte).cast(), 1, 0) } == 1
+        };
+        (0..TRIES).any(|_| is_said());
     }
 
     /// Waits for the configuration of a session; `None` if none can come any more.

@@ -158,8 +158,10 @@ impl Recorder {
         let begun = Instant::now();
         let goes_on = |recorder: &Self| match begun.elapsed() {
             waited if waited < BYE_LIMIT => true,
+            // It says goodbye when all is as it was; then only the connection is left to close.
             waited => {
                 waited < PUT_BACK_LIMIT
+                    && recorder.cx.agent.bye.is_none()
                     && Trace::runs(&recorder.cx)
                     && !recorder.cx.target.is_stopped()
             }

@@ -39,7 +39,15 @@ pub(in crate::linux) struct Trace {
 
 impl Trace {
     pub fn new(rules: RuleHandle, dry: bool) -> Self {
-        Self { rules, dry, sent: 0, applied: None, heard: None, instrumented: HashSet::new(), ended: false }
+        Self {
+            rules,
+            dry,
+            sent: 0,
+            applied: None,
+            heard: None,
+            instrumented: HashSet::new(),
+            ended: false,
+        }
     }
 
     /// Whether methods are instrumented.
@@ -111,7 +119,8 @@ impl Trace {
                 SILENCE_LIMIT.as_secs(),
                 match cx.target.is_stopped() {
                     true => "the process is stopped. Resume it first (kill -CONT)",
-                    false => "the agent did not answer. The process may have no memory left, or \
+                    false =>
+                        "the agent did not answer. The process may have no memory left, or \
                         get no processor",
                 }
             ));
