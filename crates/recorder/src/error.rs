@@ -149,7 +149,7 @@ pub enum RecordError {
     #[error(
         "{count} libraries of clrscope are left in process {pid}, because other profilers were \
         there, or have detached in a way after which the runtime calls no notification-only \
-        profiler; no more are loaded: restart the process"
+        profiler; no more are loaded: restart the process, or try again if it was very busy"
     )]
     TooManyAgents {
         /// The process.

@@ -222,12 +222,16 @@ impl Slot {
 
     /// Waits until there is room for another agent. Returns whether that one has to stay.
     fn make_room(&self, pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {
-        let is_taken =
-            || is_another_named(pid) && (is_another_mapped(pid) || Loaded::of(pid).is_any());
-        if let Some(profiler) = self.needs_main.filter(|_| is_taken()) {
-            return Err(RecordError::MainSlotTaken { ours: false, pid, profiler });
+        let needs_main = self.needs_main.filter(|_| is_another_named(pid));
+        let taken = |profiler| RecordError::MainSlotTaken { ours: false, pid, profiler };
+        if let Some(profiler) = needs_main.filter(|_| is_another_mapped(pid)) {
+            return Err(taken(profiler));
         }
         Loaded::wait_for_room(pid, self.needs_main)?;
+        // Its library has another name there; what is left of ours was refused.
+        if let Some(profiler) = needs_main.filter(|_| Loaded::of(pid).is_any()) {
+            return Err(taken(profiler));
+        }
         // Before anything can go wrong: what leaves the main slot is made up for already, however
         // it comes to leave.
         Ok(self.knows_others

@@ -37,6 +37,9 @@ pub(super) const UNLOAD_LIMIT: Duration = Duration::from_secs(7);
 const REVERT_LIMIT: Duration = Duration::from_secs(60);
 /// How long another clrscope may take to load a main profiler.
 const LOAD_LIMIT: Duration = Duration::from_secs(20);
+/// How long agents that leave may take where there is no room for another one: on a busy machine
+/// the runtime unloads them late.
+const ROOM_LIMIT: Duration = Duration::from_secs(6);
 /// Libraries of ours in a process, unless several commands record at the same time. No other is
 /// loaded where as many are left, and will not leave.
 const MOST_MAPPED: usize = 2;
@@ -338,17 +341,19 @@ impl Loaded {
         let began = Instant::now();
         loop {
             let loaded = Self::of(pid);
-            let is_late = began.elapsed() > LEAVE_LIMIT;
+            let (is_late, is_too_late) =
+                (began.elapsed() > LEAVE_LIMIT, began.elapsed() > ROOM_LIMIT);
             let is_full = loaded.left + usize::from(loaded.placeholder.is_some()) >= MOST_MAPPED;
             match main {
                 Some(profiler) if loaded.main && is_late => {
                     return Err(RecordError::MainSlotTaken { ours: true, pid, profiler });
                 }
-                _ if is_full && is_late => {
+                _ if is_full && is_too_late => {
                     return Err(RecordError::TooManyAgents { pid, count: loaded.left + 1 });
                 }
+                _ if is_full => {}
                 Some(_) if (loaded.main || loaded.left > 0) && !is_late => {}
-                None if is_full || loaded.may_get_fewer(began.elapsed()) => {}
+                None if loaded.may_get_fewer(began.elapsed()) => {}
                 _ => return Ok(()),
             }
             std::thread::sleep(Duration::from_millis(20));
