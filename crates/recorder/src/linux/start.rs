@@ -34,7 +34,6 @@ use diagnostics::{Keeper, Overload, Port, overload, processors::CpuGroup};
 use profilers::{EngineFacts, PROFILERS, ProfilerSpec, Selection};
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, Tee, live};
 use std::{
-    collections::HashSet,
     sync::{Arc, Mutex, OnceLock},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -300,13 +299,11 @@ impl Start {
                 None => Events::start_later(keeper.clone(), pid, config, readers)?,
             }));
         }
-        for paced in paced {
-            let running: HashSet<_> =
-                options.profilers.iter().map(|selection| selection.spec.id).collect();
+        for (profiler, paced) in paced {
             let session = session.clone();
-            let readers = move || {
-                Readers::of(&ReadSession { id: &session, runs: &|id| running.contains(id) })
-            };
+            // Events of others come in the sessions that they share.
+            let readers =
+                move || Readers::of(&ReadSession { id: &session, runs: &|id| id == profiler });
             let (keeper, port) = (keeper.clone(), self.port.as_ref());
             let readers = Box::new(readers);
             events.push(Box::new(PacedEvents::start(keeper, port, pid, paced, readers)?));

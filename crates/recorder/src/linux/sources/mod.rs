@@ -72,7 +72,7 @@ type MakeReader = fn(&ReadSession<'_>) -> Box<dyn EventReader>;
 type StartSessions = fn(SessionStart<'_>) -> Result<Box<dyn EventSessions>, RecordError>;
 
 /// How many events of the runtime's main provider are too many for a profiler: while there are
-/// more, its session is closed most of the time.
+/// more, its session is closed most of the time, unless another profiler asks for them, too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Events per second.

@@ -32,7 +32,7 @@ pub(super) fn event_pipes(
         for selection in options.profilers.iter().filter(|selection| !is_apart(selection)) {
             for source in selection.event_sources(major, session) {
                 let is_verbose = source.level >= VERBOSE && source.provider == Provider::RUNTIME;
-                if is_verbose == verbose && pace(selection, &source, major).is_none() {
+                if is_verbose == verbose && pace(options, selection, &source, major).is_none() {
                     config.stacks |= source.stacks;
                     add_source(&mut config.providers, source);
                 }
@@ -45,25 +45,37 @@ pub(super) fn event_pipes(
 
 /// The sessions, one for each profiler, of what may come too fast. .NET Core 3.1 has none: there
 /// the end of a session is not safe on a busy machine, so none ends before the recording does.
-pub(super) fn paced_events(options: &RecordOptions, major: u16) -> Vec<Paced> {
+pub(super) fn paced_events(options: &RecordOptions, major: u16) -> Vec<(&'static str, Paced)> {
     let of_one = |selection: &Selection| {
         let mut config = EventPipeConfig::new(Vec::new());
         let mut found = None;
         for source in selection.event_sources(major, "") {
-            if let Some(pace) = pace(selection, &source, major) {
+            if let Some(pace) = pace(options, selection, &source, major) {
                 found = Some(pace);
                 config.stacks |= source.stacks;
                 add_source(&mut config.providers, source);
             }
         }
-        found.map(|Pace { most, what }| Paced { config, most, what })
+        found.map(|Pace { most, what }| (selection.spec.id, Paced { config, most, what }))
     };
     options.profilers.iter().filter_map(of_one).collect()
 }
 
-fn pace(selection: &Selection, source: &EventSource, major: u16) -> Option<Pace> {
+/// How many events of a source are too many. There is no limit where another profiler asks for the
+/// same events: they come in any case.
+fn pace(
+    options: &RecordOptions,
+    selection: &Selection,
+    source: &EventSource,
+    major: u16,
+) -> Option<Pace> {
     let may_pause = major >= FIRST_THAT_MAY_PAUSE && source.provider == Provider::RUNTIME;
-    pace_of(selection.spec.id).filter(|_| may_pause)
+    let pace = pace_of(selection.spec.id).filter(|_| may_pause)?;
+    let others = options.profilers.iter().filter(|other| other.spec.id != selection.spec.id);
+    let mut sources = others.flat_map(|other| other.event_sources(major, ""));
+    let comes_anyway = sources
+        .any(|other| other.provider == source.provider && other.keywords & source.keywords != 0);
+    (!comes_anyway).then_some(pace)
 }
 
 fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
@@ -151,9 +163,12 @@ mod tests {
         assert_eq!(of("gc,threadpool", 3), [Some((0x1_0001, 4, true))]);
         assert_eq!(of("gc,threadpool", 9), [Some((1, 4, true))]);
         let paced = paced_events(&options("gc,threadpool", None), 9);
-        let [Paced { config, .. }] = paced.as_slice() else { panic!("{paced:?}") };
+        let [("threadpool", Paced { config, .. })] = paced.as_slice() else { panic!("{paced:?}") };
         assert_eq!(config.providers.len(), 1, "without the counters: {config:?}");
         assert_eq!((config.providers[0].keywords, config.stacks), (0x1_0000, false));
+        assert_eq!(of("threads,threadpool", 9), [Some((0x1_0000, 4, true))]);
+        let paced = paced_events(&options("threads,threadpool", None), 9);
+        assert!(paced.is_empty(), "they come for `threads`: {paced:?}");
         let wants = ["cpu,wall", "gc", "allocations", "exceptions"]
             .map(|list| wants_events(&options(list, None)));
         assert_eq!(wants, [false, true, true, false]);
