@@ -166,7 +166,7 @@ mod tests {
         let [("threadpool", Paced { config, .. })] = paced.as_slice() else { panic!("{paced:?}") };
         assert_eq!(config.providers.len(), 1, "without the counters: {config:?}");
         assert_eq!((config.providers[0].keywords, config.stacks), (0x1_0000, false));
-        assert_eq!(of("threads,threadpool", 9), [Some((0x1_0000, 4, true))]);
+        assert_eq!(of("threads,threadpool", 9), [Some((0x1_0800, 4, true))]);
         let paced = paced_events(&options("threads,threadpool", None), 9);
         assert!(paced.is_empty(), "they come for `threads`: {paced:?}");
         let wants = ["cpu,wall", "gc", "allocations", "exceptions"]
