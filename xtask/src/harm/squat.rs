@@ -1,4 +1,4 @@
-//! `xtask squat MARK PATH…`: listens at sockets and answers nobody, makes the file `MARK`, and
+//! `xtask squat MARK PATH…`: listens at sockets without an answer, makes the file `MARK`, and
 //! listens as long as that is there. For the conditions of the harm matrix.
 
 use anyhow::{Context, Result};

@@ -68,6 +68,29 @@ pub(super) trait EventSessions: Debug + Send {
     fn finish(&mut self, rest: &mut Vec<FromEvents>);
 }
 
+/// Sessions that come and go, and the thread that starts and stops them.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub incoming: Receiver<FromEvents>,
+    /// The thread ends when this is gone.
+    pub stop: Option<SyncSender<()>>,
+    pub thread: Option<JoinHandle<()>>,
+}
+
+impl Followed {
+    /// Ends the thread, and with it the sessions; see [`EventSessions::finish`].
+    pub fn finish(&mut self, rest: &mut Vec<FromEvents>) {
+        drop(self.stop.take());
+        // The channel ends when all threads do; a runtime that hangs is left after the limit.
+        while let Ok(event) = self.incoming.recv_timeout(STOP_LIMIT) {
+            rest.push(event);
+        }
+        if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// What it takes to start event sessions for a profiler alone.
 pub(super) struct SessionStart<'a> {
     pub keeper: Keeper,
@@ -237,7 +260,7 @@ pub(super) fn first_session(
 /// Ends a session while the process runs on, and another one may begin.
 ///
 /// When a session stops, the runtime computes the level of its provider with that session still
-/// included, and continues to prepare events that nobody receives. It computes the level anew with
+/// included, and continues to prepare events without a receiver. It computes the level anew with
 /// the next session, even one that asks for next to nothing: so there is one.
 pub(super) fn stop_for_now(
     stopper: &Stopper,

@@ -172,7 +172,7 @@ impl Attempt<'_> {
             if early.is_none() {
                 early = find_below(driver.pid, &self.scene.executable).ok();
             }
-            // A blow before the program runs would hit nobody. A runtime that is starting loses
+            // A blow before the program runs would be lost. A runtime that is starting loses
             // SIGTERM itself: it is asked to end when it works.
             let is_early = live.is_none() && self.passes_on().is_some();
             if let (Some(target), Some((at, blow))) = (early, blows.first().copied())
@@ -270,7 +270,7 @@ fn still_runs(signal: Signal) -> String {
     format!("the target still runs after {signal:?}")
 }
 
-/// States of a process that nobody disturbs, until they are steady.
+/// States of an undisturbed process, until they are steady.
 pub(super) fn before(pid: u32, tmp: &Path) -> Before {
     let mut states: Vec<State> = Vec::new();
     let counts = |state: &State| (state.threads, state.all_descriptors());

@@ -341,7 +341,7 @@ enum Planted {
     Folder,
     /// A link to its folder.
     Link,
-    /// A pipe that nobody writes to.
+    /// A pipe without a writer.
     Pipe,
     /// A file.
     File,

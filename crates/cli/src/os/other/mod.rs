@@ -85,7 +85,7 @@ pub fn send(_pid: u32, _signal: Signal) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Whether a signal is ignored: the end of the terminal, which nobody reports here.
+/// Whether a signal is ignored: the end of the terminal, which is not reported here.
 pub fn is_ignored(signal: Signal) -> bool {
     signal == Signal::Hangup
 }

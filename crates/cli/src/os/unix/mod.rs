@@ -68,7 +68,7 @@ impl Drop for SignalWatch {
     }
 }
 
-/// Whether a signal is ignored, as long as nobody watches it: whoever started clrscope wanted it so
+/// Whether a signal is ignored, as long as it is not watched: whoever started clrscope wanted it so
 /// (`nohup`, jobs in the background of a script).
 pub fn is_ignored(signal: Signal) -> bool {
     NUMBERS.iter().any(|(known, number, _)| *known == signal && was_ignored(*number))

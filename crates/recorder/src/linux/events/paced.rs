@@ -6,7 +6,7 @@
 //! more events come than a profiler allows, such a session is open for a twentieth of the time.
 
 use super::{
-    EventSessions, FromEvents, Gathered, QUEUE, STOP_LIMIT, first_session, read_to_end,
+    EventSessions, Followed, FromEvents, Gathered, QUEUE, STOP_LIMIT, first_session, read_to_end,
     stop_for_now,
 };
 use crate::{RecordError, linux::sources::Readers};
@@ -46,12 +46,7 @@ type MakeReaders = Box<dyn Fn() -> Readers + Send>;
 
 /// The sessions of a recording, and the thread that starts and stops them.
 #[derive(Debug)]
-pub(in crate::linux) struct PacedEvents {
-    incoming: Receiver<FromEvents>,
-    /// The thread ends when this is gone.
-    stop: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(in crate::linux) struct PacedEvents(Followed);
 
 impl PacedEvents {
     /// Starts the first session; that of a process that is still starting, and has no port yet, as
@@ -91,24 +86,17 @@ impl PacedEvents {
                 what: "starting the EventPipe thread".into(),
                 source,
             })?;
-        Ok(Self { incoming, stop: Some(stop), thread: Some(thread) })
+        Ok(Self(Followed { incoming, stop: Some(stop), thread: Some(thread) }))
     }
 }
 
 impl EventSessions for PacedEvents {
     fn incoming(&self) -> &Receiver<FromEvents> {
-        &self.incoming
+        &self.0.incoming
     }
 
     fn finish(&mut self, rest: &mut Vec<FromEvents>) {
-        drop(self.stop.take());
-        // The channel ends when all threads do; a runtime that hangs is left after the limit.
-        while let Ok(event) = self.incoming.recv_timeout(STOP_LIMIT) {
-            rest.push(event);
-        }
-        if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
-            let _ = thread.join();
-        }
+        self.0.finish(rest);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     RecordError,
     linux::{
         clock::now,
-        events::{EventSessions, FromEvents, SessionStart, first_session, stop_for_now},
+        events::{EventSessions, Followed, FromEvents, SessionStart, first_session, stop_for_now},
         staging::random,
     },
 };
@@ -56,12 +56,7 @@ const TICK: Duration = Duration::from_millis(2);
 
 /// The sessions of a recording, and the thread that starts and stops them.
 #[derive(Debug)]
-pub(super) struct AllocationEvents {
-    incoming: Receiver<FromEvents>,
-    /// The thread ends when this is gone.
-    stop: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(super) struct AllocationEvents(Followed);
 
 impl AllocationEvents {
     /// Starts to follow allocations, with at most as many samples per second on the average as the
@@ -110,13 +105,13 @@ impl AllocationEvents {
                 follower.settle(Some(Instant::now() + STOP_LIMIT));
             })
             .map_err(failed)?;
-        Ok(Self { incoming, stop: Some(stop), thread: Some(thread) })
+        Ok(Self(Followed { incoming, stop: Some(stop), thread: Some(thread) }))
     }
 }
 
 impl EventSessions for AllocationEvents {
     fn incoming(&self) -> &Receiver<FromEvents> {
-        &self.incoming
+        &self.0.incoming
     }
 
     /// The runtime drops allocations that are not read in time.
@@ -125,14 +120,7 @@ impl EventSessions for AllocationEvents {
     }
 
     fn finish(&mut self, rest: &mut Vec<FromEvents>) {
-        drop(self.stop.take());
-        // The channel ends when all threads do; a runtime that hangs is left after the limit.
-        while let Ok(event) = self.incoming.recv_timeout(STOP_LIMIT) {
-            rest.push(event);
-        }
-        if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
-            let _ = thread.join();
-        }
+        self.0.finish(rest);
     }
 }
 
